@@ -1,0 +1,51 @@
+# What every target shares: C++20, warnings as errors, sanitizers, CUDA where nvcc is present.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+
+set(PACELINE_SANITIZE "" CACHE STRING "comma separated -fsanitize= list, e.g. address,undefined")
+option(PACELINE_CUDA "build the CUDA parts where nvcc is found" ON)
+
+add_library(paceline_options INTERFACE)
+target_include_directories(paceline_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(paceline_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-Wold-style-cast;-Wimplicit-fallthrough;-Wduplicated-cond;-Wlogical-op;-Wformat=2;-Werror>
+    # The order and rounding of every sum is part of the product: the compiler may not fuse
+    # a*b+c here and not there. Kernels ask for FMA by name.
+    $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+if(PACELINE_SANITIZE)
+    target_compile_options(paceline_options INTERFACE
+        -fsanitize=${PACELINE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+
+set(PACELINE_HAS_CUDA OFF)
+if(PACELINE_CUDA)
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+        if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+            set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+        endif()
+        enable_language(CUDA)
+        find_package(CUDAToolkit REQUIRED)
+        set(CMAKE_CUDA_STANDARD 20)
+        set(PACELINE_HAS_CUDA ON)
+        message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, the CUDA parts are built")
+    else()
+        message(STATUS "CUDA: no nvcc found, built for the CPU only")
+    endif()
+else()
+    message(STATUS "CUDA: switched off with PACELINE_CUDA=OFF, built for the CPU only")
+endif()

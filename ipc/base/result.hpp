@@ -1,0 +1,80 @@
+// Result<T>: a value, or the reason why there is none.
+//
+// For everything the world can do wrong: files, peers, devices, users. The text of an Error is
+// one sentence for the user: what was tried, on what, with which numbers, and the next step.
+// Owns its value; not thread-safe.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+enum class Errc : unsigned char {
+    BadArgument,   // the user asked for something that makes no sense
+    BadFile,       // a file is missing, unreadable, truncated, corrupt
+    Unsupported,   // well-formed, but not something Paceline can run; the text names it
+    OutOfMemory,   // does not fit on the device or into RAM
+    PeerGone,      // a stage died or closed its channel
+    Protocol,      // a peer sent what it must not
+    Cancelled,     // the user or a caller asked to stop
+    System,        // a system call failed
+};
+
+struct Error {
+    Errc code = Errc::System;
+    std::string what;
+};
+
+template <class T>
+class [[nodiscard]] Result {
+public:
+    Result(T value) : state_{std::in_place_index<0>, std::move(value)} {}  // NOLINT(google-explicit-constructor): `return value;` must read naturally
+    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}  // NOLINT(google-explicit-constructor): same for `return Error{...};`
+
+    [[nodiscard]] bool ok() const { return state_.index() == 0; }
+    explicit operator bool() const { return ok(); }
+
+    [[nodiscard]] T& value() & {
+        PACE_CHECK(ok(), "value() of a failed Result");
+        return std::get<0>(state_);
+    }
+    [[nodiscard]] const T& value() const& {
+        PACE_CHECK(ok(), "value() of a failed Result");
+        return std::get<0>(state_);
+    }
+    [[nodiscard]] T&& value() && {
+        PACE_CHECK(ok(), "value() of a failed Result");
+        return std::get<0>(std::move(state_));
+    }
+    [[nodiscard]] const Error& error() const {
+        PACE_CHECK(!ok(), "error() of a successful Result");
+        return std::get<1>(state_);
+    }
+
+private:
+    std::variant<T, Error> state_;
+};
+
+/// The outcome of something that yields no value.
+class [[nodiscard]] Status {
+public:
+    Status() = default;
+    Status(Error error) : failed_{true}, error_{std::move(error)} {}  // NOLINT(google-explicit-constructor): `return Error{...};` must read naturally
+
+    [[nodiscard]] bool ok() const { return !failed_; }
+    explicit operator bool() const { return ok(); }
+    [[nodiscard]] const Error& error() const {
+        PACE_CHECK(failed_, "error() of a successful Status");
+        return error_;
+    }
+
+private:
+    bool failed_ = false;
+    Error error_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,30 @@
+// The geometry of KV slots: pages of 32, one page per attention block.
+//
+//     slot = page * kKvPageSlots + lane
+//
+// A key may live in any slot; the kernels are fastest where the key of position p lives in lane
+// p % kKvPageSlots of a page whose other lanes hold the rest of p's block (its "home" slot).
+// Equal bits either way: a key's lane in the arithmetic is its position modulo the page,
+// wherever it is stored. Nothing is ever moved: a commit keeps slots and drops slots.
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline {
+
+inline constexpr std::int32_t kKvPageSlots = 32;
+
+[[nodiscard]] constexpr std::int32_t page_of(KvSlot slot) {
+    return slot / kKvPageSlots;
+}
+[[nodiscard]] constexpr std::int32_t lane_of(KvSlot slot) {
+    return slot % kKvPageSlots;
+}
+/// Pages that hold `positions` keys in home slots.
+[[nodiscard]] constexpr std::int32_t pages_for(std::int32_t positions) {
+    return (positions + kKvPageSlots - 1) / kKvPageSlots;
+}
+
+}  // namespace paceline

@@ -1,0 +1,62 @@
+// Rows: what goes through the target together, and what each row may see.
+//
+// A row is one node of a token tree on its way through the layers: a token (or a hidden state),
+// a position, a KV slot to write, and the keys it sees. The keys are named by their slots in the
+// order of their positions, in two parts, so that rows of one request share the long part:
+//
+//     positions   0 ............. prefix_count-1 | prefix_count ........ position
+//     slots       prefix_slots[0 .. prefix_count) | path_slots[0 .. path_count)
+//
+// The last visible key is the row's own: prefix_count + path_count == position + 1.
+// Rows of a prefill chunk or of a chain need no path: the prefix table already names the slots
+// of the rows before them in the same call.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline {
+
+/// Which sub-layers a row skips. Sub-layer 2l is the attention of layer l, 2l+1 its MLP.
+/// A skipped sub-layer leaves the residual as it is and writes no keys or values.
+class SublayerMask {
+public:
+    SublayerMask() = default;
+    void skip(int sublayer) {
+        const auto word = static_cast<std::size_t>(sublayer) / 64;
+        if (skipped_.size() <= word) skipped_.resize(word + 1, 0);
+        skipped_[word] |= std::uint64_t{1} << (static_cast<unsigned>(sublayer) % 64U);
+    }
+    [[nodiscard]] bool skips(int sublayer) const {
+        const auto word = static_cast<std::size_t>(sublayer) / 64;
+        return word < skipped_.size() &&
+               ((skipped_[word] >> (static_cast<unsigned>(sublayer) % 64U)) & 1U) != 0;
+    }
+
+private:
+    std::vector<std::uint64_t> skipped_;
+};
+
+struct Row {
+    TokenId token = 0;           // read when first == 0; otherwise the row's hidden state is given
+    Position position = 0;
+    KvSlot slot = 0;             // where this row's keys and values go (its own or a scratch slot)
+    const KvSlot* prefix_slots = nullptr;
+    std::int32_t prefix_count = 0;
+    const KvSlot* path_slots = nullptr;
+    std::int32_t path_count = 0;
+    std::int32_t first = 0;      // sub-layers [first, last) run for this row
+    std::int32_t last = 0;
+    const SublayerMask* mask = nullptr;  // nullptr: all sub-layers of [first, last)
+    float* stack = nullptr;      // if set: [last - first, dim], the residual after each sub-layer
+
+    [[nodiscard]] KvSlot key_slot(Position p) const {
+        return p < prefix_count ? prefix_slots[p] : path_slots[p - prefix_count];
+    }
+};
+
+}  // namespace paceline

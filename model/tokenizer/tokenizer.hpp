@@ -1,0 +1,72 @@
+// Tokenizer: text to token ids and back, byte-level BPE.
+//
+// Agrees with the Hugging Face tokenizers library on every input, invalid UTF-8 included (which
+// is treated as U+FFFD per maximal invalid part, as Python's errors="replace" does).
+// Immutable after make(): may be used from several threads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+enum class SpecialTokens : std::uint8_t {
+    Parse,  // "<|im_start|>" in the text is that token (templates, raw prompts)
+    AsText  // it is the characters it consists of (what a user typed into a chat)
+};
+
+class Tokenizer {
+public:
+    /// Errors: Unsupported, naming tokenizer model or pre-tokenizer; BadFile for bad merges.
+    static Result<Tokenizer> make(const TokenizerData& data);
+
+    Tokenizer(Tokenizer&&) noexcept;
+    Tokenizer& operator=(Tokenizer&&) noexcept;
+    Tokenizer(const Tokenizer&) = delete;
+    Tokenizer& operator=(const Tokenizer&) = delete;
+    ~Tokenizer();
+
+    /// Token ids of `text`. Adds no BOS or EOS.
+    [[nodiscard]] std::vector<TokenId> encode(std::string_view text, SpecialTokens special) const;
+
+    /// The raw bytes of one token (not always valid UTF-8). Control tokens yield their text.
+    [[nodiscard]] std::string_view bytes_of(TokenId token) const;
+    [[nodiscard]] bool is_control(TokenId token) const;
+    [[nodiscard]] int vocab_size() const;
+    [[nodiscard]] std::optional<TokenId> find(std::string_view token_text) const;
+
+    /// Whether the file asks for a BOS in front of a raw prompt, and which.
+    [[nodiscard]] std::optional<TokenId> prompt_bos() const;
+    /// Tokens after which generation ends: eos, eot, eom of the file and <|im_end|>, <|eot_id|>,
+    /// <|endoftext|> where they are control tokens. Sorted, without repeats.
+    [[nodiscard]] const std::vector<TokenId>& end_tokens() const;
+
+private:
+    struct Impl;
+    explicit Tokenizer(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Turns a stream of tokens into a stream of whole UTF-8 characters.
+/// Holds back at most 3 bytes; control tokens yield nothing. One per answer; not thread-safe.
+class Detokenizer {
+public:
+    explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_{&tokenizer} {}
+
+    /// The text that became complete with `token`. Invalid bytes become U+FFFD.
+    std::string push(TokenId token);
+    /// What is left at the end: an unfinished character becomes U+FFFD.
+    std::string finish();
+
+private:
+    const Tokenizer* tokenizer_;
+    std::string pending_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,89 @@
+// ModelFile: a model on disk, opened, checked and described; nothing of it is computed yet.
+//
+// Owns the memory mapping that every TensorView points into. Immutable after open(), so it may
+// be read from several threads. Everything a later stage trusts (sizes, offsets, dtypes, shapes
+// against the configuration) has been checked when open() returns a value.
+//
+// Today there is one format, GGUF v2/v3 (gguf_file.hpp); a Hugging Face directory will be a
+// second function that returns the same ModelFile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "model/config.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+/// The tensors of one transformer layer. Weight matrices are [outputs, inputs].
+struct LayerTensors {
+    TensorView attn_norm;  // [dim]
+    TensorView q, k, v;    // [q_dim, dim], [kv_dim, dim], [kv_dim, dim]
+    TensorView attn_out;   // [dim, q_dim]
+    TensorView ffn_norm;   // [dim]
+    TensorView gate, up;   // [ffn_dim, dim]
+    TensorView down;       // [dim, ffn_dim]
+    std::optional<TensorView> q_bias, k_bias, v_bias;  // [q_dim], [kv_dim], [kv_dim]: config.qkv_bias
+    std::optional<TensorView> q_norm, k_norm;          // [head_dim]: config.qk_norm
+};
+
+enum class TokenKind : std::uint8_t { Normal = 1, Unknown = 2, Control = 3, User = 4, Unused = 5, Byte = 6 };
+
+/// The tokenizer as the file states it; tokenizer/ turns it into something that works.
+struct TokenizerData {
+    std::string model;          // tokenizer.ggml.model: "gpt2" is byte-level BPE
+    std::string pre;            // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...
+    std::vector<std::string> tokens;
+    std::vector<TokenKind> kinds;    // as many as tokens, or empty
+    std::vector<std::string> merges;  // "left right", best first
+    std::optional<TokenId> bos, eos, eot, eom, unknown, padding;
+    bool add_bos = false;
+    bool add_eos = false;
+    std::string chat_template;  // Jinja text; empty if the file has none
+};
+
+class ModelFile {
+public:
+    struct Contents;  // the mapping, and what was read from it
+
+    /// Opens and checks the model at `path` (a GGUF file).
+    /// Errors: BadFile (missing, a directory, truncated, corrupt), Unsupported (architecture,
+    /// tensor type, rope kind, by name). The text names file, field and value.
+    static Result<ModelFile> open(const std::string& path);
+
+    ModelFile(ModelFile&&) noexcept;
+    ModelFile& operator=(ModelFile&&) noexcept;
+    ModelFile(const ModelFile&) = delete;
+    ModelFile& operator=(const ModelFile&) = delete;
+    ~ModelFile();
+
+    [[nodiscard]] const std::string& path() const;
+    [[nodiscard]] std::uint64_t file_bytes() const;
+    [[nodiscard]] const ModelConfig& config() const;
+    [[nodiscard]] const TokenizerData& tokenizer() const;
+    [[nodiscard]] const LayerTensors& layer(int index) const;
+    [[nodiscard]] const TensorView& embedding() const;     // [vocab_size, dim]
+    [[nodiscard]] const TensorView& output_norm() const;   // [dim]
+    [[nodiscard]] const TensorView& output_head() const;   // [vocab_size, dim]; the embedding if tied
+    [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
+
+    /// 64 bits that differ when the weights' description or a sample of their bytes differs:
+    /// stages compare it at hello. Not a cryptographic hash.
+    [[nodiscard]] std::uint64_t fingerprint() const;
+
+    /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
+    /// the process's memory; a later read fetches them anew).
+    void release(const TensorView& tensor) const;
+
+private:
+    explicit ModelFile(std::unique_ptr<Contents> contents);
+    std::unique_ptr<Contents> contents_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,48 @@
+// TensorView: one named weight tensor as it is stored in a file, and how to read it as floats.
+//
+// Owns nothing: `data` points into the file's mapping and lives as long as the ModelFile.
+// Invariant, established by the loader: `bytes` equals what type, rows and cols demand and lies
+// wholly inside the file; cols is a multiple of the type's block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace paceline {
+
+/// How a tensor's numbers are stored. Block formats: docs/file-formats.md.
+enum class StoredType : std::uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
+
+struct TypeTraits {
+    const char* name;            // "Q4_1"
+    std::uint32_t block_elements;  // 1 for plain types, 32 for Q8_0, Q4_0, Q4_1
+    std::uint32_t block_bytes;
+};
+[[nodiscard]] TypeTraits traits(StoredType type);
+
+struct TensorView {
+    std::string name;
+    StoredType type = StoredType::F32;
+    std::int64_t rows = 0;  // outputs (1 for a vector)
+    std::int64_t cols = 0;  // inputs, contiguous
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+
+    [[nodiscard]] std::size_t row_bytes() const { return bytes / static_cast<std::size_t>(rows); }
+    [[nodiscard]] const std::byte* row(std::int64_t r) const {
+        return data + static_cast<std::size_t>(r) * row_bytes();
+    }
+};
+
+/// Writes row `row` of `tensor` as float32 to `out`, which has `tensor.cols` places.
+/// Exact: every stored type is a subset of float32 or a product of two float32 rounded once.
+void dequantize_row(const TensorView& tensor, std::int64_t row, std::span<float> out);
+
+[[nodiscard]] float half_to_float(std::uint16_t bits);
+[[nodiscard]] std::uint16_t float_to_half(float value);      // round to nearest even
+[[nodiscard]] float bfloat_to_float(std::uint16_t bits);
+[[nodiscard]] std::uint16_t float_to_bfloat(float value);    // round to nearest even, NaN stays NaN
+
+}  // namespace paceline

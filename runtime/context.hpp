@@ -1,0 +1,42 @@
+// Context: everything an actor may ask of the world.
+//
+// Production binds it to rings, timers and the stage's device; the one-process world and the
+// simulation bind it to queues and a virtual clock. An actor has no other way out: it reads no
+// clock, environment or file, and its handlers never wait. Compute is an effect too: submit()
+// returns at once, and the completion reaches the actor as a call of `done` from its own loop.
+//
+// Threads: all calls come from the actor's loop.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline {
+
+using Micros = std::chrono::microseconds;
+
+enum class Push : std::uint8_t { Ok, Full };
+enum class JobOutcome : std::uint8_t { Done, Cancelled };
+
+struct Context {
+    Context() = default;
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+    virtual ~Context() = default;
+
+    [[nodiscard]] virtual Micros now() const = 0;
+    /// Sends one hot message (ipc/messages.hpp). Full is an answer: the caller keeps what it
+    /// wanted to send and is told by its loop when there is room (Actor::on_room).
+    [[nodiscard]] virtual Push send(StageId to, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
+    /// Calls `wake` after `delay`, unless the actor was stopped by then.
+    virtual void schedule(Micros delay, std::function<void()> wake) = 0;
+    /// Runs `work` on the stage's device; `done` follows on the actor's loop.
+    virtual void submit(std::function<JobOutcome()> work, std::function<void(JobOutcome)> done) = 0;
+};
+
+}  // namespace paceline
