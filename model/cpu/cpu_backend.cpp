@@ -1,0 +1,170 @@
+#include "model/cpu/cpu_backend.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "ipc/base/check.hpp"
+#include "model/cpu/cpu_weights.hpp"
+#include "model/cpu/forward.hpp"
+#include "model/cpu/kv_store.hpp"
+
+namespace paceline {
+namespace {
+
+#ifndef PACELINE_BUILD_ID
+#define PACELINE_BUILD_ID "unknown"
+#endif
+
+/// What a CpuBackend keeps, in the order in which it is made.
+struct Parts {
+    ModelConfig config;
+    CpuOptions options;
+    Isa isa;
+    std::uint64_t fingerprint;
+    std::unique_ptr<ThreadTeam> team;
+    CpuWeights weights;
+    KvStore kv;
+};
+
+class CpuBackendImpl final : public CpuBackend {
+public:
+    explicit CpuBackendImpl(Parts parts)
+        : parts_{std::move(parts)},
+          forward_{parts_.config,
+                   parts_.weights,
+                   kernels(parts_.isa),
+                   parts_.kv,
+                   *parts_.team,
+                   parts_.options.first_layer,
+                   parts_.options.last_layer,
+                   parts_.options.rows_max} {}
+
+    [[nodiscard]] const ModelConfig& config() const override { return parts_.config; }
+    [[nodiscard]] int first_layer() const override { return parts_.options.first_layer; }
+    [[nodiscard]] int last_layer() const override { return parts_.options.last_layer; }
+    [[nodiscard]] std::int32_t kv_slots() const override { return parts_.kv.slots(); }
+    [[nodiscard]] Isa isa() const override { return parts_.isa; }
+
+    RunOutcome run_layers(std::span<const Row> rows,
+                          std::span<float> hidden,
+                          const CancelToken* cancel) override {
+        const auto dim = static_cast<std::size_t>(parts_.config.dim);
+        PACE_CHECK(hidden.size() == rows.size() * dim, "hidden is [rows, dim]");
+        for (const Row& row : rows) check(row);
+        const auto chunk = static_cast<std::size_t>(parts_.options.rows_max);
+        for (std::size_t first = 0; first < rows.size(); first += chunk) {
+            const std::size_t count = std::min(chunk, rows.size() - first);
+            const RunOutcome outcome =
+                forward_.run(rows.subspan(first, count), hidden.data() + first * dim, cancel);
+            if (outcome == RunOutcome::Cancelled) return outcome;
+        }
+        return RunOutcome::Done;
+    }
+
+    void head(HeadId id,
+              std::span<const float> hidden,
+              int rows,
+              std::span<float> logits) override {
+        PACE_CHECK(id == HeadId::Final, "the only head there is");
+        PACE_CHECK(last_layer() == parts_.config.layers, "this segment has no head");
+        const auto dim = static_cast<std::size_t>(parts_.config.dim);
+        const auto vocab = static_cast<std::size_t>(parts_.config.vocab_size);
+        PACE_CHECK(hidden.size() == static_cast<std::size_t>(rows) * dim, "hidden is [rows, dim]");
+        PACE_CHECK(logits.size() == static_cast<std::size_t>(rows) * vocab,
+                   "logits are [rows, vocab]");
+        for (int first = 0; first < rows; first += parts_.options.rows_max) {
+            const auto at = static_cast<std::size_t>(first);
+            forward_.head(hidden.data() + at * dim, std::min(parts_.options.rows_max, rows - first),
+                          logits.data() + at * vocab);
+        }
+    }
+
+    double gemm_only_seconds(int rows) override {
+        PACE_CHECK(rows >= 1 && rows <= parts_.options.rows_max, "rows of one chunk");
+        return forward_.gemm_only_seconds(rows);
+    }
+
+    [[nodiscard]] MemoryUse memory_use() const override {
+        return {parts_.weights.packed_bytes(), parts_.kv.bytes(), forward_.workspace_bytes()};
+    }
+
+    [[nodiscard]] std::string equality_class() const override {
+        return std::string{"cpu build="} + PACELINE_BUILD_ID +
+               " isa=" + std::string{name(parts_.isa)} +
+               " dtype=" + std::string{name(parts_.options.dtype)} +
+               " kv=" + std::string{name(parts_.kv.type())} +
+               " weights=" + std::to_string(parts_.fingerprint);
+    }
+
+private:
+    void check(const Row& row) const {
+        PACE_CHECK(
+            row.first >= 2 * first_layer() && row.last <= 2 * last_layer() && row.first <= row.last,
+            "sub-layers of this segment");
+        PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
+        PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
+                       row.prefix_count + row.path_count == row.position + 1,
+                   "the visible keys end with the row's own");
+        PACE_CHECK(row.key_slot(row.position) == row.slot, "the last visible key is the row's own");
+        PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < parts_.config.vocab_size),
+                   "a token of the vocabulary");
+    }
+
+    Parts parts_;
+    Forward forward_;
+};
+
+Status check_options(const ModelConfig& config, const CpuOptions& options) {
+    const auto bad = [](std::string what) { return Error{Errc::BadArgument, std::move(what)}; };
+    if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
+        options.last_layer > config.layers) {
+        return bad("layers [" + std::to_string(options.first_layer) + ", " +
+                   std::to_string(options.last_layer) + ") are not a part of the model's " +
+                   std::to_string(config.layers) + " layers");
+    }
+    if (options.threads < 1 || options.threads > 1024)
+        return bad("threads = " + std::to_string(options.threads) + ", must be 1 to 1024");
+    if (!options.cores.empty() &&
+        options.cores.size() != static_cast<std::size_t>(options.threads)) {
+        return bad(std::to_string(options.cores.size()) + " cores for " +
+                   std::to_string(options.threads) + " threads: give one each or none");
+    }
+    if (options.kv_slots < 1)
+        return bad("kv_slots = " + std::to_string(options.kv_slots) + ", must be at least 1");
+    if (options.rows_max < 1)
+        return bad("rows_max = " + std::to_string(options.rows_max) + ", must be at least 1");
+    if (options.isa && !supports(*options.isa))
+        return bad("this machine cannot run the " + std::string{name(*options.isa)} + " kernels");
+    if (config.head_dim > kHeadDimMax)
+        return Error{Errc::Unsupported, "head_dim = " + std::to_string(config.head_dim) +
+                                            ", at most " + std::to_string(kHeadDimMax) +
+                                            " is supported"};
+    if (config.heads / config.kv_heads > kAttentionQueriesMax) {
+        return Error{Errc::Unsupported, std::to_string(config.heads / config.kv_heads) +
+                                            " query heads per KV head, at most " +
+                                            std::to_string(kAttentionQueriesMax) +
+                                            " are supported"};
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
+                                                     const CpuOptions& given) {
+    CpuOptions options = given;
+    const ModelConfig& config = file.config();
+    if (options.last_layer < 0) options.last_layer = config.layers;
+    if (Status checked = check_options(config, options); !checked) return checked.error();
+    auto team = std::make_unique<ThreadTeam>(options.threads, options.cores, options.usable_cores);
+    Result<CpuWeights> weights = CpuWeights::load(file, options, *team);
+    if (!weights) return weights.error();
+    Result<KvStore> kv = KvStore::make(config, options.kv, options.last_layer - options.first_layer,
+                                       options.kv_slots);
+    if (!kv) return kv.error();
+    return std::unique_ptr<CpuBackend>{std::make_unique<CpuBackendImpl>(
+        Parts{config, options, options.isa.value_or(best_isa()), file.fingerprint(),
+              std::move(team), std::move(weights).value(), std::move(kv).value()})};
+}
+
+}  // namespace paceline

@@ -1,0 +1,63 @@
+// CpuOptions: what a CPU backend is made of, and the rules for packed types.
+//
+// Which packed type a stored type becomes (--dtype):
+//
+//     stored        auto    f32    bf16    int8    q4
+//     F32           f32     f32    bf16    int8    q4
+//     F16, BF16     bf16    f32    bf16    int8    q4
+//     Q8_0          int8*   f32    bf16    int8*   q4
+//     Q4_0, Q4_1    q4*     f32    bf16    int8    q4*      (* the file's own numbers, exactly)
+//
+// Under q4 an embedding or head that is not stored in 4 bits becomes int8: it is read as a table
+// of words too, and 4 bits there cost more quality than they save time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/kernels/cpu/isa.hpp"
+#include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+enum class Dtype : std::uint8_t { Auto, F32, BF16, Int8, Q4 };
+
+[[nodiscard]] std::optional<Dtype> parse_dtype(std::string_view text);
+[[nodiscard]] std::string_view name(Dtype dtype);
+[[nodiscard]] std::optional<KvType> parse_kv_type(std::string_view text);
+[[nodiscard]] std::string_view name(KvType type);
+
+enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
+
+[[nodiscard]] PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use);
+
+struct CpuOptions {
+    Dtype dtype = Dtype::Auto;
+    KvType kv = KvType::F16;
+    int first_layer = 0;
+    int last_layer = -1;        // -1: all layers
+    std::int32_t kv_slots = 0;  // rounded up to whole pages
+    int rows_max = 256;         // rows computed at once; larger calls are cut into such chunks
+    int threads = 1;
+    std::vector<int> cores{};  // one per thread, to pin it to; empty: not pinned
+    int usable_cores = 1;      // cores of this process: with fewer than threads nobody spins
+    std::optional<Isa> isa{};  // nothing: the best this machine has
+    std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
+};
+
+/// Bytes of packed weights for layers [first, last) of `file` (embedding and head where the
+/// segment has them), without packing anything.
+[[nodiscard]] std::uint64_t packed_bytes(const ModelFile& file,
+                                         Dtype dtype,
+                                         int first_layer,
+                                         int last_layer);
+
+/// Bytes of the KV cache per slot for one layer.
+[[nodiscard]] std::uint64_t kv_bytes_per_slot(const ModelConfig& config, KvType type);
+
+}  // namespace paceline

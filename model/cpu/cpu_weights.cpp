@@ -1,0 +1,136 @@
+#include "model/cpu/cpu_weights.hpp"
+
+#include <cmath>
+#include <string>
+
+namespace paceline {
+namespace {
+
+PackedMatrix planned(const TensorView& tensor, Dtype dtype, MatrixUse use) {
+    return {packed_type(tensor.type, dtype, use), static_cast<int>(tensor.rows),
+            static_cast<int>(tensor.cols), nullptr};
+}
+
+/// A vector of the file as floats. Norms and biases decide every row: a NaN there is refused.
+Status read_vector(const TensorView& tensor, const std::string& path, std::vector<float>& out) {
+    out.resize(static_cast<std::size_t>(tensor.rows * tensor.cols));
+    dequantize_row(tensor, 0, out);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        if (std::isfinite(out[i])) continue;
+        return Error{Errc::BadFile, path + ": tensor " + tensor.name + " element " +
+                                        std::to_string(i) + " is not a finite number"};
+    }
+    return {};
+}
+
+}  // namespace
+
+CpuWeights CpuWeights::plan(const ModelFile& file, Dtype dtype, int first_layer, int last_layer) {
+    CpuWeights weights;
+    weights.first_layer_ = first_layer;
+    weights.last_layer_ = last_layer;
+    for (int l = first_layer; l < last_layer; ++l) {
+        const LayerTensors& from = file.layer(l);
+        CpuLayer& to = weights.layers_.emplace_back();
+        to.q = planned(from.q, dtype, MatrixUse::Layer);
+        to.k = planned(from.k, dtype, MatrixUse::Layer);
+        to.v = planned(from.v, dtype, MatrixUse::Layer);
+        to.attn_out = planned(from.attn_out, dtype, MatrixUse::Layer);
+        to.gate = planned(from.gate, dtype, MatrixUse::Layer);
+        to.up = planned(from.up, dtype, MatrixUse::Layer);
+        to.down = planned(from.down, dtype, MatrixUse::Layer);
+    }
+    weights.has_embedding_ = first_layer == 0;
+    weights.has_head_ = last_layer == file.config().layers;
+    weights.head_is_embedding_ =
+        weights.has_embedding_ && weights.has_head_ && file.config().tied_embeddings;
+    weights.embedding_ = planned(file.embedding(), dtype, MatrixUse::Vocabulary);
+    weights.head_ = planned(file.output_head(), dtype, MatrixUse::Vocabulary);
+    return weights;
+}
+
+std::vector<CpuWeights::Source> CpuWeights::sources(const ModelFile& file) {
+    std::vector<Source> list;
+    if (has_embedding_ && !head_is_embedding_) list.push_back({&embedding_, &file.embedding()});
+    for (int l = first_layer_; l < last_layer_; ++l) {
+        const LayerTensors& from = file.layer(l);
+        CpuLayer& to = layers_[static_cast<std::size_t>(l - first_layer_)];
+        list.push_back({&to.q, &from.q});
+        list.push_back({&to.k, &from.k});
+        list.push_back({&to.v, &from.v});
+        list.push_back({&to.attn_out, &from.attn_out});
+        list.push_back({&to.gate, &from.gate});
+        list.push_back({&to.up, &from.up});
+        list.push_back({&to.down, &from.down});
+    }
+    if (has_head_) list.push_back({&head_, &file.output_head()});
+    return list;
+}
+
+std::uint64_t CpuWeights::packed_bytes() const {
+    std::uint64_t total = 0;
+    for (const CpuLayer& layer : layers_) {
+        for (const PackedMatrix* m :
+             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
+            total += m->bytes();
+        }
+    }
+    if (has_embedding_ && !head_is_embedding_) total += embedding_.bytes();
+    if (has_head_) total += head_.bytes();
+    return total;
+}
+
+Status CpuWeights::read_vectors(const ModelFile& file) {
+    for (int l = first_layer_; l < last_layer_; ++l) {
+        const LayerTensors& from = file.layer(l);
+        CpuLayer& to = layers_[static_cast<std::size_t>(l - first_layer_)];
+        const std::pair<const TensorView*, std::vector<float>*> vectors[] = {
+            {&from.attn_norm, &to.attn_norm},
+            {&from.ffn_norm, &to.ffn_norm},
+            {from.q_bias ? &*from.q_bias : nullptr, &to.q_bias},
+            {from.k_bias ? &*from.k_bias : nullptr, &to.k_bias},
+            {from.v_bias ? &*from.v_bias : nullptr, &to.v_bias},
+            {from.q_norm ? &*from.q_norm : nullptr, &to.q_norm},
+            {from.k_norm ? &*from.k_norm : nullptr, &to.k_norm},
+        };
+        for (const auto& [tensor, out] : vectors) {
+            if (tensor == nullptr) continue;
+            if (Status read = read_vector(*tensor, file.path(), *out); !read) return read;
+        }
+    }
+    if (!has_head_) return {};
+    return read_vector(file.output_norm(), file.path(), output_norm_);
+}
+
+Result<CpuWeights> CpuWeights::load(const ModelFile& file,
+                                    const CpuOptions& options,
+                                    ThreadTeam& team) {
+    CpuWeights weights = plan(file, options.dtype, options.first_layer, options.last_layer);
+    const std::vector<Source> list = weights.sources(file);
+    const std::uint64_t total = weights.packed_bytes();
+    Result<HugeArena> arena = HugeArena::make(total + list.size() * HugeArena::kAlignment);
+    if (!arena) return arena.error();
+    weights.arena_ = std::move(arena).value();
+
+    std::uint64_t done = 0;
+    for (const Source& source : list) {
+        PackedMatrix& matrix = *source.matrix;
+        matrix.data = weights.arena_.take(matrix.bytes());
+        const int tiles = matrix.tiles();
+        auto pack = [&](int thread) {
+            std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
+            pack_tiles(*source.tensor, matrix, tiles * thread / team.size(),
+                       tiles * (thread + 1) / team.size(), scratch);
+        };
+        team.run(pack);
+        file.release(*source.tensor);
+        done += matrix.bytes();
+        if (options.progress)
+            options.progress(static_cast<double>(done) / static_cast<double>(total));
+    }
+    if (weights.head_is_embedding_) weights.embedding_ = weights.head_;
+    if (Status read = weights.read_vectors(file); !read) return read.error();
+    return weights;
+}
+
+}  // namespace paceline

@@ -1,0 +1,68 @@
+// CpuWeights: the packed weights of one segment.
+//
+// Owns one HugeArena that holds every packed matrix in the order in which a token meets them.
+// Immutable after load(); read by all threads.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "model/cpu/cpu_options.hpp"
+#include "model/kernels/cpu/huge_arena.hpp"
+#include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/kernels/cpu/thread_team.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct CpuLayer {
+    PackedMatrix q, k, v, attn_out, gate, up, down;
+    std::vector<float> attn_norm, ffn_norm;
+    std::vector<float> q_bias, k_bias, v_bias;  // empty: none
+    std::vector<float> q_norm, k_norm;          // empty: none
+};
+
+class CpuWeights {
+public:
+    /// The types and shapes of everything a segment packs; `data` pointers are null.
+    static CpuWeights plan(const ModelFile& file, Dtype dtype, int first_layer, int last_layer);
+
+    /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
+    /// they are consumed, so that the peak is the packed size plus one tensor.
+    /// Errors: OutOfMemory; BadFile when a norm holds a number that is not finite.
+    static Result<CpuWeights> load(const ModelFile& file,
+                                   const CpuOptions& options,
+                                   ThreadTeam& team);
+
+    [[nodiscard]] std::uint64_t packed_bytes() const;
+    [[nodiscard]] const CpuLayer& layer(int index) const {
+        return layers_[static_cast<std::size_t>(index - first_layer_)];
+    }
+    [[nodiscard]] const PackedMatrix& embedding() const {
+        return embedding_;
+    }                                                                 // if first_layer is 0
+    [[nodiscard]] const PackedMatrix& head() const { return head_; }  // if last_layer is the last
+    [[nodiscard]] const std::vector<float>& output_norm() const { return output_norm_; }
+
+private:
+    struct Source {
+        PackedMatrix* matrix;
+        const TensorView* tensor;
+    };
+    [[nodiscard]] std::vector<Source> sources(const ModelFile& file);
+    Status read_vectors(const ModelFile& file);
+
+    HugeArena arena_;
+    std::vector<CpuLayer> layers_;
+    PackedMatrix embedding_;
+    PackedMatrix head_;  // the embedding itself when tied and both are here
+    std::vector<float> output_norm_;
+    int first_layer_ = 0;
+    int last_layer_ = 0;
+    bool has_embedding_ = false;
+    bool has_head_ = false;
+    bool head_is_embedding_ = false;
+};
+
+}  // namespace paceline

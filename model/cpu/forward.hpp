@@ -1,0 +1,127 @@
+// Forward: the threads' walk through the sub-layers of one call.
+//
+// run() is called by every thread of the team with its number; all of them walk the same steps
+// and meet at barriers. What a thread writes between two barriers no other thread touches.
+//
+// Borrows weights, KV store, kernels and team; owns the buffers between the steps, sized once.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "model/cpu/cpu_weights.hpp"
+#include "model/cpu/forward_plan.hpp"
+#include "model/cpu/kv_store.hpp"
+#include "model/kernels/cpu/activations.hpp"
+#include "model/kernels/cpu/kernel_table.hpp"
+#include "model/kernels/cpu/thread_team.hpp"
+#include "model/rope_table.hpp"
+
+namespace paceline {
+
+/// The inputs of matrix products in the rounding each kind of weights wants.
+struct ActivationSet {
+    Activations by_type[3];  // F32, BF16, Int8: only the kinds some weights need have memory
+};
+
+class Forward {
+public:
+    Forward(const ModelConfig& config,
+            const CpuWeights& weights,
+            const KernelTable& kernels,
+            KvStore& kv,
+            ThreadTeam& team,
+            int first_layer,
+            int last_layer,
+            int rows_max);
+    ~Forward();
+    Forward(const Forward&) = delete;
+    Forward& operator=(const Forward&) = delete;
+
+    /// Rows through their sub-layers; `hidden` is [rows, dim], at most rows_max of them.
+    RunOutcome run(std::span<const Row> rows, float* hidden, const CancelToken* cancel);
+    /// Norm and head for `rows` hidden states, at most rows_max of them.
+    void head(const float* hidden, int rows, float* logits);
+    double gemm_only_seconds(int rows);
+    [[nodiscard]] std::uint64_t workspace_bytes() const;
+
+private:
+    struct Scratch;  // what one thread needs for itself
+    static constexpr int kNever = 1 << 30;
+    static constexpr int kSetRowsMax = 8;
+    static constexpr int kSplitRowsMax = 16;
+    static constexpr int kPrivateRowsMax =
+        2;  // up to this many rows, every thread packs all itself
+
+    void walk(int thread);
+    void attention(int thread, int layer, const RowGroup& group);
+    void mlp(int thread, int layer, const RowGroup& group);
+    void keep_stacks(int thread, int sublayer, const RowGroup* group);
+    void embed(int thread);
+
+    template <class Produce>
+    const ActivationSet& pack_rows(int thread, int rows, int cols, unsigned types, Produce produce);
+    void multiply(int thread,
+                  const PackedMatrix& weights,
+                  const ActivationSet& x,
+                  float* const* y,
+                  bool accumulate);
+    void rotate_and_store(int thread, int layer, const RowGroup& group);
+    void rotate_head(float* head,
+                     const float* norm,
+                     const float* cosines,
+                     const float* sines) const;
+    void attend_unit(int thread, int layer, const RowGroup& group, const AttentionUnit& unit);
+    void attend_split(int thread,
+                      int layer,
+                      const RowGroup& group,
+                      const AttentionUnit& unit,
+                      int split,
+                      float* const* out);
+    void attend_rows(int thread,
+                     int layer,
+                     const RowGroup& group,
+                     const AttentionUnit& unit,
+                     int split,
+                     int first,
+                     int count,
+                     float* const* out);
+    [[nodiscard]] float* part(int row, int head, int split) {
+        return parts_.data() +
+               ((static_cast<std::ptrdiff_t>(row) * config_.heads + head) * splits_max_ + split) *
+                   part_stride();
+    }
+    [[nodiscard]] std::ptrdiff_t part_stride() const { return config_.head_dim + 2; }
+    [[nodiscard]] int queries_per_kv() const { return config_.heads / config_.kv_heads; }
+
+    const ModelConfig& config_;
+    const CpuWeights& weights_;
+    const KernelTable& kernels_;
+    KvStore& kv_;
+    ThreadTeam& team_;
+    int first_layer_;
+    int last_layer_;
+    int rows_max_;
+    int splits_max_;
+    RopeTable rope_;
+
+    // One call.
+    std::span<const Row> rows_;
+    float* hidden_ = nullptr;
+    const CancelToken* cancel_ = nullptr;
+    std::atomic<int> stop_after_{kNever};  // the sub-layer after which all stop
+    ForwardPlan plan_;
+    PageMap pages_;
+    std::vector<float> cosines_, sines_;             // [rows][pairs]
+    std::unique_ptr<std::atomic<int>[]> next_unit_;  // per sub-layer: attention work handed out
+
+    // Buffers between steps; row a of a group uses place a.
+    ActivationSet shared_;
+    std::vector<std::unique_ptr<Scratch>> scratch_;      // per thread
+    AlignedArray<float> q_, k_, v_, mixed_, gate_, up_;  // [rows_max][...]
+    std::vector<float*> q_rows_, k_rows_, v_rows_, gate_rows_, up_rows_, logits_rows_;
+    AlignedArray<float> parts_;  // [kSplitRowsMax][heads][splits][head_dim + 2]
+};
+
+}  // namespace paceline

@@ -1,0 +1,56 @@
+#include "model/cpu/kv_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace paceline {
+
+Result<KvStore> KvStore::make(const ModelConfig& config,
+                              KvType type,
+                              int layers,
+                              std::int32_t slots) {
+    KvStore store;
+    store.type_ = type;
+    store.pages_ = pages_for(slots);
+    store.heads_ = config.kv_heads;
+    store.head_dim_ = config.head_dim;
+    const std::size_t element = type == KvType::F32 ? 4 : 2;
+    store.half_page_bytes_ = static_cast<std::size_t>(config.head_dim) * kKvPageSlots * element;
+    store.bytes_ = static_cast<std::uint64_t>(layers) * static_cast<std::uint64_t>(store.pages_) *
+                   static_cast<std::uint64_t>(config.kv_heads) * 2 * store.half_page_bytes_;
+    Result<HugeArena> arena = HugeArena::make(store.bytes_);
+    if (!arena) return arena.error();
+    store.arena_ = std::move(arena).value();
+    store.base_ = reinterpret_cast<std::uint8_t*>(store.arena_.take(store.bytes_));
+    return store;
+}
+
+namespace {
+
+template <class T>
+void copy_lane(KvPageView from, int from_lane, KvPageView to, int to_lane, int head_dim) {
+    const auto* keys = reinterpret_cast<const T*>(from.keys) + from_lane;
+    auto* out = reinterpret_cast<T*>(to.keys) + to_lane;
+    for (int d = 0; d < head_dim; ++d) out[d * kKvPageSlots] = keys[d * kKvPageSlots];
+    const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(T);
+    std::memcpy(to.values + static_cast<std::size_t>(to_lane) * bytes,
+                from.values + static_cast<std::size_t>(from_lane) * bytes, bytes);
+}
+
+}  // namespace
+
+void KvStore::gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const {
+    const Position begin = block * kKvPageSlots;
+    const Position end = std::min(begin + kKvPageSlots, row.position + 1);
+    for (Position p = begin; p < end; ++p) {
+        const KvSlot slot = row.key_slot(p);
+        const KvPageView from = page(layer, page_of(slot), head);
+        if (type_ == KvType::F32) {
+            copy_lane<std::uint32_t>(from, lane_of(slot), to, p - begin, head_dim_);
+        } else {
+            copy_lane<std::uint16_t>(from, lane_of(slot), to, p - begin, head_dim_);
+        }
+    }
+}
+
+}  // namespace paceline

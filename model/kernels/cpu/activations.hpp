@@ -1,0 +1,149 @@
+// Activations: the rows of a matrix product's input, rounded or quantised for its weights.
+//
+// Rows are grouped into panels of 8, 4, 2 or 1 (the binary digits of the row count), and inside
+// a panel the rows stand side by side, so that a kernel reads one contiguous stream:
+//
+//     F32    [cols][width] float32
+//     BF16   [cols/2][width][2] bfloat16
+//     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum [groups][width]
+//
+// cols is padded with zeros to a multiple of 32. How a row is rounded depends on that row alone.
+// Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
+//
+// Owns its memory, sized once for rows_max; written by one thread per row, read by all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "model/kernels/cpu/packed_matrix.hpp"
+
+namespace paceline {
+
+enum class ActivationType : std::uint8_t { F32, BF16, Int8 };
+
+[[nodiscard]] constexpr ActivationType activation_for(PackedType weights) {
+    switch (weights) {
+        case PackedType::F32:
+            return ActivationType::F32;
+        case PackedType::BF16:
+            return ActivationType::BF16;
+        case PackedType::Int8:
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            return ActivationType::Int8;
+    }
+    return ActivationType::F32;
+}
+
+/// A run of rows that a kernel takes together.
+struct Panel {
+    int first_row;
+    int width;  // 8, 4, 2 or 1
+};
+
+inline constexpr int kPanelRows = 8;
+
+/// The panel that holds row `row` of `rows`.
+[[nodiscard]] constexpr Panel panel_of(int row, int rows) {
+    int first = row / kPanelRows * kPanelRows;
+    if (rows - first >= kPanelRows) return {first, kPanelRows};
+    for (int width = kPanelRows / 2; width > 0; width /= 2) {
+        if (rows - first >= width) {
+            if (row < first + width) return {first, width};
+            first += width;
+        }
+    }
+    return {first, 1};
+}
+static_assert(panel_of(9, 11).first_row == 8 && panel_of(9, 11).width == 2);
+static_assert(panel_of(10, 11).first_row == 10 && panel_of(10, 11).width == 1);
+
+/// Memory that starts on a cache line.
+template <class T>
+class AlignedArray {
+public:
+    AlignedArray() = default;
+    explicit AlignedArray(std::size_t count)
+        : data_{static_cast<T*>(::operator new (count * sizeof(T) + 64, std::align_val_t{64}))},
+          count_{count} {
+        for (std::size_t i = 0; i < count; ++i) data_.get()[i] = T{};
+    }
+    [[nodiscard]] T* data() { return data_.get(); }
+    [[nodiscard]] const T* data() const { return data_.get(); }
+    [[nodiscard]] std::size_t size() const { return count_; }
+
+private:
+    struct Free {
+        void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::size_t count_ = 0;
+};
+
+class Activations {
+public:
+    Activations() = default;
+    Activations(int rows_max, int cols_max)
+        : bytes_(static_cast<std::size_t>(rows_max) * padded(cols_max) * 4),
+          scales_(static_cast<std::size_t>(rows_max) * padded(cols_max) / kGroup),
+          sums_(scales_.size()),
+          counts_(scales_.size()) {}
+
+    /// Sets the shape of what is written next. Call before any row is packed.
+    void shape(ActivationType type, int rows, int cols) {
+        type_ = type;
+        rows_ = rows;
+        groups_ = static_cast<int>(padded(cols)) / kGroup;
+    }
+
+    [[nodiscard]] std::size_t capacity() const { return bytes_.size(); }
+    [[nodiscard]] ActivationType type() const { return type_; }
+    [[nodiscard]] int rows() const { return rows_; }
+    [[nodiscard]] int groups() const { return groups_; }
+
+    [[nodiscard]] float* f32(Panel p) { return at<float>(p); }
+    [[nodiscard]] std::uint16_t* bf16(Panel p) { return at<std::uint16_t>(p); }
+    [[nodiscard]] std::int8_t* int8(Panel p) { return at<std::int8_t>(p); }
+    [[nodiscard]] float* scales(Panel p) { return scales_.data() + offset(p) / kGroup; }
+    [[nodiscard]] float* sums(Panel p) { return sums_.data() + offset(p) / kGroup; }
+    [[nodiscard]] std::int32_t* counts(Panel p) { return counts_.data() + offset(p) / kGroup; }
+
+    [[nodiscard]] const float* f32(Panel p) const { return at<float>(p); }
+    [[nodiscard]] const std::uint16_t* bf16(Panel p) const { return at<std::uint16_t>(p); }
+    [[nodiscard]] const std::int8_t* int8(Panel p) const { return at<std::int8_t>(p); }
+    [[nodiscard]] const float* scales(Panel p) const { return scales_.data() + offset(p) / kGroup; }
+    /// scale * (sum of the group's quants): what a weight minimum is multiplied with.
+    [[nodiscard]] const float* sums(Panel p) const { return sums_.data() + offset(p) / kGroup; }
+    /// The sum of the group's quants.
+    [[nodiscard]] const std::int32_t* counts(Panel p) const {
+        return counts_.data() + offset(p) / kGroup;
+    }
+
+private:
+    static std::size_t padded(int cols) {
+        return static_cast<std::size_t>((cols + kGroup - 1) / kGroup) * kGroup;
+    }
+    [[nodiscard]] std::size_t offset(Panel p) const {
+        return static_cast<std::size_t>(p.first_row) * static_cast<std::size_t>(groups_) * kGroup;
+    }
+    template <class T>
+    [[nodiscard]] T* at(Panel p) {
+        return reinterpret_cast<T*>(bytes_.data()) + offset(p);
+    }
+    template <class T>
+    [[nodiscard]] const T* at(Panel p) const {
+        return reinterpret_cast<const T*>(bytes_.data()) + offset(p);
+    }
+
+    AlignedArray<std::uint8_t> bytes_;
+    AlignedArray<float> scales_;
+    AlignedArray<float> sums_;
+    AlignedArray<std::int32_t> counts_;
+    ActivationType type_ = ActivationType::F32;
+    int rows_ = 0;
+    int groups_ = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,165 @@
+// Row kernels between the matrix products, written once over a Simd type (simd_*.hpp).
+//
+// Sums over a row keep kSumLanes partial sums (lane i takes elements i, i + 16, ...) and join
+// them in a fixed tree, so that every instruction set and every row does the same.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "model/kernels/cpu/kernel_table.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline::elementwise {
+
+inline constexpr int kSumLanes = 16;
+
+/// The lanes of 16 / kLanes vectors, joined pairwise: 16 -> 8 -> 4 -> 2 -> 1.
+template <class Join>
+float join_lanes(float* lanes, Join join) {
+    for (int half = kSumLanes / 2; half > 0; half /= 2) {
+        for (int l = 0; l < half; ++l) lanes[l] = join(lanes[l], lanes[l + half]);
+    }
+    return lanes[0];
+}
+
+/// exp(x) by range reduction to [-ln2/2, ln2/2] and a polynomial of degree 6; relative error
+/// below 2e-7. Results below 2^-126 are 0, arguments above 88 count as 88.
+template <class S>
+typename S::F exp(typename S::F x) {
+    using F = typename S::F;
+    const F lowest = S::set1(-87.0f);
+    const F clamped = S::max(S::min(x, S::set1(88.0f)), lowest);
+    const F n = S::round(S::mul(clamped, S::set1(1.44269504088896341f)));
+    F r = S::fma(n, S::set1(-0.693359375f), clamped);
+    r = S::fma(n, S::set1(2.12194440e-4f), r);
+    F p = S::set1(1.9875691500e-4f);
+    p = S::fma(p, r, S::set1(1.3981999507e-3f));
+    p = S::fma(p, r, S::set1(8.3334519073e-3f));
+    p = S::fma(p, r, S::set1(4.1665795894e-2f));
+    p = S::fma(p, r, S::set1(1.6666665459e-1f));
+    p = S::fma(p, r, S::set1(5.0000001201e-1f));
+    p = S::fma(S::mul(r, r), p, S::add(r, S::set1(1.0f)));
+    const F value = S::mul(p, S::pow2(n));
+    return S::select_gt(lowest, x, S::zero(), value);
+}
+
+template <class S>
+void rms_norm(const float* x, const float* weight, int cols, float epsilon, float* out) {
+    constexpr int kVectors = kSumLanes / S::kLanes;
+    typename S::F partial[kVectors];
+    for (int v = 0; v < kVectors; ++v) partial[v] = S::zero();
+    int c = 0;
+    for (; c + kSumLanes <= cols; c += kSumLanes) {
+        for (int v = 0; v < kVectors; ++v) {
+            const typename S::F value = S::load(x + c + v * S::kLanes);
+            partial[v] = S::fma(value, value, partial[v]);
+        }
+    }
+    float lanes[kSumLanes];
+    for (int v = 0; v < kVectors; ++v) S::store(lanes + v * S::kLanes, partial[v]);
+    for (int l = 0; c < cols; ++c, ++l) lanes[l] += x[c] * x[c];
+    const float sum = join_lanes(lanes, [](float a, float b) { return a + b; });
+    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + epsilon);
+    const typename S::F scales = S::set1(scale);
+    for (c = 0; c + S::kLanes <= cols; c += S::kLanes) {
+        S::store(out + c, S::mul(S::mul(S::load(x + c), scales), S::load(weight + c)));
+    }
+    for (; c < cols; ++c) out[c] = x[c] * scale * weight[c];
+}
+
+template <class S>
+void silu_mul(const float* gate, const float* up, int n, float* out) {
+    const auto silu_times = [](typename S::F g, typename S::F u) {
+        const typename S::F denominator = S::add(S::set1(1.0f), exp<S>(S::sub(S::zero(), g)));
+        return S::mul(S::div(g, denominator), u);
+    };
+    int i = 0;
+    for (; i + S::kLanes <= n; i += S::kLanes) {
+        S::store(out + i, silu_times(S::load(gate + i), S::load(up + i)));
+    }
+    if (i == n) return;
+    float g[S::kLanes] = {};
+    float u[S::kLanes] = {};
+    for (int l = 0; i + l < n; ++l) {
+        g[l] = gate[i + l];
+        u[l] = up[i + l];
+    }
+    S::store(g, silu_times(S::load(g), S::load(u)));
+    for (int l = 0; i + l < n; ++l) out[i + l] = g[l];
+}
+
+/// One group of 32 values to int8; see Activations. `stride`: bytes from four k to the next four.
+template <class S>
+void quantize_group(
+    const float* x, std::int8_t* to, int stride, float* scale, float* sum, std::int32_t* count) {
+    const float top = S::max_abs32(x);
+    std::int8_t quants[kGroup];
+    const float d = top / 127.0f;
+    const std::int32_t total = S::quantize32(x, top > 0.0f ? 127.0f / top : 0.0f, quants);
+    for (int j = 0; j < kGroup / 4; ++j) __builtin_memcpy(to + j * stride, quants + 4 * j, 4);
+    // A row with Inf or NaN has a scale that is none, so that its outputs show it.
+    *scale = d;
+    *sum = d * static_cast<float>(total);
+    *count = total;
+}
+
+template <class S>
+void pack_row_f32(const float* x, int cols, float* out, int width, int padded) {
+    for (int c = 0; c < cols; ++c) out[c * width] = x[c];
+    for (int c = cols; c < padded; ++c) out[c * width] = 0.0f;
+}
+
+template <class S>
+void pack_row_bf16(const float* x, int cols, std::uint16_t* out, int width, int padded) {
+    std::uint16_t bits[S::kLanes];
+    for (int c = 0; c < padded; c += S::kLanes) {
+        if (c + S::kLanes <= cols) {
+            S::store_bfloat(bits, S::load(x + c));
+        } else {
+            float tail[S::kLanes] = {};
+            for (int l = 0; c + l < cols && l < S::kLanes; ++l) tail[l] = x[c + l];
+            S::store_bfloat(bits, S::load(tail));
+        }
+        for (int l = 0; l < S::kLanes; l += 2) __builtin_memcpy(out + (c + l) * width, bits + l, 4);
+    }
+}
+
+template <class S>
+void pack_row_int8(const float* x, int cols, Activations& to, Panel panel, int lane) {
+    const int width = panel.width;
+    std::int8_t* out = to.int8(panel) + 4 * lane;
+    float* scales = to.scales(panel) + lane;
+    float* sums = to.sums(panel) + lane;
+    std::int32_t* counts = to.counts(panel) + lane;
+    for (int g = 0; g < to.groups(); ++g) {
+        const float* group = x + g * kGroup;
+        float tail[kGroup] = {};
+        if ((g + 1) * kGroup > cols) {
+            for (int c = g * kGroup; c < cols; ++c) tail[c - g * kGroup] = x[c];
+            group = tail;
+        }
+        quantize_group<S>(group, out + g * kGroup * width, 4 * width, scales + g * width,
+                          sums + g * width, counts + g * width);
+    }
+}
+
+template <class S>
+void pack_row(const float* x, int cols, Activations& to, int row) {
+    const Panel panel = panel_of(row, to.rows());
+    const int lane = row - panel.first_row;
+    const int padded = to.groups() * kGroup;
+    switch (to.type()) {
+        case ActivationType::F32:
+            pack_row_f32<S>(x, cols, to.f32(panel) + lane, panel.width, padded);
+            return;
+        case ActivationType::BF16:
+            pack_row_bf16<S>(x, cols, to.bf16(panel) + 2 * lane, panel.width, padded);
+            return;
+        case ActivationType::Int8:
+            pack_row_int8<S>(x, cols, to, panel, lane);
+            return;
+    }
+}
+
+}  // namespace paceline::elementwise

@@ -1,0 +1,313 @@
+// Matrix product kernels, written once over a Simd type (simd_*.hpp).
+//
+// A kernel holds kRows rows x kBlocks lane blocks of float32 accumulators in registers and walks
+// k from 0 to the end. Rows and blocks only decide how much is done at once: each accumulator
+// sees the same operations in the same order whatever kRows and kBlocks are, which is why a
+// row's bits do not depend on the rows beside it.
+//
+// A lane block is kLanes outputs of a tile: the whole tile for AVX-512, half of it for AVX2.
+#pragma once
+
+#include "model/kernels/cpu/kernel_table.hpp"
+
+namespace paceline::gemm {
+
+inline constexpr int kPrefetchGroups = 8;  // ahead of the group being multiplied
+
+/// Where a lane block's numbers are inside its tile.
+template <class S>
+struct LaneBlock {
+    const std::uint8_t* quants;
+    const std::uint16_t* scales;
+};
+
+template <class S>
+LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
+    constexpr int kPerTile = kTileRows / S::kLanes;
+    const std::byte* tile = w.data + static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
+    const int lane = block % kPerTile * S::kLanes;
+    // Every packed type keeps four bytes per lane in a 64-byte line (packed_matrix.hpp).
+    const std::size_t lane_bytes = 4 * static_cast<std::size_t>(lane);
+    const std::byte* scales = tile + static_cast<std::size_t>(w.groups()) * w.group_bytes();
+    return {reinterpret_cast<const std::uint8_t*>(tile) + lane_bytes,
+            reinterpret_cast<const std::uint16_t*>(scales) + lane};
+}
+
+/// The inputs of kRows rows of a panel.
+struct PanelInput {
+    const void* values;
+    const float* scales;
+    const float* sums;
+    const std::int32_t* counts;
+    int width;  // of the panel; kRows of them are used, starting at `row`
+    int row;
+};
+
+template <class S, int kRows, int kBlocks>
+using Accumulators = typename S::F[kRows][kBlocks];
+
+// ---- 4-bit ------------------------------------------------------------------------------------
+
+template <class S, int kRows, int kBlocks, bool kMinimum>
+void multiply_q4(const LaneBlock<S>* w,
+                 const PanelInput& x,
+                 int groups,
+                 Accumulators<S, kRows, kBlocks>& acc) {
+    constexpr int kScaleStride = kMinimum ? 2 * kTileRows : kTileRows;
+    const auto* a = static_cast<const std::int8_t*>(x.values) + 4 * x.row;
+    const int step = 4 * x.width;
+    for (int g = 0; g < groups; ++g) {
+        typename S::I sum[kRows][kBlocks];
+        for (int r = 0; r < kRows; ++r) {
+            for (int b = 0; b < kBlocks; ++b) {
+                sum[r][b] =
+                    kMinimum ? S::zero_i() : S::set1_i(-8 * x.counts[g * x.width + x.row + r]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            typename S::B low[kBlocks];
+            typename S::B high[kBlocks];
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) {
+                const std::uint8_t* quants = w[b].quants + g * 256 + j * 64;
+                S::prefetch(quants + kPrefetchGroups * 256);
+                const typename S::B both = S::load_bytes(quants);
+                low[b] = S::low_nibbles(both);
+                high[b] = S::high_nibbles(both);
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const typename S::B first = S::broadcast4(a + 4 * r);
+                const typename S::B second = S::broadcast4(a + step + 4 * r);
+#pragma GCC unroll 4
+                for (int b = 0; b < kBlocks; ++b) {
+                    sum[r][b] = S::dot_nibbles(sum[r][b], low[b], first);
+                    sum[r][b] = S::dot_nibbles(sum[r][b], high[b], second);
+                }
+            }
+            a += 2 * step;
+        }
+        const float* scale = x.scales + g * x.width + x.row;
+        const float* total = x.sums + g * x.width + x.row;
+#pragma GCC unroll 4
+        for (int b = 0; b < kBlocks; ++b) {
+            const std::uint16_t* halves = w[b].scales + g * kScaleStride;
+            const typename S::F d = S::load_half(halves);
+            const typename S::F m = kMinimum ? S::load_half(halves + kTileRows) : S::zero();
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const typename S::F product = S::mul(d, S::set1(scale[r]));
+                acc[r][b] = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
+                if constexpr (kMinimum) acc[r][b] = S::fma(m, S::set1(total[r]), acc[r][b]);
+            }
+        }
+    }
+}
+
+// ---- int8 -------------------------------------------------------------------------------------
+
+template <class S, int kRows, int kBlocks>
+void multiply_int8(const LaneBlock<S>* w,
+                   const PanelInput& x,
+                   int groups,
+                   Accumulators<S, kRows, kBlocks>& acc) {
+    const auto* a = static_cast<const std::int8_t*>(x.values) + 4 * x.row;
+    const int step = 4 * x.width;
+    for (int g = 0; g < groups; ++g) {
+        typename S::I sum[kRows][kBlocks];
+        for (int r = 0; r < kRows; ++r) {
+            for (int b = 0; b < kBlocks; ++b) {
+                sum[r][b] = S::int8_start(x.counts[g * x.width + x.row + r]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            typename S::B quants[kBlocks];
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) {
+                const std::uint8_t* from = w[b].quants + g * 512 + j * 64;
+                S::prefetch(from + kPrefetchGroups / 2 * 512);
+                quants[b] = S::load_bytes(from);
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const typename S::B four = S::broadcast4(a + 4 * r);
+#pragma GCC unroll 4
+                for (int b = 0; b < kBlocks; ++b)
+                    sum[r][b] = S::dot_int8(sum[r][b], quants[b], four);
+            }
+            a += step;
+        }
+        const float* scale = x.scales + g * x.width + x.row;
+#pragma GCC unroll 4
+        for (int b = 0; b < kBlocks; ++b) {
+            const typename S::F d = S::load_half(w[b].scales + g * kTileRows);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const typename S::F product = S::mul(d, S::set1(scale[r]));
+                acc[r][b] = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
+            }
+        }
+    }
+}
+
+// ---- bf16 and f32 -----------------------------------------------------------------------------
+
+template <class S, int kRows, int kBlocks>
+void multiply_bf16(const LaneBlock<S>* w,
+                   const PanelInput& x,
+                   int groups,
+                   Accumulators<S, kRows, kBlocks>& acc) {
+    const auto* a = static_cast<const std::uint16_t*>(x.values) + 2 * x.row;
+    const int step = 2 * x.width;
+    const int pairs = groups * kGroup / 2;
+    for (int p = 0; p < pairs; ++p, a += step) {
+        typename S::W weights[kBlocks];
+#pragma GCC unroll 4
+        for (int b = 0; b < kBlocks; ++b) {
+            const std::uint8_t* from = w[b].quants + p * 64;
+            S::prefetch(from + 2048);
+            weights[b] = S::load_pairs(reinterpret_cast<const std::uint16_t*>(from));
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+            const typename S::P pair = S::broadcast_pair(a + 2 * r);
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::dot_pairs(acc[r][b], weights[b], pair);
+        }
+    }
+}
+
+template <class S, int kRows, int kBlocks>
+void multiply_f32(const LaneBlock<S>* w,
+                  const PanelInput& x,
+                  int groups,
+                  Accumulators<S, kRows, kBlocks>& acc) {
+    const auto* a = static_cast<const float*>(x.values) + x.row;
+    const int ks = groups * kGroup;
+    for (int k = 0; k < ks; ++k, a += x.width) {
+        typename S::F weights[kBlocks];
+#pragma GCC unroll 4
+        for (int b = 0; b < kBlocks; ++b) {
+            const std::uint8_t* from = w[b].quants + k * 64;
+            S::prefetch(from + 2048);
+            weights[b] = S::load(reinterpret_cast<const float*>(from));
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+            const typename S::F value = S::set1(a[r]);
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::fma(weights[b], value, acc[r][b]);
+        }
+    }
+}
+
+// ---- one register tile, then all of them ------------------------------------------------------
+
+/// Writes up to kLanes outputs; the last block of a matrix may be cut short by its row count.
+template <class S>
+void put(typename S::F value, float* y, int lanes, bool accumulate) {
+    if (lanes >= S::kLanes) {
+        S::store(y, accumulate ? S::add(S::load(y), value) : value);
+        return;
+    }
+    float all[S::kLanes];
+    S::store(all, value);
+    for (int l = 0; l < lanes; ++l) y[l] = accumulate ? y[l] + all[l] : all[l];
+}
+
+template <class S, int kRows, int kBlocks>
+void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, int first_row) {
+    const PackedMatrix& matrix = *args.weights;
+    LaneBlock<S> w[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) w[b] = lane_block<S>(matrix, first_block + b);
+    Accumulators<S, kRows, kBlocks> acc;
+    for (int r = 0; r < kRows; ++r) {
+        for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::zero();
+    }
+    const int groups = matrix.groups();
+    switch (matrix.type) {
+        case PackedType::F32:
+            multiply_f32<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::BF16:
+            multiply_bf16<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Int8:
+            multiply_int8<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q4:
+            multiply_q4<S, kRows, kBlocks, true>(w, x, groups, acc);
+            break;
+        case PackedType::Q4Sym:
+            multiply_q4<S, kRows, kBlocks, false>(w, x, groups, acc);
+            break;
+    }
+    for (int r = 0; r < kRows; ++r) {
+        for (int b = 0; b < kBlocks; ++b) {
+            const int output = (first_block + b) * S::kLanes;
+            put<S>(acc[r][b], args.y[first_row + r] + args.y_offset + output, matrix.rows - output,
+                   args.accumulate);
+        }
+    }
+}
+
+inline PanelInput panel_input(const Activations& x, Panel panel) {
+    switch (x.type()) {
+        case ActivationType::F32:
+            return {x.f32(panel), nullptr, nullptr, nullptr, panel.width, 0};
+        case ActivationType::BF16:
+            return {x.bf16(panel), nullptr, nullptr, nullptr, panel.width, 0};
+        case ActivationType::Int8:
+            break;
+    }
+    return {x.int8(panel), x.scales(panel), x.sums(panel), x.counts(panel), panel.width, 0};
+}
+
+/// All rows of one panel against kBlocks lane blocks.
+template <class S, int kRows, int kBlocks>
+void panel_tile(const GemmArgs& args, int first_block, Panel panel) {
+    PanelInput x = panel_input(*args.x, panel);
+    for (; x.row < panel.width; x.row += kRows) {
+        register_tile<S, kRows, kBlocks>(args, first_block, x, panel.first_row + x.row);
+    }
+}
+
+template <class S, int kBlocks>
+void blocks_against_all_rows(const GemmArgs& args, int first_block) {
+    const int rows = args.x->rows();
+    for (int row = 0; row < rows;) {
+        const Panel panel = panel_of(row, rows);
+        switch (panel.width) {
+            case 8:
+                panel_tile<S, (S::kRowsMax < 8 ? S::kRowsMax : 8), kBlocks>(args, first_block,
+                                                                            panel);
+                break;
+            case 4:
+                panel_tile<S, 4, kBlocks>(args, first_block, panel);
+                break;
+            case 2:
+                panel_tile<S, 2, kBlocks>(args, first_block, panel);
+                break;
+            default:
+                panel_tile<S, 1, kBlocks>(args, first_block, panel);
+                break;
+        }
+        row += panel.width;
+    }
+}
+
+template <class S>
+void run(const GemmArgs& args, int first_tile, int last_tile) {
+    constexpr int kPerTile = kTileRows / S::kLanes;
+    const int last = last_tile * kPerTile;
+    int block = first_tile * kPerTile;
+    // Few rows: more blocks at once hide the latency of the few accumulators.
+    if (args.x->rows() <= 2) {
+        for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
+    }
+    for (; block < last; ++block) blocks_against_all_rows<S, 1>(args, block);
+}
+
+}  // namespace paceline::gemm

@@ -1,0 +1,26 @@
+// Isa: which instruction set the CPU kernels use, picked at run time.
+//
+// Equality of bits holds inside one Isa: sums are ordered alike everywhere, but bf16 dot products
+// and fused multiply-adds round differently from one instruction set to the next.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace paceline {
+
+enum class Isa : std::uint8_t {
+    Portable,  // what every compiler can do
+    Avx2,      // AVX2, FMA, F16C
+    Avx512,    // AVX-512 F, BW, VL, DQ, VNNI, BF16
+};
+
+/// The best instruction set of this machine.
+[[nodiscard]] Isa best_isa();
+/// Whether this machine can run the kernels of `isa`.
+[[nodiscard]] bool supports(Isa isa);
+[[nodiscard]] std::string_view name(Isa isa);
+[[nodiscard]] std::optional<Isa> parse_isa(std::string_view text);
+
+}  // namespace paceline

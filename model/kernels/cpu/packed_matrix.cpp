@@ -1,0 +1,275 @@
+#include "model/kernels/cpu/packed_matrix.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+namespace {
+
+/// Where the parts of one group of one tile are.
+struct GroupPlace {
+    std::uint8_t* quants;
+    std::uint16_t* scales;  // [16] d, then [16] m for Q4
+};
+
+GroupPlace place(const PackedMatrix& matrix, int tile, int group) {
+    std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
+    std::byte* quants = base + static_cast<std::size_t>(group) * matrix.group_bytes();
+    std::byte* scales = base + static_cast<std::size_t>(matrix.groups()) * matrix.group_bytes() +
+                        static_cast<std::size_t>(group) * matrix.scale_bytes();
+    return {reinterpret_cast<std::uint8_t*>(quants), reinterpret_cast<std::uint16_t*>(scales)};
+}
+
+/// Stores the nibble of input k (of 32) of output `lane`.
+void put_nibble(std::uint8_t* quants, int lane, int k, int nibble) {
+    const int byte = (k / 8) * 64 + lane * 4 + k % 4;
+    const int shift = (k % 8) < 4 ? 0 : 4;
+    quants[byte] = static_cast<std::uint8_t>(quants[byte] | (nibble << shift));
+}
+
+int get_nibble(const std::uint8_t* quants, int lane, int k) {
+    const int byte = (k / 8) * 64 + lane * 4 + k % 4;
+    return (quants[byte] >> ((k % 8) < 4 ? 0 : 4)) & 0x0f;
+}
+
+int int8_index(int lane, int k) {
+    return (k / 4) * 64 + lane * 4 + k % 4;
+}
+
+float finite_or_zero(float x) {
+    return std::isfinite(x) ? x : 0.0f;
+}
+
+/// Quantises 32 values to int8 steps of an f16 scale.
+void pack_int8_group(const float* x, int lane, GroupPlace to) {
+    float largest = 0.0f;
+    for (int k = 0; k < kGroup; ++k) largest = std::max(largest, std::fabs(finite_or_zero(x[k])));
+    const std::uint16_t scale = float_to_half(largest / 127.0f);
+    const float d = half_to_float(scale);
+    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
+    to.scales[lane] = scale;
+    for (int k = 0; k < kGroup; ++k) {
+        const float q =
+            std::clamp(std::nearbyintf(finite_or_zero(x[k]) * inverse), -127.0f, 127.0f);
+        to.quants[int8_index(lane, k)] = static_cast<std::uint8_t>(static_cast<int>(q) + 128);
+    }
+}
+
+/// Quantises 32 values to 16 levels between their smallest and largest.
+void pack_q4_group(const float* x, int lane, GroupPlace to) {
+    float low = finite_or_zero(x[0]);
+    float high = low;
+    for (int k = 1; k < kGroup; ++k) {
+        low = std::min(low, finite_or_zero(x[k]));
+        high = std::max(high, finite_or_zero(x[k]));
+    }
+    const std::uint16_t scale = float_to_half((high - low) / 15.0f);
+    const std::uint16_t minimum = float_to_half(low);
+    const float d = half_to_float(scale);
+    const float m = half_to_float(minimum);
+    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
+    to.scales[lane] = scale;
+    to.scales[kTileRows + lane] = minimum;
+    for (int k = 0; k < kGroup; ++k) {
+        const float n =
+            std::clamp(std::nearbyintf((finite_or_zero(x[k]) - m) * inverse), 0.0f, 15.0f);
+        put_nibble(to.quants, lane, k, static_cast<int>(n));
+    }
+}
+
+/// Copies one stored block of 32 whose format the packed type keeps exactly.
+void copy_block(const TensorView& source, const std::byte* block, int lane, GroupPlace to) {
+    std::uint16_t halves[2] = {0, 0};
+    const bool has_min = source.type == StoredType::Q4_1;
+    const std::size_t header = has_min ? 4 : 2;
+    std::memcpy(halves, block, header);
+    to.scales[lane] = halves[0];
+    if (has_min) to.scales[kTileRows + lane] = halves[1];
+    const auto* quants = reinterpret_cast<const std::uint8_t*>(block) + header;
+    if (source.type == StoredType::Q8_0) {
+        for (int k = 0; k < kGroup; k += 4) {
+            std::uint32_t four = 0;
+            std::memcpy(&four, quants + k, 4);
+            four ^= 0x80808080U;  // w + 128, byte by byte
+            std::memcpy(to.quants + int8_index(lane, k), &four, 4);
+        }
+        return;
+    }
+    // Byte i of a 4-bit block holds k = i (low) and k = i + 16 (high); here low and high are 4 apart.
+    std::uint64_t low[2] = {0, 0};
+    std::uint64_t high[2] = {0, 0};
+    for (int half = 0; half < 2; ++half) {
+        std::uint64_t eight = 0;
+        std::memcpy(&eight, quants + 8 * half, 8);
+        low[half] = eight & 0x0f0f0f0f0f0f0f0fULL;
+        high[half] = (eight >> 4) & 0x0f0f0f0f0f0f0f0fULL;
+    }
+    const std::uint64_t by_k[4] = {low[0], low[1], high[0], high[1]};  // 8 inputs each
+    for (int j = 0; j < 4; ++j) {
+        const auto first = static_cast<std::uint32_t>(by_k[j]);
+        const auto second = static_cast<std::uint32_t>(by_k[j] >> 32);
+        const std::uint32_t packed = first | (second << 4);
+        std::memcpy(to.quants + 64 * j + 4 * lane, &packed, 4);
+    }
+}
+
+bool kept_exactly(StoredType stored, PackedType packed) {
+    return (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
+           (stored == StoredType::Q4_1 && packed == PackedType::Q4) ||
+           (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
+}
+
+/// Zeros everywhere, so that a lane nobody fills contributes nothing.
+void clear_tile(const PackedMatrix& matrix, int tile) {
+    std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
+    std::memset(base, 0, matrix.tile_bytes());
+    if (matrix.type != PackedType::Int8) return;
+    std::memset(base, 128, static_cast<std::size_t>(matrix.groups()) * matrix.group_bytes());
+}
+
+void pack_values(const float* x, int lane, int tile, const PackedMatrix& matrix) {
+    for (int group = 0; group < matrix.groups(); ++group, x += kGroup) {
+        const GroupPlace to = place(matrix, tile, group);
+        switch (matrix.type) {
+            case PackedType::F32:
+                for (int k = 0; k < kGroup; ++k) {
+                    std::memcpy(to.quants + (k * kTileRows + lane) * 4, x + k, 4);
+                }
+                break;
+            case PackedType::BF16:
+                for (int k = 0; k < kGroup; ++k) {
+                    const std::uint16_t bits = float_to_bfloat(x[k]);
+                    std::memcpy(to.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, &bits, 2);
+                }
+                break;
+            case PackedType::Int8:
+                pack_int8_group(x, lane, to);
+                break;
+            case PackedType::Q4:
+                pack_q4_group(x, lane, to);
+                break;
+            case PackedType::Q4Sym:
+                PACE_CHECK(false, "Q4Sym only keeps stored Q4_0 blocks");
+                break;
+        }
+    }
+}
+
+}  // namespace
+
+std::string_view name(PackedType type) {
+    switch (type) {
+        case PackedType::F32:
+            return "f32";
+        case PackedType::BF16:
+            return "bf16";
+        case PackedType::Int8:
+            return "int8";
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            return "q4";
+    }
+    return "?";
+}
+
+std::size_t PackedMatrix::group_bytes() const {
+    switch (type) {
+        case PackedType::F32:
+            return 4 * kGroup * kTileRows;
+        case PackedType::BF16:
+            return 2 * kGroup * kTileRows;
+        case PackedType::Int8:
+            return kGroup * kTileRows;
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            return kGroup * kTileRows / 2;
+    }
+    return 0;
+}
+
+std::size_t PackedMatrix::scale_bytes() const {
+    switch (type) {
+        case PackedType::F32:
+        case PackedType::BF16:
+            return 0;
+        case PackedType::Int8:
+        case PackedType::Q4Sym:
+            return 2 * kTileRows;
+        case PackedType::Q4:
+            return 4 * kTileRows;
+    }
+    return 0;
+}
+
+void pack_tiles(const TensorView& source,
+                const PackedMatrix& matrix,
+                int first_tile,
+                int last_tile,
+                std::span<float> scratch) {
+    PACE_CHECK(source.rows == matrix.rows && source.cols == matrix.cols,
+               "shapes were checked at load");
+    const auto padded = static_cast<std::size_t>(matrix.groups()) * kGroup;
+    const bool exact = kept_exactly(source.type, matrix.type);
+    PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
+    for (int tile = first_tile; tile < last_tile; ++tile) {
+        clear_tile(matrix, tile);
+        const int lanes = std::min(kTileRows, matrix.rows - tile * kTileRows);
+        for (int lane = 0; lane < lanes; ++lane) {
+            const std::int64_t row = static_cast<std::int64_t>(tile) * kTileRows + lane;
+            if (exact) {
+                const std::size_t block_bytes = traits(source.type).block_bytes;
+                const std::byte* block = source.row(row);
+                for (int group = 0; group < matrix.groups(); ++group, block += block_bytes) {
+                    copy_block(source, block, lane, place(matrix, tile, group));
+                }
+                continue;
+            }
+            const std::span<float> values = scratch.first(padded);
+            dequantize_row(source, row, values.first(static_cast<std::size_t>(matrix.cols)));
+            std::fill(values.begin() + matrix.cols, values.end(), 0.0f);
+            pack_values(values.data(), lane, tile, matrix);
+        }
+    }
+}
+
+void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
+    PACE_CHECK(row >= 0 && row < matrix.rows, "row of the matrix");
+    PACE_CHECK(out.size() == static_cast<std::size_t>(matrix.cols), "one place per column");
+    const int tile = row / kTileRows;
+    const int lane = row % kTileRows;
+    for (int col = 0; col < matrix.cols; ++col) {
+        const int k = col % kGroup;
+        const GroupPlace from = place(matrix, tile, col / kGroup);
+        float value = 0.0f;
+        switch (matrix.type) {
+            case PackedType::F32:
+                std::memcpy(&value, from.quants + (k * kTileRows + lane) * 4, 4);
+                break;
+            case PackedType::BF16: {
+                std::uint16_t bits = 0;
+                std::memcpy(&bits, from.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, 2);
+                value = bfloat_to_float(bits);
+                break;
+            }
+            case PackedType::Int8:
+                value = half_to_float(from.scales[lane]) *
+                        static_cast<float>(from.quants[int8_index(lane, k)] - 128);
+                break;
+            case PackedType::Q4:
+                value = half_to_float(from.scales[lane]) *
+                            static_cast<float>(get_nibble(from.quants, lane, k)) +
+                        half_to_float(from.scales[kTileRows + lane]);
+                break;
+            case PackedType::Q4Sym:
+                value = half_to_float(from.scales[lane]) *
+                        static_cast<float>(get_nibble(from.quants, lane, k) - 8);
+                break;
+        }
+        out[static_cast<std::size_t>(col)] = value;
+    }
+}
+
+}  // namespace paceline

@@ -1,0 +1,69 @@
+// PackedMatrix: a weight matrix laid out so that a row of outputs streams from memory once.
+//
+// A tile is 16 outputs. Inside a tile the inputs (k) are cut into groups of 32; a group holds,
+// for each of the 16 outputs side by side (a lane each):
+//
+//     type   quants of a group                       bytes        then, for all groups
+//     F32    [32][16] float32                         2048
+//     BF16   [16][16][2] bfloat16, two k per lane     1024
+//     Int8   [8][16][4] uint8 (w + 128), 4 k a lane    512         [groups][16] f16 scale d
+//     Q4     [4][16][4] uint8, 4 k a lane:             256         [groups][2][16] f16 d, then m
+//              low nibble k = 8j + b, high k = 8j+4+b
+//     Q4Sym  the same, value d * (n - 8)               256         [groups][16] f16 d
+//
+//     tile:  | group 0 | group 1 | ... | scales of all groups |     matrix: tiles back to back
+//
+// Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a group are
+// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0.
+//
+// Owns nothing: the bytes live in the backend's HugeArena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+inline constexpr int kTileRows = 16;
+inline constexpr int kGroup = 32;
+
+enum class PackedType : std::uint8_t { F32, BF16, Int8, Q4, Q4Sym };
+
+[[nodiscard]] std::string_view name(PackedType type);
+
+struct PackedMatrix {
+    PackedType type = PackedType::F32;
+    int rows = 0;  // outputs
+    int cols = 0;  // inputs
+    std::byte* data = nullptr;
+
+    [[nodiscard]] int tiles() const { return (rows + kTileRows - 1) / kTileRows; }
+    [[nodiscard]] int groups() const { return (cols + kGroup - 1) / kGroup; }
+    [[nodiscard]] std::size_t group_bytes() const;  // quants of one group of one tile
+    [[nodiscard]] std::size_t scale_bytes() const;  // scales of one group of one tile
+    [[nodiscard]] std::size_t tile_bytes() const {
+        return static_cast<std::size_t>(groups()) * (group_bytes() + scale_bytes());
+    }
+    [[nodiscard]] std::size_t bytes() const {
+        return static_cast<std::size_t>(tiles()) * tile_bytes();
+    }
+};
+
+/// Packs tiles [first_tile, last_tile) of `source` into `matrix`, whose type, rows, cols and data
+/// are set. Values change only where the stored type is not the packed one: BF16 rounds to
+/// nearest even, Int8 and Q4 quantise each group of 32 anew (scale = max|x|/127; 15 steps from
+/// min to max). `scratch` holds one row, cols rounded up to 32.
+void pack_tiles(const TensorView& source,
+                const PackedMatrix& matrix,
+                int first_tile,
+                int last_tile,
+                std::span<float> scratch);
+
+/// Row `row` of the packed matrix as float32 (an embedding look-up).
+void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out);
+
+}  // namespace paceline

@@ -1,0 +1,60 @@
+// ThreadTeam: threads pinned to cores that run one function together, many times a second.
+//
+// run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
+// when all have; inside, barrier() makes all wait for all. Between runs the others spin for a
+// short while, then sleep in the kernel. When there are fewer cores than threads nobody spins.
+//
+// Owns its threads. run() is called by the thread that made the team, which becomes thread 0 and
+// is pinned too (until the team is destroyed, when its old affinity is restored).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <sched.h>
+#include <thread>
+#include <vector>
+
+namespace paceline {
+
+class ThreadTeam {
+public:
+    /// `cores`: one core per thread to pin it to; empty: `threads` threads, not pinned.
+    /// `usable_cores`: how many cores this process has; with fewer than threads, waits yield.
+    ThreadTeam(int threads, std::vector<int> cores, int usable_cores);
+    ThreadTeam(const ThreadTeam&) = delete;
+    ThreadTeam& operator=(const ThreadTeam&) = delete;
+    ~ThreadTeam();
+
+    [[nodiscard]] int size() const { return size_; }
+
+    template <class Work>
+    void run(Work& work) {
+        run_erased([](void* context, int thread) { (*static_cast<Work*>(context))(thread); },
+                   &work);
+    }
+
+    /// All threads of the team must call it; it returns when the last one has.
+    void barrier();
+
+private:
+    using Function = void (*)(void* context, int thread);
+    void run_erased(Function function, void* context);
+    void worker(int thread, int core);
+    void pause(int& spins) const;
+
+    int size_;
+    bool may_spin_;
+    std::vector<std::thread> threads_;
+    cpu_set_t caller_affinity_{};
+    bool caller_pinned_ = false;
+
+    Function function_ =
+        nullptr;  // written before run_count_ is released, read after it is acquired
+    void* context_ = nullptr;
+    alignas(64) std::atomic<std::uint32_t> run_count_{0};
+    std::atomic<bool> stop_{false};
+    alignas(64) std::atomic<int> arrived_{0};
+    alignas(64) std::atomic<std::uint32_t> barrier_phase_{0};
+};
+
+}  // namespace paceline

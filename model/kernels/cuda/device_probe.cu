@@ -1,0 +1,70 @@
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "model/kernels/cuda/device_probe.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr unsigned kThreads = 32;
+
+/// Writes what only code built for this device can: the sum of the thread numbers of a warp.
+__global__ void add_lanes(unsigned* out) {
+    unsigned value = threadIdx.x;
+    for (unsigned offset = kThreads / 2; offset > 0; offset /= 2) {
+        value += __shfl_xor_sync(0xffffffffU, value, offset);
+    }
+    if (threadIdx.x == 0) *out = value;
+}
+
+/// Device memory for one number; freed when it goes out of scope.
+class DeviceWord {
+public:
+    DeviceWord() { ok_ = cudaMalloc(&word_, sizeof(unsigned)) == cudaSuccess; }
+    ~DeviceWord() {
+        if (ok_) (void)cudaFree(word_);
+    }
+    DeviceWord(const DeviceWord&) = delete;
+    DeviceWord& operator=(const DeviceWord&) = delete;
+    [[nodiscard]] bool ok() const { return ok_; }
+    [[nodiscard]] unsigned* get() const { return word_; }
+
+private:
+    unsigned* word_ = nullptr;
+    bool ok_ = false;
+};
+
+bool runs_our_code(int device) {
+    if (cudaSetDevice(device) != cudaSuccess) return false;
+    const DeviceWord word;
+    if (!word.ok()) return false;
+    add_lanes<<<1, kThreads>>>(word.get());
+    unsigned sum = 0;
+    return cudaGetLastError() == cudaSuccess &&
+           cudaMemcpy(&sum, word.get(), sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess &&
+           sum == kThreads * (kThreads - 1) / 2;
+}
+
+}  // namespace
+
+CudaProbe probe_cuda() {
+    CudaProbe probe;
+    probe.runtime = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) {
+        probe.problem = cudaGetErrorString(status);
+        return probe;
+    }
+    if (count == 0) probe.problem = "no device";
+    for (int index = 0; index < count; ++index) {
+        cudaDeviceProp properties{};
+        if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;
+        probe.devices.push_back({index, properties.name, properties.major, properties.minor,
+                                 properties.totalGlobalMem, runs_our_code(index)});
+    }
+    return probe;
+}
+
+}  // namespace paceline

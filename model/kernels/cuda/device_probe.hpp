@@ -1,0 +1,28 @@
+// Which CUDA devices this process can see: what `paceline --version` prints and what placement
+// on GPUs starts from. Callable from plain C++; never fails, because "no driver" is an answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace paceline {
+
+struct CudaDevice {
+    int index = 0;
+    std::string name;
+    int capability_major = 0;  // sm_90 is 9.0
+    int capability_minor = 0;
+    std::uint64_t memory_bytes = 0;
+    bool runs_our_code = false;  // a kernel of this build ran on it and gave the right answer
+};
+
+struct CudaProbe {
+    std::string runtime;  // "13.0", of the toolkit this program was built with
+    std::string problem;  // why there are no devices; empty if there are some
+    std::vector<CudaDevice> devices;
+};
+
+[[nodiscard]] CudaProbe probe_cuda();
+
+}  // namespace paceline

@@ -1,0 +1,170 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "model/kernels/cpu/kernel_table.hpp"
+#include "model/reference/matmul.hpp"
+#include "tests/unit/kernels/kernel_fixture.hpp"
+
+namespace paceline {
+namespace {
+
+using testing::OwnedMatrix;
+using testing::OwnedTensor;
+using testing::random_floats;
+
+constexpr PackedType kTypes[] = {PackedType::F32, PackedType::BF16, PackedType::Int8,
+                                 PackedType::Q4};
+
+/// Products of `rows` rows of x, [rows, w.rows], computed in `slices` slices of tiles.
+std::vector<float> product(const KernelTable& kernels,
+                           const PackedMatrix& w,
+                           std::span<const float> x,
+                           int rows,
+                           int slices = 1) {
+    Activations packed{rows, w.cols};
+    packed.shape(activation_for(w.type), rows, w.cols);
+    for (int r = 0; r < rows; ++r) kernels.pack_row(x.data() + r * w.cols, w.cols, packed, r);
+    std::vector<float> y(static_cast<std::size_t>(rows * w.rows), -1.0f);
+    std::vector<float*> pointers;
+    for (int r = 0; r < rows; ++r) pointers.push_back(y.data() + r * w.rows);
+    const GemmArgs args{&w, &packed, pointers.data(), 0, false};
+    for (int s = 0; s < slices; ++s)
+        kernels.gemm(args, w.tiles() * s / slices, w.tiles() * (s + 1) / slices);
+    return y;
+}
+
+/// How far the rounding of a row's activations may carry an output, relative to |w| |x|.
+float tolerance(PackedType type) {
+    switch (type) {
+        case PackedType::F32:
+            return 1e-6f;
+        case PackedType::BF16:
+            return 4e-3f;  // 2^-9 on every activation
+        case PackedType::Int8:
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            return 8e-3f;  // half a step of 127 on every activation
+    }
+    return 0;
+}
+
+TEST_CASE("every matrix kernel agrees with the plain twin on its own weights") {
+    std::mt19937 rng{11};
+    for (const Isa isa : testing::runnable_isas()) {
+        for (const PackedType type : kTypes) {
+            for (const auto& [outputs, inputs] :
+                 {std::pair{16, 32}, {48, 96}, {50, 70}, {7, 33}, {129, 576}}) {
+                CAPTURE(name(isa));
+                CAPTURE(name(type));
+                CAPTURE(outputs);
+                CAPTURE(inputs);
+                const OwnedTensor source{
+                    random_floats(rng, static_cast<std::size_t>(outputs * inputs)), outputs,
+                    inputs};
+                const OwnedMatrix matrix{source.view, type};
+                const std::vector<float> weights = matrix.values();
+                const int rows = 11;
+                const std::vector<float> x =
+                    random_floats(rng, static_cast<std::size_t>(rows * inputs));
+                const std::vector<float> y = product(kernels(isa), matrix.matrix, x, rows);
+                std::vector<float> want(static_cast<std::size_t>(outputs));
+                float worst = 0;
+                for (int r = 0; r < rows; ++r) {
+                    const auto row = std::span(x).subspan(static_cast<std::size_t>(r * inputs),
+                                                          static_cast<std::size_t>(inputs));
+                    reference::matmul(weights, row, {}, want);
+                    for (int o = 0; o < outputs; ++o) {
+                        float norm = 0;
+                        for (int k = 0; k < inputs; ++k)
+                            norm += std::fabs(weights[static_cast<std::size_t>(o * inputs + k)] *
+                                              row[static_cast<std::size_t>(k)]);
+                        const float error = std::fabs(y[static_cast<std::size_t>(r * outputs + o)] -
+                                                      want[static_cast<std::size_t>(o)]);
+                        worst = std::max(worst, error / norm);
+                    }
+                }
+                CHECK(worst < tolerance(type));
+            }
+        }
+    }
+}
+
+TEST_CASE(
+    "a row's product has the same bits alone, among 64 rows, and in any slicing of the tiles") {
+    std::mt19937 rng{12};
+    for (const Isa isa : testing::runnable_isas()) {
+        for (const PackedType type : kTypes) {
+            const int outputs = 16 * 5 + 9;
+            const int inputs = 32 * 3 + 10;
+            const OwnedTensor source{random_floats(rng, static_cast<std::size_t>(outputs * inputs)),
+                                     outputs, inputs};
+            const OwnedMatrix matrix{source.view, type};
+            const std::vector<float> x = random_floats(rng, static_cast<std::size_t>(64 * inputs));
+            const std::vector<float> all = product(kernels(isa), matrix.matrix, x, 64);
+            for (int r = 0; r < 64; ++r) {
+                const auto row = std::span(x).subspan(static_cast<std::size_t>(r * inputs),
+                                                      static_cast<std::size_t>(inputs));
+                const std::vector<float> alone = product(kernels(isa), matrix.matrix, row, 1);
+                CHECK(testing::equal_bits(
+                    alone, std::span(all).subspan(static_cast<std::size_t>(r * outputs),
+                                                  static_cast<std::size_t>(outputs))));
+            }
+            for (int rows = 1; rows < 64; ++rows) {
+                const auto some = std::span(x).first(static_cast<std::size_t>(rows * inputs));
+                const std::vector<float> y =
+                    product(kernels(isa), matrix.matrix, some, rows, 1 + rows % 4);
+                CHECK(testing::equal_bits(
+                    y, std::span(all).first(static_cast<std::size_t>(rows * outputs))));
+            }
+        }
+    }
+}
+
+TEST_CASE("Q4_0 blocks multiply as d times n minus 8") {
+    std::mt19937 rng{13};
+    const int outputs = 20;
+    const int inputs = 64;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(outputs * inputs / 32) * 18);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(rng());
+    for (std::size_t block = 0; block < bytes.size(); block += 18) {
+        const std::uint16_t d = float_to_half(0.05f);
+        std::memcpy(bytes.data() + block, &d, 2);
+    }
+    const OwnedMatrix matrix{
+        TensorView{"w", StoredType::Q4_0, outputs, inputs, bytes.data(), bytes.size()},
+        PackedType::Q4Sym};
+    const std::vector<float> weights = matrix.values();
+    // Whole numbers up to 127 with one of them 127 quantise exactly, so the product is exact too.
+    std::vector<float> x(static_cast<std::size_t>(inputs));
+    for (int k = 0; k < inputs; ++k)
+        x[static_cast<std::size_t>(k)] =
+            static_cast<float>(k % 32 == 0 ? 127 : static_cast<int>(rng() % 255) - 127);
+    std::vector<float> want(static_cast<std::size_t>(outputs));
+    reference::matmul(weights, x, {}, want);
+    for (const Isa isa : testing::runnable_isas()) {
+        const std::vector<float> y = product(kernels(isa), matrix.matrix, x, 1);
+        for (int o = 0; o < outputs; ++o)
+            CHECK(y[static_cast<std::size_t>(o)] ==
+                  doctest::Approx(want[static_cast<std::size_t>(o)]).epsilon(1e-5));
+    }
+}
+
+TEST_CASE("extreme int8 weights and activations do not saturate on any instruction set") {
+    const int inputs = 32;
+    std::vector<std::byte> block(34, static_cast<std::byte>(0x80));  // every weight -128
+    const std::uint16_t one = float_to_half(1.0f);
+    std::memcpy(block.data(), &one, 2);
+    const OwnedMatrix matrix{
+        TensorView{"w", StoredType::Q8_0, 1, inputs, block.data(), block.size()}, PackedType::Int8};
+    for (const float value : {127.0f, -127.0f}) {
+        const std::vector<float> x(static_cast<std::size_t>(inputs), value);
+        for (const Isa isa : testing::runnable_isas()) {
+            CHECK(product(kernels(isa), matrix.matrix, x, 1)[0] ==
+                  doctest::Approx(-128.0f * value * inputs).epsilon(1e-6));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace paceline

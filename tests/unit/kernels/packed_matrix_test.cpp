@@ -1,0 +1,91 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/kernels/kernel_fixture.hpp"
+
+namespace paceline {
+namespace {
+
+using testing::OwnedMatrix;
+using testing::OwnedTensor;
+using testing::random_floats;
+
+/// Random blocks of a quantised type: random quants, small finite scales.
+std::vector<std::byte> random_blocks(std::mt19937& rng, StoredType type, int rows, int cols) {
+    const TypeTraits t = traits(type);
+    const std::size_t blocks =
+        static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) / t.block_elements;
+    std::vector<std::byte> bytes(blocks * t.block_bytes);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(rng());
+    for (std::size_t block = 0; block < blocks; ++block) {
+        const std::uint16_t d = float_to_half(0.01f + 0.001f * static_cast<float>(rng() % 50));
+        const std::uint16_t m = float_to_half(-0.5f + 0.02f * static_cast<float>(rng() % 50));
+        std::memcpy(bytes.data() + block * t.block_bytes, &d, 2);
+        if (type == StoredType::Q4_1) std::memcpy(bytes.data() + block * t.block_bytes + 2, &m, 2);
+    }
+    return bytes;
+}
+
+TEST_CASE("a quantised block packed to its own type keeps every value exactly") {
+    std::mt19937 rng{1};
+    const std::pair<StoredType, PackedType> kinds[] = {{StoredType::Q8_0, PackedType::Int8},
+                                                       {StoredType::Q4_1, PackedType::Q4},
+                                                       {StoredType::Q4_0, PackedType::Q4Sym}};
+    for (const auto& [stored, packed] : kinds) {
+        CAPTURE(static_cast<int>(stored));
+        const int rows = 37;
+        const int cols = 96;
+        const std::vector<std::byte> bytes = random_blocks(rng, stored, rows, cols);
+        const TensorView view{"w", stored, rows, cols, bytes.data(), bytes.size()};
+        const OwnedMatrix matrix{view, packed};
+        std::vector<float> want(cols);
+        std::vector<float> got(cols);
+        for (int r = 0; r < rows; ++r) {
+            dequantize_row(view, r, want);
+            unpack_row(matrix.matrix, r, got);
+            CHECK(testing::equal_bits(got, want));
+        }
+    }
+}
+
+TEST_CASE("float32 survives packing to f32 bit by bit and to bf16 to nearest even") {
+    std::mt19937 rng{2};
+    for (const int cols : {1, 31, 32, 33, 70}) {
+        const OwnedTensor tensor{random_floats(rng, static_cast<std::size_t>(19 * cols)), 19, cols};
+        CHECK(
+            testing::equal_bits(OwnedMatrix(tensor.view, PackedType::F32).values(), tensor.values));
+        const std::vector<float> rounded = OwnedMatrix(tensor.view, PackedType::BF16).values();
+        for (std::size_t i = 0; i < rounded.size(); ++i) {
+            CHECK(rounded[i] == bfloat_to_float(float_to_bfloat(tensor.values[i])));
+        }
+    }
+}
+
+TEST_CASE("quantising stays within half a step of every value") {
+    std::mt19937 rng{3};
+    const int cols = 80;  // the last group is half empty
+    const OwnedTensor tensor{random_floats(rng, 33 * cols), 33, cols};
+    const std::vector<float> int8 = OwnedMatrix(tensor.view, PackedType::Int8).values();
+    const std::vector<float> q4 = OwnedMatrix(tensor.view, PackedType::Q4).values();
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+        CHECK(std::fabs(int8[i] - tensor.values[i]) <
+              0.02f);  // largest of 32 normals / 127 / 2, and the scale's rounding
+        CHECK(std::fabs(q4[i] - tensor.values[i]) < 0.3f);  // their range / 15 / 2
+    }
+}
+
+TEST_CASE("a group of zeros and a group with an infinity pack to finite numbers") {
+    std::vector<float> values(64, 0.0f);
+    values[40] = INFINITY;
+    values[41] = NAN;
+    values[42] = 3.0f;
+    const OwnedTensor tensor{values, 1, 64};
+    for (const PackedType type : {PackedType::Int8, PackedType::Q4}) {
+        for (const float value : OwnedMatrix(tensor.view, type).values())
+            CHECK(std::isfinite(value));
+    }
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,100 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "model/kernels/cpu/kernel_table.hpp"
+#include "model/reference/rms_norm.hpp"
+#include "model/reference/swiglu.hpp"
+#include "tests/unit/kernels/kernel_fixture.hpp"
+
+namespace paceline {
+namespace {
+
+using testing::random_floats;
+
+TEST_CASE("rms norm and silu agree with their twins at every length") {
+    std::mt19937 rng{21};
+    for (const Isa isa : testing::runnable_isas()) {
+        const KernelTable& k = kernels(isa);
+        for (const int n : {1, 7, 8, 15, 16, 17, 31, 64, 100, 576}) {
+            CAPTURE(name(isa));
+            CAPTURE(n);
+            const auto size = static_cast<std::size_t>(n);
+            const std::vector<float> x = random_floats(rng, size, 3.0f);
+            const std::vector<float> w = random_floats(rng, size);
+            std::vector<float> got(size);
+            std::vector<float> want(size);
+            k.rms_norm(x.data(), w.data(), n, 1e-5f, got.data());
+            reference::rms_norm(x, w, 1e-5f, want);
+            for (std::size_t i = 0; i < size; ++i)
+                CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
+            k.silu_mul(x.data(), w.data(), n, got.data());
+            reference::swiglu(x, w, want);
+            for (std::size_t i = 0; i < size; ++i)
+                CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
+        }
+    }
+}
+
+TEST_CASE("silu stays finite for huge inputs") {
+    const float gate[] = {-1e30f, -200.0f, -88.0f, 0.0f, 88.0f, 200.0f, 1e30f};
+    const float up[] = {1, 1, 1, 1, 1, 1, 1};
+    for (const Isa isa : testing::runnable_isas()) {
+        float out[7];
+        kernels(isa).silu_mul(gate, up, 7, out);
+        for (const float value : out) CHECK(std::isfinite(value));
+        CHECK(out[3] == 0.0f);
+        CHECK(out[5] == doctest::Approx(200.0f));
+    }
+}
+
+TEST_CASE("an int8 activation keeps scale, sum and quants of its group of 32") {
+    std::mt19937 rng{22};
+    const int cols = 75;
+    const std::vector<float> x = random_floats(rng, 3 * cols);
+    for (const Isa isa : testing::runnable_isas()) {
+        Activations packed{3, cols};
+        packed.shape(ActivationType::Int8, 3, cols);
+        for (int r = 0; r < 3; ++r) kernels(isa).pack_row(x.data() + r * cols, cols, packed, r);
+        for (int r = 0; r < 3; ++r) {
+            const Panel panel = panel_of(r, 3);
+            const int lane = r - panel.first_row;
+            for (int g = 0; g < packed.groups(); ++g) {
+                float largest = 0;
+                for (int c = 32 * g; c < std::min(cols, 32 * g + 32); ++c)
+                    largest =
+                        std::max(largest, std::fabs(x[static_cast<std::size_t>(r * cols + c)]));
+                const float scale = packed.scales(panel)[g * panel.width + lane];
+                CHECK(scale == doctest::Approx(largest / 127.0f));
+                int total = 0;
+                for (int k = 0; k < 32; ++k) {
+                    const int q =
+                        packed.int8(panel)[((32 * g + k) / 4 * panel.width + lane) * 4 + k % 4];
+                    total += q;
+                    const int c = 32 * g + k;
+                    const float value = c < cols ? x[static_cast<std::size_t>(r * cols + c)] : 0.0f;
+                    CHECK(std::fabs(static_cast<float>(q) * scale - value) <= 0.5001f * scale);
+                }
+                CHECK(packed.counts(panel)[g * panel.width + lane] == total);
+                CHECK(packed.sums(panel)[g * panel.width + lane] ==
+                      doctest::Approx(scale * static_cast<float>(total)));
+            }
+        }
+    }
+}
+
+TEST_CASE("a NaN in a row shows in the packed row and not in its neighbours") {
+    std::vector<float> x(64, 1.0f);
+    x[5] = NAN;
+    for (const Isa isa : testing::runnable_isas()) {
+        Activations packed{2, 32};
+        packed.shape(ActivationType::BF16, 2, 32);
+        for (int r = 0; r < 2; ++r) kernels(isa).pack_row(x.data() + r * 32, 32, packed, r);
+        const std::uint16_t* bits = packed.bf16(panel_of(0, 2));
+        CHECK(std::isnan(bfloat_to_float(bits[(5 / 2) * 4 + 5 % 2])));
+        CHECK(bfloat_to_float(bits[(5 / 2) * 4 + 2 + 5 % 2]) == 1.0f);
+    }
+}
+
+}  // namespace
+}  // namespace paceline
