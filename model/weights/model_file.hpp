@@ -29,18 +29,26 @@ struct LayerTensors {
     TensorView ffn_norm;   // [dim]
     TensorView gate, up;   // [ffn_dim, dim]
     TensorView down;       // [dim, ffn_dim]
-    std::optional<TensorView> q_bias, k_bias, v_bias;  // [q_dim], [kv_dim], [kv_dim]: config.qkv_bias
-    std::optional<TensorView> q_norm, k_norm;          // [head_dim]: config.qk_norm
+    std::optional<TensorView> q_bias, k_bias,
+        v_bias;                                // [q_dim], [kv_dim], [kv_dim]: config.qkv_bias
+    std::optional<TensorView> q_norm, k_norm;  // [head_dim]: config.qk_norm
 };
 
-enum class TokenKind : std::uint8_t { Normal = 1, Unknown = 2, Control = 3, User = 4, Unused = 5, Byte = 6 };
+enum class TokenKind : std::uint8_t {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    User = 4,
+    Unused = 5,
+    Byte = 6
+};
 
 /// The tokenizer as the file states it; tokenizer/ turns it into something that works.
 struct TokenizerData {
-    std::string model;          // tokenizer.ggml.model: "gpt2" is byte-level BPE
-    std::string pre;            // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...
+    std::string model;  // tokenizer.ggml.model: "gpt2" is byte-level BPE
+    std::string pre;    // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...
     std::vector<std::string> tokens;
-    std::vector<TokenKind> kinds;    // as many as tokens, or empty
+    std::vector<TokenKind> kinds;     // as many as tokens, or empty
     std::vector<std::string> merges;  // "left right", best first
     std::optional<TokenId> bos, eos, eot, eom, unknown, padding;
     bool add_bos = false;
@@ -64,13 +72,15 @@ public:
     ~ModelFile();
 
     [[nodiscard]] const std::string& path() const;
+    [[nodiscard]] const std::string& format() const;  // "GGUF v3", for people
     [[nodiscard]] std::uint64_t file_bytes() const;
     [[nodiscard]] const ModelConfig& config() const;
     [[nodiscard]] const TokenizerData& tokenizer() const;
     [[nodiscard]] const LayerTensors& layer(int index) const;
-    [[nodiscard]] const TensorView& embedding() const;     // [vocab_size, dim]
-    [[nodiscard]] const TensorView& output_norm() const;   // [dim]
-    [[nodiscard]] const TensorView& output_head() const;   // [vocab_size, dim]; the embedding if tied
+    [[nodiscard]] const TensorView& embedding() const;    // [vocab_size, dim]
+    [[nodiscard]] const TensorView& output_norm() const;  // [dim]
+    [[nodiscard]] const TensorView& output_head()
+        const;  // [vocab_size, dim]; the embedding if tied
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
     /// 64 bits that differ when the weights' description or a sample of their bytes differs:
@@ -80,6 +90,10 @@ public:
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
     /// the process's memory; a later read fetches them anew).
     void release(const TensorView& tensor) const;
+
+    /// Whether the file is still the one that open() checked (size, modification time): ask
+    /// after the weights have been read. Errors: BadFile.
+    [[nodiscard]] Status check_unchanged() const;
 
 private:
     explicit ModelFile(std::unique_ptr<Contents> contents);

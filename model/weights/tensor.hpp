@@ -16,7 +16,7 @@ namespace paceline {
 enum class StoredType : std::uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
 
 struct TypeTraits {
-    const char* name;            // "Q4_1"
+    const char* name;              // "Q4_1"
     std::uint32_t block_elements;  // 1 for plain types, 32 for Q8_0, Q4_0, Q4_1
     std::uint32_t block_bytes;
 };
@@ -41,8 +41,8 @@ struct TensorView {
 void dequantize_row(const TensorView& tensor, std::int64_t row, std::span<float> out);
 
 [[nodiscard]] float half_to_float(std::uint16_t bits);
-[[nodiscard]] std::uint16_t float_to_half(float value);      // round to nearest even
+[[nodiscard]] std::uint16_t float_to_half(float value);  // round to nearest even
 [[nodiscard]] float bfloat_to_float(std::uint16_t bits);
-[[nodiscard]] std::uint16_t float_to_bfloat(float value);    // round to nearest even, NaN stays NaN
+[[nodiscard]] std::uint16_t float_to_bfloat(float value);  // round to nearest even, NaN stays NaN
 
 }  // namespace paceline

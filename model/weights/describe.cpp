@@ -1,0 +1,152 @@
+#include "model/weights/describe.hpp"
+
+#include <array>
+#include <cstdio>
+
+#include "model/weights/message_text.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::array kStoredTypes = {StoredType::F32,  StoredType::F16,  StoredType::BF16,
+                                     StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1};
+
+/// "98.4 MB", "8.2 kB"; decimal units, as disks and downloads are sold.
+std::string bytes_text(std::uint64_t bytes) {
+    const bool large = bytes >= 1'000'000;
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), large ? "%.1f MB" : "%.1f kB",
+                  static_cast<double>(bytes) / (large ? 1e6 : 1e3));
+    return text.data();
+}
+
+std::string describe_scaling(const RopeConfig& rope) {
+    switch (rope.scaling) {
+        case RopeScaling::None:
+            return "no scaling";
+        case RopeScaling::Linear:
+            return "linear scaling by " + number_text(static_cast<double>(rope.factor));
+        case RopeScaling::Yarn:
+            return "yarn scaling by " + number_text(static_cast<double>(rope.factor)) +
+                   " from a context of " + std::to_string(rope.original_context);
+        case RopeScaling::Factors:
+            return "a factor per frequency (llama3)";
+    }
+    return "unknown scaling";
+}
+
+std::string describe_rope(const RopeConfig& rope) {
+    return "base " + number_text(static_cast<double>(rope.base)) + ", " +
+           std::to_string(rope.dims) + " dimensions, " +
+           (rope.pairing == RopePairing::Adjacent ? "adjacent pairs, " : "halves paired, ") +
+           describe_scaling(rope);
+}
+
+std::string describe_tokenizer(const TokenizerData& tokenizer) {
+    if (tokenizer.tokens.empty()) return "none";
+    const std::string pre = tokenizer.pre.empty() ? "no pre-tokenizer stated" : tokenizer.pre;
+    return tokenizer.model + " (" + pre + "), " + std::to_string(tokenizer.tokens.size()) +
+           " tokens";
+}
+
+std::uint64_t parameters_of(const TensorView& tensor) {
+    return static_cast<std::uint64_t>(tensor.rows) * static_cast<std::uint64_t>(tensor.cols);
+}
+
+TypeSummary summarise_type(const ModelFile& model, StoredType type) {
+    TypeSummary summary;
+    summary.type = type;
+    for (const TensorView& tensor : model.tensors()) {
+        if (tensor.type != type) continue;
+        ++summary.tensors;
+        summary.parameters += parameters_of(tensor);
+        summary.bytes += tensor.bytes;
+    }
+    return summary;
+}
+
+}  // namespace
+
+const char* name_of(Architecture architecture) {
+    switch (architecture) {
+        case Architecture::Llama:
+            return "llama";
+        case Architecture::Qwen2:
+            return "qwen2";
+        case Architecture::Qwen3:
+            return "qwen3";
+    }
+    return "unknown";
+}
+
+ModelSummary summarise(const ModelFile& model) {
+    ModelSummary summary;
+    summary.format = model.format();
+    summary.architecture = name_of(model.config().architecture);
+    summary.name = model.config().name;
+    summary.rope = describe_rope(model.config().rope);
+    summary.tokenizer = describe_tokenizer(model.tokenizer());
+    summary.file_bytes = model.file_bytes();
+    for (const StoredType type : kStoredTypes) {
+        const TypeSummary of_type = summarise_type(model, type);
+        if (of_type.tensors == 0) continue;
+        summary.types.push_back(of_type);
+        summary.tensors += of_type.tensors;
+        summary.parameters += of_type.parameters;
+        summary.tensor_bytes += of_type.bytes;
+    }
+    for (const TensorView& tensor : model.tensors()) {
+        if (tensor.rows > 1) summary.matrix_parameters += parameters_of(tensor);
+    }
+    return summary;
+}
+
+std::vector<TensorSummary> list_tensors(const ModelFile& model) {
+    std::vector<TensorSummary> list;
+    list.reserve(model.tensors().size());
+    for (const TensorView& tensor : model.tensors()) {
+        const std::string cols = std::to_string(tensor.cols) + "]";
+        list.push_back({.name = tensor.name,
+                        .type = traits(tensor.type).name,
+                        .shape = tensor.rows == 1 ? "[" + cols
+                                                  : "[" + std::to_string(tensor.rows) + ", " + cols,
+                        .bytes = tensor.bytes});
+    }
+    return list;
+}
+
+std::string describe(const ModelFile& model) {
+    const ModelSummary summary = summarise(model);
+    const ModelConfig& config = model.config();
+    std::string text;
+    const auto line = [&](const char* field, const std::string& value) {
+        text += field;
+        text += ": " + value + "\n";
+    };
+    line("file",
+         model.path() + " (" + summary.format + ", " + bytes_text(summary.file_bytes) + ")");
+    line("architecture", summary.architecture + (summary.name.empty() ? "" : ", " + summary.name));
+    line("layers", std::to_string(config.layers) + " of width " + std::to_string(config.dim) +
+                       ", MLP " + std::to_string(config.ffn_dim));
+    line("attention", std::to_string(config.heads) + " heads of " +
+                          std::to_string(config.head_dim) + ", " + std::to_string(config.kv_heads) +
+                          " KV heads" + (config.qkv_bias ? ", q/k/v bias" : "") +
+                          (config.qk_norm ? ", q/k norm" : ""));
+    line("rope", summary.rope);
+    line("vocabulary", std::to_string(config.vocab_size) +
+                           (config.tied_embeddings ? ", tied embeddings" : ", untied embeddings"));
+    line("context", std::to_string(config.context_length));
+    line("tokenizer", summary.tokenizer);
+    line("parameters", std::to_string(summary.parameters) + " in " +
+                           std::to_string(summary.tensors) + " tensors, " +
+                           bytes_text(summary.tensor_bytes));
+    for (const TypeSummary& type : summary.types) {
+        line("  stored as", std::string(traits(type.type).name) + ": " +
+                                std::to_string(type.tensors) + " tensors, " +
+                                std::to_string(type.parameters) + " parameters, " +
+                                bytes_text(type.bytes));
+    }
+    return text;
+}
+
+}  // namespace paceline

@@ -1,0 +1,19 @@
+// A 64-bit fingerprint of a model: cheap, stable across machines, not cryptographic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "model/weights/model_parts.hpp"
+
+namespace paceline {
+
+/// Mixes every byte in front of the tensor data (configuration, tokenizer, tensor names, types,
+/// shapes, offsets), the size of the file, and of each tensor three samples of up to 64 bytes:
+/// its begin, middle and end. Two files that differ elsewhere get the same fingerprint: it
+/// guards against starting stages on different models, not against an attacker.
+[[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::byte> file,
+                                           const ModelParts& parts);
+
+}  // namespace paceline

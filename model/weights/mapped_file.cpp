@@ -1,0 +1,111 @@
+#include "model/weights/mapped_file.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+namespace {
+
+std::string reason(int error) {
+    return std::error_code(error, std::generic_category()).message();
+}
+
+std::int64_t modified_ns(const struct stat& info) {
+    return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+Status check_regular(const std::string& path, const struct stat& info) {
+    if (S_ISDIR(info.st_mode)) {
+        return Error{Errc::BadFile, path + " is a directory; give the path of a GGUF file in it"};
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return Error{Errc::BadFile, path + " is not a regular file, so it cannot be mapped"};
+    }
+    if (info.st_size == 0) return Error{Errc::BadFile, path + " is empty (0 bytes)"};
+    return {};
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+    MappedFile file;
+    file.path_ = path;
+    // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
+    file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file.descriptor_ < 0) {
+        return Error{Errc::BadFile, "cannot open " + path + ": " + reason(errno)};
+    }
+    struct stat info {};
+    if (::fstat(file.descriptor_, &info) != 0) {
+        return Error{Errc::System, "cannot examine " + path + ": " + reason(errno)};
+    }
+    if (Status regular = check_regular(path, info); !regular) return regular.error();
+
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor_, 0);
+    if (address == MAP_FAILED) {
+        return Error{Errc::System, "cannot map the " + std::to_string(size) + " bytes of " + path +
+                                       ": " + reason(errno)};
+    }
+    file.data_ = static_cast<const std::byte*>(address);
+    file.size_ = size;
+    file.modified_ns_ = modified_ns(info);
+    return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_{std::move(other.path_)},
+      descriptor_{std::exchange(other.descriptor_, -1)},
+      data_{std::exchange(other.data_, nullptr)},
+      size_{std::exchange(other.size_, 0)},
+      modified_ns_{other.modified_ns_} {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(modified_ns_, other.modified_ns_);
+    return *this;
+}
+
+MappedFile::~MappedFile() {
+    // munmap takes a non-const pointer although it writes nothing.
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+    const auto offset = static_cast<std::size_t>(part.data() - data_);
+    PACE_CHECK(part.data() >= data_ && offset <= size_ && part.size() <= size_ - offset,
+               "the released part lies inside the mapping");
+    // The mapping begins on a page border, so page borders are multiples within it.
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t first = (offset + page - 1) / page * page;
+    const std::size_t last = (offset + part.size()) / page * page;
+    if (first >= last) return;
+    // Only advice: where the kernel refuses it, the pages stay and nothing else changes.
+    (void)::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
+}
+
+Status MappedFile::check_unchanged() const {
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0) {
+        return Error{Errc::System, "cannot examine " + path_ + ": " + reason(errno)};
+    }
+    if (static_cast<std::size_t>(info.st_size) != size_ || modified_ns(info) != modified_ns_) {
+        return Error{Errc::BadFile, path_ + " changed while it was in use (" +
+                                        std::to_string(size_) + " bytes at first, " +
+                                        std::to_string(info.st_size) + " now); start again"};
+    }
+    return {};
+}
+
+}  // namespace paceline

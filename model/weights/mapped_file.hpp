@@ -1,0 +1,49 @@
+// MappedFile: the bytes of a regular file, mapped read-only.
+//
+// Owns the mapping and the descriptor; moving it leaves the bytes where they are. Immutable:
+// may be read from several threads. Whoever truncates the file while it is mapped turns reads
+// of its tail into SIGBUS, as with every memory-mapped program; check_unchanged() finds out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+class MappedFile {
+public:
+    /// Errors: BadFile, naming the path: missing, unreadable, a directory, not a regular file,
+    /// empty. System: the kernel refuses the mapping.
+    static Result<MappedFile> open(const std::string& path);
+
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile();
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+    /// Drops the whole pages inside `part`, which lies inside bytes(), from the process's
+    /// memory. Reading them again is allowed and fetches them from the file anew.
+    void release(std::span<const std::byte> part) const;
+
+    /// Errors: BadFile if size or modification time are no longer what they were at open().
+    [[nodiscard]] Status check_unchanged() const;
+
+private:
+    MappedFile() = default;
+
+    std::string path_;
+    int descriptor_ = -1;
+    const std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+    std::int64_t modified_ns_ = 0;  // st_mtim at open()
+};
+
+}  // namespace paceline

@@ -1,0 +1,80 @@
+#include "model/weights/model_file.hpp"
+
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "model/weights/fingerprint.hpp"
+#include "model/weights/gguf_file.hpp"
+#include "model/weights/mapped_file.hpp"
+#include "model/weights/model_parts.hpp"
+
+namespace paceline {
+
+Result<ModelFile> ModelFile::open(const std::string& path) {
+    Result<MappedFile> file = MappedFile::open(path);
+    if (!file) return file.error();
+    Result<ModelParts> parts = read_gguf(file.value().bytes(), path);
+    if (!parts) return parts.error();
+    return ModelFile(
+        std::make_unique<Contents>(Contents{std::move(file).value(), std::move(parts).value()}));
+}
+
+ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_{std::move(contents)} {}
+ModelFile::ModelFile(ModelFile&&) noexcept = default;
+ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
+ModelFile::~ModelFile() = default;
+
+const std::string& ModelFile::path() const {
+    return contents_->file.path();
+}
+
+const std::string& ModelFile::format() const {
+    return contents_->parts.format;
+}
+
+std::uint64_t ModelFile::file_bytes() const {
+    return contents_->file.bytes().size();
+}
+
+const ModelConfig& ModelFile::config() const {
+    return contents_->parts.config;
+}
+
+const TokenizerData& ModelFile::tokenizer() const {
+    return contents_->parts.tokenizer;
+}
+
+const LayerTensors& ModelFile::layer(int index) const {
+    PACE_CHECK(index >= 0 && index < config().layers, "the layer exists");
+    return contents_->parts.layers[static_cast<std::size_t>(index)];
+}
+
+const TensorView& ModelFile::embedding() const {
+    return contents_->parts.embedding;
+}
+
+const TensorView& ModelFile::output_norm() const {
+    return contents_->parts.output_norm;
+}
+
+const TensorView& ModelFile::output_head() const {
+    return contents_->parts.output_head;
+}
+
+const std::vector<TensorView>& ModelFile::tensors() const {
+    return contents_->parts.tensors;
+}
+
+std::uint64_t ModelFile::fingerprint() const {
+    return fingerprint_of(contents_->file.bytes(), contents_->parts);
+}
+
+void ModelFile::release(const TensorView& tensor) const {
+    contents_->file.release({tensor.data, tensor.bytes});
+}
+
+Status ModelFile::check_unchanged() const {
+    return contents_->file.check_unchanged();
+}
+
+}  // namespace paceline

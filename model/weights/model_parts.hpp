@@ -1,0 +1,36 @@
+// ModelParts: what every weight format is turned into; a ModelFile is these parts and a mapping.
+//
+// Filled by a format's reader (gguf_file.hpp), which has checked all of it before it returns.
+// Owns its strings and vectors; the TensorViews point into bytes that somebody else owns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config.hpp"
+#include "model/weights/mapped_file.hpp"
+#include "model/weights/model_file.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+struct ModelParts {
+    std::string format;  // "GGUF v3", for people
+    ModelConfig config;
+    TokenizerData tokenizer;
+    std::vector<TensorView> tensors;  // all, in file order
+    std::vector<LayerTensors> layers;
+    TensorView embedding;
+    TensorView output_norm;
+    TensorView output_head;        // the embedding if tied
+    std::uint64_t data_start = 0;  // bytes of the file in front of the tensor data
+};
+
+struct ModelFile::Contents {
+    MappedFile file;
+    ModelParts parts;
+};
+
+}  // namespace paceline

@@ -1,0 +1,229 @@
+// Valid files of every architecture, and what the configuration says of them.
+#include <cmath>
+
+#include "tests/unit/weights/expectations.hpp"
+
+namespace paceline {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
+
+TEST_CASE("a llama file fills the configuration") {
+    GgufBuilder builder = tiny_model();
+    const ModelConfig config = expect_config(builder);
+    CHECK(config.architecture == Architecture::Llama);
+    CHECK(config.name == "tiny");
+    CHECK(config.layers == 2);
+    CHECK(config.dim == 64);
+    CHECK(config.heads == 4);
+    CHECK(config.kv_heads == 2);
+    CHECK(config.head_dim == 16);
+    CHECK(config.ffn_dim == 96);
+    CHECK(config.vocab_size == 288);
+    CHECK(config.context_length == 256);
+    CHECK(config.norm_epsilon == 1e-5F);
+    CHECK(config.rope.pairing == RopePairing::Adjacent);
+    CHECK(config.rope.dims == 16);
+    CHECK(config.rope.scaling == RopeScaling::None);
+    CHECK(config.tied_embeddings);
+    CHECK_FALSE(config.qkv_bias);
+    CHECK_FALSE(config.qk_norm);
+}
+
+TEST_CASE("version 2 is read like version 3, version 1 and unknown ones are refused") {
+    GgufBuilder builder = tiny_model();
+    builder.version = 2;
+    CHECK(read_bytes(builder.bytes()).ok());
+    for (const std::uint32_t version : {0U, 1U, 4U}) {
+        builder.version = version;
+        expect_refused(builder.bytes(), Errc::Unsupported,
+                       {"GGUF version " + std::to_string(version)});
+    }
+}
+
+TEST_CASE("an output tensor unties the embeddings") {
+    TinyModel tiny;
+    tiny.tied = false;
+    const Result<ModelParts> parts = read_bytes(tiny_model(tiny).bytes());
+    REQUIRE(parts.ok());
+    CHECK_FALSE(parts.value().config.tied_embeddings);
+    CHECK(parts.value().output_head.name == "output.weight");
+    CHECK(parts.value().embedding.name == "token_embd.weight");
+}
+
+TEST_CASE("qwen2 has biases on q, k and v and pairs halves") {
+    TinyModel tiny;
+    tiny.architecture = "qwen2";
+    GgufBuilder builder = tiny_model(tiny);
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    CHECK(parts.value().config.architecture == Architecture::Qwen2);
+    CHECK(parts.value().config.qkv_bias);
+    CHECK(parts.value().config.rope.pairing == RopePairing::Halves);
+    REQUIRE(parts.value().layers[1].k_bias.has_value());
+    CHECK(parts.value().layers[1].k_bias->cols == 32);
+
+    builder.remove_tensor("blk.1.attn_v.bias");
+    expect_refused(builder.bytes(), Errc::BadFile, {"blk.1.attn_v.bias", "missing"});
+}
+
+TEST_CASE("a llama file with biases is a llama with that switch on") {
+    TinyModel tiny;
+    tiny.qkv_bias = true;
+    CHECK(expect_config(tiny_model(tiny)).qkv_bias);
+}
+
+TEST_CASE("qwen3 has norms on q and k and an explicit head width") {
+    TinyModel tiny;
+    tiny.architecture = "qwen3";
+    tiny.head_dim = 32;  // 4 heads of 32 on a width of 64
+    GgufBuilder builder = tiny_model(tiny);
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    const ModelConfig& config = parts.value().config;
+    CHECK(config.architecture == Architecture::Qwen3);
+    CHECK(config.head_dim == 32);
+    CHECK(config.q_dim() == 128);
+    CHECK(config.qk_norm);
+    CHECK(config.rope.pairing == RopePairing::Halves);
+    REQUIRE(parts.value().layers[0].q_norm.has_value());
+    CHECK(parts.value().layers[0].q_norm->cols == 32);
+
+    builder.remove_tensor("blk.0.attn_k_norm.weight");
+    expect_refused(builder.bytes(), Errc::BadFile, {"blk.0.attn_k_norm.weight", "missing"});
+}
+
+TEST_CASE("every stored type is read for matrices and embedding") {
+    for (const StoredType type : {StoredType::F32, StoredType::F16, StoredType::BF16,
+                                  StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1}) {
+        TinyModel tiny;
+        tiny.matrices = type;
+        tiny.embedding = type;
+        const Result<ModelParts> parts = read_bytes(tiny_model(tiny).bytes());
+        REQUIRE(parts.ok());
+        CHECK(parts.value().layers[0].down.type == type);
+        CHECK(parts.value().layers[0].down.rows == 64);
+        CHECK(parts.value().layers[0].down.cols == 96);
+        const TypeTraits shape = traits(type);
+        CHECK(parts.value().embedding.bytes ==
+              288U * 64U / shape.block_elements * shape.block_bytes);
+    }
+}
+
+TEST_CASE("integers are taken in any width, floats in both") {
+    GgufBuilder builder = tiny_model();
+    builder.set_u64("llama.block_count", 2);
+    builder.set_i32("llama.embedding_length", 64);
+    builder.set("llama.attention.head_count", 0, {std::byte{4}});
+    builder.set_f64("llama.attention.layer_norm_rms_epsilon", 1e-6);
+    const ModelConfig config = expect_config(builder);
+    CHECK(config.layers == 2);
+    CHECK(config.dim == 64);
+    CHECK(config.heads == 4);
+    CHECK(config.norm_epsilon == 1e-6F);
+}
+
+TEST_CASE("an absent head_count_kv means as many KV heads as heads") {
+    TinyModel tiny;
+    tiny.kv_heads = 4;
+    GgufBuilder builder = tiny_model(tiny);
+    builder.remove_key("llama.attention.head_count_kv");
+    CHECK(expect_config(builder).kv_heads == 4);
+}
+
+TEST_CASE("rope scaling: linear, by its own keys and by the older one") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("llama.rope.scaling.type", "linear");
+    builder.set_f32("llama.rope.scaling.factor", 4.0F);
+    CHECK(expect_config(builder).rope.scaling == RopeScaling::Linear);
+    CHECK(expect_config(builder).rope.factor == 4.0F);
+    builder.remove_key("llama.rope.scaling.type");
+    CHECK(expect_config(builder).rope.scaling == RopeScaling::Linear);
+    builder.remove_key("llama.rope.scaling.factor");
+    builder.set_f32("llama.rope.scale_linear", 2.0F);
+    CHECK(expect_config(builder).rope.scaling == RopeScaling::Linear);
+    CHECK(expect_config(builder).rope.factor == 2.0F);
+    builder.set_f32("llama.rope.scale_linear", 1.0F);
+    CHECK(expect_config(builder).rope.scaling == RopeScaling::None);
+}
+
+TEST_CASE("rope scaling: yarn with its defaults and with every key") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("llama.rope.scaling.type", "yarn");
+    builder.set_f32("llama.rope.scaling.factor", 4.0F);
+    RopeConfig rope = expect_config(builder).rope;
+    CHECK(rope.scaling == RopeScaling::Yarn);
+    CHECK(rope.factor == 4.0F);
+    CHECK(rope.original_context == 256);  // the context of the file
+    CHECK(rope.attention_factor == 0.0F);
+    CHECK(rope.beta_fast == 32.0F);
+    CHECK(rope.beta_slow == 1.0F);
+
+    builder.set_u32("llama.rope.scaling.original_context_length", 64);
+    builder.set_f32("llama.rope.scaling.yarn_beta_fast", 16.0F);
+    builder.set_f32("llama.rope.scaling.yarn_beta_slow", 2.0F);
+    builder.set_f32("llama.rope.scaling.attn_factor", 0.5F);
+    rope = expect_config(builder).rope;
+    CHECK(rope.original_context == 64);
+    CHECK(rope.beta_fast == 16.0F);
+    CHECK(rope.beta_slow == 2.0F);
+    CHECK(rope.attention_factor == doctest::Approx(0.5 * (0.1 * std::log(4.0) + 1.0)));
+}
+
+TEST_CASE("rope scaling: llama3 comes as a tensor of factors") {
+    TinyModel tiny;
+    tiny.rope_factors = true;
+    GgufBuilder builder = tiny_model(tiny);
+    const RopeConfig rope = expect_config(builder).rope;
+    CHECK(rope.scaling == RopeScaling::Factors);
+    REQUIRE(rope.factors.size() == 8);
+    for (const float factor : rope.factors) CHECK((factor >= 1.0F && factor <= 8.0F));
+
+    builder.set_text("llama.rope.scaling.type", "linear");
+    builder.set_f32("llama.rope.scaling.factor", 2.0F);
+    expect_refused(builder.bytes(), Errc::Unsupported,
+                   {"rope_freqs.weight", "another rope scaling"});
+}
+
+TEST_CASE("a window as wide as the context, or none, changes nothing") {
+    GgufBuilder builder = tiny_model();
+    for (const std::uint32_t window : {0U, 256U, 4096U}) {
+        builder.set_u32("llama.attention.sliding_window", window);
+        CHECK(read_bytes(builder.bytes()).ok());
+    }
+}
+
+TEST_CASE("a file without a tokenizer is read, with an empty tokenizer") {
+    TinyModel tiny;
+    tiny.tokenizer = false;
+    const Result<ModelParts> parts = read_bytes(tiny_model(tiny).bytes());
+    REQUIRE(parts.ok());
+    CHECK(parts.value().tokenizer.tokens.empty());
+    CHECK(parts.value().tokenizer.model.empty());
+    CHECK(parts.value().config.vocab_size == 288);
+}
+
+TEST_CASE("the tokenizer's data are taken as they stand") {
+    GgufBuilder builder = tiny_model();
+    builder.set_texts("tokenizer.ggml.merges", {"a b", "c d"});
+    builder.set_text("tokenizer.chat_template", "{{ messages }}");
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    const TokenizerData& data = parts.value().tokenizer;
+    CHECK(data.model == "gpt2");
+    CHECK(data.pre == "smollm");
+    REQUIRE(data.tokens.size() == 288);
+    CHECK(data.tokens[1] == "<|im_start|>");
+    CHECK(data.tokens[3 + 32] == "\u0120");  // a space
+    CHECK(data.kinds[1] == TokenKind::Control);
+    CHECK(data.kinds[3] == TokenKind::Normal);
+    CHECK(data.merges == std::vector<std::string>{"a b", "c d"});
+    CHECK(data.bos == 1);
+    CHECK(data.eos == 2);
+    CHECK_FALSE(data.eot.has_value());
+    CHECK_FALSE(data.add_bos);
+    CHECK(data.chat_template == "{{ messages }}");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,92 @@
+// Tokenizer data that disagree with the weights or with themselves.
+#include "model/weights/gguf_tokenizer.hpp"
+#include "tests/unit/weights/expectations.hpp"
+
+namespace paceline {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
+
+void expect_bad(const GgufBuilder& builder, std::initializer_list<std::string_view> words) {
+    expect_refused(builder.bytes(), Errc::BadFile, words);
+}
+
+std::vector<std::string> tokens(std::size_t count) {
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < count; ++i) texts.push_back("t" + std::to_string(i));
+    return texts;
+}
+
+TEST_CASE("a vocabulary of another size than the embedding is refused") {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{287}, std::size_t{289}}) {
+        GgufBuilder builder = tiny_model();
+        builder.set_texts("tokenizer.ggml.tokens", tokens(count));
+        expect_bad(builder, {"tokenizer.ggml.tokens", std::to_string(count), "288"});
+    }
+}
+
+TEST_CASE("token kinds must be as many as tokens, each of a known kind") {
+    GgufBuilder builder = tiny_model();
+    builder.set_ints("tokenizer.ggml.token_type", std::vector<std::int32_t>(287, 1));
+    expect_bad(builder, {"tokenizer.ggml.token_type", "287", "288"});
+    for (const std::int32_t kind : {0, 7, -1}) {
+        std::vector<std::int32_t> kinds(288, 1);
+        kinds[100] = kind;
+        builder.set_ints("tokenizer.ggml.token_type", kinds);
+        expect_bad(builder, {"tokenizer.ggml.token_type", "token 100", std::to_string(kind)});
+    }
+}
+
+TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
+    for (const char* name : {"bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id",
+                             "unknown_token_id", "padding_token_id"}) {
+        const std::string key = std::string("tokenizer.ggml.") + name;
+        GgufBuilder builder = tiny_model();
+        builder.set_u32(key, 288);
+        expect_bad(builder, {key, "288"});
+        builder.set_u32(key, 0xFFFFFFFF);
+        expect_bad(builder, {key, "4294967295"});
+        builder.set_i32(key, -1);
+        expect_bad(builder, {key, "-1"});
+    }
+}
+
+TEST_CASE("a token longer than 64 KiB is refused (CVE-2025-49847)") {
+    GgufBuilder builder = tiny_model();
+    std::vector<std::string> texts = tokens(288);
+    texts[7] = std::string(kTokenBytesMax + 1, 'x');
+    builder.set_texts("tokenizer.ggml.tokens", texts);
+    expect_bad(builder, {"token 7", "65537"});
+    texts[7].pop_back();
+    builder.set_texts("tokenizer.ggml.tokens", texts);
+    CHECK(read_bytes(builder.bytes()).ok());
+}
+
+TEST_CASE("tokens, kinds and merges of another type are refused") {
+    for (const char* name : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {
+        GgufBuilder builder = tiny_model();
+        builder.set_ints(name, std::vector<std::int32_t>(288, 1));
+        expect_bad(builder, {name, "array of strings", "array of 288 int32"});
+        builder.set_text(name, "x");
+        expect_bad(builder, {name, "array of strings"});
+    }
+    GgufBuilder builder = tiny_model();
+    builder.set_texts("tokenizer.ggml.token_type", tokens(288));
+    expect_bad(builder, {"tokenizer.ggml.token_type", "array of integers"});
+    builder = tiny_model();
+    builder.set_u32("tokenizer.chat_template", 5);
+    expect_bad(builder, {"tokenizer.chat_template", "string"});
+}
+
+TEST_CASE("a chat template is text and is never run; a mebibyte is its limit") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("tokenizer.chat_template", std::string((1U << 20U) + 1, ' '));
+    expect_bad(builder, {"tokenizer.chat_template", "1048577"});
+    builder.set_text("tokenizer.chat_template", "{{ ''.__class__.__mro__ }}");
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    CHECK(parts.value().tokenizer.chat_template == "{{ ''.__class__.__mro__ }}");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,200 @@
+// Files on disk: what can be opened, what cannot, and what an open one tells.
+#include "model/weights/model_file.hpp"
+
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "model/weights/describe.hpp"
+#include "tests/unit/weights/expectations.hpp"
+
+namespace paceline {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
+
+/// A directory of its own for one test, removed with all that is in it.
+class TemporaryDirectory {
+public:
+    TemporaryDirectory() {
+        std::string pattern =
+            (std::filesystem::temp_directory_path() / "paceline-weights-XXXXXX").string();
+        REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+        path_ = pattern;
+    }
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] std::string operator/(const std::string& name) const {
+        return path_ + "/" + name;
+    }
+
+private:
+    std::string path_;
+};
+
+void expect_not_opened(const std::string& path, std::string_view word) {
+    const Result<ModelFile> file = ModelFile::open(path);
+    REQUIRE_FALSE(file.ok());
+    CAPTURE(file.error().what);
+    CHECK(file.error().code == Errc::BadFile);
+    CHECK(file.error().what.find(path) != std::string::npos);
+    CHECK(file.error().what.find(word) != std::string::npos);
+}
+
+ModelFile open_valid(const std::string& path) {
+    Result<ModelFile> file = ModelFile::open(path);
+    if (!file) FAIL(file.error().what);
+    return std::move(file).value();
+}
+
+TEST_CASE("a path that leads nowhere, to a directory, to a FIFO or to nothing is refused clearly") {
+    const TemporaryDirectory dir;
+    expect_not_opened(dir / "absent.gguf", "No such file");
+    expect_not_opened(dir / ".", "is a directory");
+    write_file(dir / "empty.gguf", {});
+    expect_not_opened(dir / "empty.gguf", "empty");
+    expect_not_opened(dir / "empty.gguf/inside", "Not a directory");
+    REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
+    expect_not_opened(dir / "fifo", "not a regular file");
+}
+
+TEST_CASE("a file without read permission is refused clearly") {
+    if (::geteuid() == 0) return;  // root may read everything
+    const TemporaryDirectory dir;
+    write_file(dir / "secret.gguf", tiny_model().bytes());
+    REQUIRE(::chmod((dir / "secret.gguf").c_str(), 0) == 0);
+    expect_not_opened(dir / "secret.gguf", "Permission denied");
+}
+
+TEST_CASE("a truncated file on disk is refused and leaves no descriptor behind") {
+    const TemporaryDirectory dir;
+    Bytes bytes = tiny_model().bytes();
+    bytes.resize(bytes.size() / 2);
+    write_file(dir / "half.gguf", bytes);
+    const int before = ::dup(0);
+    ::close(before);
+    for (int i = 0; i < 10; ++i) expect_not_opened(dir / "half.gguf", "truncated");
+    const int after = ::dup(0);
+    ::close(after);
+    CHECK(before == after);
+}
+
+TEST_CASE("an open model tells its tensors, and they hold the numbers of the file") {
+    const TemporaryDirectory dir;
+    GgufBuilder builder = tiny_model();
+    write_file(dir / "tiny.gguf", builder.bytes());
+    const ModelFile model = open_valid(dir / "tiny.gguf");
+    CHECK(model.path() == dir / "tiny.gguf");
+    CHECK(model.format() == "GGUF v3");
+    CHECK(model.file_bytes() == builder.bytes().size());
+    CHECK(model.tensors().size() == builder.tensors.size());
+    CHECK(model.tensors()[0].name == "token_embd.weight");
+    CHECK(model.output_head().data == model.embedding().data);  // tied
+    CHECK(model.output_norm().cols == 64);
+    CHECK(model.layer(1).gate.rows == 96);
+    for (const TensorView& tensor : model.tensors()) {
+        const Bytes& wanted = builder.tensor(tensor.name).data;
+        REQUIRE(tensor.bytes == wanted.size());
+        CHECK(std::equal(wanted.begin(), wanted.end(), tensor.data));
+    }
+}
+
+TEST_CASE("a moved model keeps its tensors where they are") {
+    const TemporaryDirectory dir;
+    write_file(dir / "tiny.gguf", tiny_model().bytes());
+    ModelFile first = open_valid(dir / "tiny.gguf");
+    const std::byte* data = first.layer(0).q.data;
+    ModelFile second = std::move(first);
+    CHECK(second.layer(0).q.data == data);
+    first = open_valid(dir / "tiny.gguf");
+    second = std::move(first);
+    CHECK(second.config().layers == 2);
+}
+
+TEST_CASE("released weights read the same again") {
+    const TemporaryDirectory dir;
+    TinyModel tiny;
+    tiny.vocab_size = 2000;  // an embedding of many pages
+    write_file(dir / "tiny.gguf", tiny_model(tiny).bytes());
+    const ModelFile model = open_valid(dir / "tiny.gguf");
+    const TensorView& embedding = model.embedding();
+    const Bytes before(embedding.data, embedding.data + embedding.bytes);
+    model.release(embedding);
+    model.release(model.output_norm());  // less than a page: nothing to drop
+    CHECK(std::equal(before.begin(), before.end(), embedding.data));
+}
+
+TEST_CASE("a file that changes while it is open is noticed") {
+    const TemporaryDirectory dir;
+    Bytes bytes = tiny_model().bytes();
+    write_file(dir / "tiny.gguf", bytes);
+    const ModelFile model = open_valid(dir / "tiny.gguf");
+    CHECK(model.check_unchanged().ok());
+    bytes.push_back(std::byte{0});
+    write_file(dir / "tiny.gguf", bytes);
+    const Status changed = model.check_unchanged();
+    REQUIRE_FALSE(changed.ok());
+    CHECK(changed.error().what.find("changed while it was in use") != std::string::npos);
+}
+
+TEST_CASE("the fingerprint is equal for equal files and differs with key, name or weight") {
+    const TemporaryDirectory dir;
+    const auto fingerprint = [&](const GgufBuilder& builder) {
+        write_file(dir / "tiny.gguf", builder.bytes());
+        return open_valid(dir / "tiny.gguf").fingerprint();
+    };
+    const std::uint64_t original = fingerprint(tiny_model());
+    CHECK(fingerprint(tiny_model()) == original);
+    GgufBuilder builder = tiny_model();
+    builder.set_f32("llama.rope.freq_base", 10001.0F);
+    CHECK(fingerprint(builder) != original);
+    builder = tiny_model();
+    builder.tensor("blk.1.ffn_down.weight").data.back() ^= std::byte{1};
+    CHECK(fingerprint(builder) != original);
+    builder = tiny_model();
+    std::swap(builder.tensor("blk.0.attn_k.weight").data,
+              builder.tensor("blk.0.attn_v.weight").data);
+    CHECK(fingerprint(builder) != original);
+}
+
+TEST_CASE("a summary counts tensors, parameters and bytes of each stored type") {
+    const TemporaryDirectory dir;
+    TinyModel tiny;
+    tiny.matrices = StoredType::Q4_1;
+    tiny.embedding = StoredType::Q8_0;
+    write_file(dir / "tiny.gguf", tiny_model(tiny).bytes());
+    const ModelFile model = open_valid(dir / "tiny.gguf");
+    const ModelSummary summary = summarise(model);
+    CHECK(summary.architecture == "llama");
+    CHECK(summary.tokenizer == "gpt2 (smollm), 288 tokens");
+    REQUIRE(summary.types.size() == 3);
+    CHECK(summary.types[0].type == StoredType::F32);
+    CHECK(summary.types[0].tensors == 5);  // two norms a layer and the last
+    CHECK(summary.types[0].bytes == 5 * 64 * 4);
+    CHECK(summary.types[1].type == StoredType::Q8_0);
+    CHECK(summary.types[1].parameters == 288 * 64);
+    CHECK(summary.types[1].bytes == 288 * 64 / 32 * 34);
+    CHECK(summary.types[2].type == StoredType::Q4_1);
+    CHECK(summary.types[2].tensors == 14);
+    const std::uint64_t layer = 64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64;
+    CHECK(summary.types[2].parameters == 2 * layer);
+    CHECK(summary.tensors == 20);
+    CHECK(summary.parameters == 5 * 64 + 288 * 64 + 2 * layer);
+    CHECK(summary.matrix_parameters == 288 * 64 + 2 * layer);
+    CHECK(summary.tensor_bytes < summary.file_bytes);
+
+    const std::vector<TensorSummary> list = list_tensors(model);
+    REQUIRE(list.size() == 20);
+    CHECK(list[0].name == "token_embd.weight");
+    CHECK(list[0].type == "Q8_0");
+    CHECK(list[0].shape == "[288, 64]");
+    CHECK(list[1].shape == "[64]");
+    const std::string text = describe(model);
+    CHECK(text.find("architecture: llama, tiny\n") != std::string::npos);
+    CHECK(text.find("Q4_1: 14 tensors") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace paceline
