@@ -19,13 +19,20 @@ struct ChatMessage {
     std::string content;
 };
 
+/// Immutable, any thread.
 class ChatTemplate {
 public:
-    /// Recognises the Jinja text of a file. Errors: Unsupported, quoting the template's start.
+    /// Recognises the Jinja text of a file, word for word but for the default system prompt and
+    /// what is done only for tools: a template that is merely similar may render differently.
+    /// Errors: Unsupported, quoting the template's start.
     static Result<ChatTemplate> recognise(std::string_view jinja);
+
+    /// The system prompt that is put in front of a conversation without one; empty: none is.
+    [[nodiscard]] const std::string& default_system() const { return default_system_; }
 
     /// Token ids of the conversation, ending with the opening of the assistant's turn.
     /// Contents are encoded as plain text: a user cannot smuggle in a control token.
+    /// The tokenizer must know <|im_start|> and <|im_end|> as control tokens: see supported_by().
     [[nodiscard]] std::vector<TokenId> encode(const Tokenizer& tokenizer,
                                               std::span<const ChatMessage> messages) const;
     /// What follows an assistant's turn that ended with its end token, so that a conversation
@@ -34,8 +41,13 @@ public:
     [[nodiscard]] std::vector<TokenId> encode_next_turn(const Tokenizer& tokenizer,
                                                         std::string_view user_content) const;
 
+    /// Ok if `tokenizer` has the control tokens that the template writes. Errors: BadFile.
+    [[nodiscard]] static Status supported_by(const Tokenizer& tokenizer);
+
 private:
-    std::string default_system_;  // empty: none is added
+    explicit ChatTemplate(std::string default_system);
+
+    std::string default_system_;
 };
 
 }  // namespace paceline

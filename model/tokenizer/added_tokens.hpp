@@ -1,0 +1,41 @@
+// AddedTokens: finds the tokens that are taken out of a text before it is pre-tokenized.
+//
+// The leftmost match counts, and of those that begin there the longest; matches do not overlap.
+// Immutable once all tokens are added; then any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline {
+
+class AddedTokens {
+public:
+    /// `text` is not empty. Of two tokens with one text the first one added counts.
+    void add(std::string_view text, TokenId token);
+
+    struct Match {
+        std::size_t begin, end;  // begin == end == text.size(): nothing found
+        TokenId token;
+    };
+    /// The first match in `text` at or after `from`.
+    [[nodiscard]] Match next(std::string_view text, std::size_t from) const;
+
+private:
+    static constexpr TokenId kNone = -1;
+    struct Node {
+        TokenId token = kNone;
+        std::unordered_map<char, std::size_t> children;
+    };
+    [[nodiscard]] Match match_at(std::string_view text, std::size_t begin) const;
+
+    std::vector<Node> nodes_{1};      // a trie of bytes; the root is first
+    std::array<bool, 256> begins_{};  // bytes with which a token begins
+};
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/tokenizer/utf8.hpp"
+
+namespace paceline {
+
+std::string Detokenizer::push(TokenId token) {
+    if (tokenizer_->is_control(token)) return {};
+    pending_.append(tokenizer_->bytes_of(token));
+    std::string text;
+    std::string_view rest = pending_;
+    while (!rest.empty()) {
+        const std::size_t valid = utf8::valid_prefix(rest);
+        text.append(rest.substr(0, valid));
+        rest.remove_prefix(valid);
+        if (rest.empty()) break;
+        const utf8::Step step = utf8::first(rest);
+        if (step.form == utf8::Form::Unfinished)
+            break;  // at most 3 bytes; the next token may end it
+        text.append(utf8::kReplacement);
+        rest.remove_prefix(step.bytes);
+    }
+    pending_.erase(0, pending_.size() - rest.size());
+    return text;
+}
+
+std::string Detokenizer::finish() {
+    if (pending_.empty()) return {};
+    pending_.clear();
+    return std::string{utf8::kReplacement};
+}
+
+}  // namespace paceline

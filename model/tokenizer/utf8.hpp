@@ -1,0 +1,40 @@
+// UTF-8, strict: no surrogates, no overlong forms, nothing above U+10FFFF.
+//
+// An invalid part is the longest prefix of a character that goes no further (a "maximal
+// subpart", Unicode chapter 3.9, as Python's errors="replace" has it): each becomes one U+FFFD.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace paceline::utf8 {
+
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+enum class Form : std::uint8_t {
+    Whole,      // one character
+    Invalid,    // a maximal invalid part
+    Unfinished  // the text ends inside a character that is right so far
+};
+
+struct Step {
+    Form form;
+    std::uint8_t bytes;  // at least 1
+    char32_t code;       // only for Whole
+};
+
+/// The first character of `text`, which is not empty.
+[[nodiscard]] Step first(std::string_view text);
+
+/// Appends `code` (a valid code point) to `out`.
+void append(std::string& out, char32_t code);
+
+/// How many leading bytes of `text` are whole, valid characters.
+[[nodiscard]] std::size_t valid_prefix(std::string_view text);
+
+/// `text` with U+FFFD for each invalid part, an unfinished end included.
+[[nodiscard]] std::string replace_invalid(std::string_view text);
+
+}  // namespace paceline::utf8

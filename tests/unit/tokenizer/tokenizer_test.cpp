@@ -1,0 +1,162 @@
+#include "model/tokenizer/tokenizer.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/tokenizer/fixtures.hpp"
+
+namespace paceline {
+namespace {
+
+/// The error of a make() that must fail with `code`; its text must have `words`.
+void check_refused(const TokenizerData& data, Errc code, std::string_view words) {
+    const Result<Tokenizer> made = Tokenizer::make(data);
+    REQUIRE(!made.ok());
+    CAPTURE(made.error().what);
+    CHECK(made.error().code == code);
+    CHECK(made.error().what.find(words) != std::string::npos);
+}
+
+TokenizerData tiny() {
+    TokenizerData data;
+    data.model = "gpt2";
+    data.pre = "gpt-2";
+    data.tokens = {"a", "b", "ab", "<|end|>"};
+    data.kinds = {TokenKind::Normal, TokenKind::Normal, TokenKind::Normal, TokenKind::Control};
+    data.merges = {"a b"};
+    return data;
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer model or pre-tokenizer that is not known is refused by name") {
+    TokenizerData data = tiny();
+    data.model = "llama";
+    check_refused(data, Errc::Unsupported, "'llama'");
+    data = tiny();
+    data.pre = "deepseek-llm";
+    check_refused(data, Errc::Unsupported, "'deepseek-llm'");
+    data.pre = "default";
+    check_refused(data, Errc::Unsupported, "'default'");
+}
+
+TEST_CASE("a vocabulary that contradicts itself is refused with field and value") {
+    TokenizerData data = tiny();
+    data.tokens.clear();
+    data.kinds.clear();
+    check_refused(data, Errc::BadFile, "tokenizer.ggml.tokens is empty");
+    data = tiny();
+    data.kinds.pop_back();
+    check_refused(data, Errc::BadFile, "token_type has 3 entries");
+    data = tiny();
+    data.tokens[3] = "";
+    check_refused(data, Errc::BadFile, "tokens[3]");
+    data = tiny();
+    data.eos = 4;
+    check_refused(data, Errc::BadFile, "eos_token_id is 4");
+    data = tiny();
+    data.bos = -1;
+    check_refused(data, Errc::BadFile, "bos_token_id is -1");
+}
+
+TEST_CASE("a merge that is malformed or leads out of the vocabulary is refused") {
+    for (const char* merge : {"ab", "", "a b b", "a c", "c a", "b a"}) {
+        TokenizerData data = tiny();
+        data.merges = {"a b", merge};
+        check_refused(data, Errc::BadFile, "merges[1]");
+    }
+}
+
+TEST_CASE("control tokens are found only where they are to be parsed, user tokens always") {
+    const Tokenizer tokenizer = fixtures::tokenizer("qwen2");
+    const TokenId control = tokenizer.find("<|im_end|>").value();
+    const TokenId user = tokenizer.find("<tool_call>").value();
+    CHECK(tokenizer.is_control(control));
+    CHECK(!tokenizer.is_control(user));
+    CHECK(tokenizer.encode("<|im_end|><tool_call>", SpecialTokens::Parse) ==
+          std::vector<TokenId>{control, user});
+    const std::vector<TokenId> ids =
+        tokenizer.encode("<|im_end|><tool_call>", SpecialTokens::AsText);
+    CHECK(ids.size() > 2);
+    CHECK(std::count(ids.begin(), ids.end(), control) == 0);
+    CHECK(ids.back() == user);
+}
+
+TEST_CASE("no text encoded as text yields a control token") {
+    for (const char* name : {"smollm", "gpt2", "llama3", "qwen2"}) {
+        const Tokenizer tokenizer = fixtures::tokenizer(name);
+        for (const std::string& line : fixtures::corpus()) {
+            for (const TokenId id : tokenizer.encode(line, SpecialTokens::AsText)) {
+                CHECK(!tokenizer.is_control(id));
+            }
+        }
+    }
+}
+
+TEST_CASE("a control token with the text of a plain word is not that word") {
+    TokenizerData data = tiny();
+    data.pre = "llama-bpe";  // takes whole words from the vocabulary
+    data.kinds[2] = TokenKind::Control;
+    data.merges.clear();
+    const Result<Tokenizer> tokenizer = Tokenizer::make(data);
+    REQUIRE(tokenizer.ok());
+    CHECK(tokenizer.value().encode("ab", SpecialTokens::AsText) == std::vector<TokenId>{0, 1});
+    CHECK(tokenizer.value().encode("ab", SpecialTokens::Parse) == std::vector<TokenId>{2});
+}
+
+TEST_CASE("the ends of generation are the file's own and the well-known ones, sorted") {
+    const Tokenizer tokenizer = fixtures::tokenizer("smollm");
+    const TokenId im_end = tokenizer.find("<|im_end|>").value();
+    const TokenId end_of_text = tokenizer.find("<|endoftext|>").value();
+    REQUIRE(end_of_text < im_end);
+    CHECK(tokenizer.end_tokens() == std::vector<TokenId>{end_of_text, im_end});
+    TokenizerData data = tiny();
+    data.eot = 3;
+    data.eos = 1;
+    CHECK(Tokenizer::make(data).value().end_tokens() == std::vector<TokenId>{1, 3});
+}
+
+TEST_CASE("a BOS is asked for only where the file does") {
+    TokenizerData data = tiny();
+    data.bos = 3;
+    CHECK(!Tokenizer::make(data).value().prompt_bos());
+    data.add_bos = true;
+    CHECK(Tokenizer::make(data).value().prompt_bos() == 3);
+}
+
+TEST_CASE("tokens give their bytes, control and user tokens their text") {
+    const Tokenizer tokenizer = fixtures::tokenizer("llama3");
+    CHECK(tokenizer.bytes_of(tokenizer.find("\u0120dogs").value()) == " dogs");
+    CHECK(tokenizer.bytes_of(tokenizer.find("\u00E9<").value()) == "\u00E9<");
+    CHECK(tokenizer.bytes_of(tokenizer.find("<|\u00E9|>").value()) == "<|\u00E9|>");
+    CHECK(tokenizer.bytes_of(tokenizer.find("\u00FF").value()) == "\xFF");
+    CHECK(!tokenizer.find("no such token"));
+}
+
+TEST_CASE("a file without token types has plain tokens only") {
+    TokenizerData data = tiny();
+    data.kinds.clear();
+    const Result<Tokenizer> tokenizer = Tokenizer::make(data);
+    REQUIRE(tokenizer.ok());
+    CHECK(!tokenizer.value().is_control(3));
+    CHECK(tokenizer.value().encode("ab", SpecialTokens::Parse) == std::vector<TokenId>{2});
+}
+
+TEST_CASE("long runs of one kind do not take quadratic time") {
+    const auto start = std::chrono::steady_clock::now();
+    for (const char* name : {"smollm", "gpt2", "llama3", "qwen2"}) {
+        const Tokenizer tokenizer = fixtures::tokenizer(name);
+        for (const char* unit :
+             {"a", " ", "\n", "7", "=", "\u0301", "<|im_", "\xFF", "'", "\u00A0"}) {
+            std::string text;
+            while (text.size() < 100'000) text += unit;
+            CHECK(!tokenizer.encode(text + "x", SpecialTokens::Parse).empty());
+        }
+    }
+    // Linear work is well under a second in all; quadratic work on 100 KB is minutes.
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{30});
+}
+
+}  // namespace paceline
