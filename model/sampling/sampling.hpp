@@ -2,10 +2,18 @@
 // and seed.
 //
 // The target's token is y = argmax over tokens of (log p + Gumbel(seed, position, token)), where
-// p is what temperature, top-k, top-p, min-p, penalties and bias leave of the logits, and the
-// noise comes from a counter-based generator: the draw of a position does not depend on what
-// was drawn before, on which process draws, or on whether the position was guessed at first.
-// Greedy is the case without noise. Ties break to the lowest id. A NaN logit counts as -inf.
+// p is what the chain below leaves of the logits, and the noise comes from a counter-based
+// generator: the draw of a position does not depend on what was drawn before, on which process
+// draws, or on whether the position was guessed at first. Greedy is the case without noise.
+//
+//     raw logits
+//       -> logit bias, repetition penalty, frequency and presence penalty     (penalties.hpp)
+//       -> temperature -> top-k -> top-p of what is left -> min-p             (token_filter.hpp)
+//       -> argmax of z + noise over the kept tokens, z = (logit - max) / temperature
+//
+// Ties break to the lowest id everywhere. A NaN logit counts as -inf, +inf as the largest finite
+// number. The bits of a result are the same on all instruction sets. docs/sampling.md has the
+// definitions, and why temperature stands where it does.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +24,22 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline {
 
 struct SamplingParams {
-    float temperature = 0.0f;         // 0: greedy
-    int top_k = 0;                    // 0: all
-    float top_p = 1.0f;               // (0, 1]
-    float min_p = 0.0f;               // [0, 1): keeps p >= min_p * max p
-    float repetition_penalty = 1.0f;  // > 0; divides positive and multiplies negative logits of seen tokens
-    float presence_penalty = 0.0f;    // subtracted once for a seen token
-    float frequency_penalty = 0.0f;   // subtracted per occurrence
-    int penalty_window = 64;          // how many of the last tokens count as seen; -1: all
-    std::vector<std::pair<TokenId, float>> logit_bias;  // added to the logit, sorted by id
+    float temperature = 0.0f;  // 0: greedy; otherwise [kTemperatureMin, kTemperatureMax]
+    int top_k = 0;             // 0: all
+    float top_p = 1.0f;        // (0, 1]
+    float min_p = 0.0f;        // 0 or [1e-9, 1): keeps p >= min_p * max p
+    float repetition_penalty =
+        1.0f;  // > 0; divides positive and multiplies negative logits of seen tokens
+    float presence_penalty = 0.0f;   // subtracted once for a seen token
+    float frequency_penalty = 0.0f;  // subtracted per occurrence
+    int penalty_window = 64;         // how many of the last tokens count as seen; -1: all
+    std::vector<std::pair<TokenId, float>> logit_bias =
+        {};  // added to the logit, sorted by id; -inf bans
     std::uint64_t seed = 0;
 
     [[nodiscard]] bool greedy() const { return temperature <= 0.0f; }
@@ -37,26 +48,30 @@ struct SamplingParams {
     }
 };
 
+inline constexpr float kTemperatureMin = 1e-6f;  // below, a row is as good as greedy: say 0
+inline constexpr float kTemperatureMax = 1e6f;
+inline constexpr float kMinPMin = 1e-9f;
+
 /// Errors: BadArgument naming the field, its value and the allowed range.
 [[nodiscard]] Status validate(const SamplingParams& params, int vocab_size);
 
 /// The tokens before the one to draw, in order: prompt and committed tokens, then the row's path
-/// in the tree. Two spans, so that no row has to copy the prompt.
+/// in the tree. Two spans, so that no row has to copy the prompt. All ids are of the vocabulary.
 struct SeenTokens {
     std::span<const TokenId> committed;
     std::span<const TokenId> path;
 };
 
-/// Scratch memory of a sampler; one per thread, reused from row to row.
-class SamplerScratch;
-
-/// Draws the target's token for the sequence position `position` (that of the token drawn).
-/// `logits` is [vocab]; it is changed in place when penalties or bias apply. Returns nothing if
-/// every logit is NaN or -inf.
+/// Draws the target's token for the sequence position `position` (that of the token drawn; >= 0).
+/// `logits` is [vocab]; it is changed in place when penalties or bias apply, or where it is +inf.
+/// `params` has passed validate(). Returns nothing if every logit is NaN or -inf.
 [[nodiscard]] std::optional<TokenId> sample(std::span<float> logits,
                                             Position position,
                                             const SeenTokens& seen,
                                             const SamplingParams& params,
                                             SamplerScratch& scratch);
+
+/// The lowest id among the largest logits: sample() at temperature 0 without penalties or bias.
+[[nodiscard]] std::optional<TokenId> argmax(std::span<const float> logits, SamplerScratch& scratch);
 
 }  // namespace paceline

@@ -1,0 +1,44 @@
+// The noise of the coupled draw: gumbel(seed, position, token), a pure function.
+//
+// Gumbel noise is -log of an exponential draw E, and the 16 draws of a group (noise_layout.hpp)
+// are made as a race: the smallest of 16 independent exponentials is itself exponential with
+// rate 16, each member is the first with probability 1/16, and, the exponential having no memory,
+// every other one is the first plus a fresh exponential. So the noise of all tokens is independent
+// and exactly Gumbel (up to its 31 random bits), while one word bounds that of 16 tokens: a
+// sampler looks at 1/16 of the noise and proves that the rest cannot win.
+//
+//     race = exponential(word of the group) / 16        first = 4 bits of the group
+//     E    = race                          for the group's first member
+//            race + exponential(own word)  for the others
+//     g    = -log(E), in [kGumbelMin, kGumbelMax]
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/base/ids.hpp"
+#include "model/sampling/counter_rng.hpp"
+#include "model/sampling/fixed_math.hpp"
+#include "model/sampling/noise_layout.hpp"
+
+namespace paceline {
+
+/// The noise of one token at one position; token >= 0.
+[[nodiscard]] inline float gumbel(std::uint64_t seed, Position position, TokenId token) {
+    using namespace noise;
+    const PhiloxKey key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+    const auto at = static_cast<std::uint32_t>(position);
+    const auto id = static_cast<std::uint32_t>(token);
+    const std::uint32_t tile = id / kTileTokens;
+    const std::uint32_t column = id % kColumns;
+    const std::uint32_t member = id % kTileTokens / kColumns;
+
+    const std::uint32_t block = kColumns * (tile / kTilesPerBlock) + column;
+    const std::uint32_t race_word = philox({block, at, kUseRace, 0}, key)[tile % kTilesPerBlock];
+    const float race = exponential_of(race_word) * (1.0f / kMembers);
+    const std::uint32_t group = kColumns * tile + column;
+    const std::uint32_t first = philox({group, at, kUsePick, 0}, key)[0] >> 28;
+    if (member == first) return -fixed_log(race);
+    return -fixed_log(race + exponential_of(philox({id, at, kUseRest, 0}, key)[0]));
+}
+
+}  // namespace paceline
