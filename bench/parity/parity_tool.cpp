@@ -1,0 +1,161 @@
+// paceline_parity: how far a backend is from transformers, and what a narrow dtype costs.
+//
+//     paceline_parity logits -m MODEL --golden STEM         against smollm2_parity.py's logits
+//     paceline_parity perplexity -m MODEL --dtype f32,bf16  on a text, relative to the first
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/model_file.hpp"
+#include "tests/support/parity.hpp"
+
+#include "bench/parity/backend_choice.hpp"
+#include "bench/parity/perplexity.hpp"
+
+namespace paceline::parity {
+namespace {
+
+struct Arguments {
+    std::string model;
+    std::string golden;
+    std::string text = "/usr/share/common-licenses/GPL-3";  // part of every Debian system
+    std::vector<std::string> dtypes{"f32"};
+    BackendChoice choice;
+    int wave_rows = 64;
+    int window = 512;
+    double tolerance = 1e-4;
+};
+
+/// Prints one line; the status says whether the error is inside the tolerance.
+Status compare_logits(const Arguments& arguments, const ModelFile& file, const std::string& dtype) {
+    const Result<testing::Golden> golden = testing::read_golden(arguments.golden);
+    if (!golden) return golden.error();
+    const testing::Golden& wanted = golden.value();
+    if (wanted.vocab_size != file.config().vocab_size) {
+        return Error{Errc::BadFile, arguments.golden + ": vocab_size is " +
+                                        std::to_string(wanted.vocab_size) + ", the model's is " +
+                                        std::to_string(file.config().vocab_size)};
+    }
+    BackendChoice choice = arguments.choice;
+    choice.dtype = dtype;
+    Result<std::unique_ptr<Backend>> backend =
+        make_backend(file, choice, static_cast<int>(wanted.tokens.size()));
+    if (!backend) return backend.error();
+    const std::vector<float> logits =
+        testing::sequence_logits(*backend.value(), wanted.tokens, arguments.wave_rows);
+    const testing::Deviation worst = testing::deviation(logits, wanted.logits, wanted.vocab_size);
+    const std::vector<TokenId> winners = testing::argmax_of_rows(logits, wanted.vocab_size);
+    std::size_t agreeing = 0;
+    for (std::size_t i = 0; i < winners.size(); ++i) agreeing += winners[i] == wanted.argmax[i];
+    std::printf(
+        "%-9s %-4s largest relative error %.3e (row %d, token %d), argmax agrees in %zu of %zu "
+        "rows\n",
+        choice.backend.c_str(), dtype.c_str(), worst.relative, worst.row, worst.column, agreeing,
+        winners.size());
+    if (worst.relative > arguments.tolerance) {
+        return Error{Errc::BadArgument, "the largest relative error exceeds --tolerance " +
+                                            std::to_string(arguments.tolerance)};
+    }
+    return {};
+}
+
+Result<std::vector<TokenId>> tokens_of_text(const Arguments& arguments, const ModelFile& file) {
+    std::ifstream stream(arguments.text, std::ios::binary);
+    if (!stream) return Error{Errc::BadFile, arguments.text + " cannot be read (--text)"};
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const Result<Tokenizer> tokenizer = Tokenizer::make(file.tokenizer());
+    if (!tokenizer) return tokenizer.error();
+    std::vector<TokenId> tokens = tokenizer.value().encode(text, SpecialTokens::AsText);
+    if (tokens.size() < 2) {
+        return Error{Errc::BadFile, arguments.text + " is too short: two tokens are needed"};
+    }
+    return tokens;
+}
+
+/// Prints one line. `baseline` is the first dtype's perplexity, and is set by it.
+Status measure_perplexity(const Arguments& arguments,
+                          const ModelFile& file,
+                          const std::string& dtype,
+                          std::optional<double>& baseline) {
+    const Result<std::vector<TokenId>> tokens = tokens_of_text(arguments, file);
+    if (!tokens) return tokens.error();
+    BackendChoice choice = arguments.choice;
+    choice.dtype = dtype;
+    Result<std::unique_ptr<Backend>> backend = make_backend(file, choice, arguments.window);
+    if (!backend) return backend.error();
+    const Perplexity result =
+        perplexity(*backend.value(), tokens.value(), arguments.window, arguments.wave_rows);
+    if (!baseline) baseline = result.value;
+    std::printf("%-9s %-4s kv %-4s perplexity %.6f over %d tokens, %+.4f %% of the first\n",
+                choice.backend.c_str(), dtype.c_str(), choice.kv.c_str(), result.value,
+                result.scored_tokens, 100.0 * (result.value / *baseline - 1.0));
+    return {};
+}
+
+Status run(const Arguments& arguments, bool logits) {
+    const Result<ModelFile> file = ModelFile::open(arguments.model);
+    if (!file) return file.error();
+    std::optional<double> baseline;
+    for (const std::string& dtype : arguments.dtypes) {
+        const Status status = logits ? compare_logits(arguments, file.value(), dtype)
+                                     : measure_perplexity(arguments, file.value(), dtype, baseline);
+        if (!status) return status;
+        std::fflush(stdout);
+    }
+    return {};
+}
+
+void add_common(CLI::App& command, Arguments& arguments) {
+    command.add_option("-m,--model", arguments.model, "GGUF file")->required();
+    command.add_option("--backend", arguments.choice.backend, "cpu or reference (slow)")
+        ->capture_default_str();
+    command
+        .add_option("--dtype", arguments.dtypes, "of the weights, one or several: f32,bf16,int8,q4")
+        ->delimiter(',')
+        ->capture_default_str();
+    command.add_option("--kv", arguments.choice.kv, "of the KV cache: f32, f16 or bf16")
+        ->capture_default_str();
+    command.add_option("-t,--threads", arguments.choice.threads)
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--rows", arguments.wave_rows, "rows per call")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+int main_with(int argc, char** argv) {
+    Arguments arguments;
+    CLI::App app{"Compares Paceline's numbers with those of transformers."};
+    app.require_subcommand(1);
+    CLI::App* logits = app.add_subcommand("logits", "error of the logits of a golden sequence");
+    add_common(*logits, arguments);
+    logits->add_option("--golden", arguments.golden, "stem of .golden.json and .golden.f32")
+        ->required();
+    logits
+        ->add_option("--tolerance", arguments.tolerance, "of the relative error; exit code 1 above")
+        ->capture_default_str();
+    CLI::App* measure = app.add_subcommand("perplexity", "of a text, for each dtype");
+    add_common(*measure, arguments);
+    measure->add_option("--text", arguments.text)->capture_default_str();
+    measure->add_option("--window", arguments.window, "tokens per window")
+        ->check(CLI::Range(2, 1 << 20))
+        ->capture_default_str();
+    CLI11_PARSE(app, argc, argv);
+    const Status status = run(arguments, logits->parsed());
+    if (!status) std::fprintf(stderr, "paceline_parity: %s\n", status.error().what.c_str());
+    return status ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace paceline::parity
+
+int main(int argc, char** argv) {
+    return paceline::parity::main_with(argc, argv);
+}

@@ -1,0 +1,189 @@
+#include "model/reference/reference_backend.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+
+#include "ipc/base/check.hpp"
+#include "model/reference/attention.hpp"
+#include "model/reference/matmul.hpp"
+#include "model/reference/rms_norm.hpp"
+#include "model/reference/rope.hpp"
+#include "model/reference/row_contract.hpp"
+#include "model/reference/swiglu.hpp"
+
+namespace paceline {
+namespace {
+
+const char* name_of(KvType type) {
+    switch (type) {
+        case KvType::F32:
+            return "f32";
+        case KvType::F16:
+            return "f16";
+        case KvType::BF16:
+            return "bf16";
+    }
+    return "?";
+}
+
+std::string describe_class(const ModelFile& file, KvType kv_type) {
+    char text[96];
+    std::snprintf(text, sizeof text, "reference weights=%016llx dtype=f32 kv=%s",
+                  static_cast<unsigned long long>(file.fingerprint()), name_of(kv_type));
+    return text;
+}
+
+std::span<float> row_of(std::span<float> matrix, std::size_t row, std::size_t width) {
+    return matrix.subspan(row * width, width);
+}
+
+void add(std::span<float> residual, std::span<const float> update) {
+    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] += update[i];
+}
+
+std::size_t size_of(int count) {
+    return static_cast<std::size_t>(count);
+}
+
+int end_of(const ReferenceOptions& options, const ModelConfig& config) {
+    return options.last_layer < 0 ? config.layers : options.last_layer;
+}
+
+}  // namespace
+
+ReferenceBackend::ReferenceBackend(const ModelFile& file, const ReferenceOptions& options)
+    : config_{file.config()},
+      first_layer_{options.first_layer},
+      last_layer_{end_of(options, config_)},
+      kv_slots_{options.kv_slots},
+      equality_class_{describe_class(file, options.kv_type)},
+      rope_{config_.rope},
+      weights_{file, first_layer_, last_layer_},
+      kv_{options.kv_type, last_layer_ - first_layer_, kv_slots_, config_.kv_dim()} {}
+
+RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
+                                        std::span<float> hidden,
+                                        const CancelToken* cancel) {
+    const std::size_t dim = size_of(config_.dim);
+    PACE_CHECK(hidden.size() == rows.size() * dim, "hidden states are [rows, dim]");
+    reference::check_rows(rows, config_, {first_layer_, last_layer_, kv_slots_});
+
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        if (rows[r].first == 0) embed(rows[r].token, row_of(hidden, r, dim));
+    }
+    for (int sublayer = 2 * first_layer_; sublayer < 2 * last_layer_; ++sublayer) {
+        if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+        const int layer = sublayer / 2;
+        const bool is_attention = sublayer % 2 == 0;
+        for (std::size_t r = 0; is_attention && r < rows.size(); ++r) {
+            if (!reference::runs(rows[r], sublayer)) continue;
+            write_key_value(layer, rows[r], row_of(hidden, r, dim));
+        }
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const Row& row = rows[r];
+            const std::span<float> residual = row_of(hidden, r, dim);
+            if (reference::runs(row, sublayer)) {
+                is_attention ? attend(layer, row, residual) : feed_forward(layer, residual);
+            }
+            if (row.stack != nullptr && row.first <= sublayer && sublayer < row.last) {
+                std::copy(residual.begin(), residual.end(),
+                          row.stack + size_of(sublayer - row.first) * dim);
+            }
+        }
+    }
+    return RunOutcome::Done;
+}
+
+void ReferenceBackend::embed(TokenId token, std::span<float> hidden) const {
+    const std::size_t dim = size_of(config_.dim);
+    const std::span<const float> row = weights_.embedding().subspan(size_of(token) * dim, dim);
+    std::copy(row.begin(), row.end(), hidden.begin());
+}
+
+void ReferenceBackend::write_key_value(int layer, const Row& row, std::span<const float> hidden) {
+    const reference::LayerWeights& weights = weights_.layer(layer);
+    std::vector<float> normed(hidden.size());
+    std::vector<float> key(size_of(config_.kv_dim()));
+    std::vector<float> value(key.size());
+    reference::rms_norm(hidden, weights.attn_norm, config_.norm_epsilon, normed);
+    reference::matmul(weights.k, normed, weights.k_bias, key);
+    reference::matmul(weights.v, normed, weights.v_bias, value);
+    place_heads(key, weights.k_norm, row.position);
+    kv_.write(layer - first_layer_, row.slot, key, value);
+}
+
+void ReferenceBackend::attend(int layer, const Row& row, std::span<float> hidden) const {
+    const reference::LayerWeights& weights = weights_.layer(layer);
+    std::vector<float> normed(hidden.size());
+    std::vector<float> query(size_of(config_.q_dim()));
+    reference::rms_norm(hidden, weights.attn_norm, config_.norm_epsilon, normed);
+    reference::matmul(weights.q, normed, weights.q_bias, query);
+    place_heads(query, weights.q_norm, row.position);
+
+    std::vector<const float*> keys;
+    std::vector<const float*> values;
+    for (Position p = 0; p <= row.position; ++p) {
+        keys.push_back(kv_.key(layer - first_layer_, row.key_slot(p)));
+        values.push_back(kv_.value(layer - first_layer_, row.key_slot(p)));
+    }
+    std::vector<float> attended(query.size());
+    reference::attention({config_.heads, config_.kv_heads, config_.head_dim}, query, keys, values,
+                         attended);
+    std::vector<float> update(hidden.size());
+    reference::matmul(weights.attn_out, attended, {}, update);
+    add(hidden, update);
+}
+
+void ReferenceBackend::feed_forward(int layer, std::span<float> hidden) const {
+    const reference::LayerWeights& weights = weights_.layer(layer);
+    std::vector<float> normed(hidden.size());
+    std::vector<float> gate(size_of(config_.ffn_dim));
+    std::vector<float> up(gate.size());
+    std::vector<float> update(hidden.size());
+    reference::rms_norm(hidden, weights.ffn_norm, config_.norm_epsilon, normed);
+    reference::matmul(weights.gate, normed, {}, gate);
+    reference::matmul(weights.up, normed, {}, up);
+    reference::swiglu(gate, up, gate);
+    reference::matmul(weights.down, gate, {}, update);
+    add(hidden, update);
+}
+
+void ReferenceBackend::place_heads(std::span<float> heads,
+                                   std::span<const float> norm,
+                                   Position position) const {
+    std::vector<float> cosines(size_of(rope_.pairs()));
+    std::vector<float> sines(cosines.size());
+    rope_.fill(position, cosines, sines);
+    const std::size_t head_dim = size_of(config_.head_dim);
+    for (std::size_t start = 0; start < heads.size(); start += head_dim) {
+        const std::span<float> head = heads.subspan(start, head_dim);
+        if (!norm.empty()) reference::rms_norm(head, norm, config_.norm_epsilon, head);
+        reference::rope(head, config_.rope.pairing, cosines, sines);
+    }
+}
+
+void ReferenceBackend::head(HeadId id,
+                            std::span<const float> hidden,
+                            int rows,
+                            std::span<float> logits) {
+    PACE_CHECK(id == HeadId::Final, "the reference has the final head alone");
+    PACE_CHECK(last_layer_ == config_.layers, "only the segment that ends the model has its head");
+    const std::size_t dim = size_of(config_.dim);
+    const std::size_t vocab_size = size_of(config_.vocab_size);
+    PACE_CHECK(rows >= 0 && hidden.size() == size_of(rows) * dim &&
+                   logits.size() == size_of(rows) * vocab_size,
+               "hidden states are [rows, dim], logits [rows, vocab_size]");
+    std::vector<float> normed(dim);
+    for (std::size_t r = 0; r < size_of(rows); ++r) {
+        reference::rms_norm(hidden.subspan(r * dim, dim), weights_.output_norm(),
+                            config_.norm_epsilon, normed);
+        reference::matmul(weights_.output_head(), normed, {}, row_of(logits, r, vocab_size));
+    }
+}
+
+MemoryUse ReferenceBackend::memory_use() const {
+    return {.weight_bytes = weights_.bytes(), .kv_bytes = kv_.bytes(), .workspace_bytes = 0};
+}
+
+}  // namespace paceline
