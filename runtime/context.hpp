@@ -15,12 +15,12 @@
 #include <span>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/push.hpp"
 
 namespace paceline {
 
 using Micros = std::chrono::microseconds;
 
-enum class Push : std::uint8_t { Ok, Full };
 enum class JobOutcome : std::uint8_t { Done, Cancelled };
 
 struct Context {

@@ -1,0 +1,133 @@
+// Cold messages: what the conductor and the stages say to each other outside the token path.
+//
+//     conductor                         stage
+//        | ---- Assign ------------------> |  who you are, what to load (opaque to the runtime)
+//        |                                 |  loads; this takes seconds
+//        | <--- Hello -------------------- |  what I am: class, fingerprint, sizes
+//        | ---- Wire (+ memory files) ---> |  your doorbell and your channels
+//        | <--- Ready -------------------- |
+//        | ---- Begin -------------------> |  one request: prompt and parameters (opaque)
+//        | <--- Stats -------------------- |  figures, at any time
+//        | <--- Failed ------------------- |  I cannot go on, and why; the stage exits
+//        | ---- Shutdown ----------------> |  finish in good order
+//
+// Encoded with cereal's portable binary archive. Every container is bounded twice when it is
+// read: by the limit beside its field here, and by the bytes that are left (a length that claims
+// more than was received allocates nothing). Decoding must consume every byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+
+namespace paceline::control {
+
+inline constexpr std::uint32_t kNameBytesMax = 256;          // names, classes, fingerprints
+inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;    // error texts
+inline constexpr std::uint32_t kFiguresMax = 256;            // Stats
+inline constexpr std::uint32_t kEdgesMax = 64;               // channels of one stage
+inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;   // configuration of one stage
+inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;   // token ids and parameters
+inline constexpr std::uint32_t kNoFile = 0xffffffffU;
+
+enum class Type : std::uint16_t {
+    Assign = 1,
+    Hello = 2,
+    Wire = 3,
+    Ready = 4,
+    Begin = 5,
+    Stats = 6,
+    Failed = 7,
+    Shutdown = 8,
+};
+
+/// conductor -> stage, once, right after the process started.
+struct Assign {
+    StageId stage;
+    Epoch epoch;
+    std::string name;                // for messages and logs, e.g. "segment-1"
+    std::vector<std::byte> payload;  // what to be and to load; only the actors understand it
+};
+
+/// stage -> conductor, once it has loaded. What must agree between stages is compared by the
+/// conductor as plain equality; it knows nothing of models.
+struct Hello {
+    std::uint32_t wire_version = 0;
+    std::uint32_t pid = 0;
+    std::string role;               // "draft", "segment"
+    std::string equality_class;     // equal bits are promised within one class
+    std::string model_fingerprint;  // empty: this stage holds no part of the target
+    std::uint32_t vocab_size = 0;
+    std::uint32_t dim = 0;
+    std::uint32_t first_layer = 0;  // the segment holds layers [first, last); both 0 for others
+    std::uint32_t last_layer = 0;
+    std::uint64_t weight_bytes = 0;
+    std::uint64_t kv_bytes = 0;
+    std::uint64_t workspace_bytes = 0;
+};
+
+/// One channel as one of its two ends sees it. File numbers index the descriptors that travel
+/// with the Wire message; several edges may name the same file.
+struct EdgeWire {
+    StageId peer;
+    Epoch peer_epoch;
+    bool outgoing = false;  // this stage is the producer
+    std::uint32_t ring_file = kNoFile;
+    std::uint32_t pool_file = kNoFile;  // kNoFile: no tensors travel on this edge
+    std::uint32_t bell_file = kNoFile;  // the peer's doorbell
+};
+
+/// conductor -> stage, with the memory files as descriptors.
+struct Wire {
+    std::uint32_t bell_file = kNoFile;  // this stage's own doorbell
+    std::uint32_t spin_micros = 0;      // how long to spin before sleeping; 0 = never spin
+    std::vector<EdgeWire> edges;
+};
+
+struct Ready {
+    Epoch epoch;
+};
+
+/// conductor -> stage: one request starts. Sent to every stage before any stage can act on it:
+/// those that act first get theirs last.
+struct Begin {
+    RequestId request;
+    Attempt attempt;
+    std::vector<std::byte> payload;  // token ids and parameters; only the actors understand it
+};
+
+struct Figure {
+    std::string name;
+    double value = 0.0;
+};
+struct Stats {
+    std::vector<Figure> figures;
+};
+
+/// stage -> conductor: the stage cannot go on and exits.
+struct Failed {
+    std::uint8_t code = 0;  // an Errc
+    std::string text;
+};
+
+struct Shutdown {};
+
+using Message = std::variant<Assign, Hello, Wire, Ready, Begin, Stats, Failed, Shutdown>;
+
+[[nodiscard]] Type type_of(const Message& message);
+[[nodiscard]] const char* name_of(Type type);
+/// The most bytes a body of this type may have; 0 for a type that does not exist.
+[[nodiscard]] std::uint32_t body_bytes_max(std::uint16_t type);
+
+/// The body alone, without frame header. A container over its limit is a bug of the sender.
+[[nodiscard]] std::vector<std::byte> encode(const Message& message);
+/// Errc::Protocol on an unknown type, an over-long container, missing or trailing bytes.
+[[nodiscard]] Result<Message> decode(std::uint16_t type, std::span<const std::byte> body);
+
+}  // namespace paceline::control
