@@ -1,0 +1,163 @@
+#include "actors/decoding/plain_decoder.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "actors/decoding/finish_rule.hpp"
+#include "ipc/base/check.hpp"
+#include "model/sampling/sampler_scratch.hpp"
+
+namespace paceline {
+namespace {
+
+Error bad(const std::string& what) {
+    return Error{Errc::BadArgument, what};
+}
+
+}  // namespace
+
+Result<PlainDecoder> PlainDecoder::make(Backend& backend, PlainOptions options) {
+    const ModelConfig& config = backend.config();
+    if (backend.first_layer() != 0 || backend.last_layer() != config.layers) {
+        return bad("plain decoding needs all " + std::to_string(config.layers) +
+                   " layers, but the backend holds " + std::to_string(backend.first_layer()) +
+                   " .. " + std::to_string(backend.last_layer()));
+    }
+    if (options.prefill_rows < 1) {
+        return bad("prefill_rows = " + std::to_string(options.prefill_rows) +
+                   ", must be at least 1");
+    }
+    const Position most = std::min<Position>(backend.kv_slots(), config.context_length);
+    if (options.context < 0 || options.context > most) {
+        return bad("context = " + std::to_string(options.context) + ", must be 1 .. " +
+                   std::to_string(most) + " (the model has " +
+                   std::to_string(config.context_length) + ", the KV cache " +
+                   std::to_string(backend.kv_slots()) + ")");
+    }
+    const Position context = options.context == 0 ? most : options.context;
+    if (context < 1) return bad("the KV cache has no slots");
+    return PlainDecoder{backend, options.prefill_rows, context};
+}
+
+PlainDecoder::PlainDecoder(Backend& backend, int prefill_rows, Position context)
+    : backend_{&backend},
+      prefill_rows_{std::min<int>(prefill_rows, context)},
+      context_{context},
+      scratch_{std::make_unique<SamplerScratch>()} {
+    const ModelConfig& config = backend.config();
+    slots_.resize(static_cast<std::size_t>(context));
+    for (std::size_t p = 0; p < slots_.size(); ++p) slots_[p] = static_cast<KvSlot>(p);
+    text_.reserve(static_cast<std::size_t>(context));
+    hidden_.resize(static_cast<std::size_t>(prefill_rows_) * static_cast<std::size_t>(config.dim));
+    logits_.resize(static_cast<std::size_t>(config.vocab_size));
+}
+
+PlainDecoder::PlainDecoder(PlainDecoder&&) noexcept = default;
+PlainDecoder& PlainDecoder::operator=(PlainDecoder&&) noexcept = default;
+PlainDecoder::~PlainDecoder() = default;
+
+void PlainDecoder::reset() {
+    text_.clear();
+    fed_ = 0;
+}
+
+Status PlainDecoder::check(std::span<const TokenId> more, const PlainParams& params) const {
+    const int vocab = backend_->config().vocab_size;
+    for (std::size_t i = 0; i < more.size(); ++i) {
+        if (more[i] < 0 || more[i] >= vocab) {
+            return bad("prompt token " + std::to_string(i) + " is " + std::to_string(more[i]) +
+                       ", but the vocabulary is 0 .. " + std::to_string(vocab - 1));
+        }
+    }
+    const std::size_t length = text_.size() + more.size();
+    if (length == 0) return bad("the prompt is empty: there is nothing to continue");
+    if (length >= static_cast<std::size_t>(context_)) {
+        return bad("the prompt has " + std::to_string(length) +
+                   " tokens, which leaves no room in the context of " + std::to_string(context_) +
+                   " tokens; use a larger context or a shorter prompt");
+    }
+    if (params.max_tokens < 1 && params.max_tokens != kUnlimitedTokens) {
+        return bad("max_tokens = " + std::to_string(params.max_tokens) +
+                   ", must be at least 1, or -1");
+    }
+    return validate(params.sampling, vocab);
+}
+
+RunOutcome PlainDecoder::feed(std::int32_t count, const CancelToken* cancel) {
+    std::vector<Row> rows(static_cast<std::size_t>(count));
+    for (std::int32_t i = 0; i < count; ++i) {
+        Row& row = rows[static_cast<std::size_t>(i)];
+        row.position = fed_ + i;
+        row.token = text_[static_cast<std::size_t>(row.position)];
+        row.slot = slots_[static_cast<std::size_t>(row.position)];
+        row.prefix_slots = slots_.data();
+        row.prefix_count = row.position + 1;
+        row.last = backend_->config().sublayers();
+    }
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const RunOutcome outcome =
+        backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
+    if (outcome == RunOutcome::Done) {
+        fed_ += count;
+        last_rows_ = count;
+    }
+    return outcome;
+}
+
+std::span<float> PlainDecoder::last_logits() {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const auto last = static_cast<std::size_t>(last_rows_ - 1);
+    backend_->head(HeadId::Final, std::span{hidden_}.subspan(last * dim, dim), 1, logits_);
+    return logits_;
+}
+
+Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
+                                       const PlainParams& params,
+                                       const OnToken& on_token,
+                                       const CancelToken* cancel,
+                                       const Clock& clock) {
+    if (const Status checked = check(more, params); !checked) return checked.error();
+    text_.insert(text_.end(), more.begin(), more.end());
+    const auto length = static_cast<Position>(text_.size());
+    const FinishRule rule{.end_tokens = params.end_tokens,
+                          .max_tokens = params.max_tokens,
+                          .answer_begin = length,
+                          .context = context_};
+    PlainFigures figures;
+    figures.prompt_tokens = length - fed_;
+    const auto begin = clock();
+    auto first = begin;
+    while (true) {
+        while (fed_ < static_cast<Position>(text_.size())) {
+            const auto unfed = static_cast<std::int32_t>(text_.size()) - fed_;
+            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), cancel) ==
+                RunOutcome::Cancelled) {
+                return figures;
+            }
+        }
+        const std::span<float> logits = last_logits();
+        const auto position = static_cast<Position>(text_.size());
+        if (figures.generated_tokens == 0) figures.prefill = clock() - begin;
+        const std::optional<TokenId> token =
+            sample(logits, position, {.committed = text_, .path = {}}, params.sampling, *scratch_);
+        if (!token) {
+            figures.finish = msg::Finish::Failed;
+            return figures;
+        }
+        text_.push_back(*token);
+        const auto now = clock();
+        if (figures.generated_tokens++ == 0) {
+            first = now;
+            figures.first_token = now - begin;
+        }
+        figures.decode = now - first;
+        figures.finish = rule.after(*token, position);
+        const Go go = on_token(*token);
+        if (figures.finish != msg::Finish::No || go == Go::Stop) return figures;
+        if (cancel != nullptr && cancel->cancelled()) return figures;
+    }
+}
+
+}  // namespace paceline

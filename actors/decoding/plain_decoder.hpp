@@ -1,0 +1,99 @@
+// PlainDecoder: autoregressive decoding of one text on one backend, nothing speculated.
+//
+// It is the oracle of every exactness test (all other methods must commit its tokens) and what
+// `paceline run` uses when no pipeline is configured.
+//
+// Owns the text and the knowledge which of its positions are in the backend's KV cache; the
+// backend is borrowed and must hold all layers. Threads: run() on one thread at a time; the
+// cancel token may be raised from any.
+// Invariants: positions [0, fed()) of text() are in the KV cache, in their home slots
+// (slot == position); fed() < text().size() whenever there is a text.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/messages.hpp"
+#include "model/backend.hpp"
+#include "model/sampling/sampling.hpp"
+
+namespace paceline {
+
+struct PlainOptions {
+    int prefill_rows = 512;  // rows of one prefill chunk, >= 1
+    Position context = 0;    // tokens of the whole text; 0: what the model and its KV cache hold
+};
+
+struct PlainParams {
+    SamplingParams sampling = {};
+    std::vector<TokenId> end_tokens = {};
+    std::int32_t max_tokens = -1;  // of this answer, >= 1; -1: until the context is full
+};
+
+enum class Go : std::uint8_t { On, Stop };
+
+struct PlainFigures {
+    std::int32_t prompt_tokens = 0;        // rows of the prefill: what was not in the KV cache yet
+    std::int32_t generated_tokens = 0;     // as given to on_token
+    std::chrono::microseconds prefill{0};  // until the logits of the first token were there
+    std::chrono::microseconds first_token{0};  // until the first token was drawn
+    std::chrono::microseconds decode{0};       // from the first token to the last
+    msg::Finish finish = msg::Finish::No;      // No: the callback or the cancel token stopped it
+};
+
+class PlainDecoder {
+public:
+    using OnToken = std::function<Go(TokenId)>;
+    using Clock = std::function<std::chrono::microseconds()>;
+
+    /// Errors: BadArgument if the backend lacks layers, or options are out of range.
+    static Result<PlainDecoder> make(Backend& backend, PlainOptions options);
+
+    PlainDecoder(PlainDecoder&&) noexcept;
+    PlainDecoder& operator=(PlainDecoder&&) noexcept;
+    PlainDecoder(const PlainDecoder&) = delete;
+    PlainDecoder& operator=(const PlainDecoder&) = delete;
+    ~PlainDecoder();
+
+    /// Appends `more` to the text (a prompt, or the next turn of a chat), then generates. Tokens
+    /// are appended to the text as they are drawn. `cancel` may be nullptr.
+    /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
+    /// parameters, or a text that leaves no room in the context (then the text is as before).
+    Result<PlainFigures> run(std::span<const TokenId> more,
+                             const PlainParams& params,
+                             const OnToken& on_token,
+                             const CancelToken* cancel,
+                             const Clock& clock);
+
+    /// Prompts and answers so far.
+    [[nodiscard]] std::span<const TokenId> text() const { return text_; }
+    [[nodiscard]] Position fed() const { return fed_; }
+    [[nodiscard]] Position context() const { return context_; }
+    /// Forgets the text and what is in the KV cache.
+    void reset();
+
+private:
+    PlainDecoder(Backend& backend, int prefill_rows, Position context);
+    [[nodiscard]] Status check(std::span<const TokenId> more, const PlainParams& params) const;
+    RunOutcome feed(std::int32_t rows, const CancelToken* cancel);
+    std::span<float> last_logits();
+
+    Backend* backend_;
+    int prefill_rows_;
+    Position context_;
+    std::vector<TokenId> text_;
+    Position fed_ = 0;
+    std::int32_t last_rows_ = 0;  // rows of the last feed: where the newest hidden state lies
+    std::vector<KvSlot> slots_;   // slots_[p] == p: the prefix table of every row
+    std::vector<float> hidden_;   // [prefill_rows, dim]
+    std::vector<float> logits_;   // [vocab]
+    std::unique_ptr<SamplerScratch> scratch_;
+};
+
+}  // namespace paceline

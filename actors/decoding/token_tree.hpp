@@ -1,0 +1,111 @@
+// TokenTree: what is guessed of one request's text, and the one rule that a verdict applies.
+//
+//     committed ... r                    r: the root, the last committed token
+//                   |
+//                   a --- b --- c        the trunk: what the draft believes in
+//                   |
+//                   +---- x --- y        an alternative after a
+//
+// The first segment grows the tree and names its nodes; the other segments keep a replica that
+// sees only what was sent in waves. All apply the same rule on a verdict:
+//
+//     the accepted path is committed; the subtree under (last accepted node, next token) is the
+//     new tree, its top the new root; everything else is dropped.
+//
+// So replicas that applied the same waves and verdicts hold the same sent nodes, and a row whose
+// parent is in no replica any more is dead everywhere. NodeIds are never used twice.
+// Pure: no I/O, no clock. Bounded by nodes_max. Not thread-safe.
+// Invariants: the root is nodes().front(); a parent stands before its children; siblings have
+// different tokens; a child's position is its parent's plus one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/messages.hpp"
+
+namespace paceline {
+
+inline constexpr KvSlot kNoSlot = -1;
+
+struct TreeNode {
+    NodeId id;
+    NodeId parent;  // of the root: what it was below when it was named, or TokenTree::kNobody
+    TokenId token = 0;
+    Position position = 0;
+    KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
+
+    [[nodiscard]] bool sent() const { return slot != kNoSlot; }
+    friend bool operator==(const TreeNode&, const TreeNode&) = default;
+};
+
+/// What a verdict did to a tree.
+struct TreeStep {
+    std::vector<TreeNode> committed;  // the old root and the accepted nodes, in order
+    std::vector<TreeNode> dropped;    // sent nodes that died: their slots are free again
+};
+
+enum class Adoption : std::uint8_t { Alive, Dead };
+
+enum class TreeRole : std::uint8_t {
+    Names,    // the dispatcher's tree: every node has a name from the start
+    Follows,  // a replica: a root that came out of a verdict has none until a wave brings it
+};
+
+class TokenTree {
+public:
+    /// The id of a node that has no name, and the parent of a node that has none.
+    static constexpr NodeId kNobody{msg::kNoParent};
+
+    TokenTree(TreeRole role, std::size_t nodes_max) : role_{role}, nodes_max_{nodes_max} {}
+
+    /// Starts anew below the last committed token. Names go on where they were.
+    void plant(TokenId token, Position position);
+
+    /// Dispatcher: adds a child and names it, or returns the child that is there already.
+    /// Nothing when the tree is full.
+    std::optional<NodeId> grow(NodeId parent, TokenId token);
+    /// Dispatcher: a node goes into a wave; it writes its keys and values to `slot`. Its parent
+    /// was sent before, or is committed. Returns the node as the wave's row must show it.
+    [[nodiscard]] msg::WaveRow send(NodeId node, KvSlot slot);
+
+    /// Replica: takes a row of a wave into the tree. Dead: its parent was dropped, or it stands
+    /// where the verdict put another token. Errors: Protocol for a row that contradicts the
+    /// tree (a name that is in use, a wrong position, a sibling of the same token, no room).
+    Result<Adoption> adopt(const msg::WaveRow& row);
+
+    /// The rule. `accepted` is a path of sent nodes that starts below the root; `next` is the
+    /// target's own token after it. Errors: Protocol if that path is not in the tree (which is
+    /// then unchanged).
+    Result<TreeStep> apply(std::span<const NodeId> accepted, TokenId next);
+
+    [[nodiscard]] const TreeNode& root() const { return nodes_.front(); }
+    [[nodiscard]] std::span<const TreeNode> nodes() const { return nodes_; }
+    [[nodiscard]] const TreeNode* find(NodeId id) const;
+    [[nodiscard]] const TreeNode* child(NodeId parent, TokenId token) const;
+    /// The youngest child: the trunk goes through it. nullptr for a leaf.
+    [[nodiscard]] const TreeNode* trunk_child(NodeId parent) const;
+    /// From the root (included) down to `node` (included). `node` must be in the tree.
+    [[nodiscard]] std::vector<const TreeNode*> path(NodeId node) const;
+
+private:
+    [[nodiscard]] std::size_t index_of(NodeId id) const;  // nodes_.size(): not there
+    [[nodiscard]] NodeId new_name();
+    Result<Adoption> adopt_root(const msg::WaveRow& row);
+    [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
+        std::span<const NodeId> accepted) const;
+    void keep_below(const TreeNode& top, std::vector<TreeNode>& dropped);
+
+    TreeRole role_;
+    std::size_t nodes_max_;
+    std::uint32_t next_name_ = 0;
+    std::vector<TreeNode> nodes_;
+    NodeId last_committed_ = kNobody;  // the node that the root hangs below, if one is known
+};
+
+}  // namespace paceline

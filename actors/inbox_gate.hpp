@@ -1,0 +1,62 @@
+// InboxGate: which messages a stage may act on.
+//
+//     epoch of the sender older than one seen before                  Stale
+//     attempt < current, or an unknown request <= the newest begun    Stale: changes nothing
+//     attempt == current                                              Current
+//     attempt > current, or an unknown request  > the newest begun    Early: held
+//
+// Request ids and a request's attempts only ever grow, so old and early can be told apart.
+// Begin comes from the conductor, hot messages from other stages, so a wave may overtake the
+// Begin it belongs to: it is held (bounded) and handled when the Begin has come.
+// Threads: the actor's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/messages.hpp"
+
+namespace paceline {
+
+enum class Age : std::uint8_t { Stale, Current, Early };
+
+class InboxGate {
+public:
+    static constexpr std::size_t kHeldMax = 128;
+    static constexpr std::size_t kKnownMax = 4096;  // requests; the oldest are forgotten, so Stale
+
+    struct Held {
+        StageId from;
+        std::uint16_t kind = 0;
+        msg::Route route;
+        std::vector<std::byte> bytes;
+    };
+
+    /// Whether a Begin is to be followed: not one as old as what is known, or older.
+    [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;
+    void begun(RequestId request, Attempt attempt);
+
+    /// What to do with a message; an Early one has been copied. Errors: Protocol when too much
+    /// is held already.
+    Result<Age> admit(StageId from,
+                      std::uint16_t kind,
+                      const msg::Route& route,
+                      std::span<const std::byte> bytes);
+    /// Held messages that are not early any more, in the order in which they came.
+    [[nodiscard]] std::vector<Held> take_due();
+
+private:
+    [[nodiscard]] Age age(const msg::Route& route) const;
+
+    std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
+    std::map<RequestId, Attempt> current_;
+    RequestId newest_;
+    std::vector<Held> held_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,78 @@
+#include "actors/message_checks.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+Error bad(const std::string& message, const std::string& field, std::int64_t value) {
+    return Error{Errc::Protocol, message + " has " + field + " = " + std::to_string(value)};
+}
+
+bool within(std::int32_t value, std::int32_t end) {
+    return value >= 0 && value < end;
+}
+
+Status check_tokens(const std::string& message,
+                    std::span<const TokenId> tokens,
+                    const MessageLimits& limits) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (!within(tokens[i], limits.vocab_size)) {
+            return bad(message, "tokens[" + std::to_string(i) + "]", tokens[i]);
+        }
+    }
+    return {};
+}
+
+Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
+    const std::string name = "a wave's row " + std::to_string(index);
+    if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
+    if (!within(row.position, limits.context)) return bad(name, "position", row.position);
+    if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
+    return {};
+}
+
+}  // namespace
+
+Status check_message(const msg::Proposal& proposal, const MessageLimits& limits) {
+    if (proposal.count > kGammaMax) return bad("a proposal", "count", proposal.count);
+    if (!within(proposal.root_position, limits.context)) {
+        return bad("a proposal", "root_position", proposal.root_position);
+    }
+    if (!within(proposal.root_token, limits.vocab_size)) {
+        return bad("a proposal", "root_token", proposal.root_token);
+    }
+    return check_tokens("a proposal", std::span{proposal.tokens}.first(proposal.count), limits);
+}
+
+Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
+    if (wave.kind != msg::WaveKind::Prefill && wave.kind != msg::WaveKind::Verify) {
+        return bad("a wave", "kind", static_cast<std::int64_t>(wave.kind));
+    }
+    if (wave.row_count == 0 || wave.row_count > kWaveRowsMax) {
+        return bad("a wave", "row_count", wave.row_count);
+    }
+    if (!within(wave.base, limits.context)) return bad("a wave", "base", wave.base);
+    for (std::uint32_t i = 0; i < wave.row_count; ++i) {
+        if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
+    }
+    return {};
+}
+
+Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
+    if (verdict.finish > msg::Finish::Failed) {
+        return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
+    }
+    // Only a row for which no token could be drawn commits nothing.
+    if (verdict.count > kGammaMax + 1 ||
+        (verdict.count == 0 && verdict.finish != msg::Finish::Failed)) {
+        return bad("a verdict", "count", verdict.count);
+    }
+    if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);
+    return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
+}
+
+}  // namespace paceline

@@ -1,0 +1,52 @@
+// Request: what is to be decoded, as the conductor hands it to every stage.
+//
+// It travels as the opaque payload of the cold Begin message: the runtime carries the bytes, only
+// actors know what they mean. The decoder of those bytes trusts nothing: every count is bounded,
+// and checked against the bytes that are left before anything is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/finish_rule.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
+#include "ipc/base/result.hpp"
+#include "model/sampling/sampling.hpp"
+
+namespace paceline {
+
+inline constexpr std::uint32_t kTextTokensMax = 1U << 22;
+inline constexpr std::uint32_t kEndTokensMax = 64;
+inline constexpr std::uint32_t kLogitBiasMax = 1U << 16;
+
+struct Request {
+    std::vector<TokenId> text;  // the prompt; on a replay also what was already committed
+    std::int32_t replayed = 0;  // trailing tokens of `text` that belong to the answer already
+    std::int32_t reuse = 0;     // leading tokens of `text` whose keys and values the stages still
+                                // hold from the turn before (same request id, attempt before)
+    SamplingParams sampling;
+    std::vector<TokenId> end_tokens;
+    std::int32_t max_tokens = kUnlimitedTokens;  // of the answer, >= 1
+    std::int32_t gamma = 8;                      // tokens to propose at once, 0 .. kGammaMax
+    Position context = 0;                        // tokens that prompt and answer may have together
+
+    [[nodiscard]] FinishRule finish_rule() const {
+        return {.end_tokens = end_tokens,
+                .max_tokens = max_tokens,
+                .answer_begin = static_cast<Position>(text.size()) - replayed,
+                .context = context};
+    }
+};
+
+/// Errors: BadArgument naming the field, its value and the allowed range.
+[[nodiscard]] Status validate(const Request& request, int vocab_size, std::int32_t kv_slots);
+
+[[nodiscard]] std::vector<std::byte> encode_request(const Request& request);
+
+/// Errors: Protocol, naming the field whose count or place is wrong.
+[[nodiscard]] Result<Request> decode_request(std::span<const std::byte> bytes);
+
+}  // namespace paceline

@@ -1,0 +1,233 @@
+#include <cstdlib>
+#include <string>
+
+#include "tests/unit/actors/pipeline.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr RequestId kOne{1};
+
+std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
+    const auto answer = pipeline.conductor.log.answer(request);
+    return {answer.begin(), answer.end()};
+}
+
+/// Runs one request and compares with plain decoding; at the end nothing may be held.
+int check_exact(const PipelineOptions& options, const Request& request) {
+    const Oracle oracle = plain_answer(request, options.all_nan_at);
+    Pipeline pipeline{options, request, oracle};
+    pipeline.open_and_begin(kOne, request);
+    pipeline.run_until_finished();
+    CHECK(answer_of(pipeline, kOne) == oracle.answer);
+    CHECK(pipeline.conductor.finish == oracle.finish);
+    const int verdicts = pipeline.conductor.verdicts;
+    pipeline.run_dry();
+    const Dispatcher& dispatcher = *pipeline.segment_actors.front()->dispatcher();
+    // Only what is committed holds a slot: all guesses that failed have given theirs back.
+    const std::size_t text = request.text.size() + oracle.answer.size();
+    CHECK(dispatcher.slots_in_use(kOne) == static_cast<std::int32_t>(text) - 1);
+    pipeline.stop(kOne, Attempt{1});
+    pipeline.run_dry();
+    CHECK(pipeline.world.tensors_all_free());
+    // No row was computed behind the last one whose token could be committed.
+    const std::int32_t room =
+        request.finish_rule().room_at(static_cast<Position>(request.text.size()));
+    const auto last_useful = static_cast<Position>(request.text.size()) + room - 2;
+    CHECK(pipeline.backends.front()->highest_position <= last_useful);
+    return verdicts;
+}
+
+const char* name_of(Drafting drafting) {
+    switch (drafting) {
+        case Drafting::None:
+            return "no draft";
+        case Drafting::Lookup:
+            return "prompt lookup";
+        case Drafting::Adversary:
+            return "adversary";
+        case Drafting::Oracle:
+            return "oracle";
+        case Drafting::SlowOracle:
+            return "slow oracle";
+        case Drafting::Mute:
+            return "mute";
+        case Drafting::Babble:
+            return "babble";
+    }
+    return "";
+}
+
+/// More with PACELINE_TEST_SEEDS=n.
+std::uint64_t seeds() {
+    const char* wanted = std::getenv("PACELINE_TEST_SEEDS");
+    return wanted == nullptr ? 12 : std::strtoull(wanted, nullptr, 10);
+}
+
+constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
+                                   Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
+                                   Drafting::Babble};
+
+}  // namespace
+
+TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
+    for (const Drafting drafting : kDraftings) {
+        for (int segments = 1; segments <= 4; ++segments) {
+            for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+                CAPTURE(name_of(drafting));
+                CAPTURE(segments);
+                CAPTURE(seed);
+                Request request = small_request(seed);
+                if (seed % 2 == 0) make_sampled(request, seed);
+                PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
+                options.dispatch.start = seed % 3 == 0 ? StartRule::AtOnce : StartRule::Turns;
+                options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
+                options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
+                options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
+                options.verify.head_rows = 1 + static_cast<std::uint32_t>(seed % 3);
+                check_exact(options, request);
+            }
+        }
+    }
+}
+
+TEST_CASE("a draft that knows the answer saves waves, one that is always wrong costs none") {
+    const Request request = small_request(5);
+    const int alone = check_exact({.segments = 2, .drafting = Drafting::None}, request);
+    const int oracle = check_exact({.segments = 2, .drafting = Drafting::Oracle}, request);
+    const int adversary = check_exact({.segments = 2, .drafting = Drafting::Adversary}, request);
+    CHECK(alone == 40);
+    CHECK(oracle * (request.gamma + 1) <= 40 + request.gamma + 1);
+    CHECK(adversary <= alone);
+}
+
+TEST_CASE("an end token inside an accepted path ends the answer there") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Request request = small_request(seed);
+        request.gamma = 8;
+        const Oracle unlimited = plain_answer(request);
+        request.end_tokens = {unlimited.answer[seed % 20]};
+        const Oracle ended = plain_answer(request);
+        REQUIRE(ended.finish == msg::Finish::EndToken);
+        check_exact({.segments = 2, .drafting = Drafting::Oracle, .seed = seed}, request);
+    }
+}
+
+TEST_CASE("the answer has exactly max_tokens tokens, whatever is accepted at once") {
+    for (std::int32_t most = 1; most <= 12; ++most) {
+        CAPTURE(most);
+        Request request = small_request(3);
+        request.max_tokens = most;
+        request.gamma = 8;
+        CHECK(plain_answer(request).answer.size() == static_cast<std::size_t>(most));
+        check_exact({.segments = 3, .drafting = Drafting::Oracle}, request);
+        check_exact({.segments = 1, .drafting = Drafting::Babble}, request);
+    }
+}
+
+TEST_CASE("no row is computed whose token could not be committed any more") {
+    Request request = small_request(3);
+    request.gamma = 8;
+    for (std::int32_t most = 1; most <= 9; ++most) {
+        CAPTURE(most);
+        request.max_tokens = most;
+        const Oracle oracle = plain_answer(request);
+        Pipeline pipeline{{.segments = 1, .drafting = Drafting::Oracle}, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        CHECK(pipeline.segment_actors.front()->figures().rows == static_cast<std::uint64_t>(most));
+    }
+}
+
+TEST_CASE("a full context stops the answer and says so") {
+    for (std::int32_t room = 1; room <= 12; ++room) {
+        CAPTURE(room);
+        Request request = small_request(4);
+        request.max_tokens = kUnlimitedTokens;
+        request.gamma = 8;
+        request.context = static_cast<Position>(request.text.size()) + room;
+        const Oracle oracle = plain_answer(request);
+        CHECK(oracle.finish == msg::Finish::ContextFull);
+        CHECK(oracle.answer.size() == static_cast<std::size_t>(room));
+        PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle};
+        options.dispatch.waves_in_flight_max = 2;
+        check_exact(options, request);
+        options.drafting = Drafting::Babble;
+        check_exact(options, request);
+    }
+}
+
+TEST_CASE("logits that are all NaN fail the request after what was accepted before") {
+    Request request = small_request(6);
+    const Oracle whole = plain_answer(request);
+    const TokenId poison = whole.answer[10];
+    const Oracle failed = plain_answer(request, poison);
+    REQUIRE(failed.finish == msg::Finish::Failed);
+    for (const Drafting drafting : kDraftings) {
+        check_exact({.segments = 2, .drafting = drafting, .all_nan_at = poison}, request);
+    }
+}
+
+TEST_CASE("requests that run at once do not disturb each other") {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        std::vector<Request> requests;
+        std::vector<Oracle> oracles;
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            Request request = small_request(seed * 10 + i);
+            if (i % 2 == 1) make_sampled(request, seed);
+            request.context = 160;
+            oracles.push_back(plain_answer(request));
+            requests.push_back(std::move(request));
+        }
+        PipelineOptions options{.segments = 3, .drafting = Drafting::Lookup, .seed = seed};
+        options.dispatch.waves_in_flight_max = 2;
+        Pipeline pipeline{options, requests[0], oracles[0]};
+        for (std::uint64_t i = 0; i < 4; ++i)
+            pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+        pipeline.run_until_finished(4);
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            CHECK(answer_of(pipeline, RequestId{i + 1}) == oracles[i].answer);
+        }
+    }
+}
+
+TEST_CASE("a second turn continues in the KV cache of the first and runs only its new rows") {
+    // The stages are still busy with the end of the first turn when the second begins; every
+    // second time it was stopped in the middle.
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        const int segments = 1 + static_cast<int>(seed % 4);
+        const bool stopped = seed % 2 == 0;
+        const Request first = small_request(seed);
+        const Oracle oracle = plain_answer(first);
+        PipelineOptions options{.segments = segments, .drafting = Drafting::Lookup, .seed = seed};
+        options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+        Pipeline pipeline{options, first, oracle};
+        pipeline.open_and_begin(kOne, first);
+        pipeline.world.run([&] {
+            return pipeline.conductor.finished >= 1 ||
+                   (stopped && pipeline.conductor.verdicts >= 3);
+        });
+        if (stopped) pipeline.stop(kOne, Attempt{1});
+
+        Request second = first;
+        const std::vector<TokenId> so_far = answer_of(pipeline, kOne);
+        second.text.insert(second.text.end(), so_far.begin(), so_far.end());
+        second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
+        for (TokenId token = 0; token < 9; ++token) second.text.push_back(token);
+        const Oracle second_oracle = plain_answer(second);
+        const std::uint64_t prefilled = pipeline.segment_actors.front()->figures().prefill_rows;
+        pipeline.conductor.log.close(kOne);
+        CHECK(pipeline.conductor.log.open(kOne, second.text));
+        const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
+        const int finished = pipeline.conductor.finished;
+        pipeline.begin(kOne, second, attempt);
+        pipeline.run_until_finished(finished + 1);
+        CHECK(answer_of(pipeline, kOne) == second_oracle.answer);
+        CHECK(pipeline.segment_actors.front()->figures().prefill_rows == prefilled + 9);
+    }
+}

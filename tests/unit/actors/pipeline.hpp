@@ -1,0 +1,292 @@
+// Pipeline: a conductor, a draft and 1..4 target segments over FakeBackends in a ShuffledWorld,
+// and the plain decoder as the oracle of what they must commit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "actors/commit_log.hpp"
+#include "actors/decoding/plain_decoder.hpp"
+#include "actors/draft_actor.hpp"
+#include "actors/message_checks.hpp"
+#include "actors/prompt_lookup_source.hpp"
+#include "actors/request.hpp"
+#include "actors/segment_actor.hpp"
+#include "tests/unit/actors/fake_backend.hpp"
+#include "tests/unit/actors/shuffled_world.hpp"
+
+namespace paceline::testing {
+
+inline constexpr StageId kTheConductor{0};
+inline constexpr StageId kTheDraft{1};
+inline StageId segment_id(int index) {
+    return StageId{static_cast<std::uint16_t>(10 + index)};
+}
+
+inline const StageId kFirstSegment = segment_id(1);
+
+/// What plain decoding makes of a request, on a fresh backend.
+struct Oracle {
+    std::vector<TokenId> answer;
+    msg::Finish finish = msg::Finish::No;
+};
+inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
+    FakeBackend backend{0, kFakeLayers, 4096};
+    backend.all_nan_at = all_nan_at;
+    PlainDecoder decoder =
+        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
+    const PlainParams params{.sampling = request.sampling,
+                             .end_tokens = request.end_tokens,
+                             .max_tokens = request.max_tokens};
+    Oracle oracle;
+    const auto on_token = [&](TokenId token) {
+        oracle.answer.push_back(token);
+        return Go::On;
+    };
+    const auto clock = [] { return Micros{0}; };
+    oracle.finish = decoder.run(request.text, params, on_token, nullptr, clock).value().finish;
+    return oracle;
+}
+
+/// Proposes the true continuation, each token right with the given probability.
+class OracleSource final : public DraftSource {
+public:
+    OracleSource(std::vector<TokenId> text, double right, DraftCost cost, std::uint64_t seed)
+        : text_{std::move(text)}, right_{right}, cost_{cost}, random_{seed} {}
+    [[nodiscard]] DraftCost cost() const override { return cost_; }
+    void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
+    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma, const CancelToken&) override {
+        std::vector<TokenId> tokens;
+        for (std::int32_t i = 0; i < gamma; ++i) {
+            const std::size_t at = committed_ + static_cast<std::size_t>(i);
+            const bool right = std::bernoulli_distribution{right_}(random_);
+            const TokenId guess =
+                std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);
+            tokens.push_back(right && at < text_.size() ? text_[at] : guess);
+        }
+        return tokens;
+    }
+
+private:
+    std::vector<TokenId> text_;
+    double right_;
+    DraftCost cost_;
+    std::mt19937_64 random_;
+    std::size_t committed_ = 0;
+};
+
+/// Talks too much: several proposals per verdict, some right, some for roots long gone, so that
+/// the tree gets siblings and rows arrive while waves are in flight.
+class Babbler final : public Actor {
+public:
+    Babbler(std::vector<TokenId> text, std::size_t prompt, std::uint64_t seed)
+        : text_{std::move(text)}, root_{prompt - 1}, random_{seed} {}
+    void on_start(StageContext& context) override { context_ = &context; }
+    void on_control(StageId, const control::Message& message) override {
+        const auto& begin = std::get<control::Begin>(message);
+        route_ = {.request = begin.request, .attempt = begin.attempt, .epoch = Epoch{1}};
+        babble();
+    }
+    void handle(StageId, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        if (kind != static_cast<std::uint16_t>(msg::Kind::Verdict)) return;
+        root_ += decode_message<msg::Verdict>(bytes).value().count;
+        babble();
+    }
+
+private:
+    void babble() {
+        for (int i = std::uniform_int_distribution<int>{0, 3}(random_); i > 0; --i) {
+            const std::size_t root =
+                root_ - std::min<std::size_t>(root_, random_() % 4 == 0 ? 2 : 0);
+            if (root >= text_.size()) return;
+            msg::Proposal proposal{};
+            proposal.route = route_;
+            proposal.root_position = static_cast<Position>(root);
+            proposal.root_token = text_[root];
+            proposal.count = static_cast<std::uint32_t>(random_() % 7);
+            for (std::uint32_t k = 0; k < proposal.count; ++k) {
+                const std::size_t at = root + 1 + k;
+                const bool right = random_() % 4 != 0 && at < text_.size();
+                proposal.tokens[k] =
+                    right ? text_[at] : static_cast<TokenId>(random_() % kFakeVocab);
+            }
+            const auto bytes = std::as_bytes(std::span{&proposal, 1});
+            (void)context_->send(kFirstSegment, static_cast<std::uint16_t>(msg::Kind::Proposal),
+                                 bytes);
+        }
+    }
+    std::vector<TokenId> text_;
+    std::size_t root_;
+    std::mt19937_64 random_;
+    StageContext* context_ = nullptr;
+    msg::Route route_{};
+};
+
+/// Hears everything, says nothing.
+class Mute final : public Actor {
+public:
+    void on_start(StageContext&) override {}
+    void on_control(StageId, const control::Message&) override {}
+    void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
+};
+
+class TestConductor final : public Actor {
+public:
+    void on_start(StageContext&) override {}
+    void on_control(StageId, const control::Message&) override {}
+    void handle(StageId, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        REQUIRE(kind == static_cast<std::uint16_t>(msg::Kind::Verdict));
+        const msg::Verdict verdict = decode_message<msg::Verdict>(bytes).value();
+        const Commit commit = log.commit(verdict);
+        CHECK(commit.kind != CommitKind::Gap);
+        if (commit.kind != CommitKind::Counts) return;
+        ++verdicts;
+        if (commit.finish != msg::Finish::No) {
+            finish = commit.finish;
+            ++finished;
+        }
+    }
+    CommitLog log;
+    msg::Finish finish = msg::Finish::No;
+    int finished = 0;
+    int verdicts = 0;
+};
+
+enum class Drafting : std::uint8_t { None, Lookup, Adversary, Oracle, SlowOracle, Mute, Babble };
+
+struct PipelineOptions {
+    int segments = 1;
+    Drafting drafting = Drafting::None;
+    std::uint64_t seed = 1;
+    DispatchOptions dispatch = {};
+    VerifyOptions verify = {};
+    std::int32_t kv_slots = 1024;
+    TokenId all_nan_at = -1;
+};
+
+class Pipeline {
+public:
+    Pipeline(const PipelineOptions& options, const Request& request, const Oracle& oracle)
+        : world{options.seed}, segments_{options.segments} {
+        world.add(kTheConductor, conductor);
+        const bool drafts = options.drafting != Drafting::None;
+        for (int i = 1; i <= options.segments; ++i) add_segment(options, i, drafts);
+        std::vector<TokenId> text = request.text;
+        text.insert(text.end(), oracle.answer.begin(), oracle.answer.end());
+        if (drafts) add_draft(options, text, request.text.size());
+        for (int i = 1; i < options.segments; ++i) {
+            world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
+                                  kWaveRowsMax * kFakeDim * sizeof(float));
+        }
+        world.start();
+    }
+
+    void begin(RequestId id, const Request& request, Attempt attempt) {
+        const control::Begin begin{
+            .request = id, .attempt = attempt, .payload = encode_request(request)};
+        // Any order: a wave that overtakes its Begin waits.
+        if (draft) world.post(kTheDraft, begin);
+        for (int i = 1; i <= segments_; ++i) world.post(segment_id(i), begin);
+    }
+    void open_and_begin(RequestId id, const Request& request) {
+        begin(id, request, conductor.log.open(id, request.text).value());
+    }
+    void stop(RequestId id, Attempt attempt) {
+        const msg::Stop stop{.route = {.request = id, .attempt = attempt, .epoch = Epoch{1}}};
+        if (draft) world.inject(kTheConductor, kTheDraft, stop);
+        for (int i = 1; i <= segments_; ++i) world.inject(kTheConductor, segment_id(i), stop);
+    }
+    void run_until_finished(int answers = 1) {
+        world.run([&] { return conductor.finished >= answers; });
+        if (world.failure) FAIL(world.failure->what);
+    }
+    void run_dry() {
+        world.run([] { return false; });
+        if (world.failure) FAIL(world.failure->what);
+    }
+
+    ShuffledWorld world;
+    TestConductor conductor;
+    std::vector<std::unique_ptr<FakeBackend>> backends;
+    std::vector<std::unique_ptr<SegmentActor>> segment_actors;
+    std::unique_ptr<Actor> draft;
+
+private:
+    void add_segment(const PipelineOptions& options, int index, bool drafts) {
+        const int count = options.segments;
+        const int from = kFakeLayers * (index - 1) / count;
+        const int to = kFakeLayers * index / count;
+        backends.push_back(std::make_unique<FakeBackend>(from, to, options.kv_slots));
+        backends.back()->all_nan_at = options.all_nan_at;
+        SegmentPlan plan;
+        plan.index = index;
+        plan.count = count;
+        if (index > 1) plan.previous = segment_id(index - 1);
+        if (index < count) plan.next = segment_id(index + 1);
+        if (drafts) plan.draft = kTheDraft;
+        plan.judge = segment_id(count);
+        plan.verdict_to = {kTheConductor};
+        if (drafts) plan.verdict_to.push_back(kTheDraft);
+        for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
+        plan.dispatch = options.dispatch;
+        plan.verify = options.verify;
+        segment_actors.push_back(std::make_unique<SegmentActor>(plan, *backends.back()));
+        world.add(segment_id(index), *segment_actors.back());
+    }
+    void add_draft(const PipelineOptions& options,
+                   const std::vector<TokenId>& text,
+                   std::size_t prompt) {
+        const std::uint64_t seed = options.seed;
+        const auto source = [=](const Request&) -> std::unique_ptr<DraftSource> {
+            if (options.drafting == Drafting::Lookup) {
+                return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
+            }
+            const bool slow = options.drafting == Drafting::SlowOracle;
+            const double right = options.drafting == Drafting::Adversary ? 0.0 : slow ? 0.8 : 1.0;
+            return std::make_unique<OracleSource>(
+                text, right, slow ? DraftCost::Compute : DraftCost::Instant, seed);
+        };
+        if (options.drafting == Drafting::Mute) {
+            draft = std::make_unique<Mute>();
+        } else if (options.drafting == Drafting::Babble) {
+            draft = std::make_unique<Babbler>(text, prompt, seed);
+        } else {
+            draft = std::make_unique<DraftActor>(DraftPlan{.first_segment = kFirstSegment,
+                                                           .judge = segment_id(options.segments),
+                                                           .vocab_size = kFakeVocab},
+                                                 source);
+        }
+        world.add(kTheDraft, *draft);
+    }
+    int segments_;
+};
+
+inline Request small_request(std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    Request request;
+    const std::size_t length = 1 + random() % 90;
+    for (std::size_t i = 0; i < length; ++i) {
+        request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    request.max_tokens = 40;
+    request.gamma = 1 + static_cast<std::int32_t>(random() % 8);
+    request.context = 512;
+    return request;
+}
+inline void make_sampled(Request& request, std::uint64_t seed) {
+    request.sampling.temperature = 0.7F;
+    request.sampling.top_p = 0.95F;
+    request.sampling.top_k = 20;
+    request.sampling.seed = seed;
+    request.sampling.repetition_penalty = 1.1F;
+    request.sampling.frequency_penalty = 0.1F;
+    request.sampling.penalty_window = 16;
+}
+
+}  // namespace paceline::testing

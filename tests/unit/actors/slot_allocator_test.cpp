@@ -1,0 +1,145 @@
+#include "actors/decoding/slot_allocator.hpp"
+
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+TEST_CASE("a chain gets home slots: the lane of its position, one page per block") {
+    KvPages pages{320};
+    RequestSlots slots = RequestSlots::make(pages, 100).value();
+    std::set<std::int32_t> pages_of_blocks;
+    for (Position p = 0; p < 100; ++p) {
+        const KvSlot slot = slots.name(p).value();
+        CHECK(lane_of(slot) == p % kKvPageSlots);
+        if (p % kKvPageSlots != 0) CHECK(page_of(slot) == page_of(slots.committed().back()));
+        pages_of_blocks.insert(page_of(slot));
+        slots.commit(slot);
+    }
+    CHECK(pages_of_blocks.size() == 4);
+    CHECK(pages.free_pages() == 6);
+}
+
+TEST_CASE("a second row of one position gets a spare slot, and neither is moved by a commit") {
+    KvPages pages{320};
+    RequestSlots slots = RequestSlots::make(pages, 100).value();
+    const KvSlot home = slots.name(0).value();
+    const KvSlot sibling = slots.name(0).value();
+    CHECK(home != sibling);
+    CHECK(page_of(sibling) != page_of(home));
+    slots.commit(sibling);
+    slots.free(0, home);
+    CHECK(slots.committed() == std::vector<KvSlot>{sibling});
+    // The home lane of a position that is committed elsewhere serves as a spare.
+    const KvSlot next = slots.name(1).value();
+    CHECK(next == home + 1);
+    const KvSlot spare = slots.name(1).value();
+    CHECK(spare == home);
+}
+
+TEST_CASE("a home lane that was freed before its sibling was committed serves as a spare too") {
+    KvPages pages{96};
+    RequestSlots slots = RequestSlots::make(pages, 32).value();
+    const KvSlot home = slots.name(0).value();
+    const KvSlot sibling = slots.name(0).value();
+    slots.free(0, home);
+    slots.commit(sibling);
+    std::set<KvSlot> spares;
+    for (int i = 0; i < 32; ++i) spares.insert(slots.name(1).value());
+    CHECK(spares.contains(home));
+}
+
+TEST_CASE("a cache that is too small is refused at the start, with both numbers") {
+    KvPages pages{96};
+    RequestSlots first = RequestSlots::make(pages, 64).value();
+    const Result<RequestSlots> second = RequestSlots::make(pages, 64);
+    REQUIRE_FALSE(second);
+    CHECK(second.error().code == Errc::OutOfMemory);
+    CHECK(second.error().what.find("needs 2 pages") != std::string::npos);
+    CHECK(second.error().what.find("only 1 of 3") != std::string::npos);
+}
+
+TEST_CASE("spares never take a page that a request has reserved") {
+    KvPages pages{96};
+    RequestSlots first = RequestSlots::make(pages, 64).value();
+    RequestSlots second = RequestSlots::make(pages, 32).value();
+    CHECK(first.name(0));
+    const Result<KvSlot> sibling = first.name(0);
+    REQUIRE_FALSE(sibling);
+    CHECK(sibling.error().code == Errc::OutOfMemory);
+    CHECK(second.name(0));
+    CHECK(first.name(40));
+}
+
+TEST_CASE("a position outside the context is refused") {
+    KvPages pages{96};
+    RequestSlots slots = RequestSlots::make(pages, 40).value();
+    CHECK_FALSE(slots.name(40));
+    CHECK_FALSE(slots.name(-1));
+}
+
+TEST_CASE("no slot is handed out twice, and all pages come back, under random trees and cuts") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        KvPages pages{32 * 40};
+        {
+            std::vector<RequestSlots> requests;
+            for (int i = 0; i < 3; ++i) requests.push_back(RequestSlots::make(pages, 300).value());
+            std::map<KvSlot, int> owner;                           // every slot in use
+            std::vector<std::multimap<Position, KvSlot>> live(3);  // named, not committed
+            for (int step = 0; step < 1500; ++step) {
+                const auto r = static_cast<std::size_t>(random() % 3);
+                RequestSlots& slots = requests[r];
+                const auto next = static_cast<Position>(slots.committed().size());
+                const auto action = random() % 10;
+                if (action < 6) {
+                    const Position p = next + static_cast<Position>(random() % 5);
+                    const Result<KvSlot> slot = slots.name(p);
+                    if (!slot) continue;
+                    REQUIRE(slot.value() >= 0);
+                    REQUIRE(slot.value() < 32 * 40);
+                    REQUIRE(owner.emplace(slot.value(), static_cast<int>(r)).second);
+                    live[r].emplace(p, slot.value());
+                } else if (action < 9) {
+                    // A verdict: one row of the next position stands, some others are dropped.
+                    const auto stands = live[r].find(next);
+                    if (stands == live[r].end()) continue;
+                    slots.commit(stands->second);
+                    live[r].erase(stands);
+                    for (auto it = live[r].begin(); it != live[r].end();) {
+                        if (it->first > next && random() % 2 == 0) {
+                            ++it;
+                            continue;
+                        }
+                        slots.free(it->first, it->second);
+                        owner.erase(it->second);
+                        it = live[r].erase(it);
+                    }
+                } else if (random() % 8 == 0 && next > 0) {
+                    for (const auto& [p, slot] : live[r]) {
+                        slots.free(p, slot);
+                        owner.erase(slot);
+                    }
+                    live[r].clear();
+                    const auto length =
+                        static_cast<Position>(random() % static_cast<std::uint64_t>(next));
+                    for (Position p = length; p < next; ++p) {
+                        owner.erase(slots.committed()[static_cast<std::size_t>(p)]);
+                    }
+                    slots.cut(length);
+                }
+                std::size_t in_use = 0;
+                for (const RequestSlots& each : requests)
+                    in_use += static_cast<std::size_t>(each.in_use());
+                REQUIRE(in_use == owner.size());
+            }
+        }
+        CHECK(pages.free_pages() == 40);
+        CHECK(pages.reserve(40));
+    }
+}

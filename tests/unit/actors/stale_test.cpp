@@ -1,0 +1,104 @@
+#include "tests/unit/actors/pipeline.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr RequestId kOne{1};
+
+msg::Route route(std::uint64_t request, std::uint32_t attempt) {
+    return {.request = RequestId{request}, .attempt = Attempt{attempt}, .epoch = Epoch{1}};
+}
+
+}  // namespace
+
+TEST_CASE("messages of an old attempt change nothing") {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        const Request request = small_request(seed);
+        const Oracle oracle = plain_answer(request);
+        const int segments = 1 + static_cast<int>(seed % 3);
+        PipelineOptions options{
+            .segments = segments, .drafting = Drafting::SlowOracle, .seed = seed};
+        options.dispatch.waves_in_flight_max = 2;
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        // The first attempt is cut short somewhere; its messages are still on their way.
+        const int cut = static_cast<int>(seed % 7);
+        pipeline.world.run([&] { return pipeline.conductor.verdicts >= cut; });
+        const Attempt second = pipeline.conductor.log.restart(kOne).value();
+        Request replay = request;
+        const auto answer = pipeline.conductor.log.answer(kOne);
+        replay.text.insert(replay.text.end(), answer.begin(), answer.end());
+        replay.replayed = static_cast<std::int32_t>(answer.size());
+        pipeline.begin(kOne, replay, second);
+        msg::Verdict old{};
+        old.route = route(1, 0);
+        old.base = static_cast<Position>(replay.text.size());
+        old.count = 1;
+        if (segments > 1) pipeline.world.inject(segment_id(segments), kFirstSegment, old);
+        pipeline.world.inject(segment_id(segments), kTheConductor, old);
+        pipeline.run_until_finished();
+        const auto committed = pipeline.conductor.log.answer(kOne);
+        CHECK(std::vector<TokenId>(committed.begin(), committed.end()) == oracle.answer);
+        CHECK(pipeline.conductor.finish == oracle.finish);
+        pipeline.stop(kOne, second);
+        pipeline.run_dry();
+        CHECK(pipeline.world.tensors_all_free());
+    }
+}
+
+TEST_CASE("a request that is stopped in the middle makes room for the next one") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        const Request request = small_request(seed);
+        const Oracle oracle = plain_answer(request);
+        const int segments = 1 + static_cast<int>(seed % 3);
+        // The cache holds the context of one request and a page for siblings.
+        PipelineOptions options{.segments = segments,
+                                .drafting = Drafting::Babble,
+                                .seed = seed,
+                                .kv_slots = request.context + kKvPageSlots};
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.world.run([&] { return pipeline.conductor.verdicts >= 3; });
+        pipeline.stop(kOne, Attempt{1});
+        pipeline.run_dry();
+        CHECK(pipeline.world.tensors_all_free());
+
+        pipeline.open_and_begin(RequestId{2}, request);
+        pipeline.run_until_finished();
+        const auto answer = pipeline.conductor.log.answer(RequestId{2});
+        CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+        CHECK_FALSE(pipeline.segment_actors.front()->dispatcher()->holds(kOne));
+    }
+}
+
+TEST_CASE("a verdict that does not continue the text is refused by name") {
+    const Request request = small_request(2);
+    Pipeline pipeline{{.segments = 2}, request, {}};
+    pipeline.open_and_begin(kOne, request);
+    pipeline.world.run([&] { return pipeline.conductor.verdicts >= 2; });
+    msg::Verdict wrong{};
+    wrong.route = route(1, 1);
+    wrong.base = 300;
+    wrong.count = 1;
+    pipeline.world.inject(segment_id(2), kFirstSegment, wrong);
+    pipeline.world.run([] { return false; });
+    REQUIRE(pipeline.world.failure);
+    CHECK(pipeline.world.failure->code == Errc::Protocol);
+    CHECK(pipeline.world.failure->what.find("position 300") != std::string::npos);
+}
+
+TEST_CASE("a draft that never answers is waited for only a few times") {
+    const Request request = small_request(7);
+    const Oracle oracle = plain_answer(request);
+    PipelineOptions options{.segments = 1, .drafting = Drafting::Mute};
+    options.dispatch.proposal_wait = Micros{100'000};
+    Pipeline pipeline{options, request, oracle};
+    pipeline.open_and_begin(kOne, request);
+    pipeline.run_until_finished();
+    CHECK(pipeline.segment_actors.front()->dispatcher()->figures().turns_waited_out == 3);
+    CHECK(pipeline.world.now < Micros{400'000});
+}
