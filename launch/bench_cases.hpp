@@ -1,0 +1,56 @@
+// What `paceline bench` measures, one case at a time.
+//
+//     pp512        512 tokens of a prompt, logits of the last     rate: tokens/s
+//     tg128        128 tokens, one after the other                rate: tokens/s
+//     w8           a wave of 8 rows with logits for every row     rate: rows/s
+//     gemm8        the matrix products of such a wave alone       rate: rows/s
+//     pp512 @ d2048   the same behind 2048 tokens of context
+//
+// A wave is timed as the mean of several in a row, each writing the same KV slots.
+// Owns buffers; borrows the backend. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "model/cpu/cpu_backend.hpp"
+
+namespace paceline {
+
+enum class BenchKind : std::uint8_t { Prompt, Generate, Wave, Gemm };
+
+struct BenchCase {
+    BenchKind kind = BenchKind::Prompt;
+    int count = 0;  // tokens of Prompt and Generate, rows of Wave and Gemm
+    int depth = 0;  // tokens in the context before
+
+    [[nodiscard]] int positions() const { return depth + count; }  // KV slots it needs
+};
+
+/// "pp512", "w8 @ d2048"
+[[nodiscard]] std::string name(const BenchCase& bench);
+
+class BenchRunner {
+public:
+    explicit BenchRunner(CpuBackend& backend);
+
+    /// Nanoseconds of `repetitions` runs of `bench`, after one that is not counted. For Wave and
+    /// Gemm: of one wave. Precondition: the backend has bench.positions() slots.
+    std::vector<std::uint64_t> run(const BenchCase& bench, int repetitions);
+
+private:
+    void fill_context(int depth);
+    void feed(Position begin, int count);  // rows at begin .. begin + count - 1, in chunks
+    std::uint64_t time_once(const BenchCase& bench);
+
+    CpuBackend* backend_;
+    int filled_ = 0;  // positions whose keys are in the cache
+    std::vector<KvSlot> slots_;
+    std::vector<Row> rows_;
+    std::vector<float> hidden_;
+    std::vector<float> logits_;
+};
+
+}  // namespace paceline

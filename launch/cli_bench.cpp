@@ -1,0 +1,187 @@
+#include "launch/cli_bench.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/bench_cases.hpp"
+#include "launch/bench_report.hpp"
+#include "launch/exit_codes.hpp"
+#include "launch/load_model.hpp"
+#include "launch/model_summary.hpp"
+#include "launch/option_checks.hpp"
+#include "launch/report.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr const char* kCommand = "bench";
+
+std::vector<BenchCase> cases_of(const BenchOptions& options) {
+    std::vector<BenchCase> cases;
+    const auto add = [&cases](BenchKind kind, int count, int depth) {
+        if (count > 0) cases.push_back({kind, count, depth});
+    };
+    for (const int depth : parse_int_list(options.depths)) {
+        for (const int count : parse_int_list(options.prompts))
+            add(BenchKind::Prompt, count, depth);
+        for (const int count : parse_int_list(options.generated))
+            add(BenchKind::Generate, count, depth);
+        if (options.waves.empty()) continue;
+        for (const int rows : parse_int_list(options.waves)) {
+            add(BenchKind::Wave, rows, depth);
+            if (options.gemm) add(BenchKind::Gemm, rows, depth);
+        }
+    }
+    return cases;
+}
+
+/// Prints rows as they come; JSON as one array that is closed at the end.
+class Printer {
+public:
+    explicit Printer(const std::string& format) : format_{format} {
+        if (format_ == "md") std::puts(markdown_header().c_str());
+        if (format_ == "csv") std::puts(csv_header().c_str());
+        if (format_ == "json") std::fputs("[", stdout);
+    }
+    void print(const BenchRow& row) {
+        if (format_ == "md") std::puts(to_markdown(row).c_str());
+        if (format_ == "csv") std::puts(to_csv(row).c_str());
+        if (format_ == "json") {
+            std::printf("%s\n%s", rows_++ == 0 ? "" : ",", to_json(row).dump(2).c_str());
+        }
+        std::fflush(stdout);
+    }
+    void finish() {
+        if (format_ == "json") std::puts("\n]");
+    }
+
+private:
+    std::string format_;
+    int rows_ = 0;
+};
+
+/// What stays the same from row to row.
+BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
+    const ModelSummary summary = summarize(file, Grouping::ByKind);
+    BenchRow row;
+    row.model_file = file.path();
+    row.model_name = file.config().name.empty() ? file.path() : file.config().name;
+    row.model_parameters = summary.parameters;
+    row.kv_dtype = model.kv_dtype;
+    return row;
+}
+
+Status run_cases(CpuBackend& backend,
+                 const std::vector<BenchCase>& cases,
+                 int repetitions,
+                 BenchRow row,
+                 Printer& printer) {
+    row.model_bytes = backend.memory_use().weight_bytes;
+    row.isa = name(backend.isa());
+    BenchRunner runner{backend};
+    for (const BenchCase& bench : cases) {
+        row.bench = bench;
+        row.samples_ns = runner.run(bench, repetitions);
+        printer.print(row);
+    }
+    return {};
+}
+
+Status check_positions(const std::vector<BenchCase>& cases, int context_length) {
+    for (const BenchCase& bench : cases) {
+        if (bench.positions() <= context_length) continue;
+        return Error{Errc::BadArgument,
+                     name(bench) + " needs " + std::to_string(bench.positions()) +
+                         " positions, the model's context has " + std::to_string(context_length)};
+    }
+    return {};
+}
+
+Status sweep(const BenchOptions& options,
+             const OpenedModel& model,
+             const Machine& machine,
+             const Environment& environment,
+             const std::vector<BenchCase>& cases) {
+    int slots = 0;
+    for (const BenchCase& bench : cases) slots = std::max(slots, bench.positions());
+    const std::vector<int> threads = options.threads.empty()
+                                         ? std::vector{machine.default_threads()}
+                                         : parse_int_list(options.threads);
+    BenchRow row = row_template(model.file, options.model);
+    Printer printer{options.format};
+    for (const std::string& dtype : split_list(options.dtypes)) {
+        for (const int count : threads) {
+            ModelOptions one = options.model;
+            one.dtype = dtype;
+            const ThreadPlan plan = plan_threads(machine, count);
+            Result<std::unique_ptr<CpuBackend>> backend =
+                load_backend(model.file, cpu_options(one, plan, slots), environment);
+            if (!backend) return backend.error();
+            row.dtype = dtype;
+            row.threads = plan.threads;
+            Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
+            if (!measured.ok()) return measured;
+        }
+    }
+    printer.finish();
+    return {};
+}
+
+}  // namespace
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
+    CLI::App* command = app.add_subcommand(kCommand, "Measure prefill, decoding and waves of rows");
+    add_model_file_option(*command, options.model);
+    const auto add = [command](const char* names, std::string& value, const char* text,
+                               CLI::Validator check) {
+        return command->add_option(names, value, text)
+            ->check(std::move(check))
+            ->capture_default_str();
+    };
+    add("-t,--threads", options.threads,
+        "threads, e.g. 1,2 (default: the physical cores that may be used)",
+        whole_number_list(1, 1024));
+    add("-p,--n-prompt", options.prompts, "tokens of a prompt, 0 is none", whole_number_list(0));
+    add("-n,--n-gen", options.generated, "tokens decoded one by one, 0 is none",
+        whole_number_list(0));
+    add("-d,--n-depth", options.depths, "tokens in the context before", whole_number_list(0));
+    add("-w,--waves", options.waves, "rows of waves with logits for every row, e.g. 1,2,4,8,16,32",
+        whole_number_list(1, 4096));
+    command->add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
+    add("--dtype", options.dtypes, "weights in memory", list_of(dtype_names()));
+    add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
+        one_of(kv_dtype_names()));
+    add("--isa", options.model.isa, "instruction set of the kernels", one_of(isa_names()));
+    command
+        ->add_option("-r,--repetitions", options.repetitions,
+                     "timed runs of each, after one that is not")
+        ->check(whole_number(1, 10000))
+        ->capture_default_str();
+    add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
+    command->footer(
+        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
+        "logits\n"
+        "for each; gemm8 its matrix products alone; '@ d512' behind a context of 512 tokens.\n"
+        "Example:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
+        "auto,int8,bf16");
+    return command;
+}
+
+int run_bench(const BenchOptions& options, const Environment& environment) {
+    const std::vector<BenchCase> cases = cases_of(options);
+    if (cases.empty())
+        return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
+    Result<OpenedModel> model = open_model(options.model, environment);
+    if (!model) return report_failure(kCommand, model.error());
+    Status fits = check_positions(cases, model.value().file.config().context_length);
+    if (!fits.ok()) return report_usage(kCommand, fits.error().what);
+    Result<Machine> machine = read_machine();
+    if (!machine) return report_failure(kCommand, machine.error());
+    Status measured = sweep(options, model.value(), machine.value(), environment, cases);
+    return measured.ok() ? kExitOk : report_failure(kCommand, measured.error());
+}
+
+}  // namespace paceline

@@ -1,0 +1,34 @@
+// `paceline run`: a prompt in, text out; or a chat.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "launch/environment.hpp"
+#include "launch/model_options.hpp"
+#include "launch/sampling_options.hpp"
+#include "launch/text_input.hpp"
+
+namespace paceline {
+
+struct RunOptions {
+    ModelOptions model;
+    TextSource prompt;
+    std::string system;
+    bool raw = false;
+    bool interactive = false;
+    int max_tokens = -1;
+    std::vector<std::string> stop_strings;
+    SamplingOptions sampling;
+    std::string config_file;  // --config
+    std::string method = "plain";
+    std::string ids_file;
+    std::string stats_file;
+};
+
+CLI::App* add_run(CLI::App& app, RunOptions& options);
+int run_run(const RunOptions& options, const Environment& environment);
+
+}  // namespace paceline

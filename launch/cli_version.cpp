@@ -1,0 +1,24 @@
+#include "launch/cli_version.hpp"
+
+#include "launch/build_info.hpp"
+#include "model/kernels/cpu/isa.hpp"
+
+namespace paceline {
+
+std::string version_text() {
+    const BuildInfo& build = build_info();
+    std::string text = "paceline ";
+    text += build.version;
+    text += "\ncommit    ";
+    text += build.commit;
+    text += "\ncompiler  ";
+    text += build.compiler;
+    text += std::string{" ("} + build.build_type + ")";
+    text += "\nCPU       ";
+    text += name(best_isa());
+    text += "\nCUDA      ";
+    text += build.cuda ? "built" : "not built (no nvcc was found, or PACELINE_CUDA=OFF)";
+    return text;
+}
+
+}  // namespace paceline

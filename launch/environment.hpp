@@ -1,0 +1,22 @@
+// Environment: everything the commands know of the world they were started in.
+//
+// Filled once by main.cpp, the only place that reads argv, environment variables and terminals;
+// passed down as a value. Immutable afterwards.
+#pragma once
+
+#include <string>
+
+namespace paceline {
+
+struct Environment {
+    std::string model;         // PACELINE_MODEL: used where -m is not given; may be empty
+    std::string cache_folder;  // where launch/fetch_model keeps the demo model
+    bool stdin_is_terminal = false;
+    bool stdout_is_terminal = false;
+    bool stderr_is_terminal = false;
+};
+
+/// Where launch/fetch_model puts the demo model.
+[[nodiscard]] std::string demo_model_path(const Environment& environment);
+
+}  // namespace paceline

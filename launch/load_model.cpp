@@ -1,0 +1,55 @@
+#include "launch/load_model.hpp"
+
+#include <algorithm>
+
+#include "launch/progress_bar.hpp"
+
+namespace paceline {
+
+Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
+    Result<std::string> path = choose_model(options, environment);
+    if (!path) return path.error();
+    Result<ModelFile> file = ModelFile::open(path.value());
+    if (!file) return file.error();
+    Result<Tokenizer> tokenizer = Tokenizer::make(file.value().tokenizer());
+    if (!tokenizer) return tokenizer.error();
+    return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
+}
+
+int context_of(const ModelOptions& options, const ModelConfig& config) {
+    return options.context != 0 ? options.context
+                                : std::min(config.context_length, kContextDefault);
+}
+
+ThreadPlan plan_threads(const Machine& machine, int threads_wanted) {
+    ThreadPlan plan;
+    plan.usable_cores = std::max(1, static_cast<int>(machine.allowed.size()));
+    plan.threads = threads_wanted != 0 ? threads_wanted : std::max(1, machine.default_threads());
+    if (plan.threads <= plan.usable_cores) {
+        plan.cores = machine.preferred_order();
+        plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
+    }
+    return plan;
+}
+
+CpuOptions cpu_options(const ModelOptions& options, const ThreadPlan& plan, int kv_slots) {
+    CpuOptions cpu;
+    cpu.dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
+    cpu.kv = parse_kv_type(options.kv_dtype).value_or(KvType::F16);
+    cpu.kv_slots = kv_slots;
+    cpu.threads = plan.threads;
+    cpu.cores = plan.cores;
+    cpu.usable_cores = plan.usable_cores;
+    cpu.isa = parse_isa(options.isa);  // nothing for "auto"
+    return cpu;
+}
+
+Result<std::unique_ptr<CpuBackend>> load_backend(const ModelFile& file,
+                                                 CpuOptions options,
+                                                 const Environment& environment) {
+    ProgressBar bar{"packing weights", environment.stderr_is_terminal ? Show::Yes : Show::No};
+    options.progress = [&bar](double done) { bar.update(static_cast<float>(done)); };
+    return make_cpu_backend(file, options);
+}
+
+}  // namespace paceline

@@ -1,0 +1,51 @@
+// From the command line's ModelOptions to a model in memory: opening, choosing cores, packing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/environment.hpp"
+#include "launch/model_options.hpp"
+#include "model/cpu/cpu_backend.hpp"
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/model_file.hpp"
+#include "runtime/affinity.hpp"
+
+namespace paceline {
+
+/// A checked file and its tokenizer; no weights are packed yet. Cheap to open.
+struct OpenedModel {
+    ModelFile file;
+    Tokenizer tokenizer;
+};
+
+/// Errors: those of choose_model(), ModelFile::open() and Tokenizer::make().
+[[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
+                                             const Environment& environment);
+
+/// Tokens that prompt and answer may have together: -c, or the model's own context up to
+/// kContextDefault.
+[[nodiscard]] int context_of(const ModelOptions& options, const ModelConfig& config);
+
+/// Threads and the cores to pin them to. More threads than allowed cores are not pinned.
+struct ThreadPlan {
+    int threads = 1;
+    std::vector<int> cores;
+    int usable_cores = 1;
+};
+[[nodiscard]] ThreadPlan plan_threads(const Machine& machine, int threads_wanted);
+
+/// `options` as a backend for all layers with room for `kv_slots` keys wants them.
+[[nodiscard]] CpuOptions cpu_options(const ModelOptions& options,
+                                     const ThreadPlan& plan,
+                                     int kv_slots);
+
+/// Packs the weights, with a progress bar where stderr is a terminal.
+/// Errors: those of make_cpu_backend().
+[[nodiscard]] Result<std::unique_ptr<CpuBackend>> load_backend(const ModelFile& file,
+                                                               CpuOptions options,
+                                                               const Environment& environment);
+
+}  // namespace paceline

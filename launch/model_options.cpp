@@ -1,0 +1,68 @@
+#include "launch/model_options.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include "launch/option_checks.hpp"
+
+namespace paceline {
+
+const std::vector<std::string>& dtype_names() {
+    static const std::vector<std::string> names{"auto", "f32", "bf16", "int8", "q4"};
+    return names;
+}
+
+const std::vector<std::string>& kv_dtype_names() {
+    static const std::vector<std::string> names{"f16", "bf16", "f32"};
+    return names;
+}
+
+const std::vector<std::string>& isa_names() {
+    static const std::vector<std::string> names{"auto", "avx512", "avx2", "portable"};
+    return names;
+}
+
+void add_model_file_option(CLI::App& app, ModelOptions& options) {
+    app.add_option("-m,--model", options.model,
+                   "model, a GGUF file (default: $PACELINE_MODEL, else the demo model that "
+                   "launch/fetch_model brings)");
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+    add_model_file_option(app, options);
+    app.add_option("--dtype", options.dtype,
+                   "weights in memory; auto keeps what the file has: F32 as f32, F16 and BF16 as "
+                   "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
+        ->check(one_of(dtype_names()))
+        ->capture_default_str();
+    app.add_option("--kv-dtype", options.kv_dtype, "keys and values in memory")
+        ->check(one_of(kv_dtype_names()))
+        ->capture_default_str();
+    app.add_option("--isa", options.isa,
+                   "instruction set of the kernels; auto takes the best there is")
+        ->check(one_of(isa_names()))
+        ->capture_default_str();
+    app.add_option("-t,--threads", options.threads,
+                   "threads, each on a core of its own (default: the physical cores that this "
+                   "process may use)")
+        ->check(whole_number(1, 1024));
+    app.add_option("-c,--context", options.context,
+                   "tokens that prompt and answer may have together (default: the model's own "
+                   "context, at most " +
+                       std::to_string(kContextDefault) + ")")
+        ->check(whole_number(1, 1 << 24));
+}
+
+Result<std::string> choose_model(const ModelOptions& options, const Environment& environment) {
+    if (!options.model.empty()) return options.model;
+    if (!environment.model.empty()) return environment.model;
+    const std::string demo = demo_model_path(environment);
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(demo, ignored)) return demo;
+    return Error{Errc::BadFile,
+                 "no model: name a GGUF file with -m FILE, or bring the demo model (98 MB) with "
+                 "launch/fetch_model; it was looked for at " +
+                     demo};
+}
+
+}  // namespace paceline

@@ -1,0 +1,39 @@
+// ModelOptions: which model a command works on and how it is held in memory; the options that
+// run, tokenize and bench have in common. Plain values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "ipc/base/result.hpp"
+#include "launch/environment.hpp"
+
+namespace paceline {
+
+struct ModelOptions {
+    std::string model;           // -m; empty: PACELINE_MODEL, else the demo model
+    std::string dtype = "auto";  // of the packed weights
+    std::string kv_dtype = "f16";
+    std::string isa = "auto";  // instruction set of the kernels
+    int threads = 0;           // 0: one per physical core that may be used
+    int context = 0;           // 0: what the model was trained for, at most kContextDefault
+};
+
+inline constexpr int kContextDefault = 8192;
+
+[[nodiscard]] const std::vector<std::string>& dtype_names();
+[[nodiscard]] const std::vector<std::string>& kv_dtype_names();
+[[nodiscard]] const std::vector<std::string>& isa_names();
+
+void add_model_file_option(CLI::App& app, ModelOptions& options);
+/// -m, --dtype, --kv-dtype, --isa, -t, -c
+void add_model_options(CLI::App& app, ModelOptions& options);
+
+/// The file to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the
+/// command that fetches the demo model when there is none of the three.
+[[nodiscard]] Result<std::string> choose_model(const ModelOptions& options,
+                                               const Environment& environment);
+
+}  // namespace paceline

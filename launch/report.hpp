@@ -1,0 +1,15 @@
+// How a command that cannot go on says so.
+#pragma once
+
+#include <string>
+
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+/// Prints "paceline COMMAND: what" to stderr and returns the exit code for it.
+int report_failure(const char* command, const Error& error);
+/// The same for a command line that makes no sense; points to --help.
+int report_usage(const char* command, const std::string& what);
+
+}  // namespace paceline

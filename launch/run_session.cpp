@@ -1,0 +1,176 @@
+#include "launch/run_session.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/text_output.hpp"
+
+namespace paceline {
+
+namespace {
+
+Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool raw) {
+    if (raw) return std::optional<ChatTemplate>{};
+    const std::string& jinja = file.tokenizer().chat_template;
+    if (jinja.empty()) {
+        return Error{Errc::Unsupported,
+                     file.path() +
+                         ": has no chat template (tokenizer.chat_template); --raw gives the "
+                         "model the prompt as it is"};
+    }
+    Result<ChatTemplate> chat = ChatTemplate::recognise(jinja);
+    if (!chat) return Error{chat.error().code, file.path() + ": " + chat.error().what};
+    return std::optional<ChatTemplate>{std::move(chat).value()};
+}
+
+Result<PipelineConfig> pipeline_of(const RunOptions& options) {
+    if (!options.config_file.empty()) return read_pipeline_config(options.config_file);
+    return built_in_pipeline(DraftMethod::PromptLookup);
+}
+
+}  // namespace
+
+RunSession::RunSession(OpenedModel model, const RunOptions& options)
+    : model_{std::make_unique<OpenedModel>(std::move(model))},
+      system_{options.system},
+      model_options_{options.model},
+      context_{context_of(options.model, model_->file.config())},
+      cancel_{std::make_unique<CancelToken>()} {
+    request_.stop_strings = options.stop_strings;
+    request_.max_tokens = options.max_tokens;
+}
+
+Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
+    Result<OpenedModel> model = open_model(options.model, environment);
+    if (!model) return model.error();
+    const ModelFile& file = model.value().file;
+    if (options.model.context > file.config().context_length) {
+        return Error{Errc::BadArgument, "-c " + std::to_string(options.model.context) +
+                                            " is more than the model's context of " +
+                                            std::to_string(file.config().context_length) +
+                                            " tokens"};
+    }
+    Result<std::optional<ChatTemplate>> chat = find_template(file, options.raw);
+    if (!chat) return chat.error();
+    Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
+    if (!sampling) return sampling.error();
+
+    RunSession session{std::move(model).value(), options};
+    session.chat_ = std::move(chat).value();
+    session.request_.sampling = std::move(sampling).value();
+    return session;
+}
+
+std::vector<TokenId> RunSession::first_turn(const std::string& text) const {
+    const Tokenizer& tokenizer = model_->tokenizer;
+    if (chat_) {
+        std::vector<ChatMessage> messages;
+        if (!system_.empty()) messages.push_back({"system", system_});
+        messages.push_back({"user", text});
+        return chat_->encode(tokenizer, messages);
+    }
+    std::vector<TokenId> ids;
+    if (const std::optional<TokenId> bos = tokenizer.prompt_bos()) ids.push_back(*bos);
+    const std::vector<TokenId> encoded = tokenizer.encode(text, SpecialTokens::Parse);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+    return ids;
+}
+
+std::vector<TokenId> RunSession::turn(const std::string& text) const {
+    return in_conversation_ ? next_turn(text) : first_turn(text);
+}
+
+std::vector<TokenId> RunSession::next_turn(const std::string& text) const {
+    std::vector<TokenId> ids;
+    // An answer that was cut short lacks the token that the template wants between two turns.
+    if (last_end_ != AnswerEnd::EndToken) {
+        const std::optional<TokenId> close = model_->tokenizer.find("<|im_end|>");
+        ids.push_back(close ? *close : model_->tokenizer.end_tokens().front());
+    }
+    const std::vector<TokenId> turn = chat_->encode_next_turn(model_->tokenizer, text);
+    ids.insert(ids.end(), turn.begin(), turn.end());
+    return ids;
+}
+
+Status RunSession::check_room(std::size_t tokens) const {
+    const Position before = generator_ ? generator_->text_tokens() : 0;
+    if (before == 0 && tokens == 0) {
+        return Error{Errc::BadArgument,
+                     "the prompt is empty, and this model has no token that begins a text"};
+    }
+    const auto room = static_cast<std::size_t>(std::max(0, context_ - before - 1));
+    if (tokens <= room) return {};
+    std::string text = before == 0 ? "the prompt has "
+                                   : "the conversation has " + std::to_string(before) +
+                                         " tokens and this message ";
+    text += std::to_string(tokens) +
+            " tokens; with one of an answer that is more than the context of " +
+            std::to_string(context_) + " tokens";
+    const int longest = model_->file.config().context_length;
+    if (before == 0 && context_ < longest)
+        text += "; -c up to " + std::to_string(longest) + " gives it more";
+    return Error{Errc::BadArgument, text};
+}
+
+Status RunSession::load(const RunOptions& options, const Environment& environment) {
+    const auto begin = std::chrono::steady_clock::now();
+    const bool plain = options.config_file.empty() && options.method == "plain";
+    const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
+        if (plain) return make_plain_generator(model_->file, options.model, environment);
+        Result<PipelineConfig> config = pipeline_of(options);
+        if (!config) return config.error();
+        return make_pipeline_generator(model_->file, options.model, config.value(), environment);
+    };
+    Result<std::unique_ptr<Generator>> generator = make();
+    if (!generator) return generator.error();
+    generator_ = std::move(generator).value();
+    load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    interrupt_ = std::make_unique<Interrupt>(*cancel_);
+    return {};
+}
+
+Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
+    request_.tokens = std::move(tokens);
+    bool at_line_start = true;
+    const auto sink = [&](std::string_view text) {
+        at_line_start = text.back() == '\n';
+        return write_stdout(text);
+    };
+    Result<Answer> answer = stream_answer(*generator_, model_->tokenizer, request_, *cancel_, sink);
+    if (!answer) return answer.error();
+    if (!at_line_start) {
+        if (Status s = write_stdout("\n"); !s.ok()) return s.error();
+    }
+
+    Record record{answer.value().ids, figures_of(answer.value(), request_, *generator_)};
+    record.figures.model = model_->file.path();
+    record.figures.dtype = model_options_.dtype;
+    record.figures.kv_dtype = model_options_.kv_dtype;
+    record.figures.load_seconds = load_seconds_;
+    records_.push_back(std::move(record));
+    in_conversation_ = true;
+    last_end_ = answer.value().end;
+    return answer.value().end;
+}
+
+void RunSession::reset() {
+    generator_->reset();
+    in_conversation_ = false;
+}
+
+std::string RunSession::ids_json(bool chat) const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Record& record : records_) all.push_back(record.ids);
+    return (chat ? all : all.at(0)).dump() + "\n";
+}
+
+std::string RunSession::stats_json(bool chat) const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Record& record : records_) all.push_back(to_json(record.figures));
+    return (chat ? all : all.at(0)).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+           "\n";
+}
+
+}  // namespace paceline

@@ -1,0 +1,76 @@
+// RunSession: a loaded model and everything that one or many answers share.
+//
+// Owns the model, the generator and the records of what was answered. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/answer.hpp"
+#include "launch/cli_run.hpp"
+#include "launch/figures.hpp"
+#include "launch/generator.hpp"
+#include "launch/interrupt.hpp"
+#include "launch/load_model.hpp"
+#include "model/tokenizer/chat_template.hpp"
+
+namespace paceline {
+
+class RunSession {
+public:
+    /// Opens the model, without packing anything. Errors: bad model, no or unknown chat
+    /// template (unless --raw), bad sampling parameters; these two as BadArgument or Unsupported.
+    static Result<RunSession> open(const RunOptions& options, const Environment& environment);
+
+    /// Token ids of a single prompt, or of a chat's next message: what the template puts between
+    /// the answer before and this message is among them.
+    [[nodiscard]] std::vector<TokenId> turn(const std::string& text) const;
+
+    /// Whether `tokens` more fit behind what is there, with room for one token of answer.
+    /// Errors: BadArgument with both numbers and what to do.
+    [[nodiscard]] Status check_room(std::size_t tokens) const;
+
+    /// Packs the weights or starts the pipeline: the slow part.
+    [[nodiscard]] Status load(const RunOptions& options, const Environment& environment);
+
+    /// Streams an answer to stdout, a newline at its end, and keeps its record.
+    [[nodiscard]] Result<AnswerEnd> answer(std::vector<TokenId> tokens);
+
+    /// Forgets the conversation.
+    void reset();
+
+    [[nodiscard]] Interrupt& interrupt() { return *interrupt_; }
+    [[nodiscard]] const Figures& last_figures() const { return records_.back().figures; }
+    [[nodiscard]] bool has_answers() const { return !records_.empty(); }
+    [[nodiscard]] int context() const { return context_; }
+    /// For --ids and --stats: the one answer, or a list of all in a chat.
+    [[nodiscard]] std::string ids_json(bool chat) const;
+    [[nodiscard]] std::string stats_json(bool chat) const;
+
+private:
+    struct Record {
+        std::vector<TokenId> ids;
+        Figures figures;
+    };
+    RunSession(OpenedModel model, const RunOptions& options);
+    [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
+    [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;
+
+    std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
+    std::optional<ChatTemplate> chat_;    // nothing: --raw
+    std::string system_;
+    AnswerRequest request_;  // of every answer, but for its tokens
+    ModelOptions model_options_;
+    int context_ = 0;
+    double load_seconds_ = 0.0;
+    std::unique_ptr<CancelToken> cancel_;
+    std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
+    std::unique_ptr<Generator> generator_;
+    std::vector<Record> records_;
+    bool in_conversation_ = false;              // an answer has been given since the last reset
+    AnswerEnd last_end_ = AnswerEnd::EndToken;  // of that answer
+};
+
+}  // namespace paceline

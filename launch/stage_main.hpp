@@ -1,0 +1,10 @@
+// stage_main: the life of a stage process, from its control descriptor to its exit code.
+#pragma once
+
+namespace paceline {
+
+/// Joins the conductor on `control_fd`, becomes what its assignment says, and works until it is
+/// told to stop. Returns the exit code; errors have been reported to the conductor.
+[[nodiscard]] int stage_main(int control_fd);
+
+}  // namespace paceline

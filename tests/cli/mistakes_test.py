@@ -1,0 +1,134 @@
+"""What a user gets wrong: the message names it, the exit code says whose fault it is."""
+
+import os
+import unittest
+from pathlib import Path
+
+from paceline_cli import CliTest, TINY, environment
+
+USAGE, FAILURE = 2, 1
+
+
+class WrongOptions(CliTest):
+    def refuse(self, *args: str, naming: tuple[str, ...]) -> None:
+        with self.subTest(args=args):
+            stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", *args)
+            for part in naming:
+                self.assertIn(part, stderr)
+
+    def test_a_value_that_is_not_allowed_is_named_with_option_and_choices(self):
+        self.refuse("--dtype", "int4", naming=("--dtype", "'int4'", "f32|bf16|int8|q4"))
+        self.refuse("--kv-dtype", "q8", naming=("--kv-dtype", "'q8'", "f16|bf16|f32"))
+        self.refuse("--method", "magic", naming=("--method", "'magic'", "prompt-lookup"))
+        self.refuse("--isa", "sse", naming=("--isa", "'sse'", "avx2"))
+
+    def test_a_number_out_of_range_is_named_with_the_range(self):
+        self.refuse("--top-p", "0", naming=("--top-p", "'0'", "(0, 1]"))
+        self.refuse("--min-p", "1", naming=("--min-p", "'1'", "[0, 1)"))
+        self.refuse("--temp", "-1", naming=("--temp", "'-1'"))
+        self.refuse("--temp", "warm", naming=("--temp", "'warm'", "not a number"))
+        self.refuse("-n", "-2", naming=("--n-predict", "'-2'", "-1 or more"))
+        self.refuse("-t", "0", naming=("--threads", "'0'", "1 to 1024"))
+        self.refuse("-c", "12.5", naming=("--context", "'12.5'"))
+        self.refuse("--seed", "-1", naming=("--seed", "-1"))
+        self.refuse("--logit-bias", "7", naming=("--logit-bias", "'7'", "ID=VALUE"))
+        self.refuse("-c", "9999999", naming=("9999999", "model's context"))
+
+    def test_options_that_contradict_each_other_are_refused(self):
+        self.refuse("-f", "file.txt", naming=("twice",))
+        self.refuse("--raw", "--system", "x", naming=("--system", "--raw"))
+        self.refuse("--raw", "--interactive", naming=("--interactive", "--raw"))
+        self.refuse("--stop", "", naming=("--stop", "empty"))
+        self.refuse("--config", "x.toml", "--method", "plain", naming=("--method",))
+
+    def test_an_option_and_a_command_that_nobody_knows(self):
+        self.refuse("--temprature", "1", naming=("--temprature",))
+        self.assertIn("serve", self.run_fails(USAGE, "serve"))
+        self.run_fails(USAGE)
+
+    def test_a_file_that_cannot_be_written_is_said_before_the_model_is_loaded(self):
+        self.refuse("--ids", "/nonexistent/ids.json", naming=("--ids", "/nonexistent/ids.json", "No such file"))
+
+
+class WrongFiles(CliTest):
+    def refuse_model(self, path: str, *naming: str) -> None:
+        with self.subTest(path=path):
+            stderr = self.run_fails(FAILURE, "run", "-m", path, "-p", "x")
+            for part in (path, *naming):
+                self.assertIn(part, stderr)
+
+    def write(self, name: str, data: bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(data)
+        return str(path)
+
+    def test_a_wrong_path_a_directory_and_an_empty_file(self):
+        self.refuse_model("/nonexistent/model.gguf", "No such file")
+        self.refuse_model(str(self.folder), "directory")
+        self.refuse_model(self.write("empty.gguf", b""))
+        self.refuse_model(self.write("text.gguf", b"this is not a model\n" * 100))
+
+    def test_a_truncated_file_is_refused_wherever_it_ends(self):
+        data = Path(TINY).read_bytes()
+        for length in (3, 4, 8, 23, 24, 100, 1000, len(data) // 2, len(data) - 1):
+            self.refuse_model(self.write(f"cut-{length}.gguf", data[:length]))
+
+    def test_corrupted_counts_and_versions_are_refused(self):
+        data = Path(TINY).read_bytes()
+        for name, at, value in (("magic", 0, b"GGML"), ("version", 4, b"\x09\0\0\0"),
+                                ("tensors", 8, b"\xff" * 8), ("keys", 16, b"\xff" * 7 + b"\x7f")):
+            self.refuse_model(self.write(f"{name}.gguf", data[:at] + value + data[at + len(value):]))
+
+    def test_no_byte_of_the_header_can_be_flipped_into_a_crash(self):
+        data = Path(TINY).read_bytes()
+        for at in range(0, 4000, 97):
+            path = self.write("flipped.gguf", data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1:])
+            with self.subTest(at=at):
+                from paceline_cli import paceline
+                done = paceline("inspect", path)
+                self.assertIn(done.returncode, (0, FAILURE), done.stderr.decode(errors="replace"))
+
+    def test_without_any_model_the_message_says_how_to_get_one(self):
+        env = environment(XDG_CACHE_HOME=str(self.folder), PACELINE_MODEL=None)
+        self.assertIn("launch/fetch_model", self.run_fails(FAILURE, "run", "-p", "x", env=env))
+
+    def test_a_model_named_by_the_environment_is_used_and_the_option_wins(self):
+        env = environment(PACELINE_MODEL=TINY)
+        self.run_ok("run", "-p", "x", "-n", "1", env=env)
+        env = environment(PACELINE_MODEL="/nonexistent/env.gguf")
+        self.assertIn("env.gguf", self.run_fails(FAILURE, "run", "-p", "x", env=env))
+        self.run_ok("run", "-m", TINY, "-p", "x", "-n", "1", env=env)
+
+    def test_a_prompt_file_that_is_not_there(self):
+        self.assertIn("/nonexistent/p.txt",
+                      self.run_fails(FAILURE, "run", "-m", TINY, "-f", "/nonexistent/p.txt"))
+
+    def test_a_configuration_that_is_not_there_or_wrong(self):
+        self.assertIn("/nonexistent/c.toml", self.run_fails(
+            FAILURE, "run", "-m", TINY, "-p", "x", "--config", "/nonexistent/c.toml"))
+        path = self.write("bad.toml", b"[[stage]]\nname = \"a\"\nrole = \"boss\"\n")
+        stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", path)
+        self.assertIn("bad.toml:3", stderr)
+        self.assertIn("boss", stderr)
+
+
+class WrongPrompts(CliTest):
+    def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(self):
+        stderr = self.run_fails(FAILURE, "run", "-m", TINY, "-c", "32", "-p", "word " * 200)
+        self.assertRegex(stderr, r"the prompt has \d+ tokens")
+        self.assertIn("context of 32 tokens", stderr)
+        self.assertIn("-c up to", stderr)
+
+    def test_an_empty_raw_prompt_is_refused(self):
+        self.assertIn("empty", self.run_fails(FAILURE, "run", "-m", TINY, "--raw", "-p", ""))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "skipped: no /dev/full here")
+    def test_a_full_disk_is_reported(self):
+        from paceline_cli import paceline
+        done = paceline("run", "-m", TINY, "-p", "x", "-n", "1", "--stats", "/dev/full")
+        self.assertEqual(done.returncode, FAILURE)
+        self.assertIn("No space left", done.stderr.decode())
+
+
+if __name__ == "__main__":
+    unittest.main()

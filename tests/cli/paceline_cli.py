@@ -1,0 +1,79 @@
+"""Runs the program under test; shared by the tests of this folder."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BINARY = os.environ.get("PACELINE_BINARY", str(ROOT / "build" / "release" / "paceline"))
+TINY = str(ROOT / "tests" / "fixtures" / "models" / "tiny-chat.gguf")
+
+
+def demo_model() -> str | None:
+    """The demo model named by PACELINE_DEMO_MODEL or left in the cache; None if there is none."""
+    named = os.environ.get("PACELINE_DEMO_MODEL", "")
+    if named == "none":
+        return None
+    if named:
+        return named
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = os.path.join(cache, "paceline", "SmolLM2-135M-Instruct.Q4_1.gguf")
+    return path if os.path.exists(path) else None
+
+
+needs_demo_model = unittest.skipUnless(
+    demo_model(), "skipped: the demo model is not here (launch/fetch_model brings it)")
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """The environment of a user who has set nothing for Paceline."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
+    for name, value in changes.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    return env
+
+
+def paceline(*args: str, stdin: bytes = b"", env: dict[str, str] | None = None,
+             timeout: float = 120) -> subprocess.CompletedProcess:
+    """Runs the program to its end; stdout and stderr come back as bytes."""
+    return subprocess.run([BINARY, *args], input=stdin, capture_output=True, timeout=timeout,
+                          env=env or environment(), check=False)
+
+
+class CliTest(unittest.TestCase):
+    """A test with a folder of its own and checks that show what the program said."""
+
+    maxDiff = None
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_ok(self, *args: str, **kwargs) -> str:
+        """stdout as text; the program must end with 0 and write valid UTF-8."""
+        done = paceline(*args, **kwargs)
+        self.assertEqual(done.returncode, 0, f"{args}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode("utf-8")
+
+    def run_fails(self, code: int, *args: str, **kwargs) -> str:
+        """stderr as text; the program must end with `code`, and say why on stderr alone."""
+        done = paceline(*args, **kwargs)
+        stderr = done.stderr.decode("utf-8")
+        self.assertEqual(done.returncode, code, f"{args}: {stderr}")
+        self.assertEqual(done.stdout, b"", "a failure prints nothing to stdout")
+        self.assertTrue(stderr.startswith("paceline"), stderr)
+        self.assertNotIn("terminate called", stderr)
+        return stderr
+
+    def generate(self, *args: str, model: str = TINY, **kwargs) -> tuple[str, list[int], dict]:
+        """Text, token ids and figures of `paceline run`."""
+        ids, stats = self.folder / "ids.json", self.folder / "stats.json"
+        text = self.run_ok("run", "-m", model, "--ids", str(ids), "--stats", str(stats), *args,
+                           **kwargs)
+        return text, json.loads(ids.read_text()), json.loads(stats.read_text())

@@ -1,0 +1,67 @@
+"""The scripts of launch/: what they print, and what they say when something is missing."""
+
+import os
+import subprocess
+import time
+import unittest
+
+from paceline_cli import CliTest, ROOT, TINY, demo_model, environment, needs_demo_model
+
+
+class Scripts(CliTest):
+    def script(self, name: str, *args: str, **variables: str | None) -> subprocess.CompletedProcess:
+        return subprocess.run([str(ROOT / "launch" / name), *args], capture_output=True, text=True, timeout=120,
+                              env=environment(**variables), check=False)
+
+    def test_the_users_own_model_always_wins(self):
+        self.assertEqual(self.script("fetch_model", TINY).stdout.strip(), TINY)
+        self.assertEqual(self.script("fetch_model", PACELINE_MODEL=TINY).stdout.strip(), TINY)
+        self.assertEqual(self.script("fetch_model", TINY, PACELINE_MODEL="/nonexistent").stdout.strip(), TINY)
+
+    def test_the_users_own_model_must_exist(self):
+        for wrong, why in (("/nonexistent/m.gguf", "does not exist"), (str(self.folder), "is a directory")):
+            done = self.script("fetch_model", wrong)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(why, done.stderr)
+
+    def test_without_a_network_the_message_says_what_to_do_and_nothing_is_left(self):
+        done = self.script("fetch_model", XDG_CACHE_HOME=str(self.folder), PIP_INDEX_URL="http://127.0.0.1:9/simple",
+                           PIP_RETRIES="0", PIP_CONFIG_FILE=os.devnull, PIP_EXTRA_INDEX_URL=None,
+                           PIP_FIND_LINKS=None, PIP_NO_INDEX=None, PIP_PROXY=None, http_proxy=None, https_proxy=None)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        for part in ("PIP_INDEX_URL", "pip download", "PACELINE_MODEL"):
+            self.assertIn(part, done.stderr)
+        self.assertEqual(os.listdir(self.folder / "paceline"), [])
+
+    @needs_demo_model
+    def test_a_cached_model_is_found_at_once_without_any_network(self):
+        cache = self.folder / "paceline"
+        cache.mkdir()
+        link = cache / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        link.symlink_to(demo_model())
+        begin = time.monotonic()
+        done = self.script("fetch_model", XDG_CACHE_HOME=str(self.folder), PIP_INDEX_URL="http://127.0.0.1:9/simple")
+        self.assertEqual(done.stdout.strip(), str(link))
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_setup_has_nothing_to_do_where_everything_is_installed(self):
+        done = self.script("setup", "--tests")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_setup_and_try_refuse_what_they_do_not_know(self):
+        done = self.script("setup", "--everything")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--everything", done.stderr)
+        done = self.script("try")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no prompt", done.stderr)
+
+    def test_every_script_is_executable(self):
+        for name in ("launch/try", "launch/setup", "launch/build", "launch/fetch_model", "tests/run", "tests/lint",
+                     ".ci/run"):
+            self.assertTrue(os.access(ROOT / name, os.X_OK), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,57 @@
+// Validators of the command line: what they accept, and how they refuse.
+#include "launch/option_checks.hpp"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+std::string verdict(const CLI::Validator& check, std::string value) {
+    return check(value);
+}
+
+}  // namespace
+
+TEST_CASE("a word outside the list is refused with the list") {
+    const CLI::Validator check = one_of({"f32", "bf16"});
+    CHECK(verdict(check, "f32").empty());
+    CHECK(verdict(check, "f16") == "'f16' is not one of f32|bf16");
+    CHECK(verdict(check, "f32,bf16") == "'f32,bf16' is not one of f32|bf16");
+    CHECK(verdict(list_of({"f32", "bf16"}), "bf16,f32").empty());
+    CHECK(verdict(list_of({"f32", "bf16"}), "bf16,q4") == "'q4' is not one of f32|bf16");
+    CHECK(!verdict(list_of({"f32", "bf16"}), "").empty());
+}
+
+TEST_CASE("numbers outside their range, and what is no number, are refused with the range") {
+    const CLI::Validator half_open = number_between(0.0, 1.0, Bound::Excluded);
+    CHECK(verdict(half_open, "1").empty());
+    CHECK(verdict(half_open, "0.25").empty());
+    CHECK(verdict(half_open, "0") == "'0' is not in (0, 1]");
+    CHECK(verdict(half_open, "1.5") == "'1.5' is not in (0, 1]");
+    CHECK(verdict(half_open, "nan") == "'nan' is not a number");
+    CHECK(verdict(half_open, "0,5") == "'0,5' is not a number");
+    CHECK(verdict(half_open, "") == "'' is not a number");
+}
+
+TEST_CASE("whole numbers do not overflow, truncate or take units") {
+    const CLI::Validator check = whole_number(-1);
+    CHECK(verdict(check, "-1").empty());
+    CHECK(verdict(check, "2147483647").empty());
+    CHECK(verdict(check, "2147483648") == "'2147483648' is not a whole number, -1 or more");
+    CHECK(!verdict(check, "99999999999999999999").empty());
+    CHECK(!verdict(check, "4.0").empty());
+    CHECK(!verdict(check, "4k").empty());
+    CHECK(verdict(whole_number(1, 8), "9") == "'9' is not a whole number, 1 to 8");
+}
+
+TEST_CASE("lists of numbers name the part that is wrong") {
+    const CLI::Validator check = whole_number_list(1, 64);
+    CHECK(verdict(check, "1,2,64").empty());
+    CHECK(verdict(check, "1,,2") == "'' in '1,,2' is not a whole number, 1 to 64");
+    CHECK(!verdict(check, "1,2,").empty());
+    CHECK(!verdict(check, "").empty());
+    CHECK(parse_int_list("1,2,64") == std::vector{1, 2, 64});
+}
