@@ -62,7 +62,9 @@ void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const st
     }
     msg::Verdict verdict;
     std::memcpy(&verdict, bytes.data(), sizeof verdict);
-    if (verdict.count < 1 || verdict.count > verdict.tokens.size() ||
+    // A wave whose root has no number among its logits commits nothing and says so.
+    const bool failed = verdict.finish == msg::Finish::Failed;
+    if ((verdict.count < 1 && !failed) || verdict.count > verdict.tokens.size() ||
         verdict.wave_rows > kWaveRowsMax) {
         return context_->fail({Errc::Protocol, "a verdict claims " + std::to_string(verdict.count) +
                                                    " tokens of " +
@@ -81,7 +83,9 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     }
     ++figures_.waves;
     figures_.proposed_tokens += verdict.wave_rows > 0 ? verdict.wave_rows - 1 : 0;
-    figures_.accepted_tokens += static_cast<std::int64_t>(commit.tokens.size()) - 1;
+    if (!commit.tokens.empty()) {
+        figures_.accepted_tokens += static_cast<std::int64_t>(commit.tokens.size()) - 1;
+    }
     if (figures_.generated_tokens == 0) figures_.first_token = context_->now();
     // All committed tokens but the last, the new root, have been through the target.
     held_ = static_cast<std::int32_t>(text_.size() + commit.tokens.size()) - 1;

@@ -137,28 +137,44 @@ Type type_of(const Message& message) {
 
 const char* name_of(Type type) {
     switch (type) {
-        case Type::Assign: return "assign";
-        case Type::Hello: return "hello";
-        case Type::Wire: return "wire";
-        case Type::Ready: return "ready";
-        case Type::Begin: return "begin";
-        case Type::Stats: return "stats";
-        case Type::Failed: return "failed";
-        case Type::Shutdown: return "shutdown";
+        case Type::Assign:
+            return "assign";
+        case Type::Hello:
+            return "hello";
+        case Type::Wire:
+            return "wire";
+        case Type::Ready:
+            return "ready";
+        case Type::Begin:
+            return "begin";
+        case Type::Stats:
+            return "stats";
+        case Type::Failed:
+            return "failed";
+        case Type::Shutdown:
+            return "shutdown";
     }
     return "unknown";
 }
 
 std::uint32_t body_bytes_max(std::uint16_t type) {
     switch (static_cast<Type>(type)) {
-        case Type::Assign: return roomy(kNameBytesMax + kAssignBytesMax);
-        case Type::Hello: return roomy(3 * kNameBytesMax);
-        case Type::Wire: return roomy(kEdgesMax * static_cast<std::uint32_t>(kEdgeWireBytes));
-        case Type::Ready: return roomy(0);
-        case Type::Begin: return roomy(kBeginBytesMax);
-        case Type::Stats: return roomy(kFiguresMax * (12 + kNameBytesMax));
-        case Type::Failed: return roomy(kTextBytesMax);
-        case Type::Shutdown: return roomy(0);
+        case Type::Assign:
+            return roomy(kNameBytesMax + kAssignBytesMax);
+        case Type::Hello:
+            return roomy(3 * kNameBytesMax);
+        case Type::Wire:
+            return roomy(kEdgesMax * static_cast<std::uint32_t>(kEdgeWireBytes));
+        case Type::Ready:
+            return roomy(0);
+        case Type::Begin:
+            return roomy(kBeginBytesMax);
+        case Type::Stats:
+            return roomy(kFiguresMax * (12 + kNameBytesMax));
+        case Type::Failed:
+            return roomy(kTextBytesMax);
+        case Type::Shutdown:
+            return roomy(0);
     }
     return 0;
 }
@@ -185,14 +201,22 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
                                          std::to_string(limit) + " are allowed"};
     }
     switch (static_cast<Type>(type)) {
-        case Type::Assign: return decode_as<Assign>(body, name);
-        case Type::Hello: return decode_as<Hello>(body, name);
-        case Type::Wire: return decode_as<Wire>(body, name);
-        case Type::Ready: return decode_as<Ready>(body, name);
-        case Type::Begin: return decode_as<Begin>(body, name);
-        case Type::Stats: return decode_as<Stats>(body, name);
-        case Type::Failed: return decode_as<Failed>(body, name);
-        case Type::Shutdown: return decode_as<Shutdown>(body, name);
+        case Type::Assign:
+            return decode_as<Assign>(body, name);
+        case Type::Hello:
+            return decode_as<Hello>(body, name);
+        case Type::Wire:
+            return decode_as<Wire>(body, name);
+        case Type::Ready:
+            return decode_as<Ready>(body, name);
+        case Type::Begin:
+            return decode_as<Begin>(body, name);
+        case Type::Stats:
+            return decode_as<Stats>(body, name);
+        case Type::Failed:
+            return decode_as<Failed>(body, name);
+        case Type::Shutdown:
+            return decode_as<Shutdown>(body, name);
     }
     return Error{Errc::Protocol, "a control message of unknown type " + std::to_string(type)};
 }

@@ -28,12 +28,12 @@
 
 namespace paceline::control {
 
-inline constexpr std::uint32_t kNameBytesMax = 256;          // names, classes, fingerprints
-inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;    // error texts
-inline constexpr std::uint32_t kFiguresMax = 256;            // Stats
-inline constexpr std::uint32_t kEdgesMax = 64;               // channels of one stage
-inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;   // configuration of one stage
-inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;   // token ids and parameters
+inline constexpr std::uint32_t kNameBytesMax = 256;         // names, classes, fingerprints
+inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;   // error texts
+inline constexpr std::uint32_t kFiguresMax = 256;           // Stats
+inline constexpr std::uint32_t kEdgesMax = 64;              // channels of one stage
+inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
+inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
 inline constexpr std::uint32_t kNoFile = 0xffffffffU;
 
 enum class Type : std::uint16_t {

@@ -1,13 +1,12 @@
 #include "ipc/control_socket.hpp"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <poll.h>
 #include <string>
+#include <sys/socket.h>
 
 #include "ipc/base/check.hpp"
 #include "ipc/messages.hpp"
@@ -19,7 +18,8 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::size_t kFilesPerCall = kControlFilesMax;
 
 Error failed(const char* call) {
-    return {Errc::System, std::string{call} + " on a control socket failed: " + std::strerror(errno)};
+    return {Errc::System,
+            std::string{call} + " on a control socket failed: " + std::strerror(errno)};
 }
 
 Error peer_gone() {
@@ -66,7 +66,9 @@ Result<std::pair<ControlSocket, ControlSocket>> ControlSocket::make_pair() {
     return std::pair{ControlSocket{OwnedFd{ends[0]}}, ControlSocket{OwnedFd{ends[1]}}};
 }
 
-Status ControlSocket::send(const control::Message& message, std::span<const int> files, Millis limit) {
+Status ControlSocket::send(const control::Message& message,
+                           std::span<const int> files,
+                           Millis limit) {
     PACE_CHECK(files.size() <= kControlFilesMax, "too many descriptors for one control message");
     const std::vector<std::byte> body = control::encode(message);
     const ControlFrameHeader header{
@@ -134,7 +136,8 @@ Result<ControlSocket::Read> ControlSocket::read_some() {
         }
     }
     if ((call.msg_flags & MSG_CTRUNC) != 0 || pending_files_.size() > 2 * kControlFilesMax) {
-        return Error{Errc::Protocol, "a peer sent more descriptors than a control message may carry"};
+        return Error{Errc::Protocol,
+                     "a peer sent more descriptors than a control message may carry"};
     }
     if (count == 0) return Read::EndOfFile;
     pending_.insert(pending_.end(), bytes.begin(), bytes.begin() + count);
@@ -146,10 +149,10 @@ Result<std::optional<ControlSocket::Received>> ControlSocket::take_frame() {
     if (pending_.size() < sizeof header) return std::optional<Received>{};
     std::memcpy(&header, pending_.data(), sizeof header);
     if (header.magic != kControlMagic || header.version != msg::kWireVersion) {
-        return Error{Errc::Protocol, "a control frame of version " + std::to_string(header.version) +
-                                         " (magic " + std::to_string(header.magic) +
-                                         "); this build speaks version " +
-                                         std::to_string(msg::kWireVersion)};
+        return Error{Errc::Protocol,
+                     "a control frame of version " + std::to_string(header.version) + " (magic " +
+                         std::to_string(header.magic) + "); this build speaks version " +
+                         std::to_string(msg::kWireVersion)};
     }
     const std::uint32_t limit = control::body_bytes_max(header.type);
     if (limit == 0 || header.len > limit || header.files > kControlFilesMax) {
@@ -165,8 +168,8 @@ Result<std::optional<ControlSocket::Received>> ControlSocket::take_frame() {
                                          " descriptors and brought " +
                                          std::to_string(pending_files_.size())};
     }
-    Result<control::Message> message = control::decode(
-        header.type, std::span{pending_}.subspan(sizeof header, header.len));
+    Result<control::Message> message =
+        control::decode(header.type, std::span{pending_}.subspan(sizeof header, header.len));
     if (!message.ok()) return message.error();
     Received received{std::move(message).value(), {}};
     for (std::uint32_t i = 0; i < header.files; ++i) {

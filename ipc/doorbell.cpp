@@ -1,13 +1,12 @@
 #include "ipc/doorbell.hpp"
 
+#include <algorithm>
 #include <linux/futex.h>
+#include <memory>
+#include <new>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <memory>
-#include <new>
 
 namespace paceline {
 namespace {
@@ -16,7 +15,10 @@ constexpr std::uint64_t kBellMagic = 0x4c4c454245434150ULL;  // "PACEBELL"
 constexpr std::uint32_t kBellLayoutVersion = 1;
 
 /// Not FUTEX_PRIVATE: the word is shared between processes.
-long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* limit) {
+long futex(std::atomic<std::uint32_t>* word,
+           int operation,
+           std::uint32_t value,
+           const timespec* limit) {
     static_assert(sizeof(*word) == sizeof(std::uint32_t), "the kernel reads 32 bits");
     return ::syscall(SYS_futex, word, operation, value, limit, nullptr, 0);
 }
@@ -32,8 +34,8 @@ Result<ShmFile> Doorbell::create(const std::string& name) {
 
 Result<Doorbell> Doorbell::attach(ShmRegion region) {
     if (region.bytes().size() < sizeof(DoorbellHeader)) {
-        return Error{Errc::Protocol, "a doorbell's memory has " +
-                                         std::to_string(region.bytes().size()) + " bytes"};
+        return Error{Errc::Protocol,
+                     "a doorbell's memory has " + std::to_string(region.bytes().size()) + " bytes"};
     }
     auto* header = std::launder(reinterpret_cast<DoorbellHeader*>(region.bytes().data()));
     if (header->magic != kBellMagic || header->layout_version != kBellLayoutVersion) {

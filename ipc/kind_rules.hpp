@@ -5,6 +5,7 @@
 // a cycle of stages, each full of proposals or waves, can still pass the verdict that drains it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -46,7 +47,7 @@ inline constexpr std::array kHotKinds = {
 /// The longest frame of a table: the payload that a ring for it must hold.
 [[nodiscard]] constexpr std::uint32_t bytes_max(std::span<const KindRule> rules) {
     std::uint32_t longest = 0;
-    for (const KindRule& rule : rules) longest = rule.bytes_max > longest ? rule.bytes_max : longest;
+    for (const KindRule& rule : rules) longest = std::max(longest, rule.bytes_max);
     return longest;
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <unistd.h>
-
 #include <utility>
 
 namespace paceline {

@@ -1,12 +1,11 @@
 #include "ipc/shm_region.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
@@ -65,10 +64,12 @@ Result<ShmFile> ShmFile::create(const std::string& name,
 Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & kSeals) != kSeals) {
-        return Error{Errc::Protocol, "shared memory from a peer is not sealed against resizing "
-                                     "(descriptor " + std::to_string(fd) + ")"};
+        return Error{Errc::Protocol,
+                     "shared memory from a peer is not sealed against resizing "
+                     "(descriptor " +
+                         std::to_string(fd) + ")"};
     }
-    struct stat status{};
+    struct stat status {};
     if (::fstat(fd, &status) != 0) return failed("fstat", std::to_string(fd));
     if (status.st_size <= 0 || static_cast<std::size_t>(status.st_size) < bytes_min) {
         return Error{Errc::Protocol, "shared memory from a peer has " +
@@ -78,9 +79,9 @@ Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
     try {
         ShmRegion region;
         // MAP_POPULATE: the first message must not pay for page faults.
-        region.region_.reset(new bip::mapped_region(
-            MemfdMapping{fd}, bip::read_write, 0, static_cast<std::size_t>(status.st_size), nullptr,
-            MAP_POPULATE));
+        region.region_.reset(new bip::mapped_region(MemfdMapping{fd}, bip::read_write, 0,
+                                                    static_cast<std::size_t>(status.st_size),
+                                                    nullptr, MAP_POPULATE));
         return region;
     } catch (const bip::interprocess_exception& problem) {
         return Error{Errc::System, "cannot map " + std::to_string(status.st_size) +

@@ -24,7 +24,8 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 std::uint32_t header_check(const FrameHeader& frame) {
     const std::uint64_t sizes = (std::uint64_t{frame.epoch} << 32) | frame.len;
     const std::uint64_t kinds = (std::uint64_t{frame.kind} << 16) | frame.flags;
-    return static_cast<std::uint32_t>(mix(mix(frame.seq ^ kRingMagic) ^ mix(sizes + kinds * 0x9e3779b97f4a7c15ULL)));
+    return static_cast<std::uint32_t>(
+        mix(mix(frame.seq ^ kRingMagic) ^ mix(sizes + kinds * 0x9e3779b97f4a7c15ULL)));
 }
 
 std::uint32_t payload_check(std::span<const std::byte> payload) {
@@ -61,9 +62,9 @@ Error bad_constant(const char* what, std::uint64_t value) {
 
 Result<std::size_t> ring_bytes(const RingOptions& options) {
     if (!std::has_single_bit(options.slots) || options.slots < 2 || options.slots > kRingSlotsMax) {
-        return Error{Errc::BadArgument,
-                     "a ring needs a power of two of slots, 2 to " + std::to_string(kRingSlotsMax) +
-                         ", not " + std::to_string(options.slots)};
+        return Error{Errc::BadArgument, "a ring needs a power of two of slots, 2 to " +
+                                            std::to_string(kRingSlotsMax) + ", not " +
+                                            std::to_string(options.slots)};
     }
     if (options.urgent_slots >= options.slots) {
         return Error{Errc::BadArgument, "a ring of " + std::to_string(options.slots) +
@@ -109,7 +110,8 @@ Result<RingView> RingView::of(std::span<std::byte> memory, Epoch epoch) {
     if (magic != kRingMagic) return bad_constant("the magic number", magic);
     if (version != kRingLayoutVersion) return bad_constant("the layout version", version);
     const Result<std::size_t> bytes = ring_bytes(options);
-    if (!bytes.ok()) return Error{Errc::Protocol, "a ring's header is wrong: " + bytes.error().what};
+    if (!bytes.ok())
+        return Error{Errc::Protocol, "a ring's header is wrong: " + bytes.error().what};
     if (stride != stride_of(options.payload_bytes)) return bad_constant("the slot stride", stride);
     if (bytes.value() > memory.size()) return bad_constant("the size", memory.size());
     if (options.epoch != epoch) return bad_constant("the epoch", options.epoch.value);
@@ -205,8 +207,9 @@ void RingProducer::want_room() {
 
 Status RingProducer::fault() const {
     if (!corrupt_) return {};
-    return Error{Errc::Protocol, "the consumer of a ring claims a count that cannot be (frames put: " +
-                                     std::to_string(head_) + ")"};
+    return Error{Errc::Protocol,
+                 "the consumer of a ring claims a count that cannot be (frames put: " +
+                     std::to_string(head_) + ")"};
 }
 
 // ---- consumer ----
@@ -268,7 +271,8 @@ Popped RingConsumer::try_pop(std::span<std::byte> buffer) {
     }
 }
 
-const char* RingConsumer::complaint_about(const FrameHeader& frame, std::size_t buffer_bytes) const {
+const char* RingConsumer::complaint_about(const FrameHeader& frame,
+                                          std::size_t buffer_bytes) const {
     if (frame.header_check != header_check(frame)) return "the header check of frame";
     if (frame.seq != tail_ + 1) return "the sequence number";
     if (frame.len > view_.payload_bytes) return "the length of frame";

@@ -22,11 +22,11 @@
 namespace paceline {
 
 struct RingOptions {
-    std::uint32_t slots = 64;           // a power of two, 2 .. kRingSlotsMax
-    std::uint32_t urgent_slots = 16;    // < slots
-    std::uint32_t payload_bytes = 0;    // 1 .. kFramePayloadMax
+    std::uint32_t slots = 64;         // a power of two, 2 .. kRingSlotsMax
+    std::uint32_t urgent_slots = 16;  // < slots
+    std::uint32_t payload_bytes = 0;  // 1 .. kFramePayloadMax
     Epoch epoch{1};
-    bool checksums = false;             // of payloads; header checks are always on
+    bool checksums = false;  // of payloads; header checks are always on
 };
 
 /// Bytes of memory for a ring, and the header that it begins with. Errc::BadArgument says which
@@ -60,9 +60,8 @@ public:
     [[nodiscard]] static Result<RingProducer> attach(ShmRegion region,
                                                      Epoch epoch,
                                                      std::span<const KindRule> rules = kHotKinds);
-    [[nodiscard]] static Result<RingProducer> attach_memory(std::span<std::byte> memory,
-                                                            Epoch epoch,
-                                                            std::span<const KindRule> rules = kHotKinds);
+    [[nodiscard]] static Result<RingProducer> attach_memory(
+        std::span<std::byte> memory, Epoch epoch, std::span<const KindRule> rules = kHotKinds);
 
     /// Copies the frame in and publishes it. A kind or length without a rule is a bug. Normal
     /// frames meet Full while `urgent_slots` slots are still free.
@@ -106,9 +105,8 @@ public:
     [[nodiscard]] static Result<RingConsumer> attach(ShmRegion region,
                                                      Epoch epoch,
                                                      std::span<const KindRule> rules = kHotKinds);
-    [[nodiscard]] static Result<RingConsumer> attach_memory(std::span<std::byte> memory,
-                                                            Epoch epoch,
-                                                            std::span<const KindRule> rules = kHotKinds);
+    [[nodiscard]] static Result<RingConsumer> attach_memory(
+        std::span<std::byte> memory, Epoch epoch, std::span<const KindRule> rules = kHotKinds);
 
     /// Copies the oldest frame into `buffer` (at least payload_bytes() long) and frees its slot.
     [[nodiscard]] Popped try_pop(std::span<std::byte> buffer);
@@ -125,7 +123,8 @@ public:
 private:
     RingConsumer(ShmRegion region, const RingView& view, std::span<const KindRule> rules)
         : region_{std::move(region)}, view_{view}, rules_{rules} {}
-    [[nodiscard]] const char* complaint_about(const FrameHeader& frame, std::size_t buffer_bytes) const;
+    [[nodiscard]] const char* complaint_about(const FrameHeader& frame,
+                                              std::size_t buffer_bytes) const;
     [[nodiscard]] Popped corrupt(const char* complaint, std::uint64_t value);
     void free_slot();
 

@@ -62,7 +62,8 @@ void format_pool(std::span<std::byte> memory, std::uint32_t slots, std::size_t s
 
 Result<PoolView> PoolView::of(std::span<std::byte> memory) {
     if (memory.size() < sizeof(PoolHeader)) {
-        return Error{Errc::Protocol, "a tensor pool has only " + std::to_string(memory.size()) + " bytes"};
+        return Error{Errc::Protocol,
+                     "a tensor pool has only " + std::to_string(memory.size()) + " bytes"};
     }
     auto* header = std::launder(reinterpret_cast<PoolHeader*>(memory.data()));
     // Each constant is read once; from here on only the copies are used.
@@ -71,7 +72,8 @@ Result<PoolView> PoolView::of(std::span<std::byte> memory) {
     const std::uint32_t slots = header->slot_count;
     const std::uint64_t slot_bytes = header->slot_bytes;
     if (magic != kPoolMagic || version != kPoolLayoutVersion) {
-        return Error{Errc::Protocol, "a tensor pool's header has the wrong magic number or version"};
+        return Error{Errc::Protocol,
+                     "a tensor pool's header has the wrong magic number or version"};
     }
     const Result<std::size_t> bytes = pool_bytes(slots, slot_bytes);
     if (!bytes.ok()) return Error{Errc::Protocol, bytes.error().what};
@@ -81,7 +83,8 @@ Result<PoolView> PoolView::of(std::span<std::byte> memory) {
     }
     PoolView view;
     view.header = header;
-    view.states = std::launder(reinterpret_cast<PoolSlotState*>(memory.data() + sizeof(PoolHeader)));
+    view.states =
+        std::launder(reinterpret_cast<PoolSlotState*>(memory.data() + sizeof(PoolHeader)));
     view.data = memory.data() + sizeof(PoolHeader) + slots * sizeof(PoolSlotState);
     view.slot_count = slots;
     view.slot_bytes = slot_bytes;
@@ -112,7 +115,8 @@ std::optional<std::uint32_t> TensorProducer::find_free() {
         // happened before we overwrite it.
         const std::uint32_t generation =
             view_.states[index].generation.load(std::memory_order_acquire);
-        const bool was_released = is_published(slot.generation) && generation == slot.generation + 1;
+        const bool was_released =
+            is_published(slot.generation) && generation == slot.generation + 1;
         if (generation != slot.generation && !was_released) {
             corrupt_ = true;  // only a release may change a slot behind our back
             break;
@@ -169,7 +173,8 @@ void TensorProducer::want_room() {
 
 Status TensorProducer::fault() const {
     if (!corrupt_) return {};
-    return Error{Errc::Protocol, "the consumer of a tensor pool changed a slot that was not its own"};
+    return Error{Errc::Protocol,
+                 "the consumer of a tensor pool changed a slot that was not its own"};
 }
 
 // ---- consumer ----

@@ -91,8 +91,7 @@ ActorHost::~ActorHost() = default;
 void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
     PACE_CHECK(find(id) == nullptr, "two actors under one address");
     auto context = std::make_unique<HostedContext>(*this, id, epoch);
-    hosted_.push_back(
-        std::make_unique<Hosted>(Hosted{id, epoch, &actor, std::move(context), {}}));
+    hosted_.push_back(std::make_unique<Hosted>(Hosted{id, epoch, &actor, std::move(context), {}}));
 }
 
 void ActorHost::connect(const EdgeSpec& spec) {
@@ -130,7 +129,8 @@ ActorHost::Channel* ActorHost::find_channel(StageId from, StageId to) const {
 
 ActorHost::Channel& ActorHost::channel(StageId from, StageId to) {
     if (Channel* found = find_channel(from, to)) return *found;
-    PACE_CHECK(channels_policy_ == Channels::OnDemand, "a message to an actor without a channel to it");
+    PACE_CHECK(channels_policy_ == Channels::OnDemand,
+               "a message to an actor without a channel to it");
     EdgeSpec spec;
     spec.from = from;
     spec.to = to;
@@ -138,7 +138,10 @@ ActorHost::Channel& ActorHost::channel(StageId from, StageId to) {
     return *channels_.back();
 }
 
-Push ActorHost::send(StageId from, StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
+Push ActorHost::send(StageId from,
+                     StageId to,
+                     std::uint16_t kind,
+                     std::span<const std::byte> bytes) {
     const KindRule* rule = find_rule(kHotKinds, kind);
     PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
     PACE_CHECK(bytes.size() >= rule->bytes_min, "a message shorter than its kind");

@@ -31,7 +31,9 @@ struct Outside {
 
     [[nodiscard]] virtual Micros now() const = 0;
     /// To an address that this host does not host; the same for the pools.
-    [[nodiscard]] virtual Push send(StageId to, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
+    [[nodiscard]] virtual Push send(StageId to,
+                                    std::uint16_t kind,
+                                    std::span<const std::byte> bytes) = 0;
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
     [[nodiscard]] virtual TensorProducer* tensors_to(StageId to) = 0;
     [[nodiscard]] virtual TensorConsumer* tensors_from(StageId from) = 0;
@@ -117,7 +119,10 @@ private:
     [[nodiscard]] Hosted* find(StageId id) const;
     [[nodiscard]] Channel* find_channel(StageId from, StageId to) const;
     [[nodiscard]] Channel& channel(StageId from, StageId to);
-    [[nodiscard]] Push send(StageId from, StageId to, std::uint16_t kind, std::span<const std::byte> bytes);
+    [[nodiscard]] Push send(StageId from,
+                            StageId to,
+                            std::uint16_t kind,
+                            std::span<const std::byte> bytes);
     void deliver(Hosted& hosted, Mail mail);
 
     Outside& outside_;

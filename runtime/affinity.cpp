@@ -1,8 +1,5 @@
 #include "runtime/affinity.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -10,8 +7,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sched.h>
 #include <set>
 #include <sstream>
+#include <unistd.h>
 
 namespace paceline {
 namespace {
@@ -123,7 +122,8 @@ std::vector<int> siblings_of(int core) {
 }  // namespace
 
 Result<std::vector<int>> parse_core_list(std::string_view text) {
-    const Error bad{Errc::BadArgument, "'" + std::string{text} + "' is not a list of cores such as 0-3,8"};
+    const Error bad{Errc::BadArgument,
+                    "'" + std::string{text} + "' is not a list of cores such as 0-3,8"};
     std::set<int> cores;
     std::string_view rest = trimmed(text);
     if (rest.empty()) return bad;
@@ -131,7 +131,8 @@ Result<std::vector<int>> parse_core_list(std::string_view text) {
         const std::string_view part = trimmed(rest.substr(0, rest.find(',')));
         const std::size_t dash = part.find('-');
         const auto first = whole_number(part.substr(0, dash));
-        const auto last = dash == std::string_view::npos ? first : whole_number(part.substr(dash + 1));
+        const auto last =
+            dash == std::string_view::npos ? first : whole_number(part.substr(dash + 1));
         if (!first || !last || *first < 0 || *last < *first || *last >= kCoreMax) return bad;
         for (auto core = static_cast<int>(*first); core <= *last; ++core) cores.insert(core);
         if (rest.find(',') == std::string_view::npos) break;
@@ -196,7 +197,8 @@ Result<Machine> read_machine() {
         if (seen.contains(core)) continue;
         std::vector<int> group;
         for (const int sibling : siblings_of(core)) {
-            const bool here = std::binary_search(machine.allowed.begin(), machine.allowed.end(), sibling);
+            const bool here =
+                std::binary_search(machine.allowed.begin(), machine.allowed.end(), sibling);
             if (here && seen.insert(sibling).second) group.push_back(sibling);
         }
         machine.smt.push_back(std::move(group));
@@ -212,8 +214,8 @@ Status check_cores(const Machine& machine, std::span<const int> cores, std::stri
             return Error{Errc::BadArgument, start + " does not exist (this machine has cores 0-" +
                                                 std::to_string(machine.online - 1) + ")"};
         }
-        return Error{Errc::BadArgument,
-                     start + " is not allowed here (allowed: " + format_core_list(machine.allowed) + ")"};
+        return Error{Errc::BadArgument, start + " is not allowed here (allowed: " +
+                                            format_core_list(machine.allowed) + ")"};
     }
     return {};
 }
@@ -231,8 +233,8 @@ Status pin_this_thread(std::span<const int> cores) {
     const int failed = ::sched_setaffinity(0, bytes, set);
     CPU_FREE(set);
     if (failed == 0) return {};
-    return Error{Errc::BadArgument, "cannot pin to cores " + format_core_list(cores) + ": " +
-                                        std::strerror(errno)};
+    return Error{Errc::BadArgument,
+                 "cannot pin to cores " + format_core_list(cores) + ": " + std::strerror(errno)};
 }
 
 std::uint32_t choose_spin(const Machine& machine, std::span<const std::vector<int>> cores) {

@@ -17,10 +17,10 @@
 namespace paceline {
 
 struct Machine {
-    std::vector<int> allowed;            // cores this process may run on, ascending
-    std::vector<std::vector<int>> smt;   // the allowed cores, grouped by physical core
-    std::optional<double> quota;         // CPU time per wall time that the cgroup grants
-    int online = 0;                      // cores of the whole machine
+    std::vector<int> allowed;           // cores this process may run on, ascending
+    std::vector<std::vector<int>> smt;  // the allowed cores, grouped by physical core
+    std::optional<double> quota;        // CPU time per wall time that the cgroup grants
+    int online = 0;                     // cores of the whole machine
 
     [[nodiscard]] int physical_cores() const { return static_cast<int>(smt.size()); }
     /// Threads that make sense by default: one per allowed physical core, not over the quota.
@@ -34,7 +34,9 @@ struct Machine {
 
 /// Errc::BadArgument: "core 7 does not exist (this machine has cores 0-1)", or "core 1 is not
 /// allowed here (allowed: 0)". `what` names who asked, e.g. "stage segment-1".
-[[nodiscard]] Status check_cores(const Machine& machine, std::span<const int> cores, std::string_view what);
+[[nodiscard]] Status check_cores(const Machine& machine,
+                                 std::span<const int> cores,
+                                 std::string_view what);
 
 /// Pins the calling thread.
 [[nodiscard]] Status pin_this_thread(std::span<const int> cores);
@@ -42,7 +44,8 @@ struct Machine {
 /// How long the processes of a pipeline may spin before they sleep: 0 if there are fewer cores
 /// than processes that spin, or if two of them share a core. `cores[i]` are the cores of process
 /// i, empty for one that is not pinned.
-[[nodiscard]] std::uint32_t choose_spin(const Machine& machine, std::span<const std::vector<int>> cores);
+[[nodiscard]] std::uint32_t choose_spin(const Machine& machine,
+                                        std::span<const std::vector<int>> cores);
 
 /// "0-3,8" as the kernel writes core lists; an error names the text.
 [[nodiscard]] Result<std::vector<int>> parse_core_list(std::string_view text);

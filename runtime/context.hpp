@@ -32,7 +32,9 @@ struct Context {
     [[nodiscard]] virtual Micros now() const = 0;
     /// Sends one hot message (ipc/messages.hpp). Full is an answer: the caller keeps what it
     /// wanted to send and is told by its loop when there is room (Actor::on_room).
-    [[nodiscard]] virtual Push send(StageId to, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
+    [[nodiscard]] virtual Push send(StageId to,
+                                    std::uint16_t kind,
+                                    std::span<const std::byte> bytes) = 0;
     /// Calls `wake` after `delay`, unless the actor was stopped by then.
     virtual void schedule(Micros delay, std::function<void()> wake) = 0;
     /// Runs `work` on the stage's device; `done` follows on the actor's loop.

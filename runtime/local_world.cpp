@@ -35,7 +35,9 @@ public:
               [[maybe_unused]] const control::Message& message) override {
         PACE_CHECK(false, "a control message to an actor that was not added to the world");
     }
-    [[nodiscard]] TensorProducer* tensors_to([[maybe_unused]] StageId to) override { return nullptr; }
+    [[nodiscard]] TensorProducer* tensors_to([[maybe_unused]] StageId to) override {
+        return nullptr;
+    }
     [[nodiscard]] TensorConsumer* tensors_from([[maybe_unused]] StageId from) override {
         return nullptr;
     }

@@ -1,5 +1,9 @@
 #include "runtime/spawn.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sched.h>
@@ -8,11 +12,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/affinity.hpp"
@@ -26,8 +25,8 @@ struct ChildFailure {
     int error;
     int step;
 };
-constexpr std::array kSteps = {"prctl",  "setpgid",     "close_range", "sched_setaffinity",
-                               "dup2",   "fcntl",       "execv"};
+constexpr std::array kSteps = {"prctl", "setpgid", "close_range", "sched_setaffinity",
+                               "dup2",  "fcntl",   "execv"};
 enum Step : int { Prctl, Group, Close, Affinity, Streams, Inherit, Exec };
 
 /// Everything the child needs, made before fork: it may only make system calls after it.
@@ -120,7 +119,8 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     if (!spec.cores.empty()) {
         const Result<Machine> machine = read_machine();
         if (!machine.ok()) return machine.error();
-        const Status allowed = check_cores(machine.value(), spec.cores, "stage '" + spec.name + "'");
+        const Status allowed =
+            check_cores(machine.value(), spec.cores, "stage '" + spec.name + "'");
         if (!allowed.ok()) return allowed.error();
     }
     Result<std::pair<ControlSocket, ControlSocket>> sockets = ControlSocket::make_pair();
@@ -137,8 +137,10 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     const std::string path = command.empty() ? "/proc/self/exe" : command.front();
     if (command.empty()) command = {"paceline", kStageSubcommand};
     command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
-    Plan plan{path.c_str(), {}, mask_of(spec.cores), ::getpid(), null_in.get(),
-              output.value().write.get(), theirs.fd(), failure.value().write.get()};
+    Plan plan{path.c_str(),        {},
+              mask_of(spec.cores), ::getpid(),
+              null_in.get(),       output.value().write.get(),
+              theirs.fd(),         failure.value().write.get()};
     for (std::string& argument : command) plan.argv.push_back(argument.data());
     plan.argv.push_back(nullptr);
 

@@ -10,9 +10,8 @@
 // belongs to the thread that forked.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "ipc/base/result.hpp"

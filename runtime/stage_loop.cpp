@@ -31,14 +31,17 @@ public:
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
         std::uint32_t longest = 1;
-        for (const InEdge& edge : wiring_.in) longest = std::max(longest, edge.ring.payload_bytes());
+        for (const InEdge& edge : wiring_.in)
+            longest = std::max(longest, edge.ring.payload_bytes());
         buffer_.resize(longest / sizeof(Chunk) + 1);
     }
 
     // ---- Outside: what the actors reach beyond this process ----
 
     [[nodiscard]] Micros now() const override { return steady_now(); }
-    [[nodiscard]] Push send(StageId to, std::uint16_t kind, std::span<const std::byte> bytes) override;
+    [[nodiscard]] Push send(StageId to,
+                            std::uint16_t kind,
+                            std::span<const std::byte> bytes) override;
     void post(StageId from, StageId to, const control::Message& message) override;
     [[nodiscard]] TensorProducer* tensors_to(StageId to) override;
     [[nodiscard]] TensorConsumer* tensors_from(StageId from) override;
@@ -250,8 +253,8 @@ void StageLoop::Impl::wait() {
     Micros limit = options_.poll_limit;
     if (const auto timer = host_.next_timer()) limit = std::min(limit, *timer - start);
     bool slept = false;
-    const bool woken = wiring_.bell.wait(ready, std::min(Micros{wiring_.spin_micros}, limit), limit,
-                                         &slept);
+    const bool woken =
+        wiring_.bell.wait(ready, std::min(Micros{wiring_.spin_micros}, limit), limit, &slept);
     counters_.wait_time += steady_now() - start;
     counters_.sleeps += slept ? 1 : 0;
     // Announced, or woken by nothing in the rings: a timer, a signal, the time limit.

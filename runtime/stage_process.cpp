@@ -1,10 +1,9 @@
 #include "runtime/stage_process.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
+#include <fcntl.h>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <variant>
 

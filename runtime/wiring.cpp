@@ -1,7 +1,6 @@
 #include "runtime/wiring.hpp"
 
 #include <fcntl.h>
-
 #include <string>
 #include <utility>
 
@@ -20,7 +19,9 @@ Error at_edge(const Error& error, const control::EdgeWire& edge) {
 }
 
 /// Maps file number `index` of those that came along.
-Result<ShmRegion> map_file(std::span<const OwnedFd> files, std::uint32_t index, std::size_t bytes_min) {
+Result<ShmRegion> map_file(std::span<const OwnedFd> files,
+                           std::uint32_t index,
+                           std::size_t bytes_min) {
     if (index >= files.size()) {
         return Error{Errc::Protocol, "file number " + std::to_string(index) + " of " +
                                          std::to_string(files.size()) + " does not exist"};
@@ -56,18 +57,19 @@ Status attach_edge(Wiring& wiring, const control::EdgeWire& edge, std::span<cons
     if (edge.outgoing) {
         Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, wiring.epoch);
         if (!ring.ok()) return at_edge(ring.error(), edge);
-        Result<std::optional<TensorProducer>> pool = map_pool<TensorProducer>(files, edge.pool_file);
+        Result<std::optional<TensorProducer>> pool =
+            map_pool<TensorProducer>(files, edge.pool_file);
         if (!pool.ok()) return at_edge(pool.error(), edge);
-        wiring.out.push_back({edge.peer, std::move(ring).value(), std::move(pool).value(),
-                              std::move(bell).value()});
+        wiring.out.push_back(
+            {edge.peer, std::move(ring).value(), std::move(pool).value(), std::move(bell).value()});
         return {};
     }
     Result<RingConsumer> ring = map_end<RingConsumer>(files, edge.ring_file, edge.peer_epoch);
     if (!ring.ok()) return at_edge(ring.error(), edge);
     Result<std::optional<TensorConsumer>> pool = map_pool<TensorConsumer>(files, edge.pool_file);
     if (!pool.ok()) return at_edge(pool.error(), edge);
-    wiring.in.push_back({edge.peer, std::move(ring).value(), std::move(pool).value(),
-                         std::move(bell).value()});
+    wiring.in.push_back(
+        {edge.peer, std::move(ring).value(), std::move(pool).value(), std::move(bell).value()});
     return {};
 }
 
@@ -99,7 +101,8 @@ Result<WiringPlan> WiringPlan::create(std::span<const StageSpec> stages,
         const std::string name = number(edge.from) + "-" + number(edge.to);
         const Stage* from = plan.find(edge.from);
         if (from == nullptr || plan.find(edge.to) == nullptr || edge.from == edge.to) {
-            return Error{Errc::BadArgument, "channel " + name + " joins a stage that does not exist"};
+            return Error{Errc::BadArgument,
+                         "channel " + name + " joins a stage that does not exist"};
         }
         for (const Edge& other : plan.edges_) {
             if (other.spec.from == edge.from && other.spec.to == edge.to) {

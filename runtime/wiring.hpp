@@ -27,10 +27,10 @@ namespace paceline {
 struct EdgeSpec {
     StageId from;
     StageId to;
-    std::uint32_t ring_slots = 64;     // a power of two; the last `urgent_slots` are reserved
+    std::uint32_t ring_slots = 64;  // a power of two; the last `urgent_slots` are reserved
     std::uint32_t urgent_slots = 16;
-    std::uint32_t tensor_slots = 0;    // 0: no tensors travel here
-    std::size_t tensor_bytes = 0;      // of one slot: rows of the largest wave x dim x 4
+    std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
+    std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
 };
 
 /// One process of the pipeline, as far as its channels are concerned.

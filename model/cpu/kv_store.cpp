@@ -12,6 +12,7 @@ Result<KvStore> KvStore::make(const ModelConfig& config,
     KvStore store;
     store.type_ = type;
     store.pages_ = pages_for(slots);
+    store.layers_ = layers;
     store.heads_ = config.kv_heads;
     store.head_dim_ = config.head_dim;
     const std::size_t element = type == KvType::F32 ? 4 : 2;

@@ -1,6 +1,8 @@
 // KvStore: keys and values of one segment, in pages of 32 slots (kv_layout.hpp).
 //
-//     layer -> page -> KV head -> keys [head_dim][32], values [32][head_dim]
+//     page -> layer -> KV head -> keys [head_dim][32], values [32][head_dim]
+//
+// Pages come first, so that a short text touches little memory.
 //
 // Owns the memory, reserved whole and touched as it is written. Which slot holds what is the
 // caller's business; a slot is written by one thread at a time.
@@ -26,8 +28,8 @@ public:
     /// The page `page` of KV head `head` of the segment's layer `layer` (counted from 0 here).
     [[nodiscard]] KvPageView page(int layer, std::int32_t page, int head) const {
         const std::size_t index =
-            (static_cast<std::size_t>(layer) * static_cast<std::size_t>(pages_) +
-             static_cast<std::size_t>(page)) *
+            (static_cast<std::size_t>(page) * static_cast<std::size_t>(layers_) +
+             static_cast<std::size_t>(layer)) *
                 static_cast<std::size_t>(heads_) +
             static_cast<std::size_t>(head);
         std::uint8_t* keys = base_ + index * 2 * half_page_bytes_;
@@ -46,6 +48,7 @@ private:
     std::uint8_t* base_ = nullptr;
     KvType type_ = KvType::F16;
     std::int32_t pages_ = 0;
+    int layers_ = 0;
     int heads_ = 0;
     int head_dim_ = 0;
     std::size_t half_page_bytes_ = 0;  // keys (or values) of one page of one head

@@ -85,16 +85,34 @@ bool fits(std::string_view text, Hole hole) {
     return hole == Hole::DefaultSystem ? is_plain_words(text) : is_closed_block(text, hole);
 }
 
+/// The same template without the blanks next to the braces of an expression: `{{ x }}` and
+/// `{{x}}` mean the same, and files have either.
+std::string without_inner_blanks(std::string_view jinja) {
+    std::string text;
+    for (std::size_t i = 0; i < jinja.size(); ++i) {
+        if (jinja[i] == ' ') {
+            const bool opened = text.ends_with("{{") || text.ends_with("{{-");
+            const std::size_t next = jinja.find_first_not_of(' ', i);
+            const std::string_view rest = next == std::string_view::npos ? "" : jinja.substr(next);
+            if (opened || rest.starts_with("}}") || rest.starts_with("-}}")) continue;
+        }
+        text.push_back(jinja[i]);
+    }
+    return text;
+}
+
 /// Matches the whole of `text`; each hole takes the shortest text that fits it.
 std::optional<ChatMl> match(std::string_view text, std::span<const Part> parts) {
     ChatMl found;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (!text.starts_with(parts[i].words)) return std::nullopt;
-        text.remove_prefix(parts[i].words.size());
+        const std::string words = without_inner_blanks(parts[i].words);
+        if (!text.starts_with(words)) return std::nullopt;
+        text.remove_prefix(words.size());
         if (parts[i].then == Hole::None) break;
-        std::size_t end = text.find(parts[i + 1].words);
+        const std::string next = without_inner_blanks(parts[i + 1].words);
+        std::size_t end = text.find(next);
         while (end != std::string_view::npos && !fits(text.substr(0, end), parts[i].then)) {
-            end = text.find(parts[i + 1].words, end + 1);
+            end = text.find(next, end + 1);
         }
         if (end == std::string_view::npos) return std::nullopt;
         if (parts[i].then == Hole::DefaultSystem) found.default_system = text.substr(0, end);
@@ -118,7 +136,7 @@ std::string with_line_breaks(std::string_view jinja) {
 }  // namespace
 
 std::optional<ChatMl> match_chatml(std::string_view jinja) {
-    const std::string text = with_line_breaks(jinja);
+    const std::string text = without_inner_blanks(with_line_breaks(jinja));
     for (const std::span<const Part> parts :
          {std::span<const Part>{kPlain}, std::span<const Part>{kWithDefault},
           std::span<const Part>{kWithTools}}) {

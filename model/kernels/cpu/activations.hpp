@@ -7,7 +7,7 @@
 //     BF16   [cols/2][width][2] bfloat16
 //     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum [groups][width]
 //
-// cols is padded with zeros to a multiple of 32. How a row is rounded depends on that row alone.
+// cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on that row alone.
 // Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
 //
 // Owns its memory, sized once for rows_max; written by one thread per row, read by all.
@@ -123,7 +123,7 @@ public:
 
 private:
     static std::size_t padded(int cols) {
-        return static_cast<std::size_t>((cols + kGroup - 1) / kGroup) * kGroup;
+        return static_cast<std::size_t>((cols + kPair - 1) / kPair) * kPair;
     }
     [[nodiscard]] std::size_t offset(Panel p) const {
         return static_cast<std::size_t>(p.first_row) * static_cast<std::size_t>(groups_) * kGroup;

@@ -12,25 +12,23 @@
 
 namespace paceline::gemm {
 
-inline constexpr int kPrefetchGroups = 8;  // ahead of the group being multiplied
+inline constexpr int kAhead = 4096;  // bytes that are asked for before they are needed
 
-/// Where a lane block's numbers are inside its tile.
+/// Where a lane block's numbers are inside its tile: of the first pair of groups.
 template <class S>
 struct LaneBlock {
     const std::uint8_t* quants;
-    const std::uint16_t* scales;
+    const std::uint8_t* scales;
 };
 
 template <class S>
 LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
     constexpr int kPerTile = kTileRows / S::kLanes;
-    const std::byte* tile = w.data + static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
-    const int lane = block % kPerTile * S::kLanes;
-    // Every packed type keeps four bytes per lane in a 64-byte line (packed_matrix.hpp).
-    const std::size_t lane_bytes = 4 * static_cast<std::size_t>(lane);
-    const std::byte* scales = tile + static_cast<std::size_t>(w.groups()) * w.group_bytes();
-    return {reinterpret_cast<const std::uint8_t*>(tile) + lane_bytes,
-            reinterpret_cast<const std::uint16_t*>(scales) + lane};
+    const auto* tile = reinterpret_cast<const std::uint8_t*>(w.data) +
+                       static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
+    const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
+    // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
+    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane};
 }
 
 /// The inputs of kRows rows of a panel.
@@ -53,10 +51,14 @@ void multiply_q4(const LaneBlock<S>* w,
                  const PanelInput& x,
                  int groups,
                  Accumulators<S, kRows, kBlocks>& acc) {
-    constexpr int kScaleStride = kMinimum ? 2 * kTileRows : kTileRows;
+    constexpr int kQuants = 256;
+    constexpr int kScales = kMinimum ? 64 : 32;
+    constexpr int kPairBytes = 2 * (kQuants + kScales);
     const auto* a = static_cast<const std::int8_t*>(x.values) + 4 * x.row;
     const int step = 4 * x.width;
     for (int g = 0; g < groups; ++g) {
+        const int pair = (g / 2) * kPairBytes;
+        const int half = g % 2;
         typename S::I sum[kRows][kBlocks];
         for (int r = 0; r < kRows; ++r) {
             for (int b = 0; b < kBlocks; ++b) {
@@ -70,8 +72,8 @@ void multiply_q4(const LaneBlock<S>* w,
             typename S::B high[kBlocks];
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                const std::uint8_t* quants = w[b].quants + g * 256 + j * 64;
-                S::prefetch(quants + kPrefetchGroups * 256);
+                const std::uint8_t* quants = w[b].quants + pair + half * kQuants + j * 64;
+                S::prefetch(quants + kAhead);
                 const typename S::B both = S::load_bytes(quants);
                 low[b] = S::low_nibbles(both);
                 high[b] = S::high_nibbles(both);
@@ -92,7 +94,9 @@ void multiply_q4(const LaneBlock<S>* w,
         const float* total = x.sums + g * x.width + x.row;
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            const std::uint16_t* halves = w[b].scales + g * kScaleStride;
+            const std::uint8_t* scales = w[b].scales + pair + half * kScales;
+            S::prefetch(scales + kAhead);
+            const auto* halves = reinterpret_cast<const std::uint16_t*>(scales);
             const typename S::F d = S::load_half(halves);
             const typename S::F m = kMinimum ? S::load_half(halves + kTileRows) : S::zero();
 #pragma GCC unroll 8
@@ -112,9 +116,14 @@ void multiply_int8(const LaneBlock<S>* w,
                    const PanelInput& x,
                    int groups,
                    Accumulators<S, kRows, kBlocks>& acc) {
+    constexpr int kQuants = 512;
+    constexpr int kScales = 32;
+    constexpr int kPairBytes = 2 * (kQuants + kScales);
     const auto* a = static_cast<const std::int8_t*>(x.values) + 4 * x.row;
     const int step = 4 * x.width;
     for (int g = 0; g < groups; ++g) {
+        const int pair = (g / 2) * kPairBytes;
+        const int half = g % 2;
         typename S::I sum[kRows][kBlocks];
         for (int r = 0; r < kRows; ++r) {
             for (int b = 0; b < kBlocks; ++b) {
@@ -126,23 +135,26 @@ void multiply_int8(const LaneBlock<S>* w,
             typename S::B quants[kBlocks];
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                const std::uint8_t* from = w[b].quants + g * 512 + j * 64;
-                S::prefetch(from + kPrefetchGroups / 2 * 512);
+                const std::uint8_t* from = w[b].quants + pair + half * kQuants + j * 64;
+                S::prefetch(from + kAhead);
                 quants[b] = S::load_bytes(from);
             }
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
                 const typename S::B four = S::broadcast4(a + 4 * r);
 #pragma GCC unroll 4
-                for (int b = 0; b < kBlocks; ++b)
+                for (int b = 0; b < kBlocks; ++b) {
                     sum[r][b] = S::dot_int8(sum[r][b], quants[b], four);
+                }
             }
             a += step;
         }
         const float* scale = x.scales + g * x.width + x.row;
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            const typename S::F d = S::load_half(w[b].scales + g * kTileRows);
+            const std::uint8_t* scales = w[b].scales + pair + half * kScales;
+            S::prefetch(scales + kAhead);
+            const typename S::F d = S::load_half(reinterpret_cast<const std::uint16_t*>(scales));
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
                 const typename S::F product = S::mul(d, S::set1(scale[r]));
@@ -167,7 +179,7 @@ void multiply_bf16(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + p * 64;
-            S::prefetch(from + 2048);
+            S::prefetch(from + kAhead);
             weights[b] = S::load_pairs(reinterpret_cast<const std::uint16_t*>(from));
         }
 #pragma GCC unroll 8
@@ -191,7 +203,7 @@ void multiply_f32(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + k * 64;
-            S::prefetch(from + 2048);
+            S::prefetch(from + kAhead);
             weights[b] = S::load(reinterpret_cast<const float*>(from));
         }
 #pragma GCC unroll 8
@@ -303,8 +315,9 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     constexpr int kPerTile = kTileRows / S::kLanes;
     const int last = last_tile * kPerTile;
     int block = first_tile * kPerTile;
-    // Few rows: more blocks at once hide the latency of the few accumulators.
-    if (args.x->rows() <= 2) {
+    // Many rows: the weights come from the cache after the first panel, and two blocks share every
+    // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best.
+    if (args.x->rows() > kPanelRows) {
         for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
     }
     for (; block < last; ++block) blocks_against_all_rows<S, 1>(args, block);

@@ -17,9 +17,11 @@ struct GroupPlace {
 
 GroupPlace place(const PackedMatrix& matrix, int tile, int group) {
     std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
-    std::byte* quants = base + static_cast<std::size_t>(group) * matrix.group_bytes();
-    std::byte* scales = base + static_cast<std::size_t>(matrix.groups()) * matrix.group_bytes() +
-                        static_cast<std::size_t>(group) * matrix.scale_bytes();
+    const std::size_t pair_bytes = 2 * (matrix.group_bytes() + matrix.scale_bytes());
+    const auto half = static_cast<std::size_t>(group % 2);
+    std::byte* pair = base + static_cast<std::size_t>(group / 2) * pair_bytes;
+    std::byte* quants = pair + half * matrix.group_bytes();
+    std::byte* scales = pair + 2 * matrix.group_bytes() + half * matrix.scale_bytes();
     return {reinterpret_cast<std::uint8_t*>(quants), reinterpret_cast<std::uint16_t*>(scales)};
 }
 
@@ -127,7 +129,9 @@ void clear_tile(const PackedMatrix& matrix, int tile) {
     std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
     std::memset(base, 0, matrix.tile_bytes());
     if (matrix.type != PackedType::Int8) return;
-    std::memset(base, 128, static_cast<std::size_t>(matrix.groups()) * matrix.group_bytes());
+    for (int group = 0; group < matrix.groups(); ++group) {
+        std::memset(place(matrix, tile, group).quants, 128, matrix.group_bytes());
+    }
 }
 
 void pack_values(const float* x, int lane, int tile, const PackedMatrix& matrix) {
@@ -222,7 +226,7 @@ void pack_tiles(const TensorView& source,
             if (exact) {
                 const std::size_t block_bytes = traits(source.type).block_bytes;
                 const std::byte* block = source.row(row);
-                for (int group = 0; group < matrix.groups(); ++group, block += block_bytes) {
+                for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes) {
                     copy_block(source, block, lane, place(matrix, tile, group));
                 }
                 continue;

@@ -1,19 +1,20 @@
 // PackedMatrix: a weight matrix laid out so that a row of outputs streams from memory once.
 //
-// A tile is 16 outputs. Inside a tile the inputs (k) are cut into groups of 32; a group holds,
-// for each of the 16 outputs side by side (a lane each):
+// A tile is 16 outputs. Inside a tile the inputs (k) are cut into groups of 32, and groups stand in
+// pairs, so that everything starts on a cache line and a tile is read from its first byte to its
+// last. A group holds, for each of the 16 outputs side by side (a lane each):
 //
-//     type   quants of a group                       bytes        then, for all groups
+//     type   quants of a group                       bytes   scales of a group
 //     F32    [32][16] float32                         2048
 //     BF16   [16][16][2] bfloat16, two k per lane     1024
-//     Int8   [8][16][4] uint8 (w + 128), 4 k a lane    512         [groups][16] f16 scale d
-//     Q4     [4][16][4] uint8, 4 k a lane:             256         [groups][2][16] f16 d, then m
+//     Int8   [8][16][4] uint8 (w + 128), 4 k a lane    512   [16] f16 d
+//     Q4     [4][16][4] uint8, 4 k a lane:             256   [16] f16 d, [16] f16 m
 //              low nibble k = 8j + b, high k = 8j+4+b
-//     Q4Sym  the same, value d * (n - 8)               256         [groups][16] f16 d
+//     Q4Sym  the same, value d * (n - 8)               256   [16] f16 d
 //
-//     tile:  | group 0 | group 1 | ... | scales of all groups |     matrix: tiles back to back
+//     tile:  | quants 0 | quants 1 | scales 0 | scales 1 |   quants 2 | ...
 //
-// Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a group are
+// Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a pair are
 // zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0.
 //
 // Owns nothing: the bytes live in the backend's HugeArena.
@@ -30,6 +31,7 @@ namespace paceline {
 
 inline constexpr int kTileRows = 16;
 inline constexpr int kGroup = 32;
+inline constexpr int kPair = 2 * kGroup;  // columns are padded to whole pairs
 
 enum class PackedType : std::uint8_t { F32, BF16, Int8, Q4, Q4Sym };
 
@@ -42,7 +44,7 @@ struct PackedMatrix {
     std::byte* data = nullptr;
 
     [[nodiscard]] int tiles() const { return (rows + kTileRows - 1) / kTileRows; }
-    [[nodiscard]] int groups() const { return (cols + kGroup - 1) / kGroup; }
+    [[nodiscard]] int groups() const { return (cols + kPair - 1) / kPair * 2; }
     [[nodiscard]] std::size_t group_bytes() const;  // quants of one group of one tile
     [[nodiscard]] std::size_t scale_bytes() const;  // scales of one group of one tile
     [[nodiscard]] std::size_t tile_bytes() const {
@@ -56,7 +58,7 @@ struct PackedMatrix {
 /// Packs tiles [first_tile, last_tile) of `source` into `matrix`, whose type, rows, cols and data
 /// are set. Values change only where the stored type is not the packed one: BF16 rounds to
 /// nearest even, Int8 and Q4 quantise each group of 32 anew (scale = max|x|/127; 15 steps from
-/// min to max). `scratch` holds one row, cols rounded up to 32.
+/// min to max). `scratch` holds one row, cols rounded up to 64.
 void pack_tiles(const TensorView& source,
                 const PackedMatrix& matrix,
                 int first_tile,

@@ -1,14 +1,13 @@
 // Measures ring and doorbell between two processes on this machine: round trips of 64 bytes with
 // both ends spinning, asleep, and on one core; frames per second; bytes per second.
-#include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include "ipc/base/check.hpp"
@@ -65,7 +64,8 @@ void transfer(Ends& ends, std::span<std::byte> bytes, std::chrono::microseconds 
     PACE_CHECK(ends.in.try_pop(bytes).outcome == Pop::Frame, "lost a frame");
 }
 
-void round_trips(const char* name, std::chrono::microseconds spin, int core_a, int core_b, int rounds) {
+void round_trips(
+    const char* name, std::chrono::microseconds spin, int core_a, int core_b, int rounds) {
     const Line there{64};
     const Line back{64};
     const pid_t child = ::fork();
@@ -89,7 +89,8 @@ void round_trips(const char* name, std::chrono::microseconds spin, int core_a, i
         (void)ends.out.try_push(kFrame, frame);
         ends.peer.ring();
         transfer(ends, buffer, spin);
-        micros.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
+        micros.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
+                         2);
     }
     ::waitpid(child, nullptr, 0);
     std::sort(micros.begin(), micros.end());

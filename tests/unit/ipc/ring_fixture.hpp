@@ -19,7 +19,9 @@ inline constexpr std::array kRules = {
 
 class RingFixture {
 public:
-    explicit RingFixture(std::uint32_t slots = 8, std::uint32_t urgent = 2, bool checksums = false) {
+    explicit RingFixture(std::uint32_t slots = 8,
+                         std::uint32_t urgent = 2,
+                         bool checksums = false) {
         options.slots = slots;
         options.urgent_slots = urgent;
         options.payload_bytes = 64;
@@ -36,7 +38,8 @@ public:
     /// The frame header of slot `index`, writable from outside like by a rogue peer.
     [[nodiscard]] FrameHeader& frame(std::size_t index) {
         const std::size_t stride = header().slot_stride;
-        return *reinterpret_cast<FrameHeader*>(memory().data() + sizeof(RingHeader) + index * stride);
+        return *reinterpret_cast<FrameHeader*>(memory().data() + sizeof(RingHeader) +
+                                               index * stride);
     }
     [[nodiscard]] RingProducer producer() {
         return RingProducer::attach_memory(memory(), options.epoch, kRules).value();

@@ -29,7 +29,10 @@ std::vector<control::Message> one_of_each() {
     hello.first_layer = 15;
     hello.last_layer = 30;
     hello.weight_bytes = 1ULL << 40;
-    control::Wire wire{0, 20, {{StageId{3}, Epoch{2}, true, 1, 2, 3}, {StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}}};
+    control::Wire wire{0,
+                       20,
+                       {{StageId{3}, Epoch{2}, true, 1, 2, 3},
+                        {StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}}};
     return {control::Assign{StageId{2}, Epoch{9}, "segment-1", bytes_of("layers = 0-15")},
             hello,
             wire,
@@ -56,12 +59,13 @@ TEST_CASE("every control message comes out as it went in") {
         CHECK(control::encode(decoded.value()) == body);
     }
     const auto messages = one_of_each();
-    const auto hello = std::get<control::Hello>(
-        control::decode(2, control::encode(messages[1])).value());
+    const auto hello =
+        std::get<control::Hello>(control::decode(2, control::encode(messages[1])).value());
     CHECK(hello.role == "segment");
     CHECK(hello.last_layer == 30);
     CHECK(hello.weight_bytes == 1ULL << 40);
-    const auto wire = std::get<control::Wire>(control::decode(3, control::encode(messages[2])).value());
+    const auto wire =
+        std::get<control::Wire>(control::decode(3, control::encode(messages[2])).value());
     REQUIRE(wire.edges.size() == 2);
     CHECK(wire.edges[0].outgoing);
     CHECK_FALSE(wire.edges[1].outgoing);
@@ -91,7 +95,8 @@ TEST_CASE("a count beyond its limit or beyond the message allocates nothing") {
     // Begin: endianness byte, request u64, attempt u32, count u32.
     std::vector<std::byte> begin = control::encode(control::Begin{RequestId{1}, Attempt{1}, {}});
     REQUIRE(begin.size() == 1 + 8 + 4 + 4);
-    for (const std::uint32_t count : {1U, control::kBeginBytesMax, control::kBeginBytesMax + 1, 0xffffffffU}) {
+    for (const std::uint32_t count :
+         {1U, control::kBeginBytesMax, control::kBeginBytesMax + 1, 0xffffffffU}) {
         std::memcpy(begin.data() + 13, &count, sizeof count);
         CHECK_FALSE(control::decode(5, begin).ok());
     }
@@ -132,7 +137,8 @@ TEST_CASE("random and mutated bytes never crash the decoder, and what decodes en
     for (int round = 0; round < 20'000; ++round) {
         const control::Message& message = messages[random() % messages.size()];
         std::vector<std::byte> body = control::encode(message);
-        for (int hit = 0; hit < 3; ++hit) body[random() % body.size()] = static_cast<std::byte>(random());
+        for (int hit = 0; hit < 3; ++hit)
+            body[random() % body.size()] = static_cast<std::byte>(random());
         if (random() % 4 == 0) body.resize(random() % (body.size() + 1));
         feed(type_number(message), body);
     }

@@ -1,10 +1,9 @@
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cstring>
+#include <fcntl.h>
 #include <random>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -37,7 +36,8 @@ TEST_CASE("messages arrive whole and in order, however the socket cuts them") {
     constexpr std::size_t kPayload = 3'000'000;  // many times the socket's buffer
     std::thread sender{[&a = a] {
         for (std::uint64_t i = 0; i < 3; ++i) {
-            CHECK(a.send(control::Begin{RequestId{i}, Attempt{1}, std::vector<std::byte>(kPayload)}).ok());
+            CHECK(a.send(control::Begin{RequestId{i}, Attempt{1}, std::vector<std::byte>(kPayload)})
+                      .ok());
             CHECK(a.send(control::Ready{Epoch{static_cast<std::uint32_t>(i)}}).ok());
         }
     }};
@@ -86,7 +86,8 @@ TEST_CASE("a closed peer is told apart from a silent one") {
 
 TEST_CASE("a peer that does not read is given up after the limit") {
     auto [a, b] = ControlSocket::make_pair().value();
-    const Status sent = a.send(control::Begin{RequestId{1}, Attempt{1}, std::vector<std::byte>(8'000'000)}, {}, 50ms);
+    const Status sent = a.send(
+        control::Begin{RequestId{1}, Attempt{1}, std::vector<std::byte>(8'000'000)}, {}, 50ms);
     REQUIRE_FALSE(sent.ok());
     CHECK(sent.error().code == Errc::PeerGone);
 }
@@ -94,12 +95,24 @@ TEST_CASE("a peer that does not read is given up after the limit") {
 TEST_CASE("a frame that breaks the protocol is refused") {
     auto [a, b] = ControlSocket::make_pair().value();
     ControlFrameHeader header = header_of(4, 5);
-    SUBCASE("magic") { header.magic ^= 1; }
-    SUBCASE("version") { header.version += 1; }
-    SUBCASE("unknown type") { header.type = 60; }
-    SUBCASE("more bytes than the type allows") { header.len = 0xffffffff; }
-    SUBCASE("files that did not come along") { header.files = 2; }
-    SUBCASE("a body that does not decode") { header.len = 3; }
+    SUBCASE("magic") {
+        header.magic ^= 1;
+    }
+    SUBCASE("version") {
+        header.version += 1;
+    }
+    SUBCASE("unknown type") {
+        header.type = 60;
+    }
+    SUBCASE("more bytes than the type allows") {
+        header.len = 0xffffffff;
+    }
+    SUBCASE("files that did not come along") {
+        header.files = 2;
+    }
+    SUBCASE("a body that does not decode") {
+        header.len = 3;
+    }
     write_raw(a, &header, sizeof header);
     const std::array<std::byte, 5> body{std::byte{1}};
     write_raw(a, body.data(), body.size());

@@ -1,11 +1,10 @@
 // The ring, the pool and the doorbell between two real processes.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -33,10 +32,12 @@ struct Line {
         return {create_ring("test", options).value(), Doorbell::create("test").value()};
     }
     [[nodiscard]] RingProducer producer() const {
-        return RingProducer::attach(ShmRegion::attach(ring.fd(), 1).value(), Epoch{1}, kRules).value();
+        return RingProducer::attach(ShmRegion::attach(ring.fd(), 1).value(), Epoch{1}, kRules)
+            .value();
     }
     [[nodiscard]] RingConsumer consumer() const {
-        return RingConsumer::attach(ShmRegion::attach(ring.fd(), 1).value(), Epoch{1}, kRules).value();
+        return RingConsumer::attach(ShmRegion::attach(ring.fd(), 1).value(), Epoch{1}, kRules)
+            .value();
     }
     [[nodiscard]] Doorbell attach_bell() const {
         return Doorbell::attach(ShmRegion::attach(bell.fd(), 1).value()).value();

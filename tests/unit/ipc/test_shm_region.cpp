@@ -1,9 +1,8 @@
+#include <array>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstring>
 
 #include <doctest/doctest.h>
 

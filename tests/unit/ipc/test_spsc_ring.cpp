@@ -1,6 +1,5 @@
-#include <sys/types.h>
-
 #include <random>
+#include <sys/types.h>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -88,12 +87,24 @@ TEST_CASE("a corrupt frame is refused, once and for ever, with what was wrong") 
     RingConsumer consumer = fixture.consumer();
     REQUIRE(push(producer, 1) == Push::Ok);
     FrameHeader& frame = fixture.frame(0);
-    SUBCASE("length") { frame.len = 0xffffffff; }
-    SUBCASE("kind") { frame.kind = 99; }
-    SUBCASE("sequence") { frame.seq = 2; }
-    SUBCASE("epoch without its check") { frame.epoch = 6; }
-    SUBCASE("check") { frame.header_check ^= 1; }
-    SUBCASE("count far ahead") { fixture.header().head.store(1000); }
+    SUBCASE("length") {
+        frame.len = 0xffffffff;
+    }
+    SUBCASE("kind") {
+        frame.kind = 99;
+    }
+    SUBCASE("sequence") {
+        frame.seq = 2;
+    }
+    SUBCASE("epoch without its check") {
+        frame.epoch = 6;
+    }
+    SUBCASE("check") {
+        frame.header_check ^= 1;
+    }
+    SUBCASE("count far ahead") {
+        fixture.header().head.store(1000);
+    }
     SUBCASE("count backwards") {
         CHECK(pop(consumer) == 1);
         fixture.header().head.store(0);
@@ -110,11 +121,16 @@ TEST_CASE("a well-formed frame that its rule forbids is refused") {
     static constexpr std::array lax = {KindRule{kUrgent, 1, 64, Urgency::Normal},
                                        KindRule{9, 1, 64, Urgency::Normal}};
     RingFixture fixture;
-    auto producer = RingProducer::attach_memory(fixture.memory(), fixture.options.epoch, lax).value();
+    auto producer =
+        RingProducer::attach_memory(fixture.memory(), fixture.options.epoch, lax).value();
     RingConsumer consumer = fixture.consumer();
     const std::array<std::byte, 12> bytes{};
-    SUBCASE("unknown kind") { REQUIRE(producer.try_push(9, bytes) == Push::Ok); }
-    SUBCASE("too long for its kind") { REQUIRE(producer.try_push(kUrgent, bytes) == Push::Ok); }
+    SUBCASE("unknown kind") {
+        REQUIRE(producer.try_push(9, bytes) == Push::Ok);
+    }
+    SUBCASE("too long for its kind") {
+        REQUIRE(producer.try_push(kUrgent, bytes) == Push::Ok);
+    }
     SUBCASE("too short for its kind") {
         REQUIRE(producer.try_push(kUrgent, std::span{bytes}.first(4)) == Push::Ok);
     }
@@ -159,14 +175,30 @@ TEST_CASE("a frame of an old epoch is dropped and counted, the ones around it ar
 TEST_CASE("a ring whose constants lie is not attached to") {
     RingFixture fixture;
     RingHeader& header = fixture.header();
-    SUBCASE("magic") { header.magic += 1; }
-    SUBCASE("version") { header.layout_version += 1; }
-    SUBCASE("slots that are no power of two") { header.slot_count = 7; }
-    SUBCASE("more slots than memory") { header.slot_count = 16; }
-    SUBCASE("payload larger than the stride") { header.payload_bytes = 4096; }
-    SUBCASE("everything reserved") { header.urgent_slots = 8; }
-    SUBCASE("another epoch") { header.epoch = 8; }
-    SUBCASE("another stride") { header.slot_stride = 64; }
+    SUBCASE("magic") {
+        header.magic += 1;
+    }
+    SUBCASE("version") {
+        header.layout_version += 1;
+    }
+    SUBCASE("slots that are no power of two") {
+        header.slot_count = 7;
+    }
+    SUBCASE("more slots than memory") {
+        header.slot_count = 16;
+    }
+    SUBCASE("payload larger than the stride") {
+        header.payload_bytes = 4096;
+    }
+    SUBCASE("everything reserved") {
+        header.urgent_slots = 8;
+    }
+    SUBCASE("another epoch") {
+        header.epoch = 8;
+    }
+    SUBCASE("another stride") {
+        header.slot_stride = 64;
+    }
     const Result<RingConsumer> ring =
         RingConsumer::attach_memory(fixture.memory(), fixture.options.epoch, kRules);
     REQUIRE_FALSE(ring.ok());
@@ -208,7 +240,8 @@ TEST_CASE("two threads: every frame arrives once, whole and in order") {
         for (std::uint64_t i = 1; i <= kFrames;) {
             words.fill(i);
             const std::size_t count = 1 + i % 8;
-            if (producer.try_push(kData, std::as_bytes(std::span{words}.first(count))) == Push::Ok) {
+            if (producer.try_push(kData, std::as_bytes(std::span{words}.first(count))) ==
+                Push::Ok) {
                 ++i;
             } else {
                 std::this_thread::yield();

@@ -120,10 +120,18 @@ TEST_CASE("a consumer that changes a slot that is not its own is noticed") {
 TEST_CASE("a pool whose constants lie is not attached to") {
     PoolFixture fixture;
     auto* header = reinterpret_cast<PoolHeader*>(fixture.memory().data());
-    SUBCASE("magic") { header->magic = 0; }
-    SUBCASE("slots") { header->slot_count = 1000; }
-    SUBCASE("bytes that would wrap") { header->slot_bytes = ~0ULL; }
-    SUBCASE("no slots") { header->slot_count = 0; }
+    SUBCASE("magic") {
+        header->magic = 0;
+    }
+    SUBCASE("slots") {
+        header->slot_count = 1000;
+    }
+    SUBCASE("bytes that would wrap") {
+        header->slot_bytes = ~0ULL;
+    }
+    SUBCASE("no slots") {
+        header->slot_count = 0;
+    }
     CHECK_FALSE(TensorConsumer::attach_memory(fixture.memory()).ok());
 }
 
@@ -167,7 +175,8 @@ TEST_CASE("two threads: tensors handed over and back are never torn") {
             std::this_thread::yield();
             continue;
         }
-        const PoolRef slot{static_cast<std::uint32_t>(mail) - 1, static_cast<std::uint32_t>(mail >> 32)};
+        const PoolRef slot{static_cast<std::uint32_t>(mail) - 1,
+                           static_cast<std::uint32_t>(mail >> 32)};
         const auto view = consumer.view(slot, 512);
         REQUIRE(view.ok());
         for (const std::byte byte : view.value()) wrong += byte != static_cast<std::byte>(i & 0xff);

@@ -1,0 +1,87 @@
+// A stage that does what its assignment says: the process tests' child.
+//
+//   relay N          says hello, joins the pipeline and passes on to stage N
+//   exit-on-load     ends with code 3 before it says hello, after a last line
+//   abort-on-load    as a bug would
+//   fail-on-load     reports an error in good order
+//   hang-on-load     never says hello
+//   hang-on-wire     says hello and then nothing
+//   close-on-wire    says hello, closes its socket and stays
+//   fork-and-relay N relay with a grandchild that would outlive it
+//   say-cores        writes the cores it may use and ends
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <sched.h>
+#include <signal.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "runtime/affinity.hpp"
+#include "runtime/stage_loop.hpp"
+#include "runtime/stage_process.hpp"
+#include "tests/unit/runtime/toy_actors.hpp"
+
+using namespace paceline;
+
+namespace {
+
+[[noreturn]] void hang() {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours{1});
+}
+
+int relay(StageProcess& process, StageId to) {
+    control::Hello hello;
+    hello.role = "relay";
+    hello.dim = to.value;
+    Result<Wiring> wiring = process.introduce(std::move(hello));
+    if (!wiring.ok()) return process.finish(wiring.error());
+    test::Relay actor{to};
+    StageLoop loop{std::move(wiring).value(), process, {}};
+    loop.add(process.assignment().stage, actor);
+    return process.finish(loop.run());
+}
+
+int act(StageProcess& process, const std::string& order, StageId to) {
+    if (order == "relay") return relay(process, to);
+    if (order == "exit-on-load") {
+        std::fprintf(stderr, "loading weights\nno such tensor: blk.0\n");
+        return 3;
+    }
+    if (order == "abort-on-load") std::abort();
+    if (order == "fail-on-load") {
+        return process.finish(Error{Errc::BadFile, "model.gguf is truncated at byte 42"});
+    }
+    if (order == "hang-on-load") hang();
+    if (order == "fork-and-relay") {
+        if (::fork() == 0) hang();
+        return relay(process, to);
+    }
+    if (order == "say-cores") {
+        const Machine machine = read_machine().value();
+        std::printf("cores %s\n", format_core_list(machine.allowed).c_str());
+        return 0;
+    }
+    control::Hello hello;
+    hello.wire_version = msg::kWireVersion;
+    if (!process.send(kConductor, hello).ok()) return 4;
+    if (order == "close-on-wire") ::close_range(3, ~0U, 0);
+    hang();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3 || std::string{argv[1]} != kControlFdOption) return 64;
+    auto process = StageProcess::join(std::atoi(argv[2]));
+    if (!process.ok()) {
+        std::fprintf(stderr, "%s\n", process.error().what.c_str());
+        return 65;
+    }
+    const auto& payload = process.value()->assignment().payload;
+    const std::string text{reinterpret_cast<const char*>(payload.data()), payload.size()};
+    const std::size_t space = text.find(' ');
+    const int to = space == std::string::npos ? 0 : std::atoi(text.c_str() + space);
+    return act(*process.value(), text.substr(0, space), StageId{static_cast<std::uint16_t>(to)});
+}
