@@ -62,9 +62,9 @@ struct Wave {
     Route route;
     WaveId wave;
     WaveKind kind;
-    Position base;            // committed tokens already in the KV cache when the wave starts
+    Position base;  // committed tokens already in the KV cache when the wave starts
     std::uint32_t row_count;
-    std::uint32_t tensor;     // slot of the tensor pool: [row_count, dim] float32 hidden states
+    std::uint32_t tensor;  // slot of the tensor pool: [row_count, dim] float32 hidden states
     std::uint32_t tensor_generation;
     std::array<WaveRow, kWaveRowsMax> rows;
 };

@@ -58,6 +58,12 @@ Error bad_constant(const char* what, std::uint64_t value) {
             "a ring's header is wrong: " + std::string{what} + " is " + std::to_string(value)};
 }
 
+Error too_small(const RingView& view, std::span<const KindRule> rules) {
+    return {Errc::Protocol, "a ring for frames of " + std::to_string(view.payload_bytes) +
+                                " bytes cannot carry the longest kind, " +
+                                std::to_string(bytes_max(rules)) + " bytes"};
+}
+
 }  // namespace
 
 Result<std::size_t> ring_bytes(const RingOptions& options) {
@@ -143,7 +149,7 @@ Result<RingProducer> RingProducer::attach_memory(std::span<std::byte> memory,
                                                  std::span<const KindRule> rules) {
     const Result<RingView> view = RingView::of(memory, epoch);
     if (!view.ok()) return view.error();
-    PACE_CHECK(bytes_max(rules) <= view.value().payload_bytes, "a ring too small for its rules");
+    if (bytes_max(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
     RingProducer ring{ShmRegion{}, view.value(), rules};
     // Relaxed: only this end writes head. Not 0 when a ring is attached a second time.
     ring.head_ = view.value().header->head.load(std::memory_order_relaxed);
@@ -227,6 +233,7 @@ Result<RingConsumer> RingConsumer::attach_memory(std::span<std::byte> memory,
                                                  std::span<const KindRule> rules) {
     const Result<RingView> view = RingView::of(memory, epoch);
     if (!view.ok()) return view.error();
+    if (bytes_max(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
     RingConsumer ring{ShmRegion{}, view.value(), rules};
     // Relaxed: only this end writes tail.
     ring.tail_ = view.value().header->tail.load(std::memory_order_relaxed);
@@ -275,7 +282,6 @@ const char* RingConsumer::complaint_about(const FrameHeader& frame,
                                           std::size_t buffer_bytes) const {
     if (frame.header_check != header_check(frame)) return "the header check of frame";
     if (frame.seq != tail_ + 1) return "the sequence number";
-    if (frame.len > view_.payload_bytes) return "the length of frame";
     const KindRule* rule = find_rule(rules_, frame.kind);
     if (rule == nullptr) return "the kind of frame";
     if (frame.len < rule->bytes_min || frame.len > rule->bytes_max) return "the length of frame";

@@ -54,6 +54,10 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     }
     Result<std::optional<ChatTemplate>> chat = find_template(file, options.raw);
     if (!chat) return chat.error();
+    if (chat.value()) {
+        Status fits = ChatTemplate::supported_by(model.value().tokenizer);
+        if (!fits) return Error{fits.error().code, file.path() + ": " + fits.error().what};
+    }
     Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
     if (!sampling) return sampling.error();
 

@@ -67,7 +67,10 @@ public:
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],
     /// `logits` is [rows, vocab_size].
-    virtual void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) = 0;
+    virtual void head(HeadId id,
+                      std::span<const float> hidden,
+                      int rows,
+                      std::span<float> logits) = 0;
 
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// What must be equal for two backends to give equal bits: build, weights, dtypes, ISA.

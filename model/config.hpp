@@ -23,31 +23,31 @@ enum class RopeScaling : std::uint8_t { None, Linear, Yarn, Factors };
 struct RopeConfig {
     RopePairing pairing = RopePairing::Adjacent;
     RopeScaling scaling = RopeScaling::None;
-    int dims = 0;              // rotated dimensions of a head (even, <= head_dim)
+    int dims = 0;  // rotated dimensions of a head (even, <= head_dim)
     float base = 10000.0f;
-    float factor = 1.0f;       // Linear, Yarn: context extension
-    int original_context = 0;  // Yarn: context before the extension
+    float factor = 1.0f;            // Linear, Yarn: context extension
+    int original_context = 0;       // Yarn: context before the extension
     float attention_factor = 0.0f;  // Yarn: scale of cos and sin; 0 = 0.1 ln(factor) + 1
-    float beta_fast = 32.0f;   // Yarn
-    float beta_slow = 1.0f;    // Yarn
+    float beta_fast = 32.0f;        // Yarn
+    float beta_slow = 1.0f;         // Yarn
     std::vector<float> factors;  // Factors (llama3): [dims/2], base frequencies are divided by it
 };
 
 struct ModelConfig {
     Architecture architecture = Architecture::Llama;
-    std::string name;           // general.name, for people
+    std::string name;  // general.name, for people
     int layers = 0;
-    int dim = 0;                // width of the residual stream
+    int dim = 0;  // width of the residual stream
     int heads = 0;
-    int kv_heads = 0;           // heads % kv_heads == 0
-    int head_dim = 0;           // explicit: need not be dim / heads
+    int kv_heads = 0;  // heads % kv_heads == 0
+    int head_dim = 0;  // explicit: need not be dim / heads
     int ffn_dim = 0;
     int vocab_size = 0;
     int context_length = 0;
     float norm_epsilon = 1e-5f;
     RopeConfig rope;
-    bool qkv_bias = false;      // Qwen2
-    bool qk_norm = false;       // Qwen3: RMS norm per head on q and k before rope
+    bool qkv_bias = false;  // Qwen2
+    bool qk_norm = false;   // Qwen3: RMS norm per head on q and k before rope
     bool tied_embeddings = false;
 
     [[nodiscard]] int sublayers() const { return 2 * layers; }  // attention, MLP, attention, ...

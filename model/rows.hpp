@@ -42,17 +42,17 @@ private:
 };
 
 struct Row {
-    TokenId token = 0;           // read when first == 0; otherwise the row's hidden state is given
+    TokenId token = 0;  // read when first == 0; otherwise the row's hidden state is given
     Position position = 0;
-    KvSlot slot = 0;             // where this row's keys and values go (its own or a scratch slot)
+    KvSlot slot = 0;  // where this row's keys and values go (its own or a scratch slot)
     const KvSlot* prefix_slots = nullptr;
     std::int32_t prefix_count = 0;
     const KvSlot* path_slots = nullptr;
     std::int32_t path_count = 0;
-    std::int32_t first = 0;      // sub-layers [first, last) run for this row
+    std::int32_t first = 0;  // sub-layers [first, last) run for this row
     std::int32_t last = 0;
     const SublayerMask* mask = nullptr;  // nullptr: all sub-layers of [first, last)
-    float* stack = nullptr;      // if set: [last - first, dim], the residual after each sub-layer
+    float* stack = nullptr;  // if set: [last - first, dim], the residual after each sub-layer
 
     [[nodiscard]] KvSlot key_slot(Position p) const {
         return p < prefix_count ? prefix_slots[p] : path_slots[p - prefix_count];

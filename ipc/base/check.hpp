@@ -7,13 +7,16 @@
 namespace paceline {
 
 /// Prints "file:line: message (condition)" to stderr and aborts.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition, const char* message);
+[[noreturn]] void check_failed(const char* file,
+                               int line,
+                               const char* condition,
+                               const char* message);
 
 }  // namespace paceline
 
-#define PACE_CHECK(condition, message)                                              \
-    do {                                                                            \
-        if (!(condition)) [[unlikely]] {                                            \
-            ::paceline::check_failed(__FILE__, __LINE__, #condition, (message));    \
-        }                                                                           \
+#define PACE_CHECK(condition, message)                                           \
+    do {                                                                         \
+        if (!(condition)) [[unlikely]] {                                         \
+            ::paceline::check_failed(__FILE__, __LINE__, #condition, (message)); \
+        }                                                                        \
     } while (false)

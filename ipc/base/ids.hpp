@@ -23,11 +23,13 @@ using Position = std::int32_t;  // a point in the sequence; the first token has 
 using KvSlot = std::int32_t;    // a place for one row's keys and values, per layer
 
 using RequestId = Strong<struct RequestIdTag, std::uint64_t>;  // one prompt and its answer
-using Attempt = Strong<struct AttemptTag, std::uint32_t>;      // incarnation of a request's decoding
-using Epoch = Strong<struct EpochTag, std::uint32_t>;          // incarnation of a stage
-using NodeId = Strong<struct NodeIdTag, std::uint32_t>;        // a node of a request's token tree, never reused
-using WaveId = Strong<struct WaveIdTag, std::uint32_t>;        // a set of rows sent through the target together
-using StageId = Strong<struct StageIdTag, std::uint16_t>;      // a process of the pipeline
+using Attempt = Strong<struct AttemptTag, std::uint32_t>;  // incarnation of a request's decoding
+using Epoch = Strong<struct EpochTag, std::uint32_t>;      // incarnation of a stage
+using NodeId =
+    Strong<struct NodeIdTag, std::uint32_t>;  // a node of a request's token tree, never reused
+using WaveId =
+    Strong<struct WaveIdTag, std::uint32_t>;  // a set of rows sent through the target together
+using StageId = Strong<struct StageIdTag, std::uint16_t>;  // a process of the pipeline
 
 }  // namespace paceline
 

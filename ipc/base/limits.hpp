@@ -5,11 +5,12 @@
 
 namespace paceline {
 
-inline constexpr std::uint32_t kWaveRowsMax = 64;    // rows of one wave: speculation and prefill chunks
-inline constexpr std::uint32_t kSegmentsMax = 16;    // processes that share the target's layers
-inline constexpr std::uint32_t kGammaMax = 32;       // tokens a draft may propose at once
+inline constexpr std::uint32_t kWaveRowsMax =
+    64;  // rows of one wave: speculation and prefill chunks
+inline constexpr std::uint32_t kSegmentsMax = 16;  // processes that share the target's layers
+inline constexpr std::uint32_t kGammaMax = 32;     // tokens a draft may propose at once
 inline constexpr std::uint32_t kStopStringsMax = 16;
-inline constexpr std::uint32_t kRequestsMax = 64;    // requests in flight in one pipeline
+inline constexpr std::uint32_t kRequestsMax = 64;  // requests in flight in one pipeline
 
 static_assert(kGammaMax + 1 <= kWaveRowsMax, "the root and a whole proposal fit one wave");
 

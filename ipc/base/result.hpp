@@ -14,14 +14,14 @@
 namespace paceline {
 
 enum class Errc : unsigned char {
-    BadArgument,   // the user asked for something that makes no sense
-    BadFile,       // a file is missing, unreadable, truncated, corrupt
-    Unsupported,   // well-formed, but not something Paceline can run; the text names it
-    OutOfMemory,   // does not fit on the device or into RAM
-    PeerGone,      // a stage died or closed its channel
-    Protocol,      // a peer sent what it must not
-    Cancelled,     // the user or a caller asked to stop
-    System,        // a system call failed
+    BadArgument,  // the user asked for something that makes no sense
+    BadFile,      // a file is missing, unreadable, truncated, corrupt
+    Unsupported,  // well-formed, but not something Paceline can run; the text names it
+    OutOfMemory,  // does not fit on the device or into RAM
+    PeerGone,     // a stage died or closed its channel
+    Protocol,     // a peer sent what it must not
+    Cancelled,    // the user or a caller asked to stop
+    System,       // a system call failed
 };
 
 struct Error {
@@ -32,8 +32,12 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : state_{std::in_place_index<0>, std::move(value)} {}  // NOLINT(google-explicit-constructor): `return value;` must read naturally
-    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}  // NOLINT(google-explicit-constructor): same for `return Error{...};`
+    Result(T value)
+        : state_{std::in_place_index<0>, std::move(value)} {
+    }  // NOLINT(google-explicit-constructor): `return value;` must read naturally
+    Result(Error error)
+        : state_{std::in_place_index<1>, std::move(error)} {
+    }  // NOLINT(google-explicit-constructor): same for `return Error{...};`
 
     [[nodiscard]] bool ok() const { return state_.index() == 0; }
     explicit operator bool() const { return ok(); }
@@ -63,7 +67,10 @@ private:
 class [[nodiscard]] Status {
 public:
     Status() = default;
-    Status(Error error) : failed_{true}, error_{std::move(error)} {}  // NOLINT(google-explicit-constructor): `return Error{...};` must read naturally
+    Status(Error error)
+        : failed_{true},
+          error_{std::move(error)} {
+    }  // NOLINT(google-explicit-constructor): `return Error{...};` must read naturally
 
     [[nodiscard]] bool ok() const { return !failed_; }
     explicit operator bool() const { return ok(); }

@@ -20,9 +20,17 @@
 
 namespace paceline {
 
-/// The inputs of matrix products in the rounding each kind of weights wants.
+/// Memory for the inputs of matrix products in the rounding each kind of weights wants.
 struct ActivationSet {
     Activations by_type[3];  // F32, BF16, Int8: only the kinds some weights need have memory
+};
+
+/// Inputs packed in one or more of these roundings.
+struct PackedInputs {
+    PackedRows by_type[3];
+    [[nodiscard]] const PackedRows& of(PackedType weights) const {
+        return by_type[static_cast<std::size_t>(activation_for(weights))];
+    }
 };
 
 class Forward {
@@ -61,10 +69,10 @@ private:
     void embed(int thread);
 
     template <class Produce>
-    const ActivationSet& pack_rows(int thread, int rows, int cols, unsigned types, Produce produce);
+    PackedInputs pack_rows(int thread, int rows, int cols, unsigned types, Produce produce);
     void multiply(int thread,
                   const PackedMatrix& weights,
-                  const ActivationSet& x,
+                  const PackedInputs& x,
                   float* const* y,
                   bool accumulate);
     void rotate_and_store(int thread, int layer, const RowGroup& group);

@@ -10,7 +10,7 @@
 // cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on that row alone.
 // Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
 //
-// Owns its memory, sized once for rows_max; written by one thread per row, read by all.
+// Activations owns the memory, sized once; PackedRows is a view of it with a shape.
 #pragma once
 
 #include <cstdint>
@@ -82,6 +82,58 @@ private:
     std::size_t count_ = 0;
 };
 
+/// Packed rows of one shape in somebody's memory: a value that each thread makes for itself.
+/// Rows may be packed by different threads; who reads them waits for all.
+class PackedRows {
+public:
+    PackedRows() = default;
+    PackedRows(ActivationType type,
+               int rows,
+               int groups,
+               std::uint8_t* bytes,
+               float* scales,
+               float* sums,
+               std::int32_t* counts)
+        : type_{type},
+          rows_{rows},
+          groups_{groups},
+          bytes_{bytes},
+          scales_{scales},
+          sums_{sums},
+          counts_{counts} {}
+
+    [[nodiscard]] ActivationType type() const { return type_; }
+    [[nodiscard]] int rows() const { return rows_; }
+    [[nodiscard]] int groups() const { return groups_; }
+
+    [[nodiscard]] float* f32(Panel p) const { return at<float>(p); }
+    [[nodiscard]] std::uint16_t* bf16(Panel p) const { return at<std::uint16_t>(p); }
+    [[nodiscard]] std::int8_t* int8(Panel p) const { return at<std::int8_t>(p); }
+    [[nodiscard]] float* scales(Panel p) const { return scales_ + offset(p) / kGroup; }
+    /// scale * (sum of the group's quants): what a weight minimum is multiplied with.
+    [[nodiscard]] float* sums(Panel p) const { return sums_ + offset(p) / kGroup; }
+    /// The sum of the group's quants.
+    [[nodiscard]] std::int32_t* counts(Panel p) const { return counts_ + offset(p) / kGroup; }
+
+private:
+    [[nodiscard]] std::ptrdiff_t offset(Panel p) const {
+        return static_cast<std::ptrdiff_t>(p.first_row) * groups_ * kGroup;
+    }
+    template <class T>
+    [[nodiscard]] T* at(Panel p) const {
+        return reinterpret_cast<T*>(bytes_) + offset(p);
+    }
+
+    ActivationType type_ = ActivationType::F32;
+    int rows_ = 0;
+    int groups_ = 0;
+    std::uint8_t* bytes_ = nullptr;
+    float* scales_ = nullptr;
+    float* sums_ = nullptr;
+    std::int32_t* counts_ = nullptr;
+};
+
+/// Memory for packed rows of any type and shape up to rows_max x cols_max.
 class Activations {
 public:
     Activations() = default;
@@ -91,59 +143,22 @@ public:
           sums_(scales_.size()),
           counts_(scales_.size()) {}
 
-    /// Sets the shape of what is written next. Call before any row is packed.
-    void shape(ActivationType type, int rows, int cols) {
-        type_ = type;
-        rows_ = rows;
-        groups_ = static_cast<int>(padded(cols)) / kGroup;
-    }
-
     [[nodiscard]] std::size_t capacity() const { return bytes_.size(); }
-    [[nodiscard]] ActivationType type() const { return type_; }
-    [[nodiscard]] int rows() const { return rows_; }
-    [[nodiscard]] int groups() const { return groups_; }
-
-    [[nodiscard]] float* f32(Panel p) { return at<float>(p); }
-    [[nodiscard]] std::uint16_t* bf16(Panel p) { return at<std::uint16_t>(p); }
-    [[nodiscard]] std::int8_t* int8(Panel p) { return at<std::int8_t>(p); }
-    [[nodiscard]] float* scales(Panel p) { return scales_.data() + offset(p) / kGroup; }
-    [[nodiscard]] float* sums(Panel p) { return sums_.data() + offset(p) / kGroup; }
-    [[nodiscard]] std::int32_t* counts(Panel p) { return counts_.data() + offset(p) / kGroup; }
-
-    [[nodiscard]] const float* f32(Panel p) const { return at<float>(p); }
-    [[nodiscard]] const std::uint16_t* bf16(Panel p) const { return at<std::uint16_t>(p); }
-    [[nodiscard]] const std::int8_t* int8(Panel p) const { return at<std::int8_t>(p); }
-    [[nodiscard]] const float* scales(Panel p) const { return scales_.data() + offset(p) / kGroup; }
-    /// scale * (sum of the group's quants): what a weight minimum is multiplied with.
-    [[nodiscard]] const float* sums(Panel p) const { return sums_.data() + offset(p) / kGroup; }
-    /// The sum of the group's quants.
-    [[nodiscard]] const std::int32_t* counts(Panel p) const {
-        return counts_.data() + offset(p) / kGroup;
+    [[nodiscard]] PackedRows shaped(ActivationType type, int rows, int cols) {
+        return {type,          rows,           static_cast<int>(padded(cols)) / kGroup,
+                bytes_.data(), scales_.data(), sums_.data(),
+                counts_.data()};
     }
 
 private:
     static std::size_t padded(int cols) {
         return static_cast<std::size_t>((cols + kPair - 1) / kPair) * kPair;
     }
-    [[nodiscard]] std::size_t offset(Panel p) const {
-        return static_cast<std::size_t>(p.first_row) * static_cast<std::size_t>(groups_) * kGroup;
-    }
-    template <class T>
-    [[nodiscard]] T* at(Panel p) {
-        return reinterpret_cast<T*>(bytes_.data()) + offset(p);
-    }
-    template <class T>
-    [[nodiscard]] const T* at(Panel p) const {
-        return reinterpret_cast<const T*>(bytes_.data()) + offset(p);
-    }
 
     AlignedArray<std::uint8_t> bytes_;
     AlignedArray<float> scales_;
     AlignedArray<float> sums_;
     AlignedArray<std::int32_t> counts_;
-    ActivationType type_ = ActivationType::F32;
-    int rows_ = 0;
-    int groups_ = 0;
 };
 
 }  // namespace paceline

@@ -126,7 +126,7 @@ void pack_row_bf16(const float* x, int cols, std::uint16_t* out, int width, int 
 }
 
 template <class S>
-void pack_row_int8(const float* x, int cols, Activations& to, Panel panel, int lane) {
+void pack_row_int8(const float* x, int cols, const PackedRows& to, Panel panel, int lane) {
     const int width = panel.width;
     std::int8_t* out = to.int8(panel) + 4 * lane;
     float* scales = to.scales(panel) + lane;
@@ -145,7 +145,7 @@ void pack_row_int8(const float* x, int cols, Activations& to, Panel panel, int l
 }
 
 template <class S>
-void pack_row(const float* x, int cols, Activations& to, int row) {
+void pack_row(const float* x, int cols, const PackedRows& to, int row) {
     const Panel panel = panel_of(row, to.rows());
     const int lane = row - panel.first_row;
     const int padded = to.groups() * kGroup;

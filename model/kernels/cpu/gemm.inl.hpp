@@ -265,7 +265,7 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
     }
 }
 
-inline PanelInput panel_input(const Activations& x, Panel panel) {
+inline PanelInput panel_input(const PackedRows& x, Panel panel) {
     switch (x.type()) {
         case ActivationType::F32:
             return {x.f32(panel), nullptr, nullptr, nullptr, panel.width, 0};

@@ -19,10 +19,10 @@ namespace paceline {
 /// Order of sums: k ascending, in groups of 32 for quantised weights; one accumulator per output.
 struct GemmArgs {
     const PackedMatrix* weights;
-    const Activations* x;  // shaped for these weights
-    float* const* y;       // [rows] pointers to output rows
-    int y_offset;          // column of output 0
-    bool accumulate;       // y += instead of y =
+    const PackedRows* x;  // shaped for these weights
+    float* const* y;      // [rows] pointers to output rows
+    int y_offset;         // column of output 0
+    bool accumulate;      // y += instead of y =
 };
 
 /// One KV page of one layer and one KV head:  keys [head_dim][32], values [32][head_dim].
@@ -56,7 +56,7 @@ struct KernelTable {
     void (*gemm)(const GemmArgs& args, int first_tile, int last_tile);
 
     /// Writes row x[cols] into its place in `to`.
-    void (*pack_row)(const float* x, int cols, Activations& to, int row);
+    void (*pack_row)(const float* x, int cols, const PackedRows& to, int row);
     /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i], i < cols.
     void (*rms_norm)(const float* x, const float* weight, int cols, float epsilon, float* out);
     /// out[i] = silu(gate[i]) * up[i].

@@ -1,6 +1,6 @@
-#include <cuda_runtime.h>
-
 #include <string>
+
+#include <cuda_runtime.h>
 
 #include "model/kernels/cuda/device_probe.hpp"
 
@@ -50,7 +50,8 @@ bool runs_our_code(int device) {
 
 CudaProbe probe_cuda() {
     CudaProbe probe;
-    probe.runtime = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+    probe.runtime =
+        std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess) {

@@ -137,6 +137,24 @@ TEST_CASE("a well-formed frame that its rule forbids is refused") {
     CHECK(pop_outcome(consumer) == Pop::Corrupt);
 }
 
+TEST_CASE("a whole frame that comes a second time is refused") {
+    RingFixture fixture;
+    RingProducer producer = fixture.producer();
+    RingConsumer consumer = fixture.consumer();
+    REQUIRE(push(producer, 1) == Push::Ok);
+    REQUIRE(push(producer, 2) == Push::Ok);
+    fixture.frame(1) = fixture.frame(0);  // a header that is valid in itself
+    CHECK(pop(consumer) == 1);
+    CHECK(pop_outcome(consumer) == Pop::Corrupt);
+}
+
+TEST_CASE("a ring too small for its longest kind is not attached to") {
+    RingFixture fixture;
+    static constexpr std::array longer = {KindRule{kData, 1, 65, Urgency::Normal}};
+    CHECK_FALSE(RingProducer::attach_memory(fixture.memory(), Epoch{7}, longer).ok());
+    CHECK_FALSE(RingConsumer::attach_memory(fixture.memory(), Epoch{7}, longer).ok());
+}
+
 TEST_CASE("a changed payload is found where the ring has checksums") {
     RingFixture fixture{8, 2, true};
     RingProducer producer = fixture.producer();

@@ -22,8 +22,8 @@ std::vector<float> product(const KernelTable& kernels,
                            std::span<const float> x,
                            int rows,
                            int slices = 1) {
-    Activations packed{rows, w.cols};
-    packed.shape(activation_for(w.type), rows, w.cols);
+    Activations memory{rows, w.cols};
+    const PackedRows packed = memory.shaped(activation_for(w.type), rows, w.cols);
     for (int r = 0; r < rows; ++r) kernels.pack_row(x.data() + r * w.cols, w.cols, packed, r);
     std::vector<float> y(static_cast<std::size_t>(rows * w.rows), -1.0f);
     std::vector<float*> pointers;

@@ -53,8 +53,8 @@ TEST_CASE("an int8 activation keeps scale, sum and quants of its group of 32") {
     const int cols = 75;
     const std::vector<float> x = random_floats(rng, 3 * cols);
     for (const Isa isa : testing::runnable_isas()) {
-        Activations packed{3, cols};
-        packed.shape(ActivationType::Int8, 3, cols);
+        Activations memory{3, cols};
+        const PackedRows packed = memory.shaped(ActivationType::Int8, 3, cols);
         for (int r = 0; r < 3; ++r) kernels(isa).pack_row(x.data() + r * cols, cols, packed, r);
         for (int r = 0; r < 3; ++r) {
             const Panel panel = panel_of(r, 3);
@@ -87,8 +87,8 @@ TEST_CASE("a NaN in a row shows in the packed row and not in its neighbours") {
     std::vector<float> x(64, 1.0f);
     x[5] = NAN;
     for (const Isa isa : testing::runnable_isas()) {
-        Activations packed{2, 32};
-        packed.shape(ActivationType::BF16, 2, 32);
+        Activations memory{2, 32};
+        const PackedRows packed = memory.shaped(ActivationType::BF16, 2, 32);
         for (int r = 0; r < 2; ++r) kernels(isa).pack_row(x.data() + r * 32, 32, packed, r);
         const std::uint16_t* bits = packed.bf16(panel_of(0, 2));
         CHECK(std::isnan(bfloat_to_float(bits[(5 / 2) * 4 + 5 % 2])));
