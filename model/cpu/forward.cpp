@@ -187,18 +187,19 @@ void Forward::multiply(int thread,
 void Forward::mlp(int thread, int layer, const RowGroup& group) {
     const CpuLayer& w = weights_.layer(layer);
     const int rows = static_cast<int>(group.rows.size());
-    const PackedInputs x = pack_rows(
-        thread, rows, config_.dim, type_bit(w.gate) | type_bit(w.up), [&](int r, float* out) {
-            kernels_.rms_norm(group.residual[static_cast<std::size_t>(r)], w.ffn_norm.data(),
-                              config_.dim, config_.norm_epsilon, out);
-        });
+    const PackedInputs x = pack_rows(thread, rows, config_.dim, type_bit(w.gate) | type_bit(w.up),
+                                     [&](int r, Columns columns, float* out) {
+                                         norm_columns(group.residual[static_cast<std::size_t>(r)],
+                                                      w.ffn_norm, columns, out);
+                                     });
     multiply(thread, w.gate, x, gate_rows_.data(), false);
     multiply(thread, w.up, x, up_rows_.data(), false);
     team_.barrier();
-    const PackedInputs h =
-        pack_rows(thread, rows, config_.ffn_dim, type_bit(w.down), [&](int r, float* out) {
-            kernels_.silu_mul(gate_rows_[static_cast<std::size_t>(r)],
-                              up_rows_[static_cast<std::size_t>(r)], config_.ffn_dim, out);
+    const PackedInputs h = pack_rows(
+        thread, rows, config_.ffn_dim, type_bit(w.down), [&](int r, Columns columns, float* out) {
+            const auto row = static_cast<std::size_t>(r);
+            kernels_.silu_mul(gate_rows_[row] + columns.first, up_rows_[row] + columns.first,
+                              columns.last - columns.first, out + columns.first);
         });
     multiply(thread, w.down, h, group.residual.data(), true);
 }
@@ -212,11 +213,11 @@ void Forward::head(const float* hidden, int rows, float* logits) {
     }
     auto work = [&](int thread) {
         const PackedInputs x =
-            pack_rows(thread, rows, config_.dim, type_bit(weights_.head()), [&](int r, float* to) {
-                kernels_.rms_norm(hidden + static_cast<std::ptrdiff_t>(r) * config_.dim,
-                                  weights_.output_norm().data(), config_.dim, config_.norm_epsilon,
-                                  to);
-            });
+            pack_rows(thread, rows, config_.dim, type_bit(weights_.head()),
+                      [&](int r, Columns columns, float* out) {
+                          norm_columns(hidden + static_cast<std::ptrdiff_t>(r) * config_.dim,
+                                       weights_.output_norm(), columns, out);
+                      });
         multiply(thread, weights_.head(), x, logits_rows_.data(), false);
     };
     team_.run(work);
@@ -234,7 +235,7 @@ double Forward::gemm_only_seconds(int rows) {
             packed.by_type[type] =
                 set.by_type[type].shaped(static_cast<ActivationType>(type), rows, cols);
             for (int r = 0; r < rows; ++r)
-                kernels_.pack_row(row.data(), cols, packed.by_type[type], r);
+                kernels_.pack_row(row.data(), {0, cols}, packed.by_type[type], r);
         }
         return packed;
     };

@@ -70,11 +70,21 @@ private:
 
     template <class Produce>
     PackedInputs pack_rows(int thread, int rows, int cols, unsigned types, Produce produce);
+    /// RMS norm of the given columns of x[dim]; the mean is over all of them.
+    void norm_columns(const float* x,
+                      const std::vector<float>& weight,
+                      Columns columns,
+                      float* out) const {
+        const float scale = kernels_.rms_scale(x, config_.dim, config_.norm_epsilon);
+        kernels_.scale_by(x + columns.first, weight.data() + columns.first, scale,
+                          columns.last - columns.first, out + columns.first);
+    }
     void multiply(int thread,
                   const PackedMatrix& weights,
                   const PackedInputs& x,
                   float* const* y,
                   bool accumulate);
+    void gather_heads(int thread, const RowGroup& group, int r, Columns columns, float* out);
     void rotate_and_store(int thread, int layer, const RowGroup& group);
     void rotate_head(float* head,
                      const float* norm,

@@ -12,12 +12,11 @@ namespace paceline {
 void Forward::attention(int thread, int layer, const RowGroup& group) {
     const CpuLayer& w = weights_.layer(layer);
     const int rows = static_cast<int>(group.rows.size());
-    const PackedInputs x =
-        pack_rows(thread, rows, config_.dim, type_bit(w.q) | type_bit(w.k) | type_bit(w.v),
-                  [&](int r, float* out) {
-                      kernels_.rms_norm(group.residual[static_cast<std::size_t>(r)],
-                                        w.attn_norm.data(), config_.dim, config_.norm_epsilon, out);
-                  });
+    const PackedInputs x = pack_rows(
+        thread, rows, config_.dim, type_bit(w.q) | type_bit(w.k) | type_bit(w.v),
+        [&](int r, Columns columns, float* out) {
+            norm_columns(group.residual[static_cast<std::size_t>(r)], w.attn_norm, columns, out);
+        });
     multiply(thread, w.q, x, q_rows_.data(), false);
     multiply(thread, w.k, x, k_rows_.data(), false);
     multiply(thread, w.v, x, v_rows_.data(), false);
@@ -32,34 +31,44 @@ void Forward::attention(int thread, int layer, const RowGroup& group) {
         attend_unit(thread, layer, group, group.units[static_cast<std::size_t>(unit)]);
     }
     team_.barrier();
-    const PackedInputs mixed =
-        pack_rows(thread, rows, config_.q_dim(), type_bit(w.attn_out), [&](int r, float* out) {
-            if (!group.by_split) {
-                std::memcpy(out, mixed_.data() + static_cast<std::ptrdiff_t>(r) * config_.q_dim(),
-                            static_cast<std::size_t>(config_.q_dim()) * sizeof(float));
-                return;
-            }
-            const Position position =
-                rows_[static_cast<std::size_t>(group.rows[static_cast<std::size_t>(r)])].position;
-            float* running = scratch_[static_cast<std::size_t>(thread)]->running.data();
-            for (int head = 0; head < config_.heads; ++head) {
-                std::fill_n(running, config_.head_dim + 2, 0.0f);
-                running[config_.head_dim] = -std::numeric_limits<float>::infinity();
-                for (int split = 0; split <= position / kSplit; ++split) {
-                    kernels_.merge(running, part(r, head, split), config_.head_dim);
-                }
-                kernels_.finish(running, config_.head_dim, out + head * config_.head_dim);
-            }
-        });
+    const PackedInputs mixed = pack_rows(
+        thread, rows, config_.q_dim(), type_bit(w.attn_out),
+        [&](int r, Columns columns, float* out) { gather_heads(thread, group, r, columns, out); });
     multiply(thread, w.attn_out, mixed, group.residual.data(), true);
+}
+
+/// The attention output of a row, for the given columns: where it was cut by splits, the splits of
+/// every head that has a column there are merged first.
+void Forward::gather_heads(int thread, const RowGroup& group, int r, Columns columns, float* out) {
+    if (!group.by_split) {
+        std::memcpy(
+            out + columns.first,
+            mixed_.data() + static_cast<std::ptrdiff_t>(r) * config_.q_dim() + columns.first,
+            static_cast<std::size_t>(columns.last - columns.first) * sizeof(float));
+        return;
+    }
+    const auto row = static_cast<std::size_t>(group.rows[static_cast<std::size_t>(r)]);
+    const int splits = rows_[row].position / kSplit + 1;
+    float* running = scratch_[static_cast<std::size_t>(thread)]->running.data();
+    const int head_dim = config_.head_dim;
+    for (int head = columns.first / head_dim; head * head_dim < columns.last; ++head) {
+        std::fill_n(running, head_dim + 2, 0.0f);
+        running[head_dim] = -std::numeric_limits<float>::infinity();
+        for (int split = 0; split < splits; ++split) {
+            kernels_.merge(running, part(r, head, split), head_dim);
+        }
+        kernels_.finish(running, head_dim, out + head * head_dim);
+    }
 }
 
 void Forward::rotate_head(float* head,
                           const float* norm,
                           const float* cosines,
                           const float* sines) const {
-    if (norm != nullptr)
-        kernels_.rms_norm(head, norm, config_.head_dim, config_.norm_epsilon, head);
+    if (norm != nullptr) {
+        const float scale = kernels_.rms_scale(head, config_.head_dim, config_.norm_epsilon);
+        kernels_.scale_by(head, norm, scale, config_.head_dim, head);
+    }
     const int pairs = rope_.pairs();
     if (config_.rope.pairing == RopePairing::Adjacent) {
         for (int i = 0; i < pairs; ++i) {

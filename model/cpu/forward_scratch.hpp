@@ -2,6 +2,7 @@
 // memory, how work is divided, and how rows are packed. For these two files only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "model/cpu/forward.hpp"
@@ -35,13 +36,17 @@ struct Forward::Scratch {
     ActivationSet own;                    // few rows: packed by every thread for itself
 };
 
-/// Packs `rows` rows that produce(thread, row, out) computes, in every rounding of `types`. With
-/// few rows every thread packs all of them for itself, which is cheaper than a barrier.
+/// Packs `rows` rows in every rounding of `types`; produce(row, columns, out) computes columns of
+/// a row into out, whose place 0 is column 0. Threads never write into the same cache line:
+///     up to kPrivateRowsMax rows     every thread packs all for itself: cheaper than a barrier
+///     fewer than a panel per thread  each thread packs its columns of all rows
+///     more                           each thread packs its panels
 /// The caller has passed a barrier since the rows packed before were last read.
 template <class Produce>
 PackedInputs Forward::pack_rows(int thread, int rows, int cols, unsigned types, Produce produce) {
     Scratch& scratch = *scratch_[static_cast<std::size_t>(thread)];
     const bool alone = rows <= kPrivateRowsMax;
+    const int threads = team_.size();
     PackedInputs inputs;
     for (unsigned type = 0; type < 3; ++type) {
         if ((types & (1U << type)) == 0) continue;
@@ -49,14 +54,23 @@ PackedInputs Forward::pack_rows(int thread, int rows, int cols, unsigned types, 
         inputs.by_type[type] =
             set.by_type[type].shaped(static_cast<ActivationType>(type), rows, cols);
     }
-    const int first = alone ? 0 : share(rows, thread, team_.size());
-    const int last = alone ? rows : share(rows, thread + 1, team_.size());
-    for (int r = first; r < last; ++r) {
-        produce(r, scratch.row.data());
+    Columns columns{0, cols};
+    int first = 0;
+    int last = rows;
+    if (!alone && rows < kPanelRows * threads) {
+        const int pairs = (cols + kPair - 1) / kPair;
+        columns = {share(pairs, thread, threads) * kPair,
+                   std::min(cols, share(pairs, thread + 1, threads) * kPair)};
+    } else if (!alone) {
+        const int panels = (rows + kPanelRows - 1) / kPanelRows;
+        first = share(panels, thread, threads) * kPanelRows;
+        last = std::min(rows, share(panels, thread + 1, threads) * kPanelRows);
+    }
+    for (int r = first; r < last && columns.first < columns.last; ++r) {
+        produce(r, columns, scratch.row.data());
         for (unsigned type = 0; type < 3; ++type) {
-            if ((types & (1U << type)) != 0) {
-                kernels_.pack_row(scratch.row.data(), cols, inputs.by_type[type], r);
-            }
+            if ((types & (1U << type)) == 0) continue;
+            kernels_.pack_row(scratch.row.data(), columns, inputs.by_type[type], r);
         }
     }
     if (!alone) team_.barrier();

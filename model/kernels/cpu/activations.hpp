@@ -60,6 +60,13 @@ inline constexpr int kPanelRows = 8;
 static_assert(panel_of(9, 11).first_row == 8 && panel_of(9, 11).width == 2);
 static_assert(panel_of(10, 11).first_row == 10 && panel_of(10, 11).width == 1);
 
+/// Columns [first, last) of a row; first is a multiple of kPair, last too unless it is the end of
+/// the row (then the rest of its pair is packed as zeros).
+struct Columns {
+    int first;
+    int last;
+};
+
 /// Memory that starts on a cache line.
 template <class T>
 class AlignedArray {

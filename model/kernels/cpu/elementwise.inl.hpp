@@ -45,7 +45,7 @@ typename S::F exp(typename S::F x) {
 }
 
 template <class S>
-void rms_norm(const float* x, const float* weight, int cols, float epsilon, float* out) {
+float rms_scale(const float* x, int cols, float epsilon) {
     constexpr int kVectors = kSumLanes / S::kLanes;
     typename S::F partial[kVectors];
     for (int v = 0; v < kVectors; ++v) partial[v] = S::zero();
@@ -60,12 +60,17 @@ void rms_norm(const float* x, const float* weight, int cols, float epsilon, floa
     for (int v = 0; v < kVectors; ++v) S::store(lanes + v * S::kLanes, partial[v]);
     for (int l = 0; c < cols; ++c, ++l) lanes[l] += x[c] * x[c];
     const float sum = join_lanes(lanes, [](float a, float b) { return a + b; });
-    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(cols) + epsilon);
+    return 1.0f / std::sqrt(sum / static_cast<float>(cols) + epsilon);
+}
+
+template <class S>
+void scale_by(const float* x, const float* weight, float scale, int n, float* out) {
     const typename S::F scales = S::set1(scale);
-    for (c = 0; c + S::kLanes <= cols; c += S::kLanes) {
+    int c = 0;
+    for (; c + S::kLanes <= n; c += S::kLanes) {
         S::store(out + c, S::mul(S::mul(S::load(x + c), scales), S::load(weight + c)));
     }
-    for (; c < cols; ++c) out[c] = x[c] * scale * weight[c];
+    for (; c < n; ++c) out[c] = x[c] * scale * weight[c];
 }
 
 template <class S>
@@ -105,20 +110,20 @@ void quantize_group(
 }
 
 template <class S>
-void pack_row_f32(const float* x, int cols, float* out, int width, int padded) {
-    for (int c = 0; c < cols; ++c) out[c * width] = x[c];
-    for (int c = cols; c < padded; ++c) out[c * width] = 0.0f;
+void pack_row_f32(const float* x, Columns columns, float* out, int width) {
+    for (int c = columns.first; c < columns.last; ++c) out[c * width] = x[c];
+    for (int c = columns.last; c % kPair != 0; ++c) out[c * width] = 0.0f;
 }
 
 template <class S>
-void pack_row_bf16(const float* x, int cols, std::uint16_t* out, int width, int padded) {
+void pack_row_bf16(const float* x, Columns columns, std::uint16_t* out, int width) {
     std::uint16_t bits[S::kLanes];
-    for (int c = 0; c < padded; c += S::kLanes) {
-        if (c + S::kLanes <= cols) {
+    for (int c = columns.first; c < columns.last || c % kPair != 0; c += S::kLanes) {
+        if (c + S::kLanes <= columns.last) {
             S::store_bfloat(bits, S::load(x + c));
         } else {
             float tail[S::kLanes] = {};
-            for (int l = 0; c + l < cols && l < S::kLanes; ++l) tail[l] = x[c + l];
+            for (int l = 0; c + l < columns.last && l < S::kLanes; ++l) tail[l] = x[c + l];
             S::store_bfloat(bits, S::load(tail));
         }
         for (int l = 0; l < S::kLanes; l += 2) __builtin_memcpy(out + (c + l) * width, bits + l, 4);
@@ -126,38 +131,37 @@ void pack_row_bf16(const float* x, int cols, std::uint16_t* out, int width, int 
 }
 
 template <class S>
-void pack_row_int8(const float* x, int cols, const PackedRows& to, Panel panel, int lane) {
+void pack_row_int8(const float* x, Columns columns, const PackedRows& to, Panel panel, int lane) {
     const int width = panel.width;
     std::int8_t* out = to.int8(panel) + 4 * lane;
     float* scales = to.scales(panel) + lane;
     float* sums = to.sums(panel) + lane;
     std::int32_t* counts = to.counts(panel) + lane;
-    for (int g = 0; g < to.groups(); ++g) {
-        const float* group = x + g * kGroup;
+    for (int c = columns.first; c < columns.last || c % kPair != 0; c += kGroup) {
+        const float* group = x + c;
         float tail[kGroup] = {};
-        if ((g + 1) * kGroup > cols) {
-            for (int c = g * kGroup; c < cols; ++c) tail[c - g * kGroup] = x[c];
+        if (c + kGroup > columns.last) {
+            for (int k = 0; c + k < columns.last; ++k) tail[k] = x[c + k];
             group = tail;
         }
-        quantize_group<S>(group, out + g * kGroup * width, 4 * width, scales + g * width,
-                          sums + g * width, counts + g * width);
+        const int at = c / kGroup * width;
+        quantize_group<S>(group, out + c * width, 4 * width, scales + at, sums + at, counts + at);
     }
 }
 
 template <class S>
-void pack_row(const float* x, int cols, const PackedRows& to, int row) {
+void pack_row(const float* x, Columns columns, const PackedRows& to, int row) {
     const Panel panel = panel_of(row, to.rows());
     const int lane = row - panel.first_row;
-    const int padded = to.groups() * kGroup;
     switch (to.type()) {
         case ActivationType::F32:
-            pack_row_f32<S>(x, cols, to.f32(panel) + lane, panel.width, padded);
+            pack_row_f32<S>(x, columns, to.f32(panel) + lane, panel.width);
             return;
         case ActivationType::BF16:
-            pack_row_bf16<S>(x, cols, to.bf16(panel) + 2 * lane, panel.width, padded);
+            pack_row_bf16<S>(x, columns, to.bf16(panel) + 2 * lane, panel.width);
             return;
         case ActivationType::Int8:
-            pack_row_int8<S>(x, cols, to, panel, lane);
+            pack_row_int8<S>(x, columns, to, panel, lane);
             return;
     }
 }

@@ -55,10 +55,12 @@ struct KernelTable {
 
     void (*gemm)(const GemmArgs& args, int first_tile, int last_tile);
 
-    /// Writes row x[cols] into its place in `to`.
-    void (*pack_row)(const float* x, int cols, const PackedRows& to, int row);
-    /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i], i < cols.
-    void (*rms_norm)(const float* x, const float* weight, int cols, float epsilon, float* out);
+    /// Packs columns of a row into their place in `to`; x[0] is column 0.
+    void (*pack_row)(const float* x, Columns columns, const PackedRows& to, int row);
+    /// 1 / sqrt(mean(x^2) + epsilon).
+    float (*rms_scale)(const float* x, int cols, float epsilon);
+    /// out[i] = x[i] * scale * weight[i]: with rms_scale(), RMS norm.
+    void (*scale_by)(const float* x, const float* weight, float scale, int n, float* out);
     /// out[i] = silu(gate[i]) * up[i].
     void (*silu_mul)(const float* gate, const float* up, int n, float* out);
     /// Stores a key (after rope) and a value of head_dim numbers into lane `lane` of a page.

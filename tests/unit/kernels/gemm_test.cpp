@@ -24,7 +24,7 @@ std::vector<float> product(const KernelTable& kernels,
                            int slices = 1) {
     Activations memory{rows, w.cols};
     const PackedRows packed = memory.shaped(activation_for(w.type), rows, w.cols);
-    for (int r = 0; r < rows; ++r) kernels.pack_row(x.data() + r * w.cols, w.cols, packed, r);
+    for (int r = 0; r < rows; ++r) kernels.pack_row(x.data() + r * w.cols, {0, w.cols}, packed, r);
     std::vector<float> y(static_cast<std::size_t>(rows * w.rows), -1.0f);
     std::vector<float*> pointers;
     for (int r = 0; r < rows; ++r) pointers.push_back(y.data() + r * w.rows);

@@ -24,7 +24,7 @@ TEST_CASE("rms norm and silu agree with their twins at every length") {
             const std::vector<float> w = random_floats(rng, size);
             std::vector<float> got(size);
             std::vector<float> want(size);
-            k.rms_norm(x.data(), w.data(), n, 1e-5f, got.data());
+            k.scale_by(x.data(), w.data(), k.rms_scale(x.data(), n, 1e-5f), n, got.data());
             reference::rms_norm(x, w, 1e-5f, want);
             for (std::size_t i = 0; i < size; ++i)
                 CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
@@ -55,7 +55,8 @@ TEST_CASE("an int8 activation keeps scale, sum and quants of its group of 32") {
     for (const Isa isa : testing::runnable_isas()) {
         Activations memory{3, cols};
         const PackedRows packed = memory.shaped(ActivationType::Int8, 3, cols);
-        for (int r = 0; r < 3; ++r) kernels(isa).pack_row(x.data() + r * cols, cols, packed, r);
+        for (int r = 0; r < 3; ++r)
+            kernels(isa).pack_row(x.data() + r * cols, {0, cols}, packed, r);
         for (int r = 0; r < 3; ++r) {
             const Panel panel = panel_of(r, 3);
             const int lane = r - panel.first_row;
@@ -83,13 +84,43 @@ TEST_CASE("an int8 activation keeps scale, sum and quants of its group of 32") {
     }
 }
 
+TEST_CASE("a row packed in pieces of columns has the bits of the row packed at once") {
+    std::mt19937 rng{23};
+    const int cols = 200;
+    const std::vector<float> x = random_floats(rng, 5 * cols);
+    for (const Isa isa : testing::runnable_isas()) {
+        for (const ActivationType type :
+             {ActivationType::F32, ActivationType::BF16, ActivationType::Int8}) {
+            Activations whole{5, cols};
+            Activations pieces{5, cols};
+            const PackedRows a = whole.shaped(type, 5, cols);
+            const PackedRows b = pieces.shaped(type, 5, cols);
+            for (int r = 0; r < 5; ++r) {
+                const float* row = x.data() + r * cols;
+                kernels(isa).pack_row(row, {0, cols}, a, r);
+                kernels(isa).pack_row(row, {128, cols}, b, r);
+                kernels(isa).pack_row(row, {0, 64}, b, r);
+                kernels(isa).pack_row(row, {64, 128}, b, r);
+            }
+            const Panel first = panel_of(0, 5);
+            const auto numbers = static_cast<std::size_t>(5 * a.groups() * kGroup);
+            const std::size_t bytes = numbers * (type == ActivationType::F32    ? 4
+                                                 : type == ActivationType::BF16 ? 2
+                                                                                : 1);
+            CHECK(std::memcmp(a.f32(first), b.f32(first), bytes) == 0);
+            if (type != ActivationType::Int8) continue;
+            CHECK(std::memcmp(a.sums(first), b.sums(first), numbers / kGroup * sizeof(float)) == 0);
+        }
+    }
+}
+
 TEST_CASE("a NaN in a row shows in the packed row and not in its neighbours") {
     std::vector<float> x(64, 1.0f);
     x[5] = NAN;
     for (const Isa isa : testing::runnable_isas()) {
         Activations memory{2, 32};
         const PackedRows packed = memory.shaped(ActivationType::BF16, 2, 32);
-        for (int r = 0; r < 2; ++r) kernels(isa).pack_row(x.data() + r * 32, 32, packed, r);
+        for (int r = 0; r < 2; ++r) kernels(isa).pack_row(x.data() + r * 32, {0, 32}, packed, r);
         const std::uint16_t* bits = packed.bf16(panel_of(0, 2));
         CHECK(std::isnan(bfloat_to_float(bits[(5 / 2) * 4 + 5 % 2])));
         CHECK(bfloat_to_float(bits[(5 / 2) * 4 + 2 + 5 % 2]) == 1.0f);
