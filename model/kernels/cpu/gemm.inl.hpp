@@ -315,9 +315,10 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     constexpr int kPerTile = kTileRows / S::kLanes;
     const int last = last_tile * kPerTile;
     int block = first_tile * kPerTile;
-    // Many rows: the weights come from the cache after the first panel, and two blocks share every
+    // Many rows: the weights come from the cache after the first panels, and two blocks share every
     // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best.
-    if (args.x->rows() > kPanelRows) {
+    constexpr int kStreamingRowsMax = 4 * kPanelRows;
+    if (args.x->rows() > kStreamingRowsMax) {
         for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
     }
     for (; block < last; ++block) blocks_against_all_rows<S, 1>(args, block);
