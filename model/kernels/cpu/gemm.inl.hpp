@@ -12,7 +12,9 @@
 
 namespace paceline::gemm {
 
-inline constexpr int kAhead = 4096;  // bytes that are asked for before they are needed
+// Bytes of a stream that are asked for before they are needed: about 300 ns at 40 GB/s, a quarter of
+// an L1 cache. 4096 was measured up to 20 % slower, 16384 no faster.
+inline constexpr int kAhead = 12288;
 
 /// Where a lane block's numbers are inside its tile: of the first pair of groups.
 template <class S>
