@@ -52,6 +52,10 @@ void Forward::gather_heads(int thread, const RowGroup& group, int r, Columns col
     float* running = scratch_[static_cast<std::size_t>(thread)]->running.data();
     const int head_dim = config_.head_dim;
     for (int head = columns.first / head_dim; head * head_dim < columns.last; ++head) {
+        if (splits == 1) {  // what most rows have; attend_unit() takes the same way
+            kernels_.finish(part(r, head, 0), head_dim, out + head * head_dim);
+            continue;
+        }
         std::fill_n(running, head_dim + 2, 0.0f);
         running[head_dim] = -std::numeric_limits<float>::infinity();
         for (int split = 0; split < splits; ++split) {
@@ -146,19 +150,23 @@ void Forward::attend_unit(int thread, int layer, const RowGroup& group, const At
         std::fill_n(running, part_stride(), 0.0f);
         running[config_.head_dim] = -std::numeric_limits<float>::infinity();
     }
+    const auto result = [&](int i) {
+        return mixed_.data() + static_cast<std::ptrdiff_t>(row_of(i)) * config_.q_dim() +
+               head_of(i) * config_.head_dim;
+    };
     for (int split = 0; split <= set.last_position / kSplit; ++split) {
         attend_split(thread, layer, group, unit, split, out);
         for (int i = 0; i < queries; ++i) {
-            const Row& row =
-                rows_[static_cast<std::size_t>(group.rows[static_cast<std::size_t>(row_of(i))])];
-            if (row.position < split * kSplit) continue;
-            kernels_.merge(scratch.running.data() + i * part_stride(), out[i], config_.head_dim);
+            const auto row =
+                static_cast<std::size_t>(group.rows[static_cast<std::size_t>(row_of(i))]);
+            const int last_split = rows_[row].position / kSplit;
+            float* running = scratch.running.data() + i * part_stride();
+            if (split > last_split) continue;
+            if (last_split > 0) kernels_.merge(running, out[i], config_.head_dim);
+            // One split needs no merging: gather_heads() takes the same way, for equal bits.
+            if (split == last_split)
+                kernels_.finish(last_split > 0 ? running : out[i], config_.head_dim, result(i));
         }
-    }
-    for (int i = 0; i < queries; ++i) {
-        kernels_.finish(scratch.running.data() + i * part_stride(), config_.head_dim,
-                        mixed_.data() + static_cast<std::ptrdiff_t>(row_of(i)) * config_.q_dim() +
-                            head_of(i) * config_.head_dim);
     }
 }
 

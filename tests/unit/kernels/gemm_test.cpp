@@ -90,32 +90,43 @@ TEST_CASE("every matrix kernel agrees with the plain twin on its own weights") {
     }
 }
 
+/// 64 rows against one matrix: each row alone and every number of rows in every slicing.
+void check_row_invariance(
+    std::mt19937& rng, const KernelTable& table, PackedType type, int outputs, int inputs) {
+    const auto o = static_cast<std::size_t>(outputs);
+    const auto k = static_cast<std::size_t>(inputs);
+    const OwnedTensor source{random_floats(rng, o * k), outputs, inputs};
+    const OwnedMatrix matrix{source.view, type};
+    const std::vector<float> x = random_floats(rng, 64 * k);
+    const std::vector<float> all = product(table, matrix.matrix, x, 64);
+    for (std::size_t r = 0; r < 64; ++r) {
+        const std::vector<float> alone =
+            product(table, matrix.matrix, std::span(x).subspan(r * k, k), 1);
+        CHECK(testing::equal_bits(alone, std::span(all).subspan(r * o, o)));
+    }
+    for (int rows = 1; rows < 64; ++rows) {
+        const auto count = static_cast<std::size_t>(rows);
+        const std::vector<float> y =
+            product(table, matrix.matrix, std::span(x).first(count * k), rows, 1 + rows % 4);
+        CHECK(testing::equal_bits(y, std::span(all).first(count * o)));
+    }
+}
+
 TEST_CASE(
     "a row's product has the same bits alone, among 64 rows, and in any slicing of the tiles") {
-    std::mt19937 rng{12};
+    const unsigned seed = std::random_device{}();
+    CAPTURE(seed);  // shapes are drawn anew each time; a failure prints what to put here
+    std::mt19937 rng{seed};
     for (const Isa isa : testing::runnable_isas()) {
         for (const PackedType type : kTypes) {
-            const int outputs = 16 * 5 + 9;
-            const int inputs = 32 * 3 + 10;
-            const OwnedTensor source{random_floats(rng, static_cast<std::size_t>(outputs * inputs)),
-                                     outputs, inputs};
-            const OwnedMatrix matrix{source.view, type};
-            const std::vector<float> x = random_floats(rng, static_cast<std::size_t>(64 * inputs));
-            const std::vector<float> all = product(kernels(isa), matrix.matrix, x, 64);
-            for (int r = 0; r < 64; ++r) {
-                const auto row = std::span(x).subspan(static_cast<std::size_t>(r * inputs),
-                                                      static_cast<std::size_t>(inputs));
-                const std::vector<float> alone = product(kernels(isa), matrix.matrix, row, 1);
-                CHECK(testing::equal_bits(
-                    alone, std::span(all).subspan(static_cast<std::size_t>(r * outputs),
-                                                  static_cast<std::size_t>(outputs))));
-            }
-            for (int rows = 1; rows < 64; ++rows) {
-                const auto some = std::span(x).first(static_cast<std::size_t>(rows * inputs));
-                const std::vector<float> y =
-                    product(kernels(isa), matrix.matrix, some, rows, 1 + rows % 4);
-                CHECK(testing::equal_bits(
-                    y, std::span(all).first(static_cast<std::size_t>(rows * outputs))));
+            for (int shape = 0; shape < 4; ++shape) {
+                const int outputs = 1 + static_cast<int>(rng() % 130);
+                const int inputs = 1 + static_cast<int>(rng() % 200);
+                CAPTURE(name(isa));
+                CAPTURE(name(type));
+                CAPTURE(outputs);
+                CAPTURE(inputs);
+                check_row_invariance(rng, kernels(isa), type, outputs, inputs);
             }
         }
     }
