@@ -86,9 +86,9 @@ class Pipeline(CliTest):
         self.assertEqual(piped, plain)
 
     def start_endless(self, config: str) -> subprocess.Popen:
-        """A pipeline in the middle of an answer: nobody reads its output, so it does not end."""
-        bans = [f"--logit-bias={token}=-inf" for token in range(3)]
-        process = subprocess.Popen([BINARY, "run", "-m", TINY, "--config", config, "-p", PROMPT, *bans],
+        """An answer that takes many seconds: the demo model without its end token."""
+        process = subprocess.Popen([BINARY, "run", "-m", demo_model(), "--config", config, "-p", PROMPT,
+                                    "--logit-bias", "2=-inf"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
         self.addCleanup(process.kill)
         return process
@@ -104,6 +104,7 @@ class Pipeline(CliTest):
             time.sleep(0.005)
         return self.fail("the stages did not start")
 
+    @needs_demo_model
     def test_killing_any_stage_ends_the_run_at_once_with_its_name_and_leaves_nothing(self):
         names = {"segment-1", "segment-2", "draft"}
         named = set()
@@ -142,6 +143,7 @@ class Pipeline(CliTest):
             text = (said + rest).decode().rstrip("\n")
             self.assertTrue(plain.startswith(text), (plain[: len(text)], text))
 
+    @needs_demo_model
     def test_killing_the_conductor_takes_its_stages_with_it(self):
         process = self.start_endless(self.config(2, True))
         stages = self.wait_for_stages(process, 3)

@@ -72,6 +72,19 @@ TEST_CASE("ChatML templates are known with their default system prompt") {
           "You are a helpful AI assistant named SmolLM, trained by Hugging Face");
 }
 
+TEST_CASE("blanks next to the braces of an expression do not make another template") {
+    std::string spaced = kPlain;
+    for (std::size_t at = 0; (at = spaced.find("{{'", at)) != std::string::npos; at += 3) {
+        spaced.replace(at, 3, "{{ '");
+    }
+    CHECK(spaced != kPlain);
+    CHECK(recognised(spaced) == "");
+    // Inside the strings they mean something.
+    std::string inside = kPlain;
+    inside.replace(inside.find("<|im_start|>"), 12, " <|im_start|>");
+    CHECK(recognised(inside) == "refused");
+}
+
 TEST_CASE("a template that is only similar is refused, quoting how it begins") {
     std::string trims = kPlain;
     trims.replace(trims.find("message['content']"), 18, "message['content'] | trim");
