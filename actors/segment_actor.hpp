@@ -68,6 +68,8 @@ public:
     /// The backend is borrowed; it holds this segment's layers (and the head, if it is the last).
     SegmentActor(SegmentPlan plan, Backend& backend);
     ~SegmentActor() override;
+    SegmentActor(const SegmentActor&) = delete;
+    SegmentActor& operator=(const SegmentActor&) = delete;
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;

@@ -32,12 +32,11 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value)
-        : state_{std::in_place_index<0>, std::move(value)} {
-    }  // NOLINT(google-explicit-constructor): `return value;` must read naturally
-    Result(Error error)
-        : state_{std::in_place_index<1>, std::move(error)} {
-    }  // NOLINT(google-explicit-constructor): same for `return Error{...};`
+    // `return value;` and `return Error{...};` must read naturally.
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Result(T value) : state_{std::in_place_index<0>, std::move(value)} {}
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}
 
     [[nodiscard]] bool ok() const { return state_.index() == 0; }
     explicit operator bool() const { return ok(); }
@@ -67,10 +66,9 @@ private:
 class [[nodiscard]] Status {
 public:
     Status() = default;
-    Status(Error error)
-        : failed_{true},
-          error_{std::move(error)} {
-    }  // NOLINT(google-explicit-constructor): `return Error{...};` must read naturally
+    // `return Error{...};` must read naturally.
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Status(Error error) : failed_{true}, error_{std::move(error)} {}
 
     [[nodiscard]] bool ok() const { return !failed_; }
     explicit operator bool() const { return ok(); }

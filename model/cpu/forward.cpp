@@ -13,9 +13,11 @@ namespace paceline {
 namespace {
 
 std::vector<float*> row_pointers(AlignedArray<float>& buffer, int rows, int cols) {
-    std::vector<float*> pointers;
-    for (int r = 0; r < rows; ++r)
-        pointers.push_back(buffer.data() + static_cast<std::ptrdiff_t>(r) * cols);
+    std::vector<float*> pointers(static_cast<std::size_t>(rows));
+    for (int r = 0; r < rows; ++r) {
+        pointers[static_cast<std::size_t>(r)] =
+            buffer.data() + static_cast<std::ptrdiff_t>(r) * cols;
+    }
     return pointers;
 }
 
@@ -83,11 +85,11 @@ Forward::Forward(const ModelConfig& config,
 Forward::~Forward() = default;
 
 std::uint64_t Forward::workspace_bytes() const {
-    const std::uint64_t rows = static_cast<std::uint64_t>(rows_max_);
-    const auto per_row = static_cast<std::uint64_t>(2 * config_.q_dim() + 2 * config_.kv_dim() +
-                                                    2 * config_.ffn_dim);
-    const auto cols_max =
-        static_cast<std::uint64_t>(std::max({config_.dim, config_.q_dim(), config_.ffn_dim}));
+    const auto rows = static_cast<std::uint64_t>(rows_max_);
+    const int buffers = 2 * (config_.q_dim() + config_.kv_dim() + config_.ffn_dim);
+    const auto per_row = static_cast<std::uint64_t>(buffers);
+    const int widest = std::max({config_.dim, config_.q_dim(), config_.ffn_dim});
+    const auto cols_max = static_cast<std::uint64_t>(widest);
     return 4 * (rows * (per_row + cols_max) + parts_.size());
 }
 
