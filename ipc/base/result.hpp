@@ -32,10 +32,9 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
 public:
-    // `return value;` and `return Error{...};` must read naturally.
-    // NOLINTNEXTLINE(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor): `return value;` must read naturally
     Result(T value) : state_{std::in_place_index<0>, std::move(value)} {}
-    // NOLINTNEXTLINE(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor): `return Error{...};` must read naturally
     Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}
 
     [[nodiscard]] bool ok() const { return state_.index() == 0; }
@@ -66,8 +65,7 @@ private:
 class [[nodiscard]] Status {
 public:
     Status() = default;
-    // `return Error{...};` must read naturally.
-    // NOLINTNEXTLINE(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor): `return Error{...};` must read naturally
     Status(Error error) : failed_{true}, error_{std::move(error)} {}
 
     [[nodiscard]] bool ok() const { return !failed_; }
