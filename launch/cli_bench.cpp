@@ -65,7 +65,7 @@ private:
 
 /// What stays the same from row to row.
 BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
-    const ModelSummary summary = summarize(file, Grouping::ByKind);
+    const InspectSummary summary = summarize(file, Grouping::ByKind);
     BenchRow row;
     row.model_file = file.path();
     row.model_name = file.config().name.empty() ? file.path() : file.config().name;

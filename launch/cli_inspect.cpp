@@ -11,6 +11,7 @@
 #include "launch/model_summary.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/report.hpp"
+#include "model/weights/describe.hpp"
 
 namespace paceline {
 
@@ -34,12 +35,12 @@ std::string switches_text(const ModelConfig& config) {
     return text;
 }
 
-void print_model(const ModelFile& file, const ModelSummary& summary) {
+void print_model(const ModelFile& file, const InspectSummary& summary) {
     const ModelConfig& c = file.config();
     std::printf("file          %s (%s)\n", summary.path.c_str(),
                 human_bytes(summary.file_bytes).c_str());
     std::printf("name          %s\n", c.name.c_str());
-    std::printf("architecture  %s, %s parameters, %s\n", name(c.architecture),
+    std::printf("architecture  %s, %s parameters, %s\n", name_of(c.architecture),
                 human_count(summary.parameters).c_str(), switches_text(c).c_str());
     std::printf("shape         %d layers, %d wide, %d heads of %d, %d KV heads, feed-forward %d\n",
                 c.layers, c.dim, c.heads, c.head_dim, c.kv_heads, c.ffn_dim);
@@ -51,7 +52,7 @@ void print_model(const ModelFile& file, const ModelSummary& summary) {
     std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
 }
 
-void print_tensors(const ModelSummary& summary) {
+void print_tensors(const InspectSummary& summary) {
     std::size_t width = 6;
     for (const TensorGroup& group : summary.groups) width = std::max(width, group.name.size());
     std::printf("\n%-*s  %5s  %-6s %16s %12s\n", static_cast<int>(width), "tensor", "count", "type",
@@ -65,7 +66,7 @@ void print_tensors(const ModelSummary& summary) {
     }
 }
 
-void print_memory(const ModelSummary& summary, int context) {
+void print_memory(const InspectSummary& summary, int context) {
     std::printf("\n%-8s %12s\n", "--dtype", "weights");
     for (const DtypeMemory& memory : summary.memory) {
         std::printf("%-8s %12s\n", memory.dtype.c_str(), human_bytes(memory.weight_bytes).c_str());
@@ -76,7 +77,7 @@ void print_memory(const ModelSummary& summary, int context) {
                 human_bytes(summary.kv_bytes_per_token * tokens).c_str(), context);
 }
 
-nlohmann::json to_json(const ModelFile& file, const ModelSummary& summary, int context) {
+nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int context) {
     const ModelConfig& c = file.config();
     nlohmann::json tensors = nlohmann::json::array();
     for (const TensorView& t : file.tensors()) {
@@ -92,7 +93,7 @@ nlohmann::json to_json(const ModelFile& file, const ModelSummary& summary, int c
         {"path", summary.path},
         {"file_bytes", summary.file_bytes},
         {"name", c.name},
-        {"architecture", name(c.architecture)},
+        {"architecture", name_of(c.architecture)},
         {"parameters", summary.parameters},
         {"layers", c.layers},
         {"dim", c.dim},
@@ -141,7 +142,7 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     if (!file) return report_failure(kCommand, file.error());
 
     const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
-    const ModelSummary summary = summarize(file.value(), grouping);
+    const InspectSummary summary = summarize(file.value(), grouping);
     const int context = options.context != 0
                             ? options.context
                             : std::min(file.value().config().context_length, kContextDefault);

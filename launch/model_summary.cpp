@@ -34,18 +34,6 @@ std::string scaled(double value, const char* unit, const std::array<const char*,
 
 }  // namespace
 
-const char* name(Architecture architecture) {
-    switch (architecture) {
-        case Architecture::Llama:
-            return "llama";
-        case Architecture::Qwen2:
-            return "qwen2";
-        case Architecture::Qwen3:
-            return "qwen3";
-    }
-    return "?";
-}
-
 const char* name(RopeScaling scaling) {
     switch (scaling) {
         case RopeScaling::None:
@@ -70,8 +58,8 @@ std::string human_count(std::uint64_t count) {
     return text;
 }
 
-ModelSummary summarize(const ModelFile& file, Grouping grouping) {
-    ModelSummary summary;
+InspectSummary summarize(const ModelFile& file, Grouping grouping) {
+    InspectSummary summary;
     summary.path = file.path();
     summary.file_bytes = file.file_bytes();
     for (const TensorView& tensor : file.tensors()) {

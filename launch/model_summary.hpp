@@ -1,4 +1,4 @@
-// ModelSummary: what `inspect` and `bench` say about a model file. Plain values.
+// InspectSummary: what `inspect` and `bench` say about a model file. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct DtypeMemory {
     std::uint64_t weight_bytes = 0;  // packed
 };
 
-struct ModelSummary {
+struct InspectSummary {
     std::string path;
     std::uint64_t file_bytes = 0;
     std::uint64_t tensor_bytes = 0;
@@ -38,9 +38,8 @@ struct ModelSummary {
 
 enum class Grouping : std::uint8_t { ByKind, None };
 
-[[nodiscard]] ModelSummary summarize(const ModelFile& file, Grouping grouping);
+[[nodiscard]] InspectSummary summarize(const ModelFile& file, Grouping grouping);
 
-[[nodiscard]] const char* name(Architecture architecture);
 [[nodiscard]] const char* name(RopeScaling scaling);
 
 /// "98.4 MB", "1.2 GB": decimal units, as file sizes are.
