@@ -21,7 +21,14 @@
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/cereal.hpp>
 
+#include "ipc/base/ids.hpp"
+
 namespace paceline {
+
+template <class Archive, class Tag, class Rep>
+void serialize(Archive& archive, Strong<Tag, Rep>& id) {
+    archive(id.value);
+}
 
 /// Reads from memory that it does not own, and knows how much is left.
 class SpanBuffer : public std::streambuf {

@@ -11,7 +11,8 @@
 namespace paceline::control {
 namespace {
 
-constexpr std::size_t kEdgeWireBytes = 2 + 4 + 1 + 3 * 4;
+constexpr std::size_t kEdgeWireBytes = 2 + 2 + 4 + 1 + 3 * 4;
+constexpr std::size_t kStageIdBytes = 2;
 constexpr std::size_t kFigureBytesMin = 4 + 8;
 
 }  // namespace
@@ -20,8 +21,9 @@ constexpr std::size_t kFigureBytesMin = 4 + 8;
 
 template <class Archive>
 void serialize(Archive& archive, Assign& message) {
-    archive(message.stage.value, message.epoch.value, bounded(message.name, kNameBytesMax),
-            bounded(message.payload, kAssignBytesMax));
+    archive(message.stage.value, message.epoch.value,
+            bounded(message.actors, kActorsMax, kStageIdBytes),
+            bounded(message.name, kNameBytesMax), bounded(message.payload, kAssignBytesMax));
 }
 
 template <class Archive>
@@ -37,14 +39,14 @@ template <class Archive>
 void serialize(Archive& archive, EdgeWire& edge) {
     // Any byte but 0 is "true": a bool must never hold what the wire says as it is.
     std::uint8_t outgoing = edge.outgoing ? 1 : 0;
-    archive(edge.peer.value, edge.peer_epoch.value, outgoing, edge.ring_file, edge.pool_file,
-            edge.bell_file);
+    archive(edge.self.value, edge.peer.value, edge.peer_epoch.value, outgoing, edge.ring_file,
+            edge.pool_file, edge.bell_file);
     if constexpr (Archive::is_loading::value) edge.outgoing = outgoing != 0;
 }
 
 template <class Archive>
 void serialize(Archive& archive, Wire& message) {
-    archive(message.bell_file, message.spin_micros,
+    archive(message.bell_file, message.spin_micros, message.hang_limit_ms,
             bounded(message.edges, kEdgesMax, kEdgeWireBytes));
 }
 
@@ -75,6 +77,27 @@ void serialize(Archive& archive, Failed& message) {
 
 template <class Archive>
 void serialize([[maybe_unused]] Archive& archive, [[maybe_unused]] Shutdown& message) {}
+
+template <class Archive>
+void serialize(Archive& archive, Unwire& message) {
+    archive(bounded(message.peers, kActorsMax, kStageIdBytes), message.peer_epoch.value);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Rewire& message) {
+    archive(bounded(message.peers, kActorsMax, kStageIdBytes), message.peer_epoch.value,
+            bounded(message.edges, kEdgesMax, kEdgeWireBytes));
+}
+
+template <class Archive>
+void serialize(Archive& archive, Rewired& message) {
+    archive(message.peer.value, message.peer_epoch.value);
+}
+
+template <class Archive>
+void serialize(Archive& archive, EdgeFault& message) {
+    archive(message.peer.value, message.peer_epoch.value, bounded(message.text, kTextBytesMax));
+}
 
 namespace {
 
@@ -110,6 +133,7 @@ void check_limits(const Message& message) {
     if (const auto* assign = std::get_if<Assign>(&message)) {
         fits(assign->name.size(), kNameBytesMax);
         fits(assign->payload.size(), kAssignBytesMax);
+        fits(assign->actors.size(), kActorsMax);
     } else if (const auto* hello = std::get_if<Hello>(&message)) {
         fits(hello->role.size(), kNameBytesMax);
         fits(hello->equality_class.size(), kNameBytesMax);
@@ -123,6 +147,13 @@ void check_limits(const Message& message) {
         for (const Figure& figure : stats->figures) fits(figure.name.size(), kNameBytesMax);
     } else if (const auto* failed = std::get_if<Failed>(&message)) {
         fits(failed->text.size(), kTextBytesMax);
+    } else if (const auto* unwire = std::get_if<Unwire>(&message)) {
+        fits(unwire->peers.size(), kActorsMax);
+    } else if (const auto* rewire = std::get_if<Rewire>(&message)) {
+        fits(rewire->peers.size(), kActorsMax);
+        fits(rewire->edges.size(), kEdgesMax);
+    } else if (const auto* fault = std::get_if<EdgeFault>(&message)) {
+        fits(fault->text.size(), kTextBytesMax);
     }
 }
 
@@ -131,7 +162,8 @@ void check_limits(const Message& message) {
 Type type_of(const Message& message) {
     static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Assign>);
     static_assert(std::is_same_v<std::variant_alternative_t<7, Message>, Shutdown>);
-    static_assert(std::variant_size_v<Message> == 8, "types are numbered in the order of Message");
+    static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, EdgeFault>);
+    static_assert(std::variant_size_v<Message> == 12, "types are numbered in the order of Message");
     return static_cast<Type>(message.index() + 1);
 }
 
@@ -153,6 +185,14 @@ const char* name_of(Type type) {
             return "failed";
         case Type::Shutdown:
             return "shutdown";
+        case Type::Unwire:
+            return "unwire";
+        case Type::Rewire:
+            return "rewire";
+        case Type::Rewired:
+            return "rewired";
+        case Type::EdgeFault:
+            return "edge-fault";
     }
     return "unknown";
 }
@@ -160,7 +200,7 @@ const char* name_of(Type type) {
 std::uint32_t body_bytes_max(std::uint16_t type) {
     switch (static_cast<Type>(type)) {
         case Type::Assign:
-            return roomy(kNameBytesMax + kAssignBytesMax);
+            return roomy(kNameBytesMax + kAssignBytesMax + 2 * kActorsMax);
         case Type::Hello:
             return roomy(3 * kNameBytesMax);
         case Type::Wire:
@@ -174,7 +214,14 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
         case Type::Failed:
             return roomy(kTextBytesMax);
         case Type::Shutdown:
+        case Type::Rewired:
             return roomy(0);
+        case Type::Unwire:
+            return roomy(2 * kActorsMax);
+        case Type::Rewire:
+            return roomy(2 * kActorsMax + kEdgesMax * static_cast<std::uint32_t>(kEdgeWireBytes));
+        case Type::EdgeFault:
+            return roomy(kTextBytesMax);
     }
     return 0;
 }
@@ -217,6 +264,14 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
             return decode_as<Failed>(body, name);
         case Type::Shutdown:
             return decode_as<Shutdown>(body, name);
+        case Type::Unwire:
+            return decode_as<Unwire>(body, name);
+        case Type::Rewire:
+            return decode_as<Rewire>(body, name);
+        case Type::Rewired:
+            return decode_as<Rewired>(body, name);
+        case Type::EdgeFault:
+            return decode_as<EdgeFault>(body, name);
     }
     return Error{Errc::Protocol, "a control message of unknown type " + std::to_string(type)};
 }

@@ -8,6 +8,10 @@
 //        | <--- Ready -------------------- |
 //        | ---- Begin -------------------> |  one request: prompt and parameters (opaque)
 //        | <--- Stats -------------------- |  figures, at any time
+//        | ---- Unwire ------------------> |  that peer is lost: its channels are closed
+//        | ---- Rewire (+ memory files) -> |  its next incarnation: new channels
+//        | <--- Rewired ------------------ |  attached
+//        | <--- EdgeFault ---------------- |  that peer broke a channel's layout: replace it
 //        | <--- Failed ------------------- |  I cannot go on, and why; the stage exits
 //        | ---- Shutdown ----------------> |  finish in good order
 //
@@ -34,6 +38,7 @@ inline constexpr std::uint32_t kFiguresMax = 256;           // Stats
 inline constexpr std::uint32_t kEdgesMax = 64;              // channels of one stage
 inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
 inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
+inline constexpr std::uint32_t kActorsMax = 16;             // actors that share a process
 inline constexpr std::uint32_t kNoFile = 0xffffffffU;
 
 enum class Type : std::uint16_t {
@@ -45,12 +50,18 @@ enum class Type : std::uint16_t {
     Stats = 6,
     Failed = 7,
     Shutdown = 8,
+    Unwire = 9,
+    Rewire = 10,
+    Rewired = 11,
+    EdgeFault = 12,
 };
 
-/// conductor -> stage, once, right after the process started.
+/// conductor -> stage, once, right after the process started. Two memory files come along: the
+/// process's page (stage_page.hpp) and the cancel board (cancel_board.hpp).
 struct Assign {
     StageId stage;
     Epoch epoch;
+    std::vector<StageId> actors;     // the addresses in this process; the first is `stage`
     std::string name;                // for messages and logs, e.g. "segment-1"
     std::vector<std::byte> payload;  // what to be and to load; only the actors understand it
 };
@@ -75,6 +86,7 @@ struct Hello {
 /// One channel as one of its two ends sees it. File numbers index the descriptors that travel
 /// with the Wire message; several edges may name the same file.
 struct EdgeWire {
+    StageId self;  // which actor of this process
     StageId peer;
     Epoch peer_epoch;
     bool outgoing = false;  // this stage is the producer
@@ -87,7 +99,8 @@ struct EdgeWire {
 struct Wire {
     std::uint32_t bell_file = kNoFile;  // this stage's own doorbell
     std::uint32_t spin_micros = 0;      // how long to spin before sleeping; 0 = never spin
-    std::vector<EdgeWire> edges;
+    std::uint32_t hang_limit_ms = 0;    // what takes longer than this hangs; 0: nobody judges
+    std::vector<EdgeWire> edges;        // without a ring: the peer is lost at the moment
 };
 
 struct Ready {
@@ -118,7 +131,46 @@ struct Failed {
 
 struct Shutdown {};
 
-using Message = std::variant<Assign, Hello, Wire, Ready, Begin, Stats, Failed, Shutdown>;
+/// conductor -> stage: the process of these actors is lost. What was on its way from or to them
+/// is gone; what is sent to them from now on changes nothing.
+struct Unwire {
+    std::vector<StageId> peers;
+    Epoch peer_epoch;
+};
+
+/// conductor -> stage: channels to the next incarnation of the process of these actors, with the
+/// memory files as descriptors. Replaces what there was.
+struct Rewire {
+    std::vector<StageId> peers;
+    Epoch peer_epoch;
+    std::vector<EdgeWire> edges;
+};
+
+/// stage -> conductor: the Rewire for this incarnation is done.
+struct Rewired {
+    StageId peer;  // the first of Rewire::peers
+    Epoch peer_epoch;
+};
+
+/// stage -> conductor: the peer broke a channel's layout. The channel is closed at this end.
+struct EdgeFault {
+    StageId peer;
+    Epoch peer_epoch;
+    std::string text;
+};
+
+using Message = std::variant<Assign,
+                             Hello,
+                             Wire,
+                             Ready,
+                             Begin,
+                             Stats,
+                             Failed,
+                             Shutdown,
+                             Unwire,
+                             Rewire,
+                             Rewired,
+                             EdgeFault>;
 
 [[nodiscard]] Type type_of(const Message& message);
 [[nodiscard]] const char* name_of(Type type);

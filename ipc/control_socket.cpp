@@ -68,7 +68,8 @@ Result<std::pair<ControlSocket, ControlSocket>> ControlSocket::make_pair() {
 
 Status ControlSocket::send(const control::Message& message,
                            std::span<const int> files,
-                           Millis limit) {
+                           Millis limit,
+                           Envelope envelope) {
     PACE_CHECK(files.size() <= kControlFilesMax, "too many descriptors for one control message");
     const std::vector<std::byte> body = control::encode(message);
     const ControlFrameHeader header{
@@ -77,6 +78,9 @@ Status ControlSocket::send(const control::Message& message,
         .type = static_cast<std::uint16_t>(control::type_of(message)),
         .len = static_cast<std::uint32_t>(body.size()),
         .files = static_cast<std::uint32_t>(files.size()),
+        .from = envelope.from.value,
+        .to = envelope.to.value,
+        .zero = 0,
     };
     std::vector<std::byte> frame(sizeof header + body.size());
     std::memcpy(frame.data(), &header, sizeof header);
@@ -171,7 +175,7 @@ Result<std::optional<ControlSocket::Received>> ControlSocket::take_frame() {
     Result<control::Message> message =
         control::decode(header.type, std::span{pending_}.subspan(sizeof header, header.len));
     if (!message.ok()) return message.error();
-    Received received{std::move(message).value(), {}};
+    Received received{std::move(message).value(), {}, {StageId{header.from}, StageId{header.to}}};
     for (std::uint32_t i = 0; i < header.files; ++i) {
         received.files.push_back(std::move(pending_files_.front()));
         pending_files_.pop_front();

@@ -3,10 +3,10 @@
 // A socketpair that the child inherits: it has no path, so there is nobody to authenticate and
 // nothing to clean up, and its end of file says that the peer is gone (the lifeline).
 //
-//   0       4         6      8      12          16
-//   +-------+---------+------+------+-----------+------+
-//   | magic | version | type | len  | files     | body |
-//   +-------+---------+------+------+-----------+------+
+//   0       4         6      8      12      16     18   20     24
+//   +-------+---------+------+------+-------+------+----+------+------+
+//   | magic | version | type | len  | files | from | to | zero | body |
+//   +-------+---------+------+------+-------+------+----+------+------+
 //
 // The header is read and checked in full first; len is at most what the type allows, and memory
 // is taken as bytes arrive, not as they are promised. Descriptors travel with the header.
@@ -37,9 +37,19 @@ struct ControlFrameHeader {
     std::uint16_t type;
     std::uint32_t len;
     std::uint32_t files;
+    std::uint16_t from;  // Envelope
+    std::uint16_t to;
+    std::uint32_t zero;
 };
-static_assert(sizeof(ControlFrameHeader) == 16);
+static_assert(sizeof(ControlFrameHeader) == 24);
 static_assert(3 * control::kEdgesMax + 1 <= kControlFilesMax, "ring, pool and bell of every edge");
+
+/// Whose message it is, and for which actor of the receiving process; 0 and 0 for what concerns
+/// the process itself.
+struct Envelope {
+    StageId from{};
+    StageId to{};
+};
 
 class ControlSocket {
 public:
@@ -49,6 +59,7 @@ public:
     struct Received {
         control::Message message;
         std::vector<OwnedFd> files;
+        Envelope envelope{};
     };
 
     ControlSocket() = default;
@@ -59,7 +70,8 @@ public:
     /// does not read. Errc::PeerGone if there is no peer.
     [[nodiscard]] Status send(const control::Message& message,
                               std::span<const int> files = {},
-                              Millis limit = Millis{10'000});
+                              Millis limit = Millis{10'000},
+                              Envelope envelope = {});
 
     /// One message if a whole one has arrived, without waiting.
     [[nodiscard]] Result<std::optional<Received>> try_receive();

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ipc/base/faults.hpp"
+
 namespace paceline {
 namespace {
 
@@ -66,6 +68,7 @@ void Doorbell::announce() {
 }
 
 void Doorbell::sleep(Micros limit) {
+    if (kFaultsCompiledIn && slept_for_test(header_->sleeping)) return;
     const auto micros = std::min(limit, kSleepMax).count();
     const timespec time{.tv_sec = 0, .tv_nsec = static_cast<long>(micros) * 1000};
     // Returns at once if a producer has taken `sleeping` meanwhile; early on a signal.

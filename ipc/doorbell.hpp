@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ipc/base/faults.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/ring_layout.hpp"
 #include "ipc/shm_region.hpp"
@@ -76,7 +77,8 @@ public:
         // Acquire pairs with the release of a producer's exchange in ring(): if it came first,
         // what it had published is visible to the ready() below; if it comes second, it wakes us.
         header_->sleeping.exchange(1, std::memory_order_acq_rel);
-        bool is_ready = ready();
+        fault_point(FaultPoint::BellArmed);
+        bool is_ready = !planted(PlantedBug::NoRecheckBeforeSleep) && ready();
         if (!is_ready) {
             if (slept != nullptr) *slept = true;
             sleep(limit);

@@ -19,7 +19,7 @@
 
 namespace paceline::msg {
 
-inline constexpr std::uint32_t kWireVersion = 1;
+inline constexpr std::uint32_t kWireVersion = 2;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 

@@ -46,8 +46,9 @@ struct RingHeader {
     // Written by the consumer with release after it has copied the frame out, read by the
     // producer with acquire before it overwrites the slot.
     alignas(kLineBytes) std::atomic<std::uint64_t> tail;
-    // Set by a producer that met Full, taken by the consumer, which then rings the producer's
-    // doorbell. Read-modify-write at both ends, see spsc_ring.cpp.
+    // 1 from when a producer asks for room until it has put a frame: while it is, the consumer
+    // rings the producer's doorbell for each room it makes. Read-modify-write where the producer
+    // sets it and the consumer looks, see spsc_ring.cpp.
     alignas(kLineBytes) std::atomic<std::uint32_t> room_wanted;
 };
 static_assert(sizeof(RingHeader) == 4 * kLineBytes);

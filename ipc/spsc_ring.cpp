@@ -4,8 +4,10 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 namespace {
@@ -51,6 +53,16 @@ void write_constants(RingHeader& header, const RingOptions& options) {
     header.payload_bytes = options.payload_bytes;
     header.epoch = options.epoch.value;
     header.flags = options.checksums ? kRingChecksums : 0;
+}
+
+/// memcpy. Where faults are compiled in, in two halves with a fault point between them.
+void copy_past(FaultPoint halfway, std::byte* to, const std::byte* from, std::size_t bytes) {
+    const std::size_t first = kFaultsCompiledIn ? bytes / 2 : 0;
+    if (kFaultsCompiledIn) {
+        std::memcpy(to, from, first);
+        fault_point(halfway);
+    }
+    std::memcpy(to + first, from + first, bytes - first);
 }
 
 Error bad_constant(const char* what, std::uint64_t value) {
@@ -155,12 +167,16 @@ Result<RingProducer> RingProducer::attach_memory(std::span<std::byte> memory,
     ring.head_ = view.value().header->head.load(std::memory_order_relaxed);
     // Acquire pairs with the consumer's release of tail in free_slot().
     ring.tail_seen_ = view.value().header->tail.load(std::memory_order_acquire);
+    const std::uint64_t waiting = ring.head_ - ring.tail_seen_;
+    if (waiting > view.value().slot_count) return bad_constant("the count of frames", waiting);
     return ring;
 }
 
 bool RingProducer::has_room(Urgency urgency) {
-    const std::uint64_t reserved = urgency == Urgency::Urgent ? 0 : view_.urgent_slots;
-    if (head_ - tail_seen_ + reserved < view_.slot_count) return !corrupt_;
+    const bool any_slot = urgency == Urgency::Urgent || planted(PlantedBug::RingReserveIgnored);
+    const std::uint64_t reserved = any_slot ? 0 : view_.urgent_slots;
+    const std::uint64_t beyond = planted(PlantedBug::RingFullOffByOne) ? 1 : 0;
+    if (head_ - tail_seen_ + reserved < view_.slot_count + beyond) return !corrupt_;
     // Acquire pairs with the consumer's release of tail in free_slot(): its last read of the
     // slots before `tail` happened before we overwrite them.
     const std::uint64_t tail = view_.header->tail.load(std::memory_order_acquire);
@@ -168,7 +184,7 @@ bool RingProducer::has_room(Urgency urgency) {
     if (head_ - tail > view_.slot_count || tail < tail_seen_) corrupt_ = true;
     if (corrupt_) return false;
     tail_seen_ = tail;
-    return head_ - tail + reserved < view_.slot_count;
+    return head_ - tail + reserved < view_.slot_count + beyond;
 }
 
 Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payload) {
@@ -177,6 +193,7 @@ Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payloa
     PACE_CHECK(payload.size() >= rule->bytes_min, "a frame shorter than its kind");
     PACE_CHECK(payload.size() <= rule->bytes_max, "a frame longer than its kind");
     if (!has_room(rule->urgency)) return Push::Full;
+    fault_point(FaultPoint::RingClaimed);
 
     std::byte* slot = view_.slot(head_);
     FrameHeader frame{};
@@ -186,9 +203,18 @@ Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payloa
     frame.kind = kind;
     frame.header_check = header_check(frame);
     if (view_.checksums) frame.payload_check = payload_check(payload);
-    std::memcpy(slot + sizeof frame, payload.data(), payload.size());
+    if (planted(PlantedBug::PublishBeforePayload)) {
+        std::memcpy(slot, &frame, sizeof frame);
+        view_.header->head.store(head_ + 1, std::memory_order_release);
+    }
+    copy_past(FaultPoint::RingMidPayload, slot + sizeof frame, payload.data(), payload.size());
     std::memcpy(slot, &frame, sizeof frame);
+    fault_point(FaultPoint::RingWritten);
     ++head_;
+    // Relaxed: a consumer that still finds the wish rings once too often.
+    if (std::exchange(wished_, false)) {
+        view_.header->room_wanted.store(0, std::memory_order_relaxed);
+    }
     return Push::Ok;
 }
 
@@ -196,6 +222,7 @@ void RingProducer::publish() {
     // Release pairs with the consumer's acquire of head in has_frame(): whoever sees the new
     // count sees every frame below it.
     view_.header->head.store(head_, std::memory_order_release);
+    fault_point(FaultPoint::RingPublished);
 }
 
 Push RingProducer::try_push(std::uint16_t kind, std::span<const std::byte> payload) {
@@ -208,6 +235,10 @@ void RingProducer::want_room() {
     // Read-modify-write, like its partner in take_room_wanted(): of the two one comes second.
     // If it is this one, it acquires the tail that the consumer released before; if it is the
     // consumer's, it finds the wish and rings.
+    // The wish stands until a frame was put. Were it taken by the first ring, one that comes
+    // after the wish and before we sleep, for room that we have used already, would take it
+    // along, and nobody would ring for the next room.
+    wished_ = true;
     view_.header->room_wanted.exchange(1, std::memory_order_acq_rel);
 }
 
@@ -243,7 +274,8 @@ Result<RingConsumer> RingConsumer::attach_memory(std::span<std::byte> memory,
 
 bool RingConsumer::has_frame() const {
     // Acquire pairs with the producer's release of head in publish().
-    return complaint_ != nullptr || view_.header->head.load(std::memory_order_acquire) != tail_;
+    return complaint_ != nullptr || head_seen_ != tail_ ||
+           view_.header->head.load(std::memory_order_acquire) != tail_;
 }
 
 Popped RingConsumer::try_pop(std::span<std::byte> buffer) {
@@ -263,14 +295,17 @@ Popped RingConsumer::try_pop(std::span<std::byte> buffer) {
         if (const char* complaint = complaint_about(frame, buffer.size())) {
             return corrupt(complaint, frame.seq);
         }
-        if (frame.epoch != view_.epoch) {  // of a former incarnation: expected, not an error
+        if (frame.epoch != view_.epoch &&
+            !planted(
+                PlantedBug::RingEpochIgnored)) {  // of a former incarnation: expected, not an error
             ++stale_frames_;
             free_slot();
             continue;
         }
         const std::span<std::byte> payload = buffer.first(frame.len);
-        std::memcpy(payload.data(), slot + sizeof frame, frame.len);
-        free_slot();
+        if (planted(PlantedBug::FreeBeforeCopy)) free_slot();
+        copy_past(FaultPoint::RingMidCopy, payload.data(), slot + sizeof frame, frame.len);
+        if (!planted(PlantedBug::FreeBeforeCopy)) free_slot();
         if (view_.checksums && payload_check(payload) != frame.payload_check) {
             return corrupt("the checksum of the payload of frame", frame.seq);
         }
@@ -297,14 +332,21 @@ Popped RingConsumer::corrupt(const char* complaint, std::uint64_t value) {
 
 void RingConsumer::free_slot() {
     ++tail_;
+    freed_ = true;
     // Release pairs with the producer's acquire of tail in has_room(): it overwrites the slot
     // only after we have copied it out.
     view_.header->tail.store(tail_, std::memory_order_release);
 }
 
 bool RingConsumer::take_room_wanted() {
+    // Room that was made before this was last asked is seen by the producer that asks after it.
+    if (!std::exchange(freed_, false)) return false;
     // See want_room().
-    return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
+    if (planted(PlantedBug::RoomWishTaken)) {
+        return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
+    }
+    return view_.header->room_wanted.fetch_or(0, std::memory_order_acq_rel) != 0 &&
+           !planted(PlantedBug::RoomWishForgotten);
 }
 
 Status RingConsumer::fault() const {

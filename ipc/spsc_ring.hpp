@@ -73,8 +73,8 @@ public:
 
     /// Whether a frame of this urgency would be accepted now.
     [[nodiscard]] bool has_room(Urgency urgency);
-    /// Asks the consumer to ring when it has made room. Follow it with has_room(): room that was
-    /// made just before would otherwise be slept over.
+    /// Asks the consumer to ring whenever it makes room, until the next frame is put. Follow it
+    /// with has_room(): room that was made just before would otherwise be slept over.
     void want_room();
 
     /// Errc::Protocol after the consumer's count made no sense (every push then says Full).
@@ -88,6 +88,7 @@ private:
     std::span<const KindRule> rules_;
     std::uint64_t head_ = 0;       // frames put
     std::uint64_t tail_seen_ = 0;  // frames that the consumer was known to have taken
+    bool wished_ = false;          // want_room() since the last frame
     bool corrupt_ = false;
 };
 
@@ -112,7 +113,8 @@ public:
     [[nodiscard]] Popped try_pop(std::span<std::byte> buffer);
     /// Whether try_pop would find something (a frame, or corruption to report).
     [[nodiscard]] bool has_frame() const;
-    /// Whether the producer waits for room: then, after frames were taken, ring its doorbell.
+    /// Whether slots were freed since this was last asked, by frames taken or by stale ones
+    /// dropped, and the producer waits for one: then ring its doorbell. Cheap when none was.
     [[nodiscard]] bool take_room_wanted();
 
     [[nodiscard]] std::uint32_t payload_bytes() const { return view_.payload_bytes; }
@@ -134,6 +136,7 @@ private:
     std::uint64_t tail_ = 0;       // frames taken
     std::uint64_t head_seen_ = 0;  // frames known to be published
     std::uint64_t stale_frames_ = 0;
+    bool freed_ = false;
     const char* complaint_ = nullptr;
     std::uint64_t complaint_value_ = 0;
 };

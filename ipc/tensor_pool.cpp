@@ -5,6 +5,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/checked.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 namespace {
@@ -122,7 +123,8 @@ std::optional<std::uint32_t> TensorProducer::find_free() {
             break;
         }
         slot.generation = generation;
-        if (!is_published(generation)) return index;
+        if (planted(PlantedBug::PoolReleaseIgnored) && is_published(generation)) ++slot.generation;
+        if (!is_published(slot.generation)) return index;
     }
     return std::nullopt;
 }
@@ -135,6 +137,10 @@ std::optional<PoolRef> TensorProducer::acquire() {
     }
     cursor_ = (*index + 1) % view_.slot_count;
     slots_[*index].held = true;
+    // Relaxed: as in RingProducer::try_put().
+    if (std::exchange(wished_, false)) {
+        view_.header->room_wanted.store(0, std::memory_order_relaxed);
+    }
     return PoolRef{*index, slots_[*index].generation + 1};
 }
 
@@ -151,6 +157,7 @@ std::span<std::byte> TensorProducer::bytes(PoolRef slot) {
 void TensorProducer::publish(PoolRef slot, std::size_t used_bytes) {
     PACE_CHECK(holds(slot), "a tensor slot published that was not acquired");
     PACE_CHECK(used_bytes <= view_.slot_bytes, "a tensor larger than its slot");
+    fault_point(FaultPoint::TensorFilled);
     slots_[slot.index] = {slot.generation, false};
     view_.states[slot.index].used_bytes = used_bytes;
     // Release pairs with the consumer's acquire in is_published(): it sees the filled slot.
@@ -167,7 +174,8 @@ bool TensorProducer::has_room() {
 }
 
 void TensorProducer::want_room() {
-    // Pairs with the consumer's exchange in take_room_wanted(), as in RingProducer::want_room().
+    // Pairs with the consumer's fetch_or in take_room_wanted(), as in RingProducer::want_room().
+    wished_ = true;
     view_.header->room_wanted.exchange(1, std::memory_order_acq_rel);
 }
 
@@ -194,7 +202,9 @@ Result<TensorConsumer> TensorConsumer::attach_memory(std::span<std::byte> memory
 bool TensorConsumer::is_published(PoolRef slot) const {
     // Acquire pairs with the producer's release in publish().
     return slot.index < view_.slot_count && (slot.generation & 1U) != 0 &&
-           view_.states[slot.index].generation.load(std::memory_order_acquire) == slot.generation;
+           (view_.states[slot.index].generation.load(std::memory_order_acquire) ==
+                slot.generation ||
+            planted(PlantedBug::PoolGenerationIgnored));
 }
 
 Result<std::span<const std::byte>> TensorConsumer::view(PoolRef slot, std::size_t bytes) const {
@@ -218,7 +228,10 @@ void TensorConsumer::release(PoolRef slot) {
 bool TensorConsumer::take_room_wanted() {
     if (!std::exchange(released_, false)) return false;
     // See TensorProducer::want_room().
-    return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
+    if (planted(PlantedBug::RoomWishTaken)) {
+        return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
+    }
+    return view_.header->room_wanted.fetch_or(0, std::memory_order_acq_rel) != 0;
 }
 
 }  // namespace paceline

@@ -42,7 +42,7 @@ struct PoolHeader {
     std::uint32_t layout_version;
     std::uint32_t slot_count;
     std::uint64_t slot_bytes;
-    // As in RingHeader: set by a producer that found no slot, taken by the consumer.
+    // As in RingHeader: 1 from when a producer asks for a slot until it has one.
     alignas(kLineBytes) std::atomic<std::uint32_t> room_wanted;
 };
 static_assert(sizeof(PoolHeader) == 2 * kLineBytes);
@@ -125,6 +125,7 @@ private:
     std::vector<Slot> slots_;
     std::uint32_t cursor_ = 0;
     bool starved_ = false;
+    bool wished_ = false;  // want_room() since the last slot
     bool corrupt_ = false;
 };
 

@@ -29,18 +29,24 @@ std::vector<control::Message> one_of_each() {
     hello.first_layer = 15;
     hello.last_layer = 30;
     hello.weight_bytes = 1ULL << 40;
-    control::Wire wire{0,
-                       20,
-                       {{StageId{3}, Epoch{2}, true, 1, 2, 3},
-                        {StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}}};
-    return {control::Assign{StageId{2}, Epoch{9}, "segment-1", bytes_of("layers = 0-15")},
-            hello,
-            wire,
-            control::Ready{Epoch{9}},
-            control::Begin{RequestId{77}, Attempt{3}, bytes_of(std::string(5000, 'x'))},
-            control::Stats{{{"waves", 12.5}, {"rows", -1.0}}},
-            control::Failed{static_cast<std::uint8_t>(Errc::OutOfMemory), "no room"},
-            control::Shutdown{}};
+    const std::vector<control::EdgeWire> edges = {
+        {StageId{2}, StageId{3}, Epoch{2}, true, 1, 2, 3},
+        {StageId{7}, StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}};
+    const control::Wire wire{0, 20, 3000, edges};
+    return {
+        control::Assign{
+            StageId{2}, Epoch{9}, {StageId{2}, StageId{7}}, "segment-1", bytes_of("layers = 0-15")},
+        hello,
+        wire,
+        control::Ready{Epoch{9}},
+        control::Begin{RequestId{77}, Attempt{3}, bytes_of(std::string(5000, 'x'))},
+        control::Stats{{{"waves", 12.5}, {"rows", -1.0}}},
+        control::Failed{static_cast<std::uint8_t>(Errc::OutOfMemory), "no room"},
+        control::Shutdown{},
+        control::Unwire{{StageId{3}, StageId{4}}, Epoch{2}},
+        control::Rewire{{StageId{3}}, Epoch{3}, edges},
+        control::Rewired{StageId{3}, Epoch{3}},
+        control::EdgeFault{StageId{1}, Epoch{1}, "a sequence number is wrong"}};
 }
 
 std::uint16_t type_number(const control::Message& message) {
@@ -70,6 +76,54 @@ TEST_CASE("every control message comes out as it went in") {
     CHECK(wire.edges[0].outgoing);
     CHECK_FALSE(wire.edges[1].outgoing);
     CHECK(wire.edges[1].pool_file == control::kNoFile);
+    CHECK(wire.edges[1].self == StageId{7});
+    CHECK(wire.hang_limit_ms == 3000);
+}
+
+TEST_CASE("what a recovery says names every actor, incarnation and channel again") {
+    const auto messages = one_of_each();
+    const auto again = [&messages](std::uint16_t type) {
+        return control::decode(type, control::encode(messages[type - 1U])).value();
+    };
+    const auto assign = std::get<control::Assign>(again(1));
+    CHECK(assign.actors == std::vector{StageId{2}, StageId{7}});
+    const auto unwire = std::get<control::Unwire>(again(9));
+    CHECK(unwire.peers == std::vector{StageId{3}, StageId{4}});
+    CHECK(unwire.peer_epoch == Epoch{2});
+    const auto rewire = std::get<control::Rewire>(again(10));
+    CHECK(rewire.peers == std::vector{StageId{3}});
+    CHECK(rewire.peer_epoch == Epoch{3});
+    REQUIRE(rewire.edges.size() == 2);
+    CHECK(rewire.edges[0].self == StageId{2});
+    CHECK(rewire.edges[0].bell_file == 3);
+    const auto rewired = std::get<control::Rewired>(again(11));
+    CHECK(rewired.peer == StageId{3});
+    CHECK(rewired.peer_epoch == Epoch{3});
+    const auto fault = std::get<control::EdgeFault>(again(12));
+    CHECK(fault.peer == StageId{1});
+    CHECK(fault.text == "a sequence number is wrong");
+}
+
+TEST_CASE("more peers or edges than a process can have do not decode") {
+    // Unwire: endianness byte, count u32, 2 bytes per peer, epoch u32.
+    std::vector<std::byte> unwire = control::encode(
+        control::Unwire{std::vector<StageId>(control::kActorsMax, StageId{1}), Epoch{1}});
+    CHECK(control::decode(9, unwire).ok());
+    const std::uint32_t peers = control::kActorsMax + 1;
+    std::memcpy(unwire.data() + 1, &peers, sizeof peers);
+    unwire.insert(unwire.end(), sizeof(StageId), std::byte{0});
+    const Result<control::Message> decoded = control::decode(9, unwire);
+    REQUIRE_FALSE(decoded.ok());
+    CHECK(decoded.error().what.find("over its limit") != std::string::npos);
+
+    control::Rewire full{{}, Epoch{1}, std::vector<control::EdgeWire>(control::kEdgesMax)};
+    std::vector<std::byte> rewire = control::encode(full);
+    CHECK(control::decode(10, rewire).ok());
+    // Rewire: endianness byte, no peers (count u32), epoch u32, count of edges u32.
+    const std::uint32_t edges = control::kEdgesMax + 1;
+    std::memcpy(rewire.data() + 9, &edges, sizeof edges);
+    rewire.insert(rewire.end(), 64, std::byte{0});
+    CHECK_FALSE(control::decode(10, rewire).ok());
 }
 
 TEST_CASE("a truncated message does not decode, wherever it is cut") {
@@ -131,7 +185,7 @@ TEST_CASE("random and mutated bytes never crash the decoder, and what decodes en
         std::vector<std::byte> body(random() % 300);
         for (std::byte& byte : body) byte = static_cast<std::byte>(random());
         if (!body.empty()) body[0] = static_cast<std::byte>(round % 2);  // cereal's byte order
-        feed(static_cast<std::uint16_t>(random() % 10), body);
+        feed(static_cast<std::uint16_t>(random() % 14), body);
     }
     const std::vector<control::Message> messages = one_of_each();
     for (int round = 0; round < 20'000; ++round) {

@@ -22,7 +22,12 @@ auto soon() {
 }
 
 ControlFrameHeader header_of(std::uint16_t type, std::uint32_t len) {
-    return {kControlMagic, static_cast<std::uint16_t>(msg::kWireVersion), type, len, 0};
+    ControlFrameHeader header{};
+    header.magic = kControlMagic;
+    header.version = static_cast<std::uint16_t>(msg::kWireVersion);
+    header.type = type;
+    header.len = len;
+    return header;
 }
 
 void write_raw(const ControlSocket& socket, const void* bytes, std::size_t count) {
@@ -68,6 +73,18 @@ TEST_CASE("descriptors arrive with the message they were sent with") {
     CHECK(ShmRegion::attach(wire.files[1].get(), 1).value().bytes()[0] == std::byte{2});
     CHECK((::fcntl(wire.files[0].get(), F_GETFD) & FD_CLOEXEC) != 0);
     CHECK(b.receive(soon()).value().files.size() == 1);
+}
+
+TEST_CASE("an envelope says whose message it is and for whom; without one it is the process's") {
+    auto [a, b] = ControlSocket::make_pair().value();
+    REQUIRE(a.send(control::Stats{}, {}, 10s, {StageId{4}, StageId{513}}).ok());
+    REQUIRE(a.send(control::Stats{}).ok());
+    const auto addressed = b.receive(soon()).value();
+    CHECK(addressed.envelope.from == StageId{4});
+    CHECK(addressed.envelope.to == StageId{513});
+    const auto plain = b.receive(soon()).value();
+    CHECK(plain.envelope.from == StageId{0});
+    CHECK(plain.envelope.to == StageId{0});
 }
 
 TEST_CASE("a closed peer is told apart from a silent one") {
@@ -125,7 +142,7 @@ TEST_CASE("random bytes on the socket never crash the reader") {
     std::mt19937 random{3};
     for (int round = 0; round < 3000; ++round) {
         auto [a, b] = ControlSocket::make_pair().value();
-        ControlFrameHeader header = header_of(static_cast<std::uint16_t>(1 + random() % 8),
+        ControlFrameHeader header = header_of(static_cast<std::uint16_t>(1 + random() % 12),
                                               static_cast<std::uint32_t>(random() % 64));
         std::vector<std::byte> bytes(sizeof header + random() % 100);
         for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());

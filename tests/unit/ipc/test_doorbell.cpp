@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "ipc/doorbell.hpp"
+#include "tests/unit/ipc/ring_fixture.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;
@@ -97,4 +98,47 @@ TEST_CASE("ten thousand hand-overs between sleepers lose no wake-up") {
     }
     other.join();
     CHECK(late.load() <= 3);
+}
+
+TEST_CASE("memory that is too small or holds something else is no doorbell") {
+    const ShmFile other = ShmFile::create("other", sizeof(DoorbellHeader), {}).value();
+    const ShmFile small = ShmFile::create("small", sizeof(DoorbellHeader) - 1, {}).value();
+    for (const int fd : {other.fd(), small.fd()}) {
+        const Result<Doorbell> bell = Doorbell::attach(ShmRegion::attach(fd, 1).value());
+        REQUIRE_FALSE(bell.ok());
+        CHECK(bell.error().code == Errc::Protocol);
+    }
+}
+
+TEST_CASE("two threads that sleep for frames and for room lose no wake-up") {
+    // A ring of four slots is full most of the time: both ends sleep again and again, the
+    // producer with a wish for room. A lost wake-up would cost a whole limit, see above.
+    test::RingFixture fixture{4, 1};
+    Doorbell for_frames = Doorbell::local();
+    Doorbell for_room = Doorbell::local();
+    constexpr std::uint64_t kFrames = 5'000;
+    std::atomic<int> late{0};
+    std::thread writer{[&] {
+        RingProducer producer = fixture.producer();
+        const auto has_room = [&] { return producer.has_room(Urgency::Normal); };
+        for (std::uint64_t i = 1; i <= kFrames;) {
+            if (test::push(producer, i) == Push::Ok) {
+                ++i;
+                for_frames.ring();
+                continue;
+            }
+            producer.want_room();
+            if (!for_room.wait(has_room, 0us, 100ms)) ++late;
+        }
+    }};
+    RingConsumer consumer = fixture.consumer();
+    std::uint64_t wrong = 0;
+    for (std::uint64_t expected = 1; expected <= kFrames;) {
+        if (!for_frames.wait([&] { return consumer.has_frame(); }, 0us, 100ms)) ++late;
+        while (consumer.has_frame()) wrong += test::pop(consumer) != expected++ ? 1 : 0;
+        if (consumer.take_room_wanted()) for_room.ring();
+    }
+    writer.join();
+    CHECK(wrong == 0);
+    CHECK(late.load() <= 10);
 }

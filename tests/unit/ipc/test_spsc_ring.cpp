@@ -239,14 +239,59 @@ TEST_CASE("impossible options are refused") {
     CHECK_FALSE(ring_bytes(options).ok());
 }
 
-TEST_CASE("the wish for room is taken exactly once") {
+TEST_CASE("the wish for room is passed on for every slot that was freed, until a frame is put") {
     RingFixture fixture;
     RingProducer producer = fixture.producer();
     RingConsumer consumer = fixture.consumer();
-    CHECK_FALSE(consumer.take_room_wanted());
+    REQUIRE(push(producer, 1) == Push::Ok);
+    CHECK(pop(consumer) == 1);
+    CHECK_FALSE(consumer.take_room_wanted());  // nobody waits
+    REQUIRE(push(producer, 2) == Push::Ok);
     producer.want_room();
+    CHECK_FALSE(consumer.take_room_wanted());  // there is nothing to tell
+    CHECK(pop(consumer) == 2);
     CHECK(consumer.take_room_wanted());
     CHECK_FALSE(consumer.take_room_wanted());
+    REQUIRE(push(producer, 3) == Push::Ok);
+    CHECK(pop(consumer) == 3);
+    CHECK_FALSE(consumer.take_room_wanted());  // it has had its room
+}
+
+TEST_CASE("a wish is not used up by the ring for room that the producer has taken already") {
+    RingFixture fixture{2, 1};  // room for one normal frame
+    RingProducer producer = fixture.producer();
+    RingConsumer consumer = fixture.consumer();
+    REQUIRE(push(producer, 1) == Push::Ok);
+    CHECK(pop(consumer) == 1);
+    REQUIRE(push(producer, 2) == Push::Ok);  // sees the room before it is told of it
+    producer.want_room();
+    CHECK(consumer.take_room_wanted());  // the ring for frame 1: it wakes nobody
+    CHECK_FALSE(producer.has_room(Urgency::Normal));
+    CHECK(pop(consumer) == 2);
+    CHECK(consumer.take_room_wanted());
+}
+
+TEST_CASE("room that was made by dropping frames of an old epoch is passed on too") {
+    RingFixture fixture;
+    RingConsumer consumer = fixture.consumer();
+    fixture.header().epoch = 6;
+    auto zombie = RingProducer::attach_memory(fixture.memory(), Epoch{6}, kRules).value();
+    REQUIRE(push(zombie, 1) == Push::Ok);
+    fixture.header().epoch = 7;
+    RingProducer producer = fixture.producer();
+    producer.want_room();
+    CHECK(pop_outcome(consumer) == Pop::Empty);
+    CHECK(consumer.take_room_wanted());
+}
+
+TEST_CASE("a ring whose counts contradict each other gets no producer") {
+    RingFixture fixture;
+    fixture.header().tail.store(1);
+    CHECK_FALSE(RingProducer::attach_memory(fixture.memory(), Epoch{7}, kRules).ok());
+    fixture.header().head.store(10);
+    CHECK_FALSE(RingProducer::attach_memory(fixture.memory(), Epoch{7}, kRules).ok());
+    fixture.header().tail.store(2);
+    CHECK(RingProducer::attach_memory(fixture.memory(), Epoch{7}, kRules).ok());
 }
 
 TEST_CASE("two threads: every frame arrives once, whole and in order") {

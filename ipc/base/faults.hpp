@@ -1,0 +1,117 @@
+// Fault points and planted bugs: where the tests reach into the program.
+//
+// A fault point is a named place at which a test may kill the process, stall it, or let somebody
+// else run. A planted bug is a switch that takes one safeguard out, to prove that the simulator
+// would notice. Both exist only in the libraries that are compiled with PACELINE_FAULTS (the
+// *_faults targets, which the tests alone link); everywhere else they are constants, cost nothing
+// and cannot be switched on.
+//
+// Threads: hook and bug are set before the threads that meet them are started.
+#pragma once
+
+#include <cstdint>
+
+#ifdef PACELINE_FAULTS
+#include <atomic>
+#endif
+
+namespace paceline {
+
+enum class FaultPoint : std::uint8_t {
+    // A frame on its way into a ring.
+    RingClaimed,     // a free slot was found, nothing is written
+    RingMidPayload,  // half of the payload is written
+    RingWritten,     // the frame is complete, nobody can see it: before publish
+    RingPublished,   // it can be seen, the doorbell has not been rung: after publish
+    RingMidCopy,     // the consumer has copied half of a frame out
+    // A tensor on its way.
+    TensorFilled,  // written, not published
+    // A consumer about to sleep.
+    BellArmed,  // it said that it sleeps, and has not looked for input once more
+    // A stage at work.
+    JobStarted,
+    JobDone,      // its completion is not handled yet
+    VerdictMade,  // between verify and commit: judged, nobody was told
+    BeginTaken,   // a request (or its replay) begins here
+    // Recovery and end.
+    Wired,      // this stage has its channels and has not said Ready: during its own recovery
+    PeerWired,  // this stage was given new channels to a peer: during the peer's recovery
+    Draining,   // asked to end in good order
+};
+
+/// Each takes out one safeguard, see the place where it is asked for.
+enum class PlantedBug : std::uint8_t {
+    None,
+    // The ring, the tensor pool, the doorbell.
+    PublishBeforePayload,
+    FreeBeforeCopy,
+    RingFullOffByOne,
+    RingEpochIgnored,
+    RingReserveIgnored,
+    RoomWishForgotten,
+    RoomWishTaken,  // by the first ring, although the room it tells of was used already
+    NoRecheckBeforeSleep,
+    PoolReleaseIgnored,
+    PoolGenerationIgnored,
+    // The recovery protocol.
+    EpochNotRaised,
+    BeginBeforeRewired,
+    LostPeerStaysWired,
+    StaleReadyCounts,
+    BackoffForever,
+    // Decoding across a recovery.
+    CommitIgnoresAttempt,
+    CommitIgnoresPosition,
+    AttemptNotRaised,
+    ReplayForgetsCommitted,
+    ReplayForgetsCount,
+    GateIgnoresAttempt,
+    GateIgnoresEpoch,
+    GateDropsEarly,
+    StopIgnoresAttempt,
+    SlotsLeakOnReplay,
+    TensorLeakOnStale,
+    OutboxForgotten,
+};
+
+#ifdef PACELINE_FAULTS
+
+inline constexpr bool kFaultsCompiledIn = true;
+
+using FaultHook = void (*)(FaultPoint);
+inline std::atomic<FaultHook> fault_hook{nullptr};
+inline std::atomic<PlantedBug> planted_bug{PlantedBug::None};
+
+/// Stands in for the kernel's sleep on a doorbell's word: returns when the sleeper may go on.
+using SleepHook = void (*)(const std::atomic<std::uint32_t>& word);
+inline std::atomic<SleepHook> sleep_hook{nullptr};
+
+inline void fault_point(FaultPoint point) {
+    if (const FaultHook hook = fault_hook.load(std::memory_order_relaxed)) hook(point);
+}
+[[nodiscard]] inline bool planted(PlantedBug bug) {
+    return planted_bug.load(std::memory_order_relaxed) == bug;
+}
+/// Whether a test has slept in the kernel's place.
+[[nodiscard]] inline bool slept_for_test(const std::atomic<std::uint32_t>& word) {
+    const SleepHook hook = sleep_hook.load(std::memory_order_relaxed);
+    if (hook != nullptr) hook(word);
+    return hook != nullptr;
+}
+
+#else
+
+inline constexpr bool kFaultsCompiledIn = false;
+
+constexpr void fault_point(FaultPoint /*point*/) {}
+[[nodiscard]] constexpr bool planted(PlantedBug /*bug*/) {
+    return false;
+}
+template <class Word>
+[[nodiscard]] constexpr bool slept_for_test(const Word& /*word*/) {
+    return false;
+}
+
+#endif
+
+}  // namespace paceline

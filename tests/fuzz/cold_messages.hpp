@@ -1,0 +1,14 @@
+// Valid cold messages of every type, as a seed decides, for the fuzzers of control.hpp.
+#pragma once
+
+#include "ipc/control.hpp"
+#include "tests/unit/ipc/seeded_random.hpp"
+
+namespace paceline::test {
+
+inline constexpr std::uint32_t kColdTypes = std::variant_size_v<control::Message>;
+
+/// Of type 1 + `which`, which < kColdTypes.
+[[nodiscard]] control::Message cold_message(std::uint32_t which, SeededRandom& random);
+
+}  // namespace paceline::test
