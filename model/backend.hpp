@@ -31,10 +31,24 @@ class CancelToken {
 public:
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
-    [[nodiscard]] bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+    /// Also counts as raised once `word` has the upper half of `mark` and a greater lower half:
+    /// somebody outside this process says that the work is void. nullptr: nobody does. The word
+    /// must outlive the token's use.
+    void watch(const std::atomic<std::uint64_t>* word, std::uint64_t mark) {
+        word_ = word;
+        mark_ = mark;
+    }
+    [[nodiscard]] bool cancelled() const {
+        if (cancelled_.load(std::memory_order_relaxed)) return true;
+        if (word_ == nullptr) return false;
+        const std::uint64_t word = word_->load(std::memory_order_relaxed);
+        return word > mark_ && (word >> 32U) == (mark_ >> 32U);
+    }
 
 private:
     std::atomic<bool> cancelled_{false};  // relaxed: a late stop is only a little wasted work
+    const std::atomic<std::uint64_t>* word_ = nullptr;
+    std::uint64_t mark_ = 0;
 };
 
 enum class HeadId : std::uint8_t { Final = 0 };

@@ -5,6 +5,7 @@
 // Messages of one sender arrive in the order in which they were sent.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,6 +18,11 @@
 
 namespace paceline {
 
+enum class PeerChange : std::uint8_t {
+    Lost,    // it is dead or not to be relied on; channels with it are closed
+    Joined,  // its next incarnation is at work, with new channels
+};
+
 /// What an actor that stands for a stage may ask beyond Context. The same in every world.
 struct StageContext : Context {
     /// The address of this actor, and the incarnation of its stage (for Route::epoch).
@@ -27,10 +33,19 @@ struct StageContext : Context {
     /// the loop ends with the error.
     virtual void post(StageId to, const control::Message& message) = 0;
 
-    /// This end of the tensor pool beside the edge, or nullptr if no tensors travel there. Valid
-    /// until the loop ends. Where acquire() finds nothing, Actor::on_room follows.
+    /// This end of the tensor pool beside the edge, or nullptr if no tensors travel there or the
+    /// peer is lost. Valid until Actor::on_peer says that this peer is lost or has joined; the
+    /// memory itself stays for jobs that were submitted before. Where acquire() finds nothing,
+    /// Actor::on_room follows.
     [[nodiscard]] virtual TensorProducer* tensors_to(StageId to) = 0;
     [[nodiscard]] virtual TensorConsumer* tensors_from(StageId from) = 0;
+
+    /// The word in shared memory that says whether attempts of `request` are void (mark with
+    /// CancelBoard::mark_of()), for a job to look at between layers; nullptr in worlds where
+    /// nothing can happen during a job.
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
+    /// The conductor: attempts of `request` below `valid` are void.
+    virtual void declare_void(RequestId request, Attempt valid) = 0;
 
     /// Ends the stage: its loop returns this error, the conductor hears of it by name.
     virtual void fail(Error error) = 0;
@@ -61,6 +76,12 @@ public:
     /// There may be room again towards `to`: after send() said Full, or a tensor pool had no
     /// free slot.
     virtual void on_room([[maybe_unused]] StageId to) {}
+
+    /// A peer with which this actor shares a channel was lost, or is there again as a new
+    /// incarnation. What was on its way from or to the lost one is gone. At the conductor, Joined
+    /// comes when all stages that live have their channels to the new one: a Begin posted then
+    /// meets a pipeline that is whole. A peer may be lost again before it ever joined.
+    virtual void on_peer([[maybe_unused]] StageId peer, [[maybe_unused]] PeerChange change) {}
 };
 
 }  // namespace paceline

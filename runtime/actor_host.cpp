@@ -1,8 +1,10 @@
 #include "runtime/actor_host.hpp"
 
+#include <new>
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/kind_rules.hpp"
 
 namespace paceline {
@@ -50,7 +52,7 @@ public:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override {
         if (host_.hosts(to)) return host_.send(self_, to, kind, bytes);
-        return host_.outside_.send(to, kind, bytes);
+        return host_.outside_.send(self_, to, kind, bytes);
     }
     void post(StageId to, const control::Message& message) override {
         if (host_.hosts(to)) {
@@ -62,16 +64,28 @@ public:
     void schedule(Micros delay, std::function<void()> wake) override {
         host_.timers_.push({now() + delay, host_.timer_order_++, std::move(wake)});
     }
-    void submit(std::function<JobOutcome()> work, std::function<void(JobOutcome)> done) override {
-        host_.jobs_.push_back({self_, std::move(work), std::move(done)});
+    void submit(const JobLabel& label,
+                std::function<JobOutcome()> work,
+                std::function<void(JobOutcome)> done) override {
+        host_.jobs_.push_back({self_, label, std::move(work), std::move(done)});
+    }
+    [[nodiscard]] std::uint64_t random() override { return host_.outside_.random(); }
+    void trace(TraceEvent event) override { host_.outside_.trace(event); }
+    void count(Counter counter, std::uint64_t add) override { host_.outside_.count(counter, add); }
+    void set(Gauge gauge, std::uint64_t value) override { host_.outside_.set(gauge, value); }
+    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+        return host_.outside_.void_word(request);
+    }
+    void declare_void(RequestId request, Attempt valid) override {
+        host_.outside_.declare_void(request, valid);
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
-        if (!host_.hosts(to)) return host_.outside_.tensors_to(to);
+        if (!host_.hosts(to)) return host_.outside_.tensors_to(self_, to);
         Channel* channel = host_.find_channel(self_, to);
         return channel != nullptr && channel->producer ? &*channel->producer : nullptr;
     }
     [[nodiscard]] TensorConsumer* tensors_from(StageId from) override {
-        if (!host_.hosts(from)) return host_.outside_.tensors_from(from);
+        if (!host_.hosts(from)) return host_.outside_.tensors_from(self_, from);
         Channel* channel = host_.find_channel(from, self_);
         return channel != nullptr && channel->consumer ? &*channel->consumer : nullptr;
     }
@@ -83,6 +97,15 @@ private:
     StageId self_;
     Epoch epoch_;
 };
+
+template <class Call>
+void ActorHost::guarded(Call call) {
+    try {
+        call();
+    } catch (const std::bad_alloc&) {
+        fail({Errc::OutOfMemory, "out of memory"});
+    }
+}
 
 ActorHost::ActorHost(Outside& outside, Channels channels)
     : outside_{outside}, channels_policy_{channels} {}
@@ -162,13 +185,15 @@ void ActorHost::handle(StageId to,
                        std::span<const std::byte> bytes) {
     Hosted* hosted = find(to);
     PACE_CHECK(hosted != nullptr, "a message for an actor that is not here");
-    if (!ended_) hosted->actor->handle(from, kind, bytes);
+    if (ended_) return;
+    guarded([&] { hosted->actor->handle(from, kind, bytes); });
 }
 
 void ActorHost::control(StageId to, StageId from, const control::Message& message) {
     Hosted* hosted = find(to);
     PACE_CHECK(hosted != nullptr, "a control message for an actor that is not here");
-    if (!ended_) hosted->actor->on_control(from, message);
+    if (ended_) return;
+    guarded([&] { hosted->actor->on_control(from, message); });
 }
 
 void ActorHost::queue_control(StageId to, StageId from, control::Message message) {
@@ -178,7 +203,14 @@ void ActorHost::queue_control(StageId to, StageId from, control::Message message
 }
 
 void ActorHost::room(StageId who, StageId to) {
-    if (!ended_) find(who)->actor->on_room(to);
+    if (ended_) return;
+    guarded([&] { find(who)->actor->on_room(to); });
+}
+
+void ActorHost::peer(StageId peer, PeerChange change) {
+    for (const auto& hosted : hosted_) {
+        if (!ended_) guarded([&] { hosted->actor->on_peer(peer, change); });
+    }
 }
 
 void ActorHost::deliver(Hosted& hosted, Mail mail) {
@@ -199,7 +231,7 @@ bool ActorHost::deliver_round() {
         if (ended_ || hosted->inbox.empty()) continue;
         Mail mail = std::move(hosted->inbox.front());
         hosted->inbox.pop_front();
-        deliver(*hosted, std::move(mail));
+        guarded([&] { deliver(*hosted, std::move(mail)); });
         any = true;
     }
     return any;
@@ -228,7 +260,7 @@ bool ActorHost::run_timers() {
     while (!ended_ && !timers_.empty() && timers_.top().due <= now) {
         const std::function<void()> wake = timers_.top().wake;
         timers_.pop();
-        wake();
+        guarded(wake);
         any = true;
     }
     return any;
@@ -238,7 +270,10 @@ bool ActorHost::run_job() {
     if (ended_ || jobs_.empty()) return false;
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
-    const JobOutcome outcome = job.work();
+    fault_point(FaultPoint::JobStarted);
+    JobOutcome outcome = JobOutcome::Cancelled;
+    guarded([&] { outcome = job.work(); });
+    fault_point(FaultPoint::JobDone);
     find(job.owner)->inbox.emplace_back(Completion{outcome, std::move(job.done)});
     return true;
 }

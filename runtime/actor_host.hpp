@@ -5,6 +5,7 @@
 // Every dispatch runs one handler to completion; a job's completion is a message like any other.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,7 +23,8 @@
 
 namespace paceline {
 
-/// What lies outside of a host. Implemented by the loop that owns it.
+/// What lies outside of a host. Implemented by the loop that owns it. `self` and `from` are
+/// actors of the host.
 struct Outside {
     Outside() = default;
     Outside(const Outside&) = delete;
@@ -31,12 +33,20 @@ struct Outside {
 
     [[nodiscard]] virtual Micros now() const = 0;
     /// To an address that this host does not host; the same for the pools.
-    [[nodiscard]] virtual Push send(StageId to,
+    [[nodiscard]] virtual Push send(StageId from,
+                                    StageId to,
                                     std::uint16_t kind,
                                     std::span<const std::byte> bytes) = 0;
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
-    [[nodiscard]] virtual TensorProducer* tensors_to(StageId to) = 0;
-    [[nodiscard]] virtual TensorConsumer* tensors_from(StageId from) = 0;
+    [[nodiscard]] virtual TensorProducer* tensors_to(StageId self, StageId to) = 0;
+    [[nodiscard]] virtual TensorConsumer* tensors_from(StageId self, StageId from) = 0;
+    [[nodiscard]] virtual std::uint64_t random() = 0;
+    /// `event` is complete but for its time.
+    virtual void trace(TraceEvent event) = 0;
+    virtual void count(Counter counter, std::uint64_t add) = 0;
+    virtual void set(Gauge gauge, std::uint64_t value) = 0;
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
+    virtual void declare_void(RequestId request, Attempt valid) = 0;
 };
 
 class ActorHost {
@@ -60,6 +70,8 @@ public:
     void handle(StageId to, StageId from, std::uint16_t kind, std::span<const std::byte> bytes);
     void control(StageId to, StageId from, const control::Message& message);
     void room(StageId who, StageId to);
+    /// Tells every actor here.
+    void peer(StageId peer, PeerChange change);
     /// As control(), but behind what waits in the actor's inbox.
     void queue_control(StageId to, StageId from, control::Message message);
 
@@ -67,9 +79,13 @@ public:
     bool deliver_round();  // one message to each actor that has one
     bool call_rooms();     // on_room of those whose local channel has room again
     bool run_timers();     // that are due
-    bool run_job();        // one; its completion goes into the inbox
+    bool run_job();        // the first; its completion goes into the inbox
     [[nodiscard]] std::optional<Micros> next_timer() const;
     [[nodiscard]] bool has_job() const { return !jobs_.empty(); }
+    /// What the next run_job() is about; nullptr if there is none.
+    [[nodiscard]] const JobLabel* first_job() const {
+        return jobs_.empty() ? nullptr : &jobs_.front().label;
+    }
     [[nodiscard]] bool has_mail() const;
 
     /// An actor stopped or failed: nothing is dispatched any more.
@@ -112,6 +128,7 @@ private:
     };
     struct Job {
         StageId owner;
+        JobLabel label;
         std::function<JobOutcome()> work;
         std::function<void(JobOutcome)> done;
     };
@@ -124,6 +141,9 @@ private:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes);
     void deliver(Hosted& hosted, Mail mail);
+    /// Runs one handler or job; memory that cannot be had ends the loop in good order.
+    template <class Call>
+    void guarded(Call call);
 
     Outside& outside_;
     Channels channels_policy_;

@@ -1,30 +1,52 @@
 #include "runtime/child.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 #include <variant>
 
-#include "ipc/messages.hpp"
-
 namespace paceline {
+namespace {
 
-Child::Child(
-    boost::asio::io_context& io, ChildSpec spec, Spawned started, ChildLog log, OnMail on_mail)
+constexpr std::size_t kLastWords = 12;  // lines
+
+/// How often the kernel's out-of-memory killer has struck in this process's control group, which
+/// its stages share; nothing where that cannot be read.
+std::optional<std::uint64_t> count_oom_kills() {
+    std::ifstream cgroup{"/proc/self/cgroup"};
+    std::string folder;
+    for (std::string line; std::getline(cgroup, line);) {
+        if (line.rfind("0::", 0) == 0) folder = line.substr(3);
+    }
+    std::ifstream events{"/sys/fs/cgroup" + folder + "/memory.events"};
+    std::string name;
+    for (std::uint64_t count = 0; events >> name >> count;) {
+        if (name == "oom_kill") return count;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+Child::Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const NodeEvents& events)
     : spec_{std::move(spec)},
+      events_{events},
       pid_{started.pid},
       control_{std::move(started.control)},
       exit_watch_{io, started.pidfd.release()},
       control_watch_{io, ::fcntl(control_.fd(), F_DUPFD_CLOEXEC, 0)},
       output_watch_{io, started.output.release()},
-      log_{std::move(log)},
-      on_mail_{std::move(on_mail)} {
+      log_{kLastWords,
+           [this](std::string_view line) {
+               if (events_.on_line) events_.on_line(spec_.who, line);
+           }},
+      oom_kills_{count_oom_kills()} {
     watch_exit();
     watch_control();
     watch_output();
@@ -41,7 +63,7 @@ void Child::watch_control() {
                               [this](const boost::system::error_code& error) {
                                   if (error) return;
                                   receive();
-                                  if (!failure_) watch_control();
+                                  if (!silent_) watch_control();
                               });
 }
 
@@ -54,20 +76,35 @@ void Child::watch_output() {
 }
 
 void Child::reap() {
-    if (gone()) return;
+    if (gone_) return;
     // Its process group goes with it: a stage leaves no helpers behind. Before it is reaped, so
     // that the number still belongs to it.
-    kill();
+    ::kill(-pid_, SIGKILL);
     siginfo_t info{};
+    std::string end;
+    bool well = false;
     if (::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info, WEXITED) != 0) {
-        exit_text_ = std::string{"vanished ("} + std::strerror(errno) + ")";
-        return;
+        end = std::string{"vanished ("} + std::strerror(errno) + ")";
+    } else {
+        end = describe_exit(info.si_code, info.si_status);
+        well = info.si_code == CLD_EXITED && info.si_status == 0;
+        if (killed_ && info.si_code == CLD_KILLED && info.si_status == SIGKILL) end = "was killed";
     }
-    exit_text_ = describe_exit(info.si_code, info.si_status);
-    ended_well_ = info.si_code == CLD_EXITED && info.si_status == 0;
     receive();
     read_output();
     log_.finish();
+    gone_ = true;
+    events_.on_exit(spec_.who, well, obituary(end));
+}
+
+std::string Child::obituary(const std::string& end) const {
+    std::string text = title() + " " + end;
+    const std::optional<std::uint64_t> oom_kills = count_oom_kills();
+    if (!killed_ && oom_kills && oom_kills_ && *oom_kills > *oom_kills_) {
+        text += " (the kernel's out-of-memory killer was at work)";
+    }
+    if (!failure_.empty()) text += ": " + failure_;
+    return text + last_words();
 }
 
 void Child::read_output() {
@@ -85,50 +122,44 @@ void Child::read_output() {
 }
 
 void Child::receive() {
-    while (!failure_) {
+    while (!silent_) {
         Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
         if (!received.ok()) {
-            failure_ = received.error();
+            silent_ = true;
+            if (!gone_) events_.on_silence(spec_.who, received.error());
         } else if (!received.value()) {
             return;
         } else {
-            take(std::move(received.value()->message));
+            const auto* failed = std::get_if<control::Failed>(&received.value()->message);
+            if (failed != nullptr) failure_ = failed->text;
+            events_.on_message(spec_.who, std::move(*received.value()));
         }
-    }
-}
-
-void Child::take(control::Message message) {
-    if (auto* hello = std::get_if<control::Hello>(&message)) {
-        if (hello->wire_version != msg::kWireVersion) {
-            failure_ = Error{Errc::Protocol,
-                             "it speaks wire version " + std::to_string(hello->wire_version) +
-                                 ", the conductor " + std::to_string(msg::kWireVersion)};
-            return;
-        }
-        hello_ = std::move(*hello);
-        state_ = std::max(state_, State::Greeted);
-    } else if (std::holds_alternative<control::Ready>(message)) {
-        // Ready before Hello would let a stage through that nobody has compared.
-        if (state_ == State::Greeted) state_ = State::Ready;
-    } else if (auto* failed = std::get_if<control::Failed>(&message)) {
-        const bool known = failed->code <= static_cast<std::uint8_t>(Errc::System);
-        failure_ = Error{known ? static_cast<Errc>(failed->code) : Errc::Protocol,
-                         std::move(failed->text)};
-    } else {
-        on_mail_(spec_.id, std::move(message));
     }
 }
 
 Status Child::send(const control::Message& message,
                    std::span<const int> files,
-                   ControlSocket::Millis limit) {
-    const Status sent = control_.send(message, files, limit);
-    if (sent.ok() && bell_) bell_->announce();
-    return sent;
+                   std::chrono::milliseconds limit,
+                   Envelope envelope) {
+    return control_.send(message, files, limit, envelope);
 }
 
 void Child::kill() {
-    if (!gone()) ::kill(-pid_, SIGKILL);
+    if (gone_) return;
+    // One whose socket closed first was most likely dead already: then the signal is somebody's.
+    if (!silent_) killed_ = true;
+    ::kill(-pid_, SIGKILL);
+}
+
+void Child::look_for_stops() {
+    if (gone_) return;
+    for (;;) {
+        siginfo_t info{};
+        const int answer = ::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info,
+                                    WSTOPPED | WCONTINUED | WNOHANG);
+        if (answer != 0 || info.si_pid == 0) return;
+        if (events_.on_stopped) events_.on_stopped(spec_.who, info.si_code == CLD_STOPPED);
+    }
 }
 
 std::string Child::title() const {
@@ -138,18 +169,6 @@ std::string Child::title() const {
 std::string Child::last_words() const {
     const std::string words = log_.last_words();
     return words.empty() ? "" : "; its last lines:" + words;
-}
-
-Error Child::obituary() const {
-    const bool told = failure_ && failure_->code != Errc::PeerGone;
-    std::string text = title() + " ";
-    if (gone()) {
-        text += *exit_text_;
-    } else {
-        text += told ? "failed" : "closed its control channel";
-    }
-    if (told) text += ": " + failure_->what;
-    return {told ? failure_->code : Errc::PeerGone, text + last_words()};
 }
 
 }  // namespace paceline

@@ -1,10 +1,12 @@
 #include "runtime/local_world.hpp"
 
+#include <random>
 #include <thread>
 #include <utility>
 
 #include "ipc/base/check.hpp"
 #include "runtime/actor_host.hpp"
+#include "runtime/stage_page.hpp"
 
 namespace paceline {
 namespace {
@@ -24,23 +26,34 @@ public:
     [[nodiscard]] Micros now() const override {
         return clock_ == Clock::Virtual ? virtual_now_ : steady_now();
     }
-    [[nodiscard]] Push send([[maybe_unused]] StageId to,
-                            [[maybe_unused]] std::uint16_t kind,
-                            [[maybe_unused]] std::span<const std::byte> bytes) override {
+    [[nodiscard]] Push send(StageId /*from*/,
+                            StageId /*to*/,
+                            std::uint16_t /*kind*/,
+                            std::span<const std::byte> /*bytes*/) override {
         PACE_CHECK(false, "a message to an actor that was not added to the world");
         return Push::Full;
     }
-    void post([[maybe_unused]] StageId from,
-              [[maybe_unused]] StageId to,
-              [[maybe_unused]] const control::Message& message) override {
+    void post(StageId /*from*/, StageId /*to*/, const control::Message& /*message*/) override {
         PACE_CHECK(false, "a control message to an actor that was not added to the world");
     }
-    [[nodiscard]] TensorProducer* tensors_to([[maybe_unused]] StageId to) override {
+    [[nodiscard]] TensorProducer* tensors_to(StageId /*self*/, StageId /*to*/) override {
         return nullptr;
     }
-    [[nodiscard]] TensorConsumer* tensors_from([[maybe_unused]] StageId from) override {
+    [[nodiscard]] TensorConsumer* tensors_from(StageId /*self*/, StageId /*from*/) override {
         return nullptr;
     }
+    [[nodiscard]] std::uint64_t random() override { return random_(); }
+    void trace(TraceEvent event) override {
+        event.time_us = now().count();
+        page_.trace(event);
+    }
+    void count(Counter counter, std::uint64_t add) override { page_.count(counter, add); }
+    void set(Gauge gauge, std::uint64_t value) override { page_.set(gauge, value); }
+    /// One thread: nothing can happen during a job.
+    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId /*request*/) override {
+        return nullptr;
+    }
+    void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
 
     /// One step of the world; false if there was nothing to do.
     bool turn() {
@@ -66,6 +79,8 @@ public:
 private:
     Clock clock_;
     Micros virtual_now_{0};
+    std::mt19937_64 random_{1};  // a fixed seed: the same run every time
+    StagePage page_ = StagePage::local(kConductor, Epoch{1}, "local");
 };
 
 LocalWorld::LocalWorld(Clock clock) : impl_{std::make_unique<Impl>(clock)} {}

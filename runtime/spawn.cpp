@@ -39,6 +39,7 @@ struct Plan {
     int output;
     int control;
     int failure;
+    std::string death_penalty;  // as /proc/self/oom_score_adj takes it
 };
 
 [[noreturn]] void give_up(const Plan& plan, Step step) {
@@ -54,6 +55,10 @@ struct Plan {
     if (::getppid() != plan.parent) ::_exit(125);  // died before the signal was armed
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(plan, Prctl);
     if (::setpgid(0, 0) != 0) give_up(plan, Group);
+
+    const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    // Where it cannot be set the kernel chooses by size: worse, but no reason not to start.
+    if (score >= 0) (void)!::write(score, plan.death_penalty.data(), plan.death_penalty.size());
 
     for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
@@ -137,10 +142,15 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     const std::string path = command.empty() ? "/proc/self/exe" : command.front();
     if (command.empty()) command = {"paceline", kStageSubcommand};
     command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
-    Plan plan{path.c_str(),        {},
-              mask_of(spec.cores), ::getpid(),
-              null_in.get(),       output.value().write.get(),
-              theirs.fd(),         failure.value().write.get()};
+    Plan plan{path.c_str(),
+              {},
+              mask_of(spec.cores),
+              ::getpid(),
+              null_in.get(),
+              output.value().write.get(),
+              theirs.fd(),
+              failure.value().write.get(),
+              std::to_string(spec.death_penalty)};
     for (std::string& argument : command) plan.argv.push_back(argument.data());
     plan.argv.push_back(nullptr);
 

@@ -10,6 +10,7 @@
 // belongs to the thread that forked.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -25,6 +26,7 @@ struct SpawnSpec {
     std::vector<std::string> command;  // argv; empty: /proc/self/exe stage. The child's control
                                        // descriptor is appended as "--control-fd N".
     std::vector<int> cores;            // empty: the parent's
+    std::uint32_t death_penalty = 0;   // oom_score_adj: when memory runs out the highest dies first
 };
 
 /// A started child. Not reaped by the destructor: the supervisor does that.

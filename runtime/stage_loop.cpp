@@ -1,14 +1,17 @@
 #include "runtime/stage_loop.hpp"
 
 #include <algorithm>
-#include <array>
+#include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "runtime/actor_host.hpp"
+#include "runtime/stage_edges.hpp"
 
 namespace paceline {
 namespace {
@@ -22,241 +25,342 @@ Error in_channel(const char* direction, StageId peer, const Error& error) {
                             std::to_string(peer.value) + ": " + error.what};
 }
 
+/// A job may take this many times as long as the longest one of its name so far.
+constexpr int kJobSlack = 10;
+
 }  // namespace
 
 class StageLoop::Impl final : public Outside {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
-        : wiring_{std::move(wiring)}, port_{port}, options_{options}, edges_(wiring_.out.size()) {
+        : wiring_{std::move(wiring)}, edges_{wiring_}, port_{port}, options_{options} {
+        PACE_CHECK(wiring_.page != nullptr, "a wiring without a page");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
-        std::uint32_t longest = 1;
-        for (const InEdge& edge : wiring_.in)
-            longest = std::max(longest, edge.ring.payload_bytes());
-        buffer_.resize(longest / sizeof(Chunk) + 1);
     }
 
     // ---- Outside: what the actors reach beyond this process ----
 
     [[nodiscard]] Micros now() const override { return steady_now(); }
-    [[nodiscard]] Push send(StageId to,
+    [[nodiscard]] Push send(StageId from,
+                            StageId to,
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override;
     void post(StageId from, StageId to, const control::Message& message) override;
-    [[nodiscard]] TensorProducer* tensors_to(StageId to) override;
-    [[nodiscard]] TensorConsumer* tensors_from(StageId from) override;
+    [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to) override {
+        return edges_.tensors_to(self, to);
+    }
+    [[nodiscard]] TensorConsumer* tensors_from(StageId self, StageId from) override {
+        return edges_.tensors_from(self, from);
+    }
+    [[nodiscard]] std::uint64_t random() override { return random_(); }
+    void trace(TraceEvent event) override;
+    void count(Counter counter, std::uint64_t add) override { wiring_.page->count(counter, add); }
+    void set(Gauge gauge, std::uint64_t value) override { wiring_.page->set(gauge, value); }
+    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+        return wiring_.board ? wiring_.board->word_of(request) : nullptr;
+    }
+    void declare_void(RequestId request, Attempt valid) override {
+        if (wiring_.board) wiring_.board->declare_void(request, valid);
+    }
 
     [[nodiscard]] Status run();
 
     ActorHost host_{*this, ActorHost::Channels::OnDemand};
     Wiring wiring_;
-    StageLoopCounters counters_;
 
 private:
-    /// What the loop remembers about an outgoing edge between turns.
-    struct EdgeState {
-        bool has_news = false;    // published since the peer's doorbell was rung
-        bool wants_room = false;  // a send met Full
-        bool wants_slot = false;  // the tensor pool had no free slot
-    };
-    /// Frames are copied into this; aligned for every message.
-    struct alignas(64) Chunk {
-        std::byte bytes[64];
-    };
+    using Out = StageEdges::Out;
 
     bool turn();
+    bool drain_all();
     bool drain(InEdge& edge);
+    bool run_job();
     bool poll_control();
+    void take(PortEvent event);
     bool call_rooms();
-    [[nodiscard]] bool room_found(std::size_t index);
-    void ring_bells();
-    void ring_for_room(InEdge& edge);
+    [[nodiscard]] static bool room_found(Out& out);
     void wait();
     void report(const Status& status);
+    void enter(Activity activity, Micros expected);
+    void trace_span(TraceKind kind, Micros start, const JobLabel& label);
 
+    void lose(StageId peer);
+    void lose_corrupt();
+
+    StageEdges edges_;
     ControlPort& port_;
     StageLoopOptions options_;
-    std::vector<EdgeState> edges_;  // parallel to wiring_.out
-    std::vector<Chunk> buffer_;
+    std::vector<std::pair<StageId, Error>> corrupt_;  // found in this turn
+    std::map<std::uint32_t, Micros> longest_;         // job of each name
     std::uint32_t announced_seen_ = 0;
     Micros polled_at_{0};
+    std::mt19937_64 random_{std::random_device{}()};
 };
 
-Push StageLoop::Impl::send(StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
-    for (std::size_t i = 0; i < edges_.size(); ++i) {
-        OutEdge& edge = wiring_.out[i];
-        if (edge.to != to) continue;
-        if (edge.ring.try_push(kind, bytes) == Push::Full) {
-            edges_[i].wants_room = true;
-            ++counters_.full;
-            const Status fault = edge.ring.fault();
-            if (!fault.ok()) host_.fail(in_channel("to", to, fault.error()));
-            return Push::Full;
-        }
-        edges_[i].has_news = true;
-        ++counters_.frames_out;
+// ---- Outside ----
+
+Push StageLoop::Impl::send(StageId from,
+                           StageId to,
+                           std::uint16_t kind,
+                           std::span<const std::byte> bytes) {
+    Out* out = edges_.find_out(from, to);
+    if (out == nullptr) {
+        PACE_CHECK(edges_.is_absent(to), "a message to a stage without a channel to it");
+        count(Counter::FramesStale, 1);
         return Push::Ok;
     }
-    PACE_CHECK(false, "a message to a stage without a channel to it");
-    return Push::Full;
-}
-
-void StageLoop::Impl::post([[maybe_unused]] StageId from,
-                           StageId to,
-                           const control::Message& message) {
-    report(port_.send(to, message));
-}
-
-TensorProducer* StageLoop::Impl::tensors_to(StageId to) {
-    for (OutEdge& edge : wiring_.out) {
-        if (edge.to == to && edge.pool) return &*edge.pool;
+    if (out->edge.ring.try_push(kind, bytes) == Push::Full) {
+        out->wants_room = true;
+        count(Counter::ChannelFull, 1);
+        trace({.kind = TraceKind::Full, .peer = to, .detail = kind, .self = from});
+        const Status fault = out->edge.ring.fault();
+        if (!fault.ok()) corrupt_.emplace_back(to, in_channel("to", to, fault.error()));
+        return Push::Full;
     }
-    return nullptr;
+    out->has_news = true;
+    count(Counter::FramesOut, 1);
+    trace({.kind = TraceKind::Send,
+           .peer = to,
+           .detail = kind,
+           .self = from,
+           .peer_epoch = out->edge.peer_epoch});
+    return Push::Ok;
 }
 
-TensorConsumer* StageLoop::Impl::tensors_from(StageId from) {
-    for (InEdge& edge : wiring_.in) {
-        if (edge.from == from && edge.pool) return &*edge.pool;
-    }
-    return nullptr;
+void StageLoop::Impl::post(StageId from, StageId to, const control::Message& message) {
+    report(port_.send({from, to}, message));
+}
+
+void StageLoop::Impl::trace(TraceEvent event) {
+    if (!wiring_.page->traces()) return;
+    event.time_us = steady_now().count();
+    wiring_.page->trace(event);
+}
+
+void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& label) {
+    if (!wiring_.page->traces()) return;
+    TraceEvent event;
+    event.time_us = start.count();
+    event.duration_us = static_cast<std::uint32_t>((steady_now() - start).count());
+    event.kind = kind;
+    event.request = label.request;
+    event.id = label.id;
+    event.count = label.rows;
+    event.position = label.context;
+    event.detail = label.layers;
+    event.label = job_name_index(label.name);
+    wiring_.page->trace(event);
 }
 
 void StageLoop::Impl::report(const Status& status) {
     if (!status.ok()) host_.fail(status.error());
 }
 
+void StageLoop::Impl::enter(Activity activity, Micros expected) {
+    const Micros slack = std::chrono::milliseconds{wiring_.hang_limit_ms};
+    wiring_.page->enter(activity, slack.count() == 0 ? slack : slack + expected);
+}
+
+// ---- peers ----
+
+void StageLoop::Impl::lose(StageId peer) {
+    if (!edges_.lose(peer)) return;
+    trace({.kind = TraceKind::PeerLost, .peer = peer});
+    host_.peer(peer, PeerChange::Lost);
+}
+
+void StageLoop::Impl::lose_corrupt() {
+    for (const auto& [peer, error] : std::exchange(corrupt_, {})) {
+        const Epoch epoch = edges_.epoch_of(peer);
+        lose(peer);
+        report(port_.report_fault(peer, epoch, error));
+    }
+}
+
+void StageLoop::Impl::take(PortEvent event) {
+    if (auto* mail = std::get_if<PortMail>(&event)) {
+        const bool ends = std::holds_alternative<control::Shutdown>(mail->message);
+        if (ends && mail->envelope.from == kConductor) {
+            fault_point(FaultPoint::Draining);
+            return host_.stop();
+        }
+        StageId to = mail->envelope.to;
+        if (!host_.hosts(to)) to = wiring_.self;
+        host_.control(to, mail->envelope.from, mail->message);
+    } else if (auto* lost = std::get_if<PeersLost>(&event)) {
+        for (const StageId peer : lost->peers) lose(peer);
+    } else if (auto* wired = std::get_if<PeersWired>(&event)) {
+        fault_point(FaultPoint::PeerWired);
+        // What is left of the incarnation before goes first; who was not told of a loss is now.
+        for (const StageId peer : wired->peers) lose(peer);
+        edges_.add(std::move(wired->out), std::move(wired->in));
+        report(port_.wired(wired->peers.front(), wired->epoch));
+    } else if (auto* joined = std::get_if<PeersJoined>(&event)) {
+        for (const StageId peer : joined->peers) {
+            trace({.kind = TraceKind::PeerJoined, .peer = peer});
+            host_.peer(peer, PeerChange::Joined);
+        }
+    }
+}
+
+// ---- turns ----
+
 Status StageLoop::Impl::run() {
+    enter(Activity::Handling, Micros{0});
     host_.start();
-    ring_bells();
+    edges_.ring_bells();
     while (!host_.ended()) {
         if (!turn() && !host_.ended()) wait();
     }
-    ring_bells();
+    edges_.ring_bells();
+    wiring_.page->enter(Activity::Ended, Micros{0});
     return host_.outcome();
 }
 
 /// One round of everything that can be done without waiting; false if there was nothing.
 bool StageLoop::Impl::turn() {
+    enter(Activity::Handling, Micros{0});
     bool any = false;
     if (steady_now() - polled_at_ >= options_.poll_limit) any = poll_control();
-    for (InEdge& edge : wiring_.in) any = drain(edge) || any;
+    any = drain_all() || any;
     any = host_.deliver_round() || any;
     any = call_rooms() || any;
     any = host_.call_rooms() || any;
     any = host_.run_timers() || any;
-    ring_bells();
+    edges_.ring_bells();
     // A job comes last: it should know the newest that the others have said.
-    if (host_.has_job() && !host_.has_mail()) {
-        const Micros start = steady_now();
-        any = host_.run_job() || any;
-        counters_.job_time += steady_now() - start;
-        ++counters_.jobs;
+    if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
+    // Slots are released by handlers and by jobs; the producer hears of it at the end of the turn.
+    for (InEdge& edge : edges_.in()) {
+        if (edge.pool && edge.pool->take_room_wanted()) edge.bell.ring();
     }
-    for (InEdge& edge : wiring_.in) ring_for_room(edge);
-    ring_bells();
+    edges_.ring_bells();
+    lose_corrupt();
+    if (!host_.has_job() && !host_.has_mail()) edges_.bury_retired();
+    return any;
+}
+
+bool StageLoop::Impl::run_job() {
+    const JobLabel label = *host_.first_job();
+    Micros& longest = longest_[job_name_index(label.name)];
+    enter(Activity::Computing, kJobSlack * longest);
+    const Micros start = steady_now();
+    const bool ran = host_.run_job();
+    const Micros took = steady_now() - start;
+    longest = std::max(longest, took);
+    enter(Activity::Handling, Micros{0});
+    count(Counter::Jobs, 1);
+    count(Counter::JobMicros, static_cast<std::uint64_t>(took.count()));
+    trace_span(TraceKind::Job, start, label);
+    return ran;
+}
+
+bool StageLoop::Impl::drain_all() {
+    bool any = false;
+    // By index: a cold message that comes before a frame may close or add edges.
+    std::vector<InEdge>& in = edges_.in();
+    for (std::size_t i = 0; i < in.size() && !host_.ended(); ++i) any = drain(in[i]) || any;
     return any;
 }
 
 bool StageLoop::Impl::drain(InEdge& edge) {
-    const std::span<std::byte> buffer{buffer_.front().bytes, buffer_.size() * sizeof(Chunk)};
+    const std::span<std::byte> buffer = edges_.frame_buffer();
     bool any = false;
     for (std::uint32_t i = 0; i < options_.burst && !host_.ended(); ++i) {
+        // The cold message that caused a frame, if there is one, was announced before the frame
+        // was published: it is seen now, and handled first. It may close this very edge.
+        if (edge.ring.has_frame() && wiring_.bell.announced() != announced_seen_) {
+            poll_control();
+            return true;
+        }
+        const std::uint64_t stale = edge.ring.stale_frames();
         const Popped popped = edge.ring.try_pop(buffer);
+        if (edge.ring.stale_frames() != stale) {
+            count(Counter::FramesStale, edge.ring.stale_frames() - stale);
+        }
         if (popped.outcome == Pop::Empty) break;
         if (popped.outcome == Pop::Corrupt) {
-            host_.fail(in_channel("from", edge.from, edge.ring.fault().error()));
+            corrupt_.emplace_back(edge.from,
+                                  in_channel("from", edge.from, edge.ring.fault().error()));
             break;
         }
-        // The cold message that caused this frame, if there is one, was announced before the
-        // frame was published: it is seen now, and handled first.
-        if (wiring_.bell.announced() != announced_seen_) poll_control();
-        host_.handle(wiring_.self, edge.from, popped.kind, popped.payload);
-        ++counters_.frames_in;
+        trace({.kind = TraceKind::Receive,
+               .peer = edge.from,
+               .detail = popped.kind,
+               .self = edge.to,
+               .peer_epoch = edge.peer_epoch});
+        host_.handle(edge.to, edge.from, popped.kind, popped.payload);
+        count(Counter::FramesIn, 1);
         any = true;
     }
-    counters_.stale_frames = 0;
-    for (const InEdge& in : wiring_.in) counters_.stale_frames += in.ring.stale_frames();
-    if (any) {
-        if (edge.ring.take_room_wanted()) edge.bell.ring();
-        ring_bells();
-    }
+    // Also when all that was taken were frames of an old epoch.
+    if (edge.ring.take_room_wanted()) edge.bell.ring();
+    if (any) edges_.ring_bells();
     return any;
-}
-
-/// Slots are released by handlers and by jobs; the producer hears of it at the end of the turn.
-void StageLoop::Impl::ring_for_room(InEdge& edge) {
-    if (edge.pool && edge.pool->take_room_wanted()) edge.bell.ring();
 }
 
 bool StageLoop::Impl::poll_control() {
     polled_at_ = steady_now();
     announced_seen_ = wiring_.bell.announced();
     bool any = false;
-    report(port_.poll([this, &any](StageId from, const control::Message& message) {
+    report(port_.poll([this, &any](PortEvent event) {
         any = true;
-        if (from == kConductor && std::holds_alternative<control::Shutdown>(message)) {
-            host_.stop();
-        } else {
-            host_.control(wiring_.self, from, message);
-        }
+        take(std::move(event));
     }));
     return any;
 }
 
-bool StageLoop::Impl::room_found(std::size_t index) {
-    OutEdge& edge = wiring_.out[index];
-    const EdgeState& state = edges_[index];
-    return (state.wants_room && edge.ring.has_room(Urgency::Normal)) ||
-           (state.wants_slot && edge.pool->has_room());
+bool StageLoop::Impl::room_found(Out& out) {
+    return (out.wants_room && out.edge.ring.has_room(Urgency::Normal)) ||
+           (out.wants_slot && out.edge.pool->has_room());
 }
 
 bool StageLoop::Impl::call_rooms() {
     bool any = false;
-    for (std::size_t i = 0; i < edges_.size() && !host_.ended(); ++i) {
-        OutEdge& edge = wiring_.out[i];
-        if (edge.pool && edge.pool->take_starved()) {
-            edges_[i].wants_slot = true;
-            const Status fault = edge.pool->fault();
-            if (!fault.ok()) host_.fail(in_channel("to", edge.to, fault.error()));
+    for (Out& out : edges_.out()) {
+        if (host_.ended()) break;
+        if (out.edge.pool && out.edge.pool->take_starved()) {
+            out.wants_slot = true;
+            count(Counter::ChannelFull, 1);
+            const Status fault = out.edge.pool->fault();
+            if (!fault.ok()) {
+                corrupt_.emplace_back(out.edge.to, in_channel("to", out.edge.to, fault.error()));
+            }
         }
-        if (!room_found(i)) continue;
-        edges_[i].wants_room = edges_[i].wants_room && !edge.ring.has_room(Urgency::Normal);
-        edges_[i].wants_slot = edges_[i].wants_slot && !edge.pool->has_room();
-        host_.room(wiring_.self, edge.to);
+        if (!room_found(out)) continue;
+        out.wants_room = out.wants_room && !out.edge.ring.has_room(Urgency::Normal);
+        out.wants_slot = out.wants_slot && !out.edge.pool->has_room();
+        host_.room(out.edge.from, out.edge.to);
         any = true;
     }
     return any;
 }
 
-/// Once per handler and receiver instead of once per message: a batch is one ring.
-void StageLoop::Impl::ring_bells() {
-    for (std::size_t i = 0; i < edges_.size(); ++i) {
-        if (std::exchange(edges_[i].has_news, false)) wiring_.out[i].bell.ring();
-    }
-}
-
 void StageLoop::Impl::wait() {
-    for (std::size_t i = 0; i < edges_.size(); ++i) {
-        if (edges_[i].wants_room) wiring_.out[i].ring.want_room();
-        if (edges_[i].wants_slot) wiring_.out[i].pool->want_room();
+    for (Out& out : edges_.out()) {
+        if (out.wants_room) out.edge.ring.want_room();
+        if (out.wants_slot) out.edge.pool->want_room();
     }
     const auto ready = [this] {
-        for (const InEdge& edge : wiring_.in) {
+        for (const InEdge& edge : edges_.in()) {
             if (edge.ring.has_frame()) return true;
         }
-        for (std::size_t i = 0; i < edges_.size(); ++i) {
-            if (room_found(i)) return true;
+        for (Out& out : edges_.out()) {
+            if (room_found(out)) return true;
         }
         return wiring_.bell.announced() != announced_seen_;
     };
     const Micros start = steady_now();
     Micros limit = options_.poll_limit;
     if (const auto timer = host_.next_timer()) limit = std::min(limit, *timer - start);
+    enter(Activity::Waiting, limit);
     bool slept = false;
     const bool woken =
         wiring_.bell.wait(ready, std::min(Micros{wiring_.spin_micros}, limit), limit, &slept);
-    counters_.wait_time += steady_now() - start;
-    counters_.sleeps += slept ? 1 : 0;
+    count(Counter::WaitMicros, static_cast<std::uint64_t>((steady_now() - start).count()));
+    count(Counter::Sleeps, slept ? 1 : 0);
+    trace_span(TraceKind::Wait, start, {});
     // Announced, or woken by nothing in the rings: a timer, a signal, the time limit.
     if (!woken || wiring_.bell.announced() != announced_seen_) poll_control();
 }
@@ -269,13 +373,17 @@ void StageLoop::add(StageId id, Actor& actor) {
     impl_->host_.add(id, impl_->wiring_.epoch, actor);
 }
 
+void StageLoop::connect(const EdgeSpec& edge) {
+    impl_->host_.connect(edge);
+}
+
 Status StageLoop::run() {
     PACE_CHECK(impl_->host_.hosts(impl_->wiring_.self), "a loop without an actor of its own");
     return impl_->run();
 }
 
-const StageLoopCounters& StageLoop::counters() const {
-    return impl_->counters_;
+StagePage& StageLoop::page() {
+    return *impl_->wiring_.page;
 }
 
 }  // namespace paceline

@@ -11,8 +11,12 @@
 //     loop.add(stage_id, actor);
 //     Status ended = loop.run();
 //
-// A peer's corrupt frame ends the loop with Errc::Protocol; a frame of an old epoch is dropped
-// and counted. Owns the wiring, borrows actors and port, which must outlive it.
+// Channels come and go with their peers (control_port.hpp). When a peer is lost its channels are
+// closed: what is sent to it is dropped. Their memory stays mapped until every job is done that
+// was submitted before. A peer that breaks a channel's layout is reported and treated as lost.
+// Whatever the loop does it announces on the process's page with the time at which it must be
+// over, so that a hang is noticed from outside.
+// Owns the wiring, borrows actors and port, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +37,6 @@ struct StageLoopOptions {
     std::uint32_t burst = 16;
 };
 
-struct StageLoopCounters {
-    std::uint64_t frames_in = 0;
-    std::uint64_t frames_out = 0;
-    std::uint64_t stale_frames = 0;  // of an old epoch: dropped
-    std::uint64_t full = 0;          // sends that met a full channel
-    std::uint64_t sleeps = 0;
-    std::uint64_t jobs = 0;
-    Micros job_time{0};
-    Micros wait_time{0};
-};
-
 class StageLoop {
 public:
     StageLoop(Wiring wiring, ControlPort& port, const StageLoopOptions& options);
@@ -51,16 +44,20 @@ public:
     StageLoop& operator=(const StageLoop&) = delete;
     ~StageLoop();
 
-    /// Hosts `actor` under the address `id`: the wiring's own id, or, for actors that share the
-    /// process, any other; what they send to each other never leaves it.
+    /// Hosts `actor` under one of the wiring's addresses, or, if nobody outside writes to it, any
+    /// other; what actors of one process send to each other never leaves it.
     void add(StageId id, Actor& actor);
+    /// A channel between two actors of this process, before run(). Needed where tensors travel on
+    /// it; others are made with usual bounds when they are first used.
+    void connect(const EdgeSpec& edge);
 
     /// Runs until an actor stops the loop, the conductor sends Shutdown (both end well), an
-    /// actor fails, a channel is corrupt or the port reports an error. After a good end it may
-    /// run again: the actors go on where they were (on_start() is called the first time only).
+    /// actor fails or the port reports an error. After a good end it may run again: the actors go
+    /// on where they were (on_start() is called the first time only).
     [[nodiscard]] Status run();
 
-    [[nodiscard]] const StageLoopCounters& counters() const;
+    /// The page of the wiring: counters and trace.
+    [[nodiscard]] StagePage& page();
 
 private:
     class Impl;

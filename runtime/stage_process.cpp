@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/messages.hpp"
 
 namespace paceline {
@@ -24,6 +26,8 @@ Error unexpected(const char* wanted, const control::Message& message) {
 
 }  // namespace
 
+// ---- starting ----
+
 Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
     if (::fcntl(control_fd, F_SETFD, FD_CLOEXEC) != 0) {
         return Error{Errc::BadArgument, std::string{kControlFdOption} + " " +
@@ -38,7 +42,33 @@ Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
     auto* assign = std::get_if<control::Assign>(&first.value().message);
     if (assign == nullptr) return unexpected("assign", first.value().message);
     process->assignment_ = std::move(*assign);
+    if (process->assignment_.actors.empty()) {
+        return Error{Errc::Protocol, "the conductor sent an assignment without actors"};
+    }
+    if (const Status attached = process->attach_memory(first.value().files); !attached.ok()) {
+        return attached.error();
+    }
+    // Nobody judges how long loading takes but the conductor's start limit.
+    process->page_->enter(Activity::Loading, std::chrono::nanoseconds{0});
     return process;
+}
+
+Status StageProcess::attach_memory(std::span<const OwnedFd> files) {
+    if (files.size() != 2) {
+        return Error{Errc::Protocol, "an assignment brings two memory files, this one " +
+                                         std::to_string(files.size())};
+    }
+    Result<ShmRegion> page_memory = ShmRegion::attach(files[0].get(), 1);
+    if (!page_memory.ok()) return page_memory.error();
+    Result<StagePage> page = StagePage::attach(std::move(page_memory).value());
+    if (!page.ok()) return page.error();
+    page_ = std::make_shared<StagePage>(std::move(page).value());
+    Result<ShmRegion> board_memory = ShmRegion::attach(files[1].get(), 1);
+    if (!board_memory.ok()) return board_memory.error();
+    Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
+    if (!board.ok()) return board.error();
+    board_ = std::make_shared<CancelBoard>(std::move(board).value());
+    return {};
 }
 
 Result<Wiring> StageProcess::introduce(control::Hello hello) {
@@ -46,6 +76,7 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
     hello.pid = static_cast<std::uint32_t>(::getpid());
     const Status said = socket_.send(hello);
     if (!said.ok()) return said.error();
+    page_->enter(Activity::Starting, std::chrono::nanoseconds{0});
     Result<ControlSocket::Received> answer =
         socket_.receive(std::chrono::steady_clock::now() + kConductorLimit);
     if (!answer.ok()) return answer.error();
@@ -55,9 +86,23 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
     }
     const auto* wire = std::get_if<control::Wire>(&answer.value().message);
     if (wire == nullptr) return unexpected("wire", answer.value().message);
-    Result<Wiring> wiring =
-        attach_wiring(assignment_.stage, assignment_.epoch, *wire, answer.value().files);
-    if (!wiring.ok()) return wiring.error();
+    Result<Doorbell> bell = attach_bell(answer.value().files, wire->bell_file);
+    if (!bell.ok()) return bell.error();
+    Result<AttachedEdges> edges =
+        attach_edges(assignment_.epoch, wire->edges, answer.value().files);
+    if (!edges.ok()) return edges.error();
+    Wiring wiring{.self = assignment_.stage,
+                  .actors = assignment_.actors,
+                  .epoch = assignment_.epoch,
+                  .spin_micros = wire->spin_micros,
+                  .bell = std::move(bell).value(),
+                  .hang_limit_ms = wire->hang_limit_ms,
+                  .out = std::move(edges.value().out),
+                  .in = std::move(edges.value().in),
+                  .absent = std::move(edges.value().absent),
+                  .page = page_,
+                  .board = board_};
+    fault_point(FaultPoint::Wired);
     const Status ready = socket_.send(control::Ready{assignment_.epoch});
     if (!ready.ok()) return ready.error();
     return wiring;
@@ -76,9 +121,11 @@ int StageProcess::finish(const Status& ended) {
     return 1;
 }
 
-Status StageProcess::send(StageId to, const control::Message& message) {
-    PACE_CHECK(to == kConductor, "a stage's control messages go to the conductor");
-    return socket_.send(message);
+// ---- running ----
+
+Status StageProcess::send(Envelope envelope, const control::Message& message) {
+    PACE_CHECK(envelope.to == kConductor, "a stage's control messages go to the conductor");
+    return socket_.send(message, {}, ControlSocket::Millis{10'000}, envelope);
 }
 
 Status StageProcess::poll(const Deliver& deliver) {
@@ -86,8 +133,39 @@ Status StageProcess::poll(const Deliver& deliver) {
         Result<std::optional<ControlSocket::Received>> received = socket_.try_receive();
         if (!received.ok()) return received.error();
         if (!received.value()) return {};
-        deliver(kConductor, received.value()->message);
+        const Status delivered = deliver_one(std::move(*received.value()), deliver);
+        if (!delivered.ok()) return delivered;
     }
+}
+
+Status StageProcess::deliver_one(ControlSocket::Received received, const Deliver& deliver) {
+    if (auto* lost = std::get_if<control::Unwire>(&received.message)) {
+        deliver(PeersLost{std::move(lost->peers)});
+        return {};
+    }
+    auto* rewire = std::get_if<control::Rewire>(&received.message);
+    if (rewire == nullptr) {
+        deliver(PortMail{received.envelope, std::move(received.message)});
+        return {};
+    }
+    if (rewire->peers.empty()) {
+        return Error{Errc::Protocol, "the conductor rewires a process without actors"};
+    }
+    Result<AttachedEdges> edges = attach_edges(assignment_.epoch, rewire->edges, received.files);
+    if (!edges.ok()) return edges.error();
+    deliver(PeersWired{rewire->peers, rewire->peer_epoch, std::move(edges.value().out),
+                       std::move(edges.value().in)});
+    deliver(PeersJoined{std::move(rewire->peers)});
+    return {};
+}
+
+Status StageProcess::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
+    return socket_.send(
+        control::EdgeFault{peer, peer_epoch, error.what.substr(0, control::kTextBytesMax)});
+}
+
+Status StageProcess::wired(StageId peer, Epoch peer_epoch) {
+    return socket_.send(control::Rewired{peer, peer_epoch});
 }
 
 }  // namespace paceline

@@ -1,125 +1,111 @@
 #include "runtime/supervisor.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <deque>
-#include <optional>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <thread>
 #include <utility>
-#include <variant>
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 
 #include "ipc/base/check.hpp"
-#include "runtime/child.hpp"
-#include "runtime/spawn.hpp"
+#include "runtime/local_node.hpp"
+#include "runtime/supervisor_impl.hpp"
 
 namespace paceline {
 namespace {
 
-namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
-/// Between the first sign of a death (a closed socket, a Failed) and the rest of the story: exit
-/// status and last words.
-constexpr std::chrono::milliseconds kStoryLimit{500};
-constexpr std::chrono::milliseconds kReapLimit{5'000};
+constexpr std::size_t kRecordsMax = 64;  // incarnations whose pages are kept
+// When memory runs out, a stage can be rebuilt and the conductor cannot.
+constexpr std::uint32_t kStagePenalty = 300;
+constexpr std::uint32_t kDisposablePenalty = 500;
 
 }  // namespace
 
-Result<OnDeath> parse_on_death(std::string_view text) {
-    for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
-        if (text == name_of(policy)) return policy;
+// ---- starting ----
+
+Status Supervisor::Impl::open() {
+    NodeEvents events;
+    events.on_message = [this](Incarnation who, ControlSocket::Received received) {
+        on_message(who, std::move(received));
+    };
+    events.on_silence = [this](Incarnation who, const Error& error) { on_silence(who, error); };
+    events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
+        on_exit(who, well, how);
+    };
+    events.on_stopped = [this](Incarnation who, bool stopped) {
+        if (Stage* stage = current(who)) on_stopped(*stage, stopped);
+    };
+    events.on_signal = [this](int signal) { signal_ = signal; };
+    if (options_.on_log) {
+        events.on_line = [this](Incarnation who, std::string_view line) {
+            const Stage* stage = find(who.id);
+            options_.on_log(stage != nullptr ? stage->spec.name : "", line);
+        };
     }
-    return Error{Errc::BadArgument, "'" + std::string{text} +
-                                        "' is not a policy for a stage's death: stop-run, "
-                                        "restart-alone or rebuild-chain"};
+    Result<std::unique_ptr<NodeAgent>> node =
+        make_local_node(std::move(events), options_.catch_signals);
+    if (!node.ok()) return node.error();
+    node_ = std::move(node).value();
+    Result<ShmFile> board = CancelBoard::create();
+    if (!board.ok()) return board.error();
+    board_file_ = std::move(board).value();
+    return {};
 }
 
-const char* name_of(OnDeath policy) {
-    switch (policy) {
-        case OnDeath::StopRun:
-            return "stop-run";
-        case OnDeath::RestartAlone:
-            return "restart-alone";
-        case OnDeath::RebuildChain:
-            return "rebuild-chain";
-    }
-    return "unknown";
-}
-
-class Supervisor::Impl {
-public:
-    explicit Impl(SupervisorOptions options) : options_{std::move(options)}, signals_{io_} {
-        if (options_.catch_signals) {
-            signals_.add(SIGINT);
-            signals_.add(SIGTERM);
-            // Only so that a child's end interrupts a wait elsewhere on this thread; the pidfd
-            // is what says whose it is.
-            signals_.add(SIGCHLD);
-            watch_signals();
+Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
+    PACE_CHECK(stages_.empty(), "start() is called once");
+    stages_.reserve(children.size());
+    for (const ChildSpec& spec : children) {
+        if (spec.id == kConductor || find(spec.id) != nullptr) {
+            return Error{Errc::BadArgument, "stage '" + spec.name + "': number " +
+                                                std::to_string(spec.id.value) + " is taken"};
         }
+        Stage& stage =
+            stages_.emplace_back(Stage{.spec = spec, .watch = StageWatch{options_.stop_grace}});
+        if (stage.spec.actors.empty()) stage.spec.actors = {spec.id};
+        if (const Status started = start_one(stage); !started.ok()) return started;
     }
-    ~Impl() { kill_all(); }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
-
-    [[nodiscard]] Status start(std::span<const ChildSpec> children);
-    [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
-    [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
-    [[nodiscard]] Status shutdown();
-    [[nodiscard]] Status send(StageId to, const control::Message& message);
-    [[nodiscard]] Status poll(const Deliver& deliver);
-    [[nodiscard]] std::vector<pid_t> pids() const;
-
-private:
-    [[nodiscard]] Status start_one(const ChildSpec& spec);
-    [[nodiscard]] Child* find(StageId id);
-    void watch_signals();
-    [[nodiscard]] Error obituary(Child& child);
-    [[nodiscard]] Status trouble();
-    /// Runs handlers until `done`, trouble, or the deadline (true if done).
-    template <class Done>
-    [[nodiscard]] Result<bool> run_until(SteadyClock::time_point deadline, Done done);
-    [[nodiscard]] Status await_state(Child::State state, const char* what);
-    void kill_all();
-    static void reap_helpers(const Child& child, SteadyClock::time_point deadline);
-
-    SupervisorOptions options_;
-    asio::io_context io_{1};
-    asio::signal_set signals_;
-    int signal_ = 0;                                // SIGINT or SIGTERM, once one has come
-    std::vector<std::unique_ptr<Child>> children_;  // the child table, in starting order
-    std::deque<std::pair<StageId, control::Message>> mail_;
-    std::optional<WiringPlan> plan_;
-    bool ending_ = false;  // children may end now
-};
-
-// ---- what is watched ----
-
-void Supervisor::Impl::watch_signals() {
-    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-        if (error) return;
-        if (signal != SIGCHLD) signal_ = signal;
-        watch_signals();
-    });
+    return {};
 }
 
-// ---- trouble ----
+Status Supervisor::Impl::start_one(Stage& stage) {
+    const ChildSpec& spec = stage.spec;
+    Result<ShmFile> page =
+        StagePage::create(spec.id, stage.epoch, spec.name, options_.trace_events);
+    if (!page.ok()) return page.error();
+    Result<StagePageView> view = StagePageView::attach(page.value().fd());
+    if (!view.ok()) return view.error();
+    stage.page_file = std::move(page).value();
+    stage.page = std::move(view).value();
+    stage.watch = StageWatch{options_.stop_grace};
+    stage.state = State::Loading;
+    stage.blamed_at.reset();
+    stage.gone = false;
+    remember(stage);
+    const bool disposable = spec.on_death == OnDeath::RestartAlone;
+    const Status started =
+        node_->start({.who = stage.who(),
+                      .name = spec.name,
+                      .command = options_.command,
+                      .cores = spec.cores,
+                      .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
+    if (!started.ok()) return started;
+    const std::vector<int> files{stage.page_file.fd(), board_file_.fd()};
+    // A stage that is gone already has a better story to tell than its socket.
+    (void)send_to(
+        stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
+    return {};
+}
 
-/// The error of a child that is dead or dying: waits a moment for its exit status and last words.
-Error Supervisor::Impl::obituary(Child& child) {
-    const auto deadline = SteadyClock::now() + kStoryLimit;
-    while (!child.gone() && SteadyClock::now() < deadline) {
-        io_.restart();
-        io_.run_one_until(deadline);
+void Supervisor::Impl::remember(const Stage& stage) {
+    // The conductor's own comes first and stays, and so do those that live.
+    if (records_.size() >= kRecordsMax) {
+        const auto dead =
+            std::find_if(records_.begin() + 1, records_.end(), [this](const StageRecord& r) {
+                return current({r.id, r.epoch}) == nullptr;
+            });
+        if (dead != records_.end()) records_.erase(dead);
     }
-    return child.obituary();
+    records_.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.page});
 }
 
 Status Supervisor::Impl::trouble() {
@@ -127,215 +113,172 @@ Status Supervisor::Impl::trouble() {
         return Error{Errc::Cancelled,
                      signal_ == SIGINT ? "interrupted (SIGINT)" : "asked to end (SIGTERM)"};
     }
-    if (ending_) return {};
-    for (const auto& child : children_) {
-        // Only StopRun is implemented (start() saw to that): every death ends the run.
-        if (child->in_trouble()) return obituary(*child);
+    if (phase_ != Phase::Starting) return {};
+    for (Stage& stage : stages_) {
+        if (!stage.gone && !stage.failure) continue;
+        // Its exit status and last words are worth a moment.
+        const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
+        while (!stage.gone && SteadyClock::now() < deadline) node_->wait(deadline);
+        const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
+        if (stage.gone) return Error{code, stage.obituary};
+        return Error{code, node_->title(stage.who()) + " " + stage.failure->what +
+                               node_->last_words(stage.who())};
     }
     return {};
 }
 
 template <class Done>
 Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
+    node_->poll();
     for (;;) {
-        io_.restart();
-        io_.poll();
         const Status status = trouble();
         if (!status.ok()) return status.error();
         if (done()) return true;
         if (SteadyClock::now() >= deadline) return false;
-        io_.restart();
-        io_.run_one_until(deadline);
+        node_->wait(deadline);
     }
 }
 
-// ---- starting ----
-
-Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
-    PACE_CHECK(children_.empty(), "start() is called once");
-    for (const ChildSpec& spec : children) {
-        if (spec.on_death != OnDeath::StopRun) {
-            return Error{Errc::Unsupported, "stage '" + spec.name + "': on_death = \"" +
-                                                name_of(spec.on_death) +
-                                                "\" is not available, only \"stop-run\" is"};
-        }
-        if (spec.id == kConductor || find(spec.id) != nullptr) {
-            return Error{Errc::BadArgument, "stage '" + spec.name + "': number " +
-                                                std::to_string(spec.id.value) + " is taken"};
-        }
-        const Status started = start_one(spec);
-        if (!started.ok()) return started;
-    }
-    return {};
-}
-
-Status Supervisor::Impl::start_one(const ChildSpec& spec) {
-    Result<Spawned> spawned = spawn_stage({spec.name, options_.command, spec.cores});
-    if (!spawned.ok()) return spawned.error();
-    ChildLog::OnLine on_line;
-    if (options_.on_log) {
-        on_line = [this, name = spec.name](std::string_view line) { options_.on_log(name, line); };
-    }
-    children_.push_back(std::make_unique<Child>(io_, spec, std::move(spawned).value(),
-                                                ChildLog{options_.last_words, std::move(on_line)},
-                                                [this](StageId from, control::Message message) {
-                                                    mail_.emplace_back(from, std::move(message));
-                                                }));
-    Child& child = *children_.back();
-    const Status sent = child.send(control::Assign{spec.id, Epoch{1}, spec.name, spec.payload});
-    // A child that is gone already has a better story to tell than its socket.
-    return sent.ok() ? Status{} : Status{obituary(child)};
-}
-
-Child* Supervisor::Impl::find(StageId id) {
-    for (const auto& child : children_) {
-        if (child->spec().id == id) return child.get();
-    }
-    return nullptr;
-}
-
-Status Supervisor::Impl::await_state(Child::State state, const char* what) {
-    const auto reached = [state](const auto& child) { return child->state() >= state; };
+Status Supervisor::Impl::await_state(State state, const char* what) {
+    const auto reached = [state](const Stage& stage) { return stage.state >= state; };
     const Result<bool> all = run_until(SteadyClock::now() + options_.start_limit, [&] {
-        return std::all_of(children_.begin(), children_.end(), reached);
+        return std::all_of(stages_.begin(), stages_.end(), reached);
     });
     if (!all.ok()) return all.error();
     if (all.value()) return {};
-    for (const auto& child : children_) {
-        if (reached(child)) continue;
-        return Error{Errc::PeerGone, child->title() + " " + what + " within " +
+    for (const Stage& stage : stages_) {
+        if (reached(stage)) continue;
+        return Error{Errc::PeerGone, node_->title(stage.who()) + " " + what + " within " +
                                          std::to_string(options_.start_limit.count()) + " ms" +
-                                         child->last_words()};
+                                         node_->last_words(stage.who())};
     }
     return {};
 }
 
 Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
-    const Status greeted = await_state(Child::State::Greeted, "did not load");
+    const Status greeted = await_state(State::Greeted, "did not load");
     if (!greeted.ok()) return greeted.error();
     std::vector<control::Hello> hellos;
-    for (const auto& child : children_) hellos.push_back(*child->hello());
+    for (const Stage& stage : stages_) hellos.push_back(*stage.hello);
     return hellos;
 }
 
 Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
-    std::vector<StageSpec> stages{{kConductor, Epoch{1}, 0}};
-    for (const auto& child : children_) stages.push_back({child->spec().id, Epoch{1}, spin_micros});
-    Result<WiringPlan> plan = WiringPlan::create(stages, edges);
+    std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
+    std::vector<Recovery::Member> members;
+    for (const Stage& stage : stages_) {
+        processes.push_back({stage.spec.id, stage.spec.actors, spin_micros});
+        members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
+    }
+    Result<WiringPlan> plan =
+        WiringPlan::create(std::move(processes), {edges.begin(), edges.end()}, options_.checksums);
     if (!plan.ok()) return plan.error();
     plan_ = std::move(plan).value();
-    for (const auto& child : children_) {
-        Result<Doorbell> bell = plan_->bell_of(child->spec().id);
-        if (!bell.ok()) return bell.error();
-        child->set_bell(std::move(bell).value());
-        const WiringPlan::Letter letter = plan_->letter_for(child->spec().id);
-        const Status sent = child->send(letter.wire, letter.files);
-        if (!sent.ok()) return obituary(*child);
+    if (const Status wired = plan_->wire(kConductor, Epoch{1}); !wired.ok()) return wired.error();
+    for (const Stage& stage : stages_) {
+        const Status wired = plan_->wire(stage.spec.id, stage.epoch);
+        if (!wired.ok()) return wired.error();
     }
-    const Status ready = await_state(Child::State::Ready, "did not attach to its channels");
+    for (Stage& stage : stages_) {
+        if (const Status sent = send_wire(stage); !sent.ok()) return sent.error();
+    }
+    const Status ready = await_state(State::Ready, "did not attach to its channels");
     if (!ready.ok()) return ready.error();
-    return plan_->attach(kConductor);
+    recovery_.emplace(std::move(members), options_.restarts);
+    phase_ = Phase::Running;
+    return own_wiring();
 }
 
-// ---- running ----
-
-Status Supervisor::Impl::send(StageId to, const control::Message& message) {
-    Child* child = find(to);
-    PACE_CHECK(child != nullptr, "a control message to a stage that was not started");
-    const Status sent = child->send(message);
-    if (!sent.ok()) return obituary(*child);
-    return {};
+Result<Wiring> Supervisor::Impl::own_wiring() {
+    Result<Doorbell> bell = plan_->bell_of(kConductor);
+    if (!bell.ok()) return bell.error();
+    Result<Doorbell> bell_again = plan_->bell_of(kConductor);
+    if (!bell_again.ok()) return bell_again.error();
+    const Status wakes = node_->wake_with(std::move(bell_again).value());
+    if (!wakes.ok()) return wakes.error();
+    Result<AttachedEdges> edges = plan_->attach(kConductor);
+    if (!edges.ok()) return edges.error();
+    Result<StagePage> page = own_page();
+    if (!page.ok()) return page.error();
+    Result<ShmRegion> board_memory = ShmRegion::attach(board_file_.fd(), 1);
+    if (!board_memory.ok()) return board_memory.error();
+    Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
+    if (!board.ok()) return board.error();
+    return Wiring{.self = kConductor,
+                  .actors = {kConductor},
+                  .epoch = Epoch{1},
+                  .spin_micros = 0,
+                  .bell = std::move(bell).value(),
+                  .hang_limit_ms = 0,
+                  .out = std::move(edges.value().out),
+                  .in = std::move(edges.value().in),
+                  .absent = {},
+                  .page = std::make_shared<StagePage>(std::move(page).value()),
+                  .board = std::make_shared<CancelBoard>(std::move(board).value())};
 }
 
-Status Supervisor::Impl::poll(const Deliver& deliver) {
-    io_.restart();
-    io_.poll();
-    while (!mail_.empty()) {
-        const auto [from, message] = std::move(mail_.front());
-        mail_.pop_front();
-        deliver(from, message);
-    }
-    return trouble();
+Result<StagePage> Supervisor::Impl::own_page() {
+    Result<ShmFile> file =
+        StagePage::create(kConductor, Epoch{1}, "conductor", options_.trace_events);
+    if (!file.ok()) return file.error();
+    own_page_file_ = std::move(file).value();
+    Result<StagePageView> view = StagePageView::attach(own_page_file_.fd());
+    if (!view.ok()) return view.error();
+    records_.insert(records_.begin(), {kConductor, Epoch{1}, "conductor", view.value()});
+    Result<ShmRegion> memory = ShmRegion::attach(own_page_file_.fd(), 1);
+    if (!memory.ok()) return memory.error();
+    return StagePage::attach(std::move(memory).value());
 }
 
-std::vector<pid_t> Supervisor::Impl::pids() const {
-    std::vector<pid_t> pids;
-    for (const auto& child : children_) pids.push_back(child->pid());
-    return pids;
+Status Supervisor::Impl::send_wire(Stage& stage) {
+    Result<Doorbell> bell = plan_->bell_of(stage.spec.id);
+    if (!bell.ok()) return bell.error();
+    stage.bell = std::move(bell).value();
+    WiringPlan::Letter<control::Wire> letter = plan_->letter_for(stage.spec.id);
+    letter.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
+    return send_to(stage, letter.message, letter.files);
 }
 
 // ---- ending ----
 
 Status Supervisor::Impl::shutdown() {
-    signal_ = 0;               // this is the orderly stop; another signal cuts it short
-    Status first = trouble();  // a death that nobody has asked about yet
-    ending_ = true;
-    for (const auto& child : children_) {
-        if (child->gone()) continue;
-        // One that cannot be told is killed below.
-        (void)child->send(control::Shutdown{}, {}, std::chrono::milliseconds{100});
+    signal_ = 0;  // this is the orderly stop; another signal cuts it short
+    Status first = end_ ? Status{*end_} : trouble();  // what nobody has asked about yet
+    std::vector<Stage*> asked;
+    for (Stage& stage : stages_) {
+        const bool works =
+            !stage.gone && (!recovery_ || recovery_->health_of(stage.spec.id) == StageHealth::Up);
+        if (works) asked.push_back(&stage);
     }
-    const auto gone = [](const auto& child) { return child->gone(); };
+    phase_ = Phase::Ending;
+    // One that cannot be told is killed below.
+    for (Stage* stage : asked) (void)send_to(*stage, control::Shutdown{});
+    const auto gone = [](const Stage* stage) { return stage->gone; };
     const Result<bool> all = run_until(SteadyClock::now() + options_.shutdown_grace, [&] {
-        return std::all_of(children_.begin(), children_.end(), gone);
+        return std::all_of(asked.begin(), asked.end(), gone);
     });
-    for (const auto& child : children_) {
+    for (const Stage* stage : asked) {
         if (!first.ok()) break;
-        if (!child->gone()) {
-            first = Error{Errc::PeerGone, child->title() + " did not end within " +
+        if (!stage->gone) {
+            first = Error{Errc::PeerGone, node_->title(stage->who()) + " did not end within " +
                                               std::to_string(options_.shutdown_grace.count()) +
                                               " ms and was killed"};
-        } else if (!child->ended_well()) {
-            first = obituary(*child);
+        } else if (!stage->ended_well) {
+            first = Error{Errc::PeerGone, stage->obituary};
         }
     }
-    kill_all();
+    node_.reset();  // kills and reaps
     if (first.ok() && !all.ok()) return all.error();
     return first;
-}
-
-void Supervisor::Impl::kill_all() {
-    ending_ = true;
-    signal_ = 0;
-    for (const auto& child : children_) {
-        child->kill();
-    }
-    // SIGKILL needs no cooperation, but a process in the kernel may take its time.
-    const auto deadline = SteadyClock::now() + kReapLimit;
-    const auto gone = [](const auto& child) { return child->gone(); };
-    while (!std::all_of(children_.begin(), children_.end(), gone) &&
-           SteadyClock::now() < deadline) {
-        io_.restart();
-        io_.run_one_until(deadline);
-    }
-    for (const auto& child : children_) reap_helpers(*child, deadline);
-}
-
-/// What a stage had forked is this process's child since the stage is gone (see create()).
-void Supervisor::Impl::reap_helpers(const Child& child, SteadyClock::time_point deadline) {
-    while (SteadyClock::now() < deadline) {
-        const pid_t reaped = ::waitpid(-child.pid(), nullptr, WNOHANG);
-        if (reaped < 0 && errno == ECHILD) return;
-        if (reaped == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
-    }
 }
 
 Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
 Supervisor::~Supervisor() = default;
 
 Result<std::unique_ptr<Supervisor>> Supervisor::create(SupervisorOptions options) {
-    // Whatever a dying stage leaves behind becomes a child of this process, which reaps it.
-    if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
-        return Error{Errc::System,
-                     std::string{"prctl(PR_SET_CHILD_SUBREAPER) failed: "} + std::strerror(errno)};
-    }
-    try {
-        return std::unique_ptr<Supervisor>{
-            new Supervisor{std::make_unique<Impl>(std::move(options))}};
-    } catch (const boost::system::system_error& error) {
-        return Error{Errc::System,
-                     std::string{"cannot watch signals and children: "} + error.what()};
-    }
+    auto impl = std::make_unique<Impl>(std::move(options));
+    if (const Status opened = impl->open(); !opened.ok()) return opened.error();
+    return std::unique_ptr<Supervisor>{new Supervisor{std::move(impl)}};
 }
 Status Supervisor::start(std::span<const ChildSpec> children) {
     return impl_->start(children);
@@ -349,14 +292,26 @@ Result<Wiring> Supervisor::wire(std::span<const EdgeSpec> edges, std::uint32_t s
 Status Supervisor::shutdown() {
     return impl_->shutdown();
 }
-Status Supervisor::send(StageId to, const control::Message& message) {
-    return impl_->send(to, message);
+Status Supervisor::send(Envelope envelope, const control::Message& message) {
+    return impl_->send(envelope, message);
 }
 Status Supervisor::poll(const Deliver& deliver) {
     return impl_->poll(deliver);
 }
+Status Supervisor::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
+    return impl_->report_fault(peer, peer_epoch, error);
+}
+Status Supervisor::wired(StageId /*peer*/, Epoch /*peer_epoch*/) {
+    return {};  // the conductor's own ends are attached before anybody is told
+}
 std::vector<pid_t> Supervisor::pids() const {
     return impl_->pids();
+}
+StageHealth Supervisor::health_of(StageId id) const {
+    return impl_->health_of(id);
+}
+std::vector<StageRecord> Supervisor::records() const {
+    return impl_->records();
 }
 
 }  // namespace paceline

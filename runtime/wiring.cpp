@@ -1,9 +1,11 @@
 #include "runtime/wiring.hpp"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <string>
 #include <utility>
 
+#include "ipc/base/check.hpp"
 #include "ipc/kind_rules.hpp"
 
 namespace paceline {
@@ -29,12 +31,6 @@ Result<ShmRegion> map_file(std::span<const OwnedFd> files,
     return ShmRegion::attach(files[index].get(), bytes_min);
 }
 
-Result<Doorbell> map_bell(std::span<const OwnedFd> files, std::uint32_t index) {
-    Result<ShmRegion> region = map_file(files, index, sizeof(DoorbellHeader));
-    if (!region.ok()) return region.error();
-    return Doorbell::attach(std::move(region).value());
-}
-
 /// Attaches `End` (a ring's or a pool's end) to a file; `more` are its further arguments.
 template <class End, class... More>
 Result<End> map_end(std::span<const OwnedFd> files, std::uint32_t index, More... more) {
@@ -51,56 +47,79 @@ Result<std::optional<Pool>> map_pool(std::span<const OwnedFd> files, std::uint32
     return std::optional<Pool>{std::move(pool).value()};
 }
 
-Status attach_edge(Wiring& wiring, const control::EdgeWire& edge, std::span<const OwnedFd> files) {
-    Result<Doorbell> bell = map_bell(files, edge.bell_file);
+Status attach_edge(AttachedEdges& attached,
+                   Epoch own_epoch,
+                   const control::EdgeWire& edge,
+                   std::span<const OwnedFd> files) {
+    Result<Doorbell> bell = attach_bell(files, edge.bell_file);
     if (!bell.ok()) return at_edge(bell.error(), edge);
     if (edge.outgoing) {
-        Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, wiring.epoch);
+        Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, own_epoch);
         if (!ring.ok()) return at_edge(ring.error(), edge);
         Result<std::optional<TensorProducer>> pool =
             map_pool<TensorProducer>(files, edge.pool_file);
         if (!pool.ok()) return at_edge(pool.error(), edge);
-        wiring.out.push_back(
-            {edge.peer, std::move(ring).value(), std::move(pool).value(), std::move(bell).value()});
+        attached.out.push_back({edge.self, edge.peer, edge.peer_epoch, std::move(ring).value(),
+                                std::move(pool).value(), std::move(bell).value()});
         return {};
     }
     Result<RingConsumer> ring = map_end<RingConsumer>(files, edge.ring_file, edge.peer_epoch);
     if (!ring.ok()) return at_edge(ring.error(), edge);
     Result<std::optional<TensorConsumer>> pool = map_pool<TensorConsumer>(files, edge.pool_file);
     if (!pool.ok()) return at_edge(pool.error(), edge);
-    wiring.in.push_back(
-        {edge.peer, std::move(ring).value(), std::move(pool).value(), std::move(bell).value()});
+    attached.in.push_back({edge.peer, edge.self, edge.peer_epoch, std::move(ring).value(),
+                           std::move(pool).value(), std::move(bell).value()});
     return {};
+}
+
+std::vector<OwnedFd> duplicate(std::span<const int> files) {
+    std::vector<OwnedFd> copies;
+    for (const int fd : files) copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    return copies;
 }
 
 }  // namespace
 
-Result<Wiring> attach_wiring(StageId self,
-                             Epoch epoch,
-                             const control::Wire& wire,
-                             std::span<const OwnedFd> files) {
-    Result<Doorbell> bell = map_bell(files, wire.bell_file);
-    if (!bell.ok()) return bell.error();
-    Wiring wiring{self, epoch, wire.spin_micros, std::move(bell).value(), {}, {}};
-    for (const control::EdgeWire& edge : wire.edges) {
-        const Status attached = attach_edge(wiring, edge, files);
-        if (!attached.ok()) return attached.error();
-    }
-    return wiring;
+Result<Doorbell> attach_bell(std::span<const OwnedFd> files, std::uint32_t index) {
+    Result<ShmRegion> region = map_file(files, index, sizeof(DoorbellHeader));
+    if (!region.ok()) return region.error();
+    return Doorbell::attach(std::move(region).value());
 }
 
-Result<WiringPlan> WiringPlan::create(std::span<const StageSpec> stages,
-                                      std::span<const EdgeSpec> edges) {
+Result<AttachedEdges> attach_edges(Epoch own_epoch,
+                                   std::span<const control::EdgeWire> edges,
+                                   std::span<const OwnedFd> files) {
+    AttachedEdges attached;
+    for (const control::EdgeWire& edge : edges) {
+        if (edge.ring_file == control::kNoFile) {
+            attached.absent.push_back(edge.peer);
+            continue;
+        }
+        const Status status = attach_edge(attached, own_epoch, edge, files);
+        if (!status.ok()) return status.error();
+    }
+    return attached;
+}
+
+// ---- the plan ----
+
+Result<WiringPlan> WiringPlan::create(std::vector<ProcessSpec> processes,
+                                      std::vector<EdgeSpec> edges,
+                                      Checksums checksums) {
     WiringPlan plan;
-    for (const StageSpec& stage : stages) {
-        Result<ShmFile> bell = Doorbell::create("bell-" + number(stage.id));
-        if (!bell.ok()) return bell.error();
-        plan.stages_.push_back({stage, std::move(bell).value()});
+    plan.checksums_ = checksums;
+    for (ProcessSpec& process : processes) {
+        for (const StageId actor : process.actors) {
+            if (plan.home(actor) == nullptr) continue;
+            return Error{Errc::BadArgument, "actor " + number(actor) + " lives in two processes"};
+        }
+        plan.processes_.push_back({std::move(process), Epoch{}, false, {}});
     }
     for (const EdgeSpec& edge : edges) {
         const std::string name = number(edge.from) + "-" + number(edge.to);
-        const Stage* from = plan.find(edge.from);
-        if (from == nullptr || plan.find(edge.to) == nullptr || edge.from == edge.to) {
+        const Process* from = plan.home(edge.from);
+        const Process* to = plan.home(edge.to);
+        if (from == nullptr || to == nullptr || edge.from == edge.to) {
             return Error{Errc::BadArgument,
                          "channel " + name + " joins a stage that does not exist"};
         }
@@ -109,70 +128,146 @@ Result<WiringPlan> WiringPlan::create(std::span<const StageSpec> stages,
                 return Error{Errc::BadArgument, "channel " + name + " is given twice"};
             }
         }
-        RingOptions options;
-        options.slots = edge.ring_slots;
-        options.urgent_slots = edge.urgent_slots;
-        options.payload_bytes = bytes_max(kHotKinds);
-        options.epoch = from->spec.epoch;
-        Result<ShmFile> ring = create_ring("ring-" + name, options);
-        if (!ring.ok()) return ring.error();
-        Result<ShmFile> pool{ShmFile{}};
-        if (edge.tensor_slots > 0) {
-            pool = create_pool("pool-" + name, edge.tensor_slots, edge.tensor_bytes);
-            if (!pool.ok()) return pool.error();
-        }
-        plan.edges_.push_back({edge, std::move(ring).value(), std::move(pool).value()});
+        if (from == to) continue;  // the host passes these on by itself
+        plan.edges_.push_back({edge, from->spec.id, to->spec.id, {}, {}});
     }
     return plan;
 }
 
-const WiringPlan::Stage* WiringPlan::find(StageId id) const {
-    for (const Stage& stage : stages_) {
-        if (stage.spec.id == id) return &stage;
+const WiringPlan::Process& WiringPlan::find(StageId id) const {
+    for (const Process& process : processes_) {
+        if (process.spec.id == id) return process;
+    }
+    PACE_CHECK(false, "a process that is not in the plan");
+    return processes_.front();
+}
+
+WiringPlan::Process& WiringPlan::find(StageId id) {
+    return const_cast<Process&>(std::as_const(*this).find(id));
+}
+
+const WiringPlan::Process* WiringPlan::home(StageId actor) const {
+    for (const Process& process : processes_) {
+        const std::vector<StageId>& actors = process.spec.actors;
+        if (std::find(actors.begin(), actors.end(), actor) != actors.end()) return &process;
     }
     return nullptr;
 }
 
-WiringPlan::Letter WiringPlan::letter_for(StageId id) const {
-    const Stage* stage = find(id);
-    PACE_CHECK(stage != nullptr, "a letter for a stage that is not in the plan");
-    Letter letter;
-    const auto enclose = [&letter](const ShmFile& file) -> std::uint32_t {
+StageId WiringPlan::home_of(StageId actor) const {
+    const Process* process = home(actor);
+    PACE_CHECK(process != nullptr, "an actor that lives nowhere");
+    return process->spec.id;
+}
+
+const ProcessSpec& WiringPlan::process(StageId id) const {
+    return find(id).spec;
+}
+
+Status WiringPlan::make_channel(Edge& edge) {
+    const std::string name = number(edge.spec.from) + "-" + number(edge.spec.to);
+    RingOptions options;
+    options.slots = edge.spec.ring_slots;
+    options.urgent_slots = edge.spec.urgent_slots;
+    options.payload_bytes = bytes_max(kHotKinds);
+    options.epoch = find(edge.from_process).epoch;
+    options.checksums = checksums_ == Checksums::Payloads;
+    Result<ShmFile> ring = create_ring("ring-" + name, options);
+    if (!ring.ok()) return ring.error();
+    edge.ring = std::move(ring).value();
+    if (edge.spec.tensor_slots == 0) return {};
+    Result<ShmFile> pool =
+        create_pool("pool-" + name, edge.spec.tensor_slots, edge.spec.tensor_bytes);
+    if (!pool.ok()) return pool.error();
+    edge.pool = std::move(pool).value();
+    return {};
+}
+
+Status WiringPlan::wire(StageId id, Epoch epoch) {
+    unwire(id);
+    Process& process = find(id);
+    process.epoch = epoch;
+    Result<ShmFile> bell = Doorbell::create("bell-" + number(id));
+    if (!bell.ok()) return bell.error();
+    process.bell = std::move(bell).value();
+    process.wired = true;
+    for (Edge& edge : edges_) {
+        if (edge.from_process != id && edge.to_process != id) continue;
+        const StageId peer = edge.from_process == id ? edge.to_process : edge.from_process;
+        if (!find(peer).wired) continue;
+        if (const Status made = make_channel(edge); !made.ok()) return made;
+    }
+    return {};
+}
+
+void WiringPlan::unwire(StageId id) {
+    Process& process = find(id);
+    process.wired = false;
+    process.bell = {};
+    for (Edge& edge : edges_) {
+        if (edge.from_process != id && edge.to_process != id) continue;
+        edge.ring = {};
+        edge.pool = {};
+    }
+}
+
+void WiringPlan::collect(StageId process,
+                         std::optional<StageId> peer,
+                         std::vector<control::EdgeWire>& edges,
+                         std::vector<int>& files) const {
+    const auto enclose = [&files](const ShmFile& file) -> std::uint32_t {
         if (!file) return control::kNoFile;
-        letter.files.push_back(file.fd());
-        return static_cast<std::uint32_t>(letter.files.size() - 1);
+        files.push_back(file.fd());
+        return static_cast<std::uint32_t>(files.size() - 1);
     };
-    letter.wire.bell_file = enclose(stage->bell);
-    letter.wire.spin_micros = stage->spec.spin_micros;
     for (const Edge& edge : edges_) {
-        if (edge.spec.from != id && edge.spec.to != id) continue;
-        const bool outgoing = edge.spec.from == id;
-        const Stage* peer = find(outgoing ? edge.spec.to : edge.spec.from);
+        const bool outgoing = edge.from_process == process;
+        if (!outgoing && edge.to_process != process) continue;
+        const Process& other = find(outgoing ? edge.to_process : edge.from_process);
+        if (peer && other.spec.id != *peer) continue;
         control::EdgeWire wire;
-        wire.peer = peer->spec.id;
-        wire.peer_epoch = peer->spec.epoch;
+        wire.self = outgoing ? edge.spec.from : edge.spec.to;
+        wire.peer = outgoing ? edge.spec.to : edge.spec.from;
+        wire.peer_epoch = other.epoch;
         wire.outgoing = outgoing;
         wire.ring_file = enclose(edge.ring);
         wire.pool_file = enclose(edge.pool);
-        wire.bell_file = enclose(peer->bell);
-        letter.wire.edges.push_back(wire);
+        wire.bell_file = edge.ring ? enclose(other.bell) : control::kNoFile;
+        edges.push_back(wire);
     }
+}
+
+WiringPlan::Letter<control::Wire> WiringPlan::letter_for(StageId id) const {
+    const Process& process = find(id);
+    PACE_CHECK(process.wired, "a letter for a process that is not wired");
+    Letter<control::Wire> letter;
+    letter.files.push_back(process.bell.fd());
+    letter.message.bell_file = 0;
+    letter.message.spin_micros = process.spec.spin_micros;
+    collect(id, {}, letter.message.edges, letter.files);
+    return letter;
+}
+
+WiringPlan::Letter<control::Rewire> WiringPlan::letter_about(StageId peer, StageId survivor) const {
+    const Process& process = find(peer);
+    Letter<control::Rewire> letter;
+    letter.message.peers = process.spec.actors;
+    letter.message.peer_epoch = process.epoch;
+    collect(survivor, peer, letter.message.edges, letter.files);
     return letter;
 }
 
 Result<Doorbell> WiringPlan::bell_of(StageId id) const {
-    const Stage* stage = find(id);
-    PACE_CHECK(stage != nullptr, "the doorbell of a stage that is not in the plan");
-    Result<ShmRegion> region = ShmRegion::attach(stage->bell.fd(), sizeof(DoorbellHeader));
+    Result<ShmRegion> region = ShmRegion::attach(find(id).bell.fd(), sizeof(DoorbellHeader));
     if (!region.ok()) return region.error();
     return Doorbell::attach(std::move(region).value());
 }
 
-Result<Wiring> WiringPlan::attach(StageId id) const {
-    const Letter letter = letter_for(id);
-    std::vector<OwnedFd> files;
-    for (const int fd : letter.files) files.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    return attach_wiring(id, find(id)->spec.epoch, letter.wire, files);
+Result<AttachedEdges> WiringPlan::attach(StageId id, std::optional<StageId> peer) const {
+    std::vector<control::EdgeWire> edges;
+    std::vector<int> files;
+    collect(id, peer, edges, files);
+    return attach_edges(find(id).epoch, edges, duplicate(files));
 }
 
 }  // namespace paceline

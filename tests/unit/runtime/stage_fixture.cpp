@@ -7,6 +7,7 @@
 //   hang-on-load     never says hello
 //   hang-on-wire     says hello and then nothing
 //   close-on-wire    says hello, closes its socket and stays
+//   relay-then-exit N  relay, and code 5 after ten messages
 //   fork-and-relay N relay with a grandchild that would outlive it
 //   say-cores        writes the cores it may use and ends
 #include <chrono>
@@ -31,13 +32,24 @@ namespace {
     for (;;) std::this_thread::sleep_for(std::chrono::hours{1});
 }
 
+/// Ends the process after some messages.
+struct ShortLived : test::Relay {
+    using Relay::Relay;
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        if (++messages > 10) ::_exit(5);
+        Relay::handle(from, kind, bytes);
+    }
+    int messages = 0;
+};
+
+template <class ToyActor = test::Relay>
 int relay(StageProcess& process, StageId to) {
     control::Hello hello;
     hello.role = "relay";
     hello.dim = to.value;
     Result<Wiring> wiring = process.introduce(std::move(hello));
     if (!wiring.ok()) return process.finish(wiring.error());
-    test::Relay actor{to};
+    ToyActor actor{to};
     StageLoop loop{std::move(wiring).value(), process, {}};
     loop.add(process.assignment().stage, actor);
     return process.finish(loop.run());
@@ -45,6 +57,7 @@ int relay(StageProcess& process, StageId to) {
 
 int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay") return relay(process, to);
+    if (order == "relay-then-exit") return relay<ShortLived>(process, to);
     if (order == "exit-on-load") {
         std::fprintf(stderr, "loading weights\nno such tensor: blk.0\n");
         return 3;
@@ -65,7 +78,7 @@ int act(StageProcess& process, const std::string& order, StageId to) {
     }
     control::Hello hello;
     hello.wire_version = msg::kWireVersion;
-    if (!process.send(kConductor, hello).ok()) return 4;
+    if (!process.send({process.assignment().stage, kConductor}, hello).ok()) return 4;
     if (order == "close-on-wire") ::close_range(3, ~0U, 0);
     hang();
 }

@@ -12,13 +12,24 @@ struct Nowhere : Outside {
     Micros time{0};
     std::vector<StageId> sent_to;
     [[nodiscard]] Micros now() const override { return time; }
-    [[nodiscard]] Push send(StageId to, std::uint16_t, std::span<const std::byte>) override {
+    [[nodiscard]] Push send(StageId,
+                            StageId to,
+                            std::uint16_t,
+                            std::span<const std::byte>) override {
         sent_to.push_back(to);
         return Push::Ok;
     }
     void post(StageId, StageId, const control::Message&) override {}
-    [[nodiscard]] TensorProducer* tensors_to(StageId) override { return nullptr; }
-    [[nodiscard]] TensorConsumer* tensors_from(StageId) override { return nullptr; }
+    [[nodiscard]] TensorProducer* tensors_to(StageId, StageId) override { return nullptr; }
+    [[nodiscard]] TensorConsumer* tensors_from(StageId, StageId) override { return nullptr; }
+    [[nodiscard]] std::uint64_t random() override { return 4; }
+    void trace(TraceEvent) override {}
+    void count(Counter, std::uint64_t) override {}
+    void set(Gauge, std::uint64_t) override {}
+    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId) override {
+        return nullptr;
+    }
+    void declare_void(RequestId, Attempt) override {}
 };
 
 struct Recorder : Actor {
@@ -75,6 +86,7 @@ TEST_CASE("a job's completion is a message: never inside submit, and behind what
     host.start();
     std::vector<int> order;
     a.context->submit(
+        {.name = "draft", .rows = 3},
         [&] {
             order.push_back(1);
             return JobOutcome::Cancelled;
@@ -84,6 +96,8 @@ TEST_CASE("a job's completion is a message: never inside submit, and behind what
             order.push_back(2);
         });
     CHECK(order.empty());
+    REQUIRE(host.first_job() != nullptr);
+    CHECK(host.first_job()->rows == 3);
     CHECK(host.run_job());
     CHECK(order == std::vector{1});
     CHECK(host.deliver_round());
@@ -98,10 +112,25 @@ TEST_CASE("nothing is dispatched after an actor has stopped the host") {
     host.start();
     bool woken = false;
     a.context->schedule(Micros{0}, [&] { woken = true; });
-    a.context->submit([] { return JobOutcome::Done; }, [](JobOutcome) {});
+    a.context->submit(
+        {}, [] { return JobOutcome::Done; }, [](JobOutcome) {});
     a.context->stop();
     CHECK_FALSE(host.run_timers());
     CHECK_FALSE(host.run_job());
     CHECK_FALSE(woken);
     CHECK(host.outcome().ok());
+}
+
+TEST_CASE("memory that cannot be had in a job ends the host with an error, not the process") {
+    Nowhere outside;
+    ActorHost host{outside, ActorHost::Channels::OnDemand};
+    Recorder a;
+    host.add(StageId{1}, Epoch{1}, a);
+    host.start();
+    a.context->submit(
+        {}, []() -> JobOutcome { throw std::bad_alloc{}; }, [](JobOutcome) {});
+    CHECK(host.run_job());
+    CHECK(host.ended());
+    REQUIRE_FALSE(host.outcome().ok());
+    CHECK(host.outcome().error().code == Errc::OutOfMemory);
 }

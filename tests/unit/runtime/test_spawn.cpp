@@ -7,8 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include "ipc/cancel_board.hpp"
 #include "runtime/affinity.hpp"
 #include "runtime/spawn.hpp"
+#include "runtime/stage_page.hpp"
 
 using namespace paceline;
 namespace control = paceline::control;
@@ -27,8 +29,17 @@ std::string read_all(int fd) {
     return text;
 }
 
+/// The memory that comes with every assignment.
+struct Memory {
+    ShmFile page = StagePage::create(StageId{1}, Epoch{1}, "s", 0).value();
+    ShmFile board = CancelBoard::create().value();
+    [[nodiscard]] std::vector<int> files() const { return {page.fd(), board.fd()}; }
+};
+
 control::Assign order(std::string_view text) {
     control::Assign assign;
+    assign.stage = StageId{1};
+    assign.actors = {StageId{1}};
     assign.payload.resize(text.size());
     std::memcpy(assign.payload.data(), text.data(), text.size());
     return assign;
@@ -40,7 +51,8 @@ TEST_CASE("a stage runs on its cores from its first instruction, in a group of i
     const int core = read_machine().value().allowed.back();
     Spawned child = spawn_stage({"s", {PACELINE_STAGE_FIXTURE}, {core}}).value();
     CHECK(::getpgid(child.pid) == child.pid);
-    REQUIRE(child.control.send(order("say-cores")).ok());
+    const Memory memory;
+    REQUIRE(child.control.send(order("say-cores"), memory.files()).ok());
     CHECK(read_all(child.output.get()) == "cores " + std::to_string(core) + "\n");
     int status = -1;
     CHECK(::waitpid(child.pid, &status, 0) == child.pid);
@@ -64,7 +76,8 @@ TEST_CASE("a stage dies with its parent, however that one dies") {
     const pid_t parent = ::fork();
     if (parent == 0) {
         Spawned child = spawn_stage({"s", {PACELINE_STAGE_FIXTURE}, {}}).value();
-        (void)child.control.send(order("hang-on-load"));
+        const Memory memory;
+        (void)child.control.send(order("hang-on-load"), memory.files());
         (void)::write(ends[1], &child.pid, sizeof child.pid);
         for (;;) ::pause();
     }

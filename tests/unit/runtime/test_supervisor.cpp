@@ -22,7 +22,10 @@ constexpr StageId kA{1};
 constexpr StageId kB{2};
 
 ChildSpec child(StageId id, std::string name, std::string_view order) {
-    ChildSpec spec{id, std::move(name), {}, std::vector<std::byte>(order.size()), OnDeath::StopRun};
+    ChildSpec spec;
+    spec.id = id;
+    spec.name = std::move(name);
+    spec.payload.resize(order.size());
     std::memcpy(spec.payload.data(), order.data(), order.size());
     return spec;
 }
@@ -225,15 +228,177 @@ TEST_CASE("SIGTERM ends the loop of the conductor as a wish of the user") {
     supervisor.reset();
 }
 
-TEST_CASE("policies that do not exist yet are refused by name") {
-    CHECK(parse_on_death("stop-run").value() == OnDeath::StopRun);
-    CHECK(parse_on_death("restart-alone").value() == OnDeath::RestartAlone);
-    CHECK_FALSE(parse_on_death("shrug").ok());
-    auto supervisor = Supervisor::create(options()).value();
-    ChildSpec spec = child(kA, "draft", "relay 0");
-    spec.on_death = OnDeath::RestartAlone;
-    const Status started = supervisor->start(std::vector{spec});
-    REQUIRE_FALSE(started.ok());
-    CHECK(started.error().code == Errc::Unsupported);
-    CHECK(has(started.error().what, "stage 'draft': on_death = \"restart-alone\""));
+namespace {
+
+/// Keeps a number on its way through the relays, and begins again when one was lost.
+struct Pinger : Actor {
+    explicit Pinger(int wanted) : losses_wanted{wanted} {}
+    void on_start(StageContext& c) override {
+        context = &c;
+        ping();
+    }
+    void on_control(StageId, const control::Message&) override {}
+    void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
+        CHECK(as<msg::Proposal>(bytes).root_position == 1002);
+        ++pongs;
+        if (joins == losses_wanted && pongs_since_join++ == 20) return context->stop();
+        ping();
+    }
+    void on_peer(StageId, PeerChange change) override {
+        if (change == PeerChange::Lost) {
+            ++losses;
+            return;
+        }
+        ++joins;
+        if (joins == losses) ping();
+    }
+    void ping() { CHECK(send(*context, kA, msg::Proposal{}) == Push::Ok); }
+
+    StageContext* context = nullptr;
+    int losses_wanted;
+    int losses = 0;
+    int joins = 0;
+    int pongs = 0;
+    int pongs_since_join = 0;
+};
+
+std::vector<ChildSpec> restartable(std::string_view order_b) {
+    std::vector<ChildSpec> children{child(kA, "segment-1", "relay 2"),
+                                    child(kB, "segment-2", order_b)};
+    for (ChildSpec& spec : children) spec.on_death = OnDeath::RebuildChain;
+    return children;
+}
+
+struct Pipeline {
+    explicit Pipeline(SupervisorOptions chosen, std::string_view order_b = "relay 0") {
+        chosen.on_news = [this](const std::string& sentence) { news.push_back(sentence); };
+        supervisor = Supervisor::create(std::move(chosen)).value();
+        REQUIRE(supervisor->start(restartable(order_b)).ok());
+        REQUIRE(supervisor->await_hellos().ok());
+        wiring = supervisor->wire(edges(), 0).value();
+    }
+    Status run(Actor& conductor) {
+        StageLoop loop{std::move(*wiring), *supervisor, {}};
+        loop.add(kConductor, conductor);
+        return loop.run();
+    }
+    std::vector<std::string> news;
+    std::unique_ptr<Supervisor> supervisor;
+    std::optional<Wiring> wiring;
+};
+
+}  // namespace
+
+TEST_CASE("a stage that is killed comes back as the next incarnation, with new channels") {
+    for (const std::size_t victim : {std::size_t{0}, std::size_t{1}}) {
+        const Leftovers before;
+        {
+            Pipeline pipeline{options()};
+            const pid_t pid = pipeline.supervisor->pids()[victim];
+            std::thread killer{[pid] {
+                std::this_thread::sleep_for(30ms);
+                ::kill(pid, SIGKILL);
+            }};
+            Pinger pinger{1};
+            CHECK(pipeline.run(pinger).ok());
+            killer.join();
+            CHECK(pinger.losses == 1);
+            CHECK(pipeline.supervisor->pids()[victim] != pid);
+            REQUIRE(pipeline.news.size() == 2);
+            CHECK(has(pipeline.news[0], "restarting as epoch 2: stage 'segment-"));
+            CHECK(has(pipeline.news[0], "was killed by signal 9 (Killed)"));
+            CHECK(has(pipeline.news[1], "is at work again (epoch 2)"));
+            CHECK(pipeline.supervisor->shutdown().ok());
+        }
+    }
+}
+
+TEST_CASE("both stages killed at once come back and find each other") {
+    const Leftovers before;
+    {
+        Pipeline pipeline{options()};
+        const std::vector<pid_t> pids = pipeline.supervisor->pids();
+        std::thread killer{[pids] {
+            std::this_thread::sleep_for(30ms);
+            for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+        }};
+        Pinger pinger{2};
+        CHECK(pipeline.run(pinger).ok());
+        killer.join();
+        CHECK(pipeline.supervisor->shutdown().ok());
+    }
+}
+
+TEST_CASE("a stopped stage is waited for, and replaced after the grace time") {
+    const Leftovers before;
+    SupervisorOptions chosen = options();
+    chosen.stop_grace = 200ms;
+    {
+        Pipeline pipeline{chosen};
+        const pid_t pid = pipeline.supervisor->pids()[0];
+        int losses = 0;
+        SUBCASE("continued before") {
+            std::thread stopper{[pid] {
+                ::kill(pid, SIGSTOP);
+                std::this_thread::sleep_for(60ms);
+                ::kill(pid, SIGCONT);
+            }};
+            Pinger pinger{0};
+            CHECK(pipeline.run(pinger).ok());
+            stopper.join();
+            losses = pinger.losses;
+            CHECK(losses == 0);
+        }
+        SUBCASE("not continued") {
+            ::kill(pid, SIGSTOP);
+            Pinger pinger{1};
+            CHECK(pipeline.run(pinger).ok());
+            losses = pinger.losses;
+            CHECK(losses == 1);
+            CHECK(has(pipeline.news[0], "was stopped and not continued for"));
+        }
+        CHECK(pipeline.supervisor->shutdown().ok());
+    }
+}
+
+TEST_CASE("a stage that dies too often ends the run, with how it died last") {
+    const Leftovers before;
+    SupervisorOptions chosen = options();
+    chosen.restarts.restarts_max = 2;
+    chosen.restarts.backoff = {Micros{0}};
+    {
+        Pipeline pipeline{chosen, "relay-then-exit 0"};
+        Pinger pinger{1'000'000};
+        const Status ended = pipeline.run(pinger);
+        REQUIRE_FALSE(ended.ok());
+        CHECK(has(ended.error().what, "stage 'segment-2' died 3 times within 30 s; last: "));
+        CHECK(has(ended.error().what, "exited with code 5"));
+        pipeline.supervisor.reset();
+    }
+}
+
+TEST_CASE("the pages of dead incarnations can still be read") {
+    const Leftovers before;
+    {
+        SupervisorOptions chosen = options();
+        chosen.trace_events = 64;
+        Pipeline pipeline{chosen};
+        const pid_t pid = pipeline.supervisor->pids()[0];
+        std::thread killer{[pid] {
+            std::this_thread::sleep_for(30ms);
+            ::kill(pid, SIGKILL);
+        }};
+        Pinger pinger{1};
+        CHECK(pipeline.run(pinger).ok());
+        killer.join();
+        const std::vector<StageRecord> records = pipeline.supervisor->records();
+        REQUIRE(records.size() == 4);  // conductor, two stages, one again
+        CHECK(records[0].id == kConductor);
+        CHECK(records[1].epoch == Epoch{1});
+        CHECK(records[3].id == kA);
+        CHECK(records[3].epoch == Epoch{2});
+        CHECK(records[1].page.snapshot().pid == static_cast<std::uint32_t>(pid));
+        CHECK(records[1].page.snapshot().counter(Counter::FramesIn) > 0);
+        CHECK_FALSE(records[1].page.trace().empty());
+    }
 }

@@ -2,9 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/wiring.hpp"
+#include "tests/unit/runtime/plan_fixture.hpp"
 
 using namespace paceline;
+using namespace paceline::test;
 
 namespace {
 
@@ -14,44 +15,111 @@ std::vector<OwnedFd> copies(const std::vector<int>& files) {
     return own;
 }
 
-const std::vector<StageSpec> kStages{{StageId{0}, Epoch{1}, 0}, {StageId{1}, Epoch{4}, 20}};
-const std::vector<EdgeSpec> kEdges{{StageId{1}, StageId{0}, 8, 2, 3, 256}};
+constexpr StageId kConductorId{0};
+constexpr StageId kStage{1};
+constexpr StageId kOther{2};
+
+const std::vector<Wired> kProcesses{{{kConductorId, {kConductorId}, 0}, Epoch{1}},
+                                    {{kStage, {kStage}, 20}, Epoch{4}},
+                                    {{kOther, {kOther, StageId{7}}, 0}, Epoch{1}}};
+const std::vector<EdgeSpec> kEdges{{kStage, kConductorId, 8, 2, 3, 256},
+                                   {kStage, StageId{7}, 8, 2, 0, 0},
+                                   {kOther, StageId{7}, 8, 2, 0, 0}};
+
+bool carries_a_frame(Wiring& from, Wiring& to) {
+    const msg::Stop stop{};
+    if (from.out.empty() || to.in.empty()) return false;
+    if (from.out[0].ring.try_push(4, std::as_bytes(std::span{&stop, 1})) != Push::Ok) return false;
+    return to.in[0].ring.has_frame();
+}
 
 }  // namespace
 
 TEST_CASE("both ends of an edge attach to the same memory, each from its side") {
-    const WiringPlan plan = WiringPlan::create(kStages, kEdges).value();
-    Wiring stage = plan.attach(StageId{1}).value();
-    Wiring conductor = plan.attach(StageId{0}).value();
-    CHECK(stage.spin_micros == 20);
-    CHECK(stage.epoch == Epoch{4});
-    REQUIRE(stage.out.size() == 1);
+    const WiringPlan plan = wired_plan(kProcesses, kEdges);
+    Wiring stage = wiring_of(plan, kStage, Epoch{4});
+    Wiring conductor = wiring_of(plan, kConductorId, Epoch{1});
+    REQUIRE(stage.out.size() == 2);
     REQUIRE(conductor.in.size() == 1);
-    const msg::Stop stop{};
-    CHECK(stage.out[0].ring.try_push(4, std::as_bytes(std::span{&stop, 1})) == Push::Ok);
-    CHECK(conductor.in[0].ring.has_frame());
+    CHECK(carries_a_frame(stage, conductor));
     const PoolRef slot = stage.out[0].pool->acquire().value();
     stage.out[0].pool->publish(slot, 256);
     CHECK(conductor.in[0].pool->view(slot, 256).ok());
 }
 
+TEST_CASE("actors that share a process need no channel, and each edge names its own actor") {
+    const WiringPlan plan = wired_plan(kProcesses, kEdges);
+    const Wiring other = wiring_of(plan, kOther, Epoch{1});
+    CHECK(other.out.empty());
+    REQUIRE(other.in.size() == 1);
+    CHECK(other.in[0].from == kStage);
+    CHECK(other.in[0].to == StageId{7});
+    CHECK(plan.home_of(StageId{7}) == kOther);
+}
+
+TEST_CASE("a process that was lost gets memory that its former incarnation never saw") {
+    WiringPlan plan = wired_plan(kProcesses, kEdges);
+    Wiring zombie = wiring_of(plan, kStage, Epoch{4});
+    plan.unwire(kStage);
+    SUBCASE("while it is away its peers have no channel to it") {
+        const Wiring conductor = wiring_of(plan, kConductorId, Epoch{1});
+        CHECK(conductor.in.empty());
+        CHECK(conductor.absent == std::vector{kStage});
+    }
+    REQUIRE(plan.wire(kStage, Epoch{5}).ok());
+    Wiring stage = wiring_of(plan, kStage, Epoch{5});
+    const WiringPlan::Letter<control::Rewire> letter = plan.letter_about(kStage, kConductorId);
+    CHECK(letter.message.peers == std::vector{kStage});
+    CHECK(letter.message.peer_epoch == Epoch{5});
+    AttachedEdges edges =
+        attach_edges(Epoch{1}, letter.message.edges, copies(letter.files)).value();
+    REQUIRE(edges.in.size() == 1);
+    const msg::Stop stop{};
+    CHECK(zombie.out[0].ring.try_push(4, std::as_bytes(std::span{&stop, 1})) == Push::Ok);
+    CHECK_FALSE(edges.in[0].ring.has_frame());
+    CHECK(stage.out[0].ring.try_push(4, std::as_bytes(std::span{&stop, 1})) == Push::Ok);
+    CHECK(edges.in[0].ring.has_frame());
+}
+
+TEST_CASE("two processes that come back meet when the second one is wired") {
+    WiringPlan plan = wired_plan(kProcesses, kEdges);
+    plan.unwire(kStage);
+    plan.unwire(kOther);
+    REQUIRE(plan.wire(kStage, Epoch{5}).ok());
+    CHECK(wiring_of(plan, kStage, Epoch{5}).absent == std::vector{StageId{7}});
+    REQUIRE(plan.wire(kOther, Epoch{2}).ok());
+    const WiringPlan::Letter<control::Rewire> letter = plan.letter_about(kOther, kStage);
+    const AttachedEdges edges =
+        attach_edges(Epoch{5}, letter.message.edges, copies(letter.files)).value();
+    REQUIRE(edges.out.size() == 1);
+    CHECK(edges.out[0].to == StageId{7});
+    CHECK(edges.out[0].peer_epoch == Epoch{2});
+}
+
 TEST_CASE("a plan that makes no sense is refused") {
     const auto refused = [](std::vector<EdgeSpec> edges) {
-        return !WiringPlan::create(kStages, edges).ok();
+        std::vector<ProcessSpec> specs;
+        for (const Wired& one : kProcesses) specs.push_back(one.process);
+        Result<WiringPlan> plan = WiringPlan::create(specs, std::move(edges), {});
+        if (!plan.ok()) return true;
+        return !plan.value().wire(kConductorId, Epoch{1}).ok() ||
+               !plan.value().wire(kStage, Epoch{1}).ok();
     };
-    CHECK(refused({{StageId{1}, StageId{7}, 8, 2, 0, 0}}));
-    CHECK(refused({{StageId{7}, StageId{1}, 8, 2, 0, 0}}));
-    CHECK(refused({{StageId{1}, StageId{1}, 8, 2, 0, 0}}));
+    CHECK_FALSE(refused(kEdges));
+    CHECK(refused({{kStage, StageId{9}, 8, 2, 0, 0}}));
+    CHECK(refused({{StageId{9}, kStage, 8, 2, 0, 0}}));
+    CHECK(refused({{kStage, kStage, 8, 2, 0, 0}}));
     CHECK(refused({kEdges[0], kEdges[0]}));
-    CHECK(refused({{StageId{1}, StageId{0}, 9, 2, 0, 0}}));
-    CHECK(refused({{StageId{1}, StageId{0}, 8, 8, 0, 0}}));
+    CHECK(refused({{kStage, kConductorId, 9, 2, 0, 0}}));
+    CHECK(refused({{kStage, kConductorId, 8, 8, 0, 0}}));
+    CHECK_FALSE(
+        WiringPlan::create({{kStage, {kStage}, 0}, {kOther, {kOther, kStage}, 0}}, {}, {}).ok());
 }
 
 TEST_CASE("a letter whose numbers or files are wrong attaches to nothing") {
-    const WiringPlan plan = WiringPlan::create(kStages, kEdges).value();
-    const WiringPlan::Letter letter = plan.letter_for(StageId{0});
-    control::Wire wire = letter.wire;
-    Epoch epoch{1};
+    const WiringPlan plan = wired_plan(kProcesses, kEdges);
+    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kConductorId);
+    control::Wire wire = letter.message;
     std::vector<int> files = letter.files;
     SUBCASE("a file that does not exist") {
         wire.edges[0].ring_file = 99;
@@ -68,7 +136,7 @@ TEST_CASE("a letter whose numbers or files are wrong attaches to nothing") {
     SUBCASE("no files") {
         files.clear();
     }
-    const Result<Wiring> wiring = attach_wiring(StageId{0}, epoch, wire, copies(files));
-    REQUIRE_FALSE(wiring.ok());
-    CHECK(wiring.error().code == Errc::Protocol);
+    const Result<AttachedEdges> edges = attach_edges(Epoch{1}, wire.edges, copies(files));
+    REQUIRE_FALSE(edges.ok());
+    CHECK(edges.error().code == Errc::Protocol);
 }

@@ -39,6 +39,7 @@ public:
         auto proposal = as<msg::Proposal>(bytes);
         if (TensorConsumer* pool = context_->tensors_from(from)) add_tensor(*pool, proposal);
         context_->submit(
+            {.rows = 1},
             [this] {
                 ++jobs;
                 return JobOutcome::Done;
@@ -52,7 +53,13 @@ public:
         ++rooms;
         pass_on();
     }
+    void on_peer(StageId peer, PeerChange change) override {
+        (change == PeerChange::Lost ? lost : joined).push_back(peer);
+        pass_on();
+    }
 
+    std::vector<StageId> lost;
+    std::vector<StageId> joined;
     int begins = 0;
     int jobs = 0;
     int rooms = 0;
@@ -120,7 +127,13 @@ public:
         push_on();
     }
 
+    void on_peer(StageId peer, PeerChange change) override {
+        (change == PeerChange::Lost ? lost : joined).push_back(peer);
+    }
+
     std::vector<Position> answers;
+    std::vector<StageId> lost;
+    std::vector<StageId> joined;
     std::vector<StageId> stats_from;
     int rooms = 0;
 

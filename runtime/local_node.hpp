@@ -1,0 +1,19 @@
+// LocalNode: the node agent of the conductor's own machine.
+//
+// The stages are children of this process (spawn.hpp, child.hpp). Boost.Asio waits for all of
+// them at once. Create, use and destroy it on one thread, which forks the children.
+#pragma once
+
+#include <memory>
+
+#include "ipc/base/result.hpp"
+#include "runtime/node_agent.hpp"
+
+namespace paceline {
+
+/// Makes this process the reaper of whatever its stages leave behind, too. Errc::System if that
+/// is not possible.
+[[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
+                                                                 bool catch_signals);
+
+}  // namespace paceline

@@ -1,0 +1,54 @@
+// CostTable: what was measured, for projecting pipelines that were not: seconds of a job by stage,
+// model, layers, rows, context, threads and busy neighbours, and seconds of a transfer by edge.
+//
+// A file of lines; fields are separated by tabs. '#' starts a comment line. The first other line
+// names the columns:
+//
+//     stage  fingerprint  layers  rows  context  threads  neighbours  seconds
+//     verify llama-8b     32      1     512      8        0           0.0413
+//     draft>segment-1  -  0       1     0        0        0           0.000004     (a transfer)
+//
+// A question is answered from the records of its stage and fingerprint that are nearest in
+// threads, then neighbours, then layers; between them it is interpolated in rows and context, and
+// beyond them the nearest record counts. Time is taken to grow with the layers in proportion;
+// records with 0 layers stand for any number. Values; no side effects.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+struct CostRecord {
+    std::string stage;        // what is computed, or "FROM>TO"
+    std::string fingerprint;  // of the model; "-" if none
+    std::uint32_t layers = 0;
+    std::uint32_t rows = 1;
+    std::uint32_t context = 0;
+    std::uint32_t threads = 0;
+    std::uint32_t neighbours = 0;  // processes that compute on the same device or memory meanwhile
+    double seconds = 0.0;
+};
+
+class CostTable {
+public:
+    /// Errors: BadFile with file and line, the field and its value.
+    [[nodiscard]] static Result<CostTable> read(const std::string& path);
+    [[nodiscard]] static Result<CostTable> parse(std::string_view text, const std::string& name);
+    [[nodiscard]] static CostTable of(std::vector<CostRecord> records);
+
+    /// The expected seconds of what `wanted` describes (its own seconds are not read).
+    /// Errors: BadArgument if there is no record of its stage and fingerprint.
+    [[nodiscard]] Result<double> seconds(const CostRecord& wanted) const;
+    [[nodiscard]] bool knows(std::string_view stage, std::string_view fingerprint) const;
+    [[nodiscard]] const std::vector<CostRecord>& records() const { return records_; }
+
+private:
+    std::vector<CostRecord> records_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,133 @@
+#include "runtime/simulation/sim_faults.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/simulation/sim_world.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr SimTime kMilli{1'000'000};
+constexpr SimTime kSecond{1'000'000'000};
+
+}  // namespace
+
+const char* name_of(SimFaultKind kind) {
+    switch (kind) {
+        case SimFaultKind::Crash:
+            return "crash";
+        case SimFaultKind::CrashInHandler:
+            return "crash in a handler";
+        case SimFaultKind::CrashAtStart:
+            return "crash at the next start";
+        case SimFaultKind::Freeze:
+            return "freeze";
+        case SimFaultKind::OutOfMemory:
+            return "out of memory";
+        case SimFaultKind::Slow:
+            return "slow";
+        case SimFaultKind::Doubt:
+            return "doubt";
+        case SimFaultKind::Linger:
+            return "linger";
+        case SimFaultKind::StallEdges:
+            return "stall of edges";
+    }
+    return "unknown";
+}
+
+std::string describe(const SimFault& fault) {
+    return std::string{name_of(fault.kind)} + " of stage " + std::to_string(fault.process.value) +
+           " at " + std::to_string(fault.at.count() / 1'000) + " us, count " +
+           std::to_string(fault.count) + ", lasts " + std::to_string(fault.lasts.count() / 1'000) +
+           " us";
+}
+
+std::vector<SimFault> plan_faults(SimRandom& random,
+                                  const std::vector<StageId>& processes,
+                                  std::uint32_t faults_max,
+                                  SimTime until) {
+    // As often as they are listed: what loses state is what recovery is about.
+    static constexpr std::array kKinds{
+        SimFaultKind::Crash,          SimFaultKind::Crash,      SimFaultKind::CrashInHandler,
+        SimFaultKind::CrashInHandler, SimFaultKind::Freeze,     SimFaultKind::Freeze,
+        SimFaultKind::CrashAtStart,   SimFaultKind::StallEdges, SimFaultKind::OutOfMemory,
+        SimFaultKind::Slow,           SimFaultKind::Doubt,      SimFaultKind::Linger,
+    };
+    std::vector<SimFault> faults(random.below(faults_max + 1));
+    SimTime last{0};
+    for (SimFault& fault : faults) {
+        // A third of them come right behind another: during its recovery, or before it is noticed.
+        const bool close = random.chance(33);
+        fault.at = close ? last + random.log_uniform(SimTime{1'000}, 100 * kMilli)
+                         : random.uniform(SimTime{0}, until);
+        fault.at = std::min(fault.at, until);
+        last = fault.at;
+        fault.kind = kKinds[random.below(kKinds.size())];
+        fault.process = processes[random.below(processes.size())];
+        fault.count = static_cast<std::uint32_t>(1 + random.below(random.chance(50) ? 5 : 60));
+        fault.lasts = random.log_uniform(SimTime{1'000}, 10 * kSecond);
+        if (fault.kind == SimFaultKind::StallEdges || fault.kind == SimFaultKind::Slow) {
+            fault.lasts = random.log_uniform(kMilli, kSecond);
+        }
+    }
+    return faults;
+}
+
+// ---- carrying them out ----
+
+void SimWorld::strike(const SimFault& fault) {
+    Stage& hit = stage(fault.process);
+    SimProcess& process = at(hit);
+    core_.tell([&] { return "fault: " + describe(fault); });
+    switch (fault.kind) {
+        case SimFaultKind::Crash:
+            process.die("crashed");
+            break;
+        case SimFaultKind::CrashInHandler:
+            process.crash_after_sends(fault.count);
+            break;
+        case SimFaultKind::CrashAtStart:
+            hit.dies_at_start = fault.lasts;
+            break;
+        case SimFaultKind::Freeze:
+            freeze(process, fault.lasts);
+            break;
+        case SimFaultKind::OutOfMemory:
+            process.fail_allocation(fault.count);
+            break;
+        case SimFaultKind::Slow:
+            process.slow_down(100, core_.now + fault.lasts);
+            break;
+        case SimFaultKind::Doubt:
+            core_.push(core_.now, SimEventKind::Doubt, process.serial());
+            break;
+        case SimFaultKind::Linger:
+            freeze(process, 2 * SimTime{options_.hang_limit} + fault.lasts);
+            hit.lingers = 2 * SimTime{options_.hang_limit} + fault.lasts + kSecond;
+            break;
+        case SimFaultKind::StallEdges:
+            stall_edges(fault);
+            break;
+    }
+}
+
+void SimWorld::freeze(SimProcess& process, SimTime lasts) {
+    process.freeze(core_.now + lasts);
+    core_.push(core_.now + SimTime{options_.hang_limit}, SimEventKind::Hung, process.serial(),
+               process.freezes());
+}
+
+void SimWorld::stall_edges(const SimFault& fault) {
+    const auto stall_some = [&](const SimProcess& process) {
+        for (const auto& channel : process.channels_out()) {
+            if (!core_.random.chance(40)) continue;
+            channel->stall(core_.now + core_.random.uniform(SimTime{0}, fault.lasts));
+        }
+    };
+    stall_some(conductor());
+    for (const Stage& each : stages_) stall_some(at(each));
+}
+
+}  // namespace paceline

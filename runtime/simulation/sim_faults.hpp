@@ -1,0 +1,42 @@
+// SimFaults: what goes wrong in a simulated world, and when. A plan is made from a seed before
+// the run, so it can be printed, and cut down by hand when a run is understood.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "runtime/simulation/sim_random.hpp"
+
+namespace paceline {
+
+enum class SimFaultKind : std::uint8_t {
+    Crash,           // the process is gone, whatever it was at
+    CrashInHandler,  // ... after `count` more messages, in the midst of a handler
+    CrashAtStart,    // its next incarnation dies `lasts` after it was spawned
+    Freeze,          // it does nothing for `lasts`
+    OutOfMemory,     // the `count`-th allocation from now fails
+    Slow,            // its jobs take 100 times as long, for `lasts`
+    Doubt,           // it is suspected without reason
+    Linger,          // it freezes until it is replaced, the kill does not reach it, it wakes up
+    StallEdges,      // a random subset of all edges stalls; each heals within `lasts`
+};
+[[nodiscard]] const char* name_of(SimFaultKind kind);
+
+struct SimFault {
+    SimTime at{0};
+    SimFaultKind kind = SimFaultKind::Crash;
+    StageId process{};
+    std::uint32_t count = 0;
+    SimTime lasts{0};
+};
+[[nodiscard]] std::string describe(const SimFault& fault);
+
+/// Up to `faults_max` faults in [0, until), often close to each other.
+[[nodiscard]] std::vector<SimFault> plan_faults(SimRandom& random,
+                                                const std::vector<StageId>& processes,
+                                                std::uint32_t faults_max,
+                                                SimTime until);
+
+}  // namespace paceline

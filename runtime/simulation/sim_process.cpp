@@ -1,0 +1,285 @@
+#include "runtime/simulation/sim_process.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/messages.hpp"
+#include "runtime/control_port.hpp"
+
+namespace paceline {
+
+std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes) {
+    static constexpr std::array kNames{"?", "Proposal", "Wave", "Verdict", "Stop"};
+    msg::Route route{};
+    std::memcpy(&route, bytes.data(), std::min(sizeof route, bytes.size()));
+    return std::string{kNames[kind < kNames.size() ? kind : 0]} + " request " +
+           std::to_string(route.request.value) + " attempt " + std::to_string(route.attempt.value);
+}
+
+SimProcess::SimProcess(SimSite& site, const SimProcessSpec& spec, Epoch epoch, std::uint32_t serial)
+    : site_{site}, spec_{spec}, epoch_{epoch}, serial_{serial}, random_{site.core.random.next()} {
+    host_ = std::make_unique<ActorHost>(*this, ActorHost::Channels::OnDemand);
+}
+
+SimProcess::~SimProcess() = default;
+
+std::string SimProcess::title() const {
+    return spec_.name + "#" + std::to_string(epoch_.value);
+}
+
+// ---- life ----
+
+void SimProcess::loaded() {
+    if (life_ != Life::Loading) return;
+    if (frozen()) return site_.core.push(frozen_until_, SimEventKind::Loaded, serial_);
+    life_ = Life::Waiting;
+    report(SimHello{});
+}
+
+void SimProcess::run_at_once(SimWire wire) {
+    start(std::move(wire));
+    settle();
+}
+
+void SimProcess::start(SimWire wire) {
+    life_ = Life::Running;
+    body_ = spec_.make();
+    absent_.insert(wire.absent.begin(), wire.absent.end());
+    add_channels(wire.channels);
+    for (const StageId id : spec_.process.actors) host_->add(id, epoch_, body_->actor(id));
+    for (const EdgeSpec& edge : spec_.local_edges) host_->connect(edge);
+    host_->start();
+}
+
+void SimProcess::die(const std::string& how) {
+    if (life_ == Life::Ended) return;
+    life_ = Life::Ended;
+    obituary_ = title() + " " + how;
+    tell([&] { return "is no more: " + how; });
+    // Its memory goes. Nothing of it is on the call stack: whoever dies inside of a handler is
+    // only doomed until the handler returns.
+    out_.clear();
+    in_.clear();
+    retired_.clear();
+    cold_.clear();
+    host_.reset();
+    body_.reset();
+    site_.ended(*this);
+}
+
+bool SimProcess::wired_to(std::uint32_t serial) const {
+    const auto to_it = [serial](const Out& out) { return out.channel->to.serial == serial; };
+    const auto from_it = [serial](const auto& in) { return in->from.serial == serial; };
+    return std::any_of(out_.begin(), out_.end(), to_it) ||
+           std::any_of(in_.begin(), in_.end(), from_it);
+}
+
+SimChannels SimProcess::channels_out() const {
+    SimChannels channels;
+    for (const Out& out : out_) channels.push_back(out.channel);
+    return channels;
+}
+
+// ---- Outside ----
+
+Push SimProcess::send(StageId from,
+                      StageId to,
+                      std::uint16_t kind,
+                      std::span<const std::byte> bytes) {
+    const AllocationPause pause{site_};
+    if (doomed_) return Push::Ok;
+    const KindRule* rule = find_rule(kHotKinds, kind);
+    PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
+    PACE_CHECK(bytes.size() >= rule->bytes_min && bytes.size() <= rule->bytes_max,
+               "a message whose length is not its kind's");
+    SimCore& core = site_.core;
+    for (Out& out : out_) {
+        SimChannel& channel = *out.channel;
+        if (channel.spec.to != to || channel.spec.from != from) continue;
+        if (!channel.has_room(rule->urgency)) {
+            out.wants_room = true;
+            return Push::Full;
+        }
+        const SimTime hop = site_.timing.hop(channel.spec, kind, core.random);
+        const SimTime arrives = channel.push(core.now + hop, kind, bytes);
+        core.note(std::uint64_t{kind} << 32U | to.value, channel.from.epoch.value);
+        tell([&] {
+            return "-> " + std::to_string(to.value) + " " + describe_frame(kind, bytes) +
+                   (channel.read ? "" : " (nobody reads)");
+        });
+        if (channel.read) {
+            site_.process(channel.to.serial).wake(arrives);
+        } else {
+            ++figures_.frames_stale;
+        }
+        if (sends_left_ && (*sends_left_)-- <= 1) doomed_ = true;
+        return Push::Ok;
+    }
+    PACE_CHECK(absent_.contains(to), "a message to a stage without a channel to it");
+    ++figures_.frames_stale;
+    return Push::Ok;
+}
+
+void SimProcess::post(StageId from, StageId to, const control::Message& message) {
+    const AllocationPause pause{site_};
+    if (doomed_) return;
+    if (serial_ == 0) return site_.post(from, to, message);
+    PACE_CHECK(to == kConductor, "a stage's control messages go to the conductor");
+    report(SimMail{to, from, message});
+}
+
+TensorProducer* SimProcess::tensors_to(StageId self, StageId to) {
+    for (Out& out : out_) {
+        SimChannel& channel = *out.channel;
+        if (channel.spec.to == to && channel.spec.from == self && channel.producer) {
+            return &*channel.producer;
+        }
+    }
+    return nullptr;
+}
+
+TensorConsumer* SimProcess::tensors_from(StageId self, StageId from) {
+    for (const auto& channel : in_) {
+        if (channel->spec.from == from && channel->spec.to == self && channel->consumer) {
+            return &*channel->consumer;
+        }
+    }
+    return nullptr;
+}
+
+void SimProcess::trace(TraceEvent event) {
+    if (!site_.tracing) return;
+    const AllocationPause pause{site_};
+    event.time_us = now().count();
+    trace_.push_back(event);
+}
+
+void SimProcess::count(Counter counter, std::uint64_t add) {
+    figures_.counters[static_cast<std::size_t>(counter)] += add;
+}
+
+const std::atomic<std::uint64_t>* SimProcess::void_word(RequestId request) {
+    return &site_.board[request.value % kCancelLines];
+}
+
+void SimProcess::declare_void(RequestId request, Attempt valid) {
+    site_.board[request.value % kCancelLines].store(CancelBoard::mark_of(request, valid),
+                                                    std::memory_order_relaxed);
+}
+
+// ---- the connection ----
+
+void SimProcess::receive(SimLetter letter) {
+    if (life_ == Life::Ended) return;
+    SimCore& core = site_.core;
+    // The conductor's own news come to it at once.
+    const SimTime delay = serial_ == 0 ? SimTime{0} : site_.timing.cold(core.random);
+    cold_last_ = std::max(core.now + delay, cold_last_);
+    cold_.push_back({cold_last_, std::move(letter)});
+    wake(cold_last_);
+}
+
+void SimProcess::report(SimReport report) {
+    const AllocationPause pause{site_};
+    SimCore& core = site_.core;
+    report_last_ = std::max(core.now + site_.timing.news(core.random), report_last_);
+    reports_.push_back(std::move(report));
+    core.push(report_last_, SimEventKind::ColdUp, serial_);
+}
+
+SimReport SimProcess::take_report() {
+    PACE_CHECK(!reports_.empty(), "an event for a report that was not made");
+    SimReport report = std::move(reports_.front());
+    reports_.pop_front();
+    return report;
+}
+
+void SimProcess::take(SimLetter letter) {
+    static constexpr std::array kNames{"a cold message", "Wire", "Unwire", "Rewire", "Joined"};
+    tell([&] { return "takes " + std::string{kNames[letter.index()]}; });
+    if (auto* mail = std::get_if<SimMail>(&letter)) {
+        host_->control(mail->to, mail->from, mail->message);
+    } else if (auto* wire = std::get_if<SimWire>(&letter)) {
+        start(std::move(*wire));
+        report(SimReady{});
+    } else if (auto* lost = std::get_if<SimUnwire>(&letter)) {
+        for (const StageId peer : lost->peers) lose(peer);
+    } else if (auto* wired = std::get_if<SimRewire>(&letter)) {
+        // What is left of the incarnation before goes first; who was not told of a loss is now.
+        for (const StageId peer : wired->peers) lose(peer);
+        add_channels(wired->channels);
+        if (serial_ == 0) return;
+        report(SimRewired{wired->peers.front(), wired->epoch});
+        for (const StageId peer : wired->peers) host_->peer(peer, PeerChange::Joined);
+    } else if (auto* joined = std::get_if<SimJoined>(&letter)) {
+        for (const StageId peer : joined->peers) host_->peer(peer, PeerChange::Joined);
+    }
+}
+
+void SimProcess::add_channels(const SimChannels& channels) {
+    const AllocationPause pause{site_};
+    for (const auto& channel : channels) {
+        const auto& own = spec_.process.actors;
+        if (std::find(own.begin(), own.end(), channel->spec.from) != own.end()) {
+            absent_.erase(channel->spec.to);
+            out_.push_back({channel});
+        } else {
+            absent_.erase(channel->spec.from);
+            in_.push_back(channel);
+        }
+    }
+}
+
+void SimProcess::close_channels(StageId peer) {
+    const auto goes = [peer](const std::shared_ptr<SimChannel>& channel) {
+        return channel->spec.from == peer || channel->spec.to == peer;
+    };
+    for (const Out& out : out_) {
+        if (goes(out.channel)) retired_.push_back(out.channel);
+    }
+    for (const auto& in : in_) {
+        if (!goes(in)) continue;
+        in->read = false;
+        retired_.push_back(in);
+    }
+    std::erase_if(out_, [&](const Out& out) { return goes(out.channel); });
+    std::erase_if(in_, goes);
+}
+
+void SimProcess::lose(StageId peer) {
+    bool is_news = false;
+    {
+        const AllocationPause pause{site_};
+        close_channels(peer);
+        is_news = absent_.insert(peer).second;
+    }
+    if (is_news) host_->peer(peer, PeerChange::Lost);
+}
+
+void SimProcess::bury_retired() {
+    if (!busy_ && !host_->has_job() && !host_->has_mail()) retired_.clear();
+}
+
+// ---- faults ----
+
+void SimProcess::freeze(SimTime until) {
+    frozen_until_ = std::max(frozen_until_, until);
+    ++freezes_;
+    site_.core.push(frozen_until_, SimEventKind::Thaw, serial_);
+}
+
+void SimProcess::thaw() {
+    if (life_ == Life::Ended || frozen()) return;
+    tell([] { return std::string{"goes on"}; });
+    settle();
+}
+
+void SimProcess::slow_down(std::uint32_t factor, SimTime until) {
+    slow_ = factor;
+    slow_until_ = until;
+}
+
+}  // namespace paceline

@@ -1,0 +1,71 @@
+// SimTiming: how long things take in a simulated world.
+//
+// RandomTiming draws everything from the seed, over orders of magnitude, for fault tests;
+// TableTiming (table_timing.hpp) takes it from measured costs, for projections.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "ipc/base/ids.hpp"
+#include "runtime/simulation/sim_random.hpp"
+#include "runtime/trace.hpp"
+#include "runtime/wiring.hpp"
+
+namespace paceline {
+
+struct SimTiming {
+    SimTiming() = default;
+    SimTiming(const SimTiming&) = delete;
+    SimTiming& operator=(const SimTiming&) = delete;
+    virtual ~SimTiming() = default;
+
+    /// A job of a process.
+    [[nodiscard]] virtual SimTime job(StageId process, const JobLabel& label, SimRandom&) = 0;
+    /// A hot message from send() until it can be handled. Asked once per message.
+    [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom&) = 0;
+    /// A cold message from the conductor on its way.
+    [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
+    /// What the conductor's process hears of a stage, or a stage of room in a channel.
+    [[nodiscard]] virtual SimTime news(SimRandom&) = 0;
+    /// From Spawn until an incarnation greets.
+    [[nodiscard]] virtual SimTime load(StageId process, SimRandom&) = 0;
+    /// From Kill until the process has ended.
+    [[nodiscard]] virtual SimTime kill(SimRandom&) = 0;
+};
+
+struct RandomTimingLimits {
+    SimTime hop_min{1'000};
+    SimTime hop_max{10'000'000};
+    /// Real loops handle a cold message before the frames that were sent because of it. Here it may
+    /// come behind them, but not behind as many as no stage would hold.
+    SimTime cold_max{1'000'000};
+    SimTime job_min{20'000};
+    SimTime job_max{5'000'000};
+    SimTime load_min{1'000'000};
+    SimTime load_max{3'000'000'000};
+    SimTime kill_min{10'000};
+    SimTime kill_max{500'000'000};
+};
+
+/// Every edge and every process has a typical time of its own, log-uniform; each message or job
+/// takes between half of it and three times as long.
+class RandomTiming final : public SimTiming {
+public:
+    explicit RandomTiming(const RandomTimingLimits& limits) : limits_{limits} {}
+
+    [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
+    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom& random) override;
+    [[nodiscard]] SimTime cold(SimRandom& random) override;
+    [[nodiscard]] SimTime news(SimRandom& random) override;
+    [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
+    [[nodiscard]] SimTime kill(SimRandom& random) override;
+
+private:
+    RandomTimingLimits limits_;
+    std::map<StageId, SimTime> jobs_;
+    std::map<std::pair<StageId, StageId>, SimTime> hops_;
+};
+
+}  // namespace paceline

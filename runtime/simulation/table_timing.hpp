@@ -1,0 +1,56 @@
+// TableTiming: a simulated world that takes the time of jobs and transfers from a cost table.
+//
+// Nothing is drawn: the same pipeline has the same time line every time. What the table does not
+// know takes no time and is reported by error(), so that no projection is made of nothing.
+// Borrows the table.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/simulation/cost_table.hpp"
+#include "runtime/simulation/sim_timing.hpp"
+
+namespace paceline {
+
+/// What a process is, in the words of the table.
+struct CostsOfProcess {
+    std::string name;              // for its transfers: "FROM>TO"
+    std::string fingerprint{"-"};  // of the model it runs
+    std::uint32_t threads = 0;
+    std::uint32_t neighbours = 0;
+    /// The stage under which the table has the jobs of a name ("prefill", "verify", "draft");
+    /// a job that is not named here is its own stage.
+    std::map<std::string, std::string> jobs{};
+};
+
+class TableTiming final : public SimTiming {
+public:
+    /// `processes` by the address of their first actor. Edges without a record take `default_hop`.
+    TableTiming(const CostTable& table,
+                std::map<StageId, CostsOfProcess> processes,
+                SimTime default_hop);
+
+    [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
+    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom& random) override;
+    [[nodiscard]] SimTime cold(SimRandom& /*random*/) override { return default_hop_; }
+    [[nodiscard]] SimTime news(SimRandom& /*random*/) override { return default_hop_; }
+    [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
+    [[nodiscard]] SimTime kill(SimRandom& /*random*/) override { return default_hop_; }
+
+    /// The first question to which the table had no answer.
+    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+private:
+    [[nodiscard]] SimTime ask(const CostRecord& wanted);
+
+    const CostTable& table_;
+    std::map<StageId, CostsOfProcess> processes_;
+    std::map<std::pair<StageId, StageId>, SimTime> hops_;
+    SimTime default_hop_;
+    std::optional<Error> error_;
+};
+
+}  // namespace paceline
