@@ -1,22 +1,36 @@
-// ConductorActor: the conductor's side of one answer at a time: begins it, logs what the judge
-// commits, hands the tokens on, and stops the stages when somebody has had enough.
+// ConductorActor: the conductor's side of all answers: begins them, logs what the judge commits,
+// hands the tokens on, and begins again what a dead stage held.
 // Receives: Verdict (from the judge).   Sends: Begin (cold), Stop.
 //
-//              start()                 Verdict: commit counts, text goes on
-//   [Idle] ---------------> [Running] -------------------------------------+
-//     ^                       |   ^                                        |
-//     |   Verdict that ends   |   +----------------------------------------+
-//     +-----------------------+
-//     |   token callback says Stop, or cancelled()          (Stop goes to every stage)
-//     +-----------------------+
+// One request:
 //
-// It ends its loop when it becomes Idle, so the owner can run the loop once per answer. The text
-// grows from answer to answer; what the stages still hold of it in their KV caches is reused.
+//   submit()   pipeline whole, cache has room    Verdict: commit counts, tokens go on
+//   [Waiting] ----------------------> [Running] -----------------------------------+
+//       ^                              |  |  ^                                      |
+//       |  an essential stage is lost: |  |  +--------------------------------------+
+//       +------- next attempt ---------+  |
+//       |                                 |  Verdict that ends it; the callback says Stop;
+//       |  no recovery in time, poison,   |  cancel(), cancelled()      (Stop goes to all stages)
+//       |  cancelled                      v
+//       +----------------------------> [Ended]   on_end; the text stays for a next turn
+//
+// A lost stage that is not essential (a draft) changes no attempt: it gets its Begin again when
+// it is back. A request that was running at `poison_limit` losses in a row without a token
+// committed between them is ended as poison: one bad prompt must not become a crash loop.
+// Ids of requests are never used twice, also not by another turn of the same one: that has a
+// higher attempt.
+// The text is what the log holds: a token is handed on only after the log took it, so a replay
+// can neither repeat nor skip one.
 // Threads: all calls come from its loop, or between two runs of it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "actors/commit_log.hpp"
@@ -28,9 +42,16 @@ namespace paceline {
 
 /// Whom the conductor talks to.
 struct ConductorPlan {
-    StageId judge;                  // the last segment
-    std::vector<StageId> begin_to;  // every stage; those that act on a Begin first stand last
-    Micros cancel_poll{20'000};     // how often cancelled() is asked
+    struct Stage {
+        StageId id;
+        bool essential = true;  // without it nothing can be decoded
+        std::string name = {};  // for messages; empty: "stage <id>"
+    };
+    StageId judge{};                    // the last segment
+    std::vector<Stage> begin_to{};      // every stage; those that act on a Begin first stand last
+    Micros cancel_poll{20'000};         // how often cancelled() is asked
+    Micros recovery_limit{60'000'000};  // a request that waits longer for its pipeline fails
+    std::uint32_t poison_limit = 3;
 };
 
 struct AnswerFigures {
@@ -39,59 +60,108 @@ struct AnswerFigures {
     std::int64_t waves = 0;
     std::int64_t proposed_tokens = 0;  // rows of the waves but for their roots
     std::int64_t accepted_tokens = 0;
+    std::uint32_t replays = 0;  // attempts begun because a stage was lost
     Micros begun{0};
     Micros first_token{0};  // when it came; times are of the context's clock
     Micros last_token{0};
-    msg::Finish finish = msg::Finish::No;  // No: stopped from outside
+    // No: stopped from outside, or given up. Failed: the target yielded no token.
+    msg::Finish finish = msg::Finish::No;
+};
+
+/// One answer to be given.
+struct AnswerOrder {
+    using OnToken = PlainDecoder::OnToken;
+    /// A further turn of this request: request.text is what is appended to its text, and what the
+    /// stages still hold of it in their KV caches is reused. Nothing: a new request.
+    std::optional<RequestId> continues;
+    Request request;
+    OnToken on_token;                 // for each committed token, in order
+    std::function<bool()> cancelled;  // asked now and then; may be empty
+    /// Once, at the end, whatever it is. The status is an error if the answer could not be given.
+    std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
 };
 
 class ConductorActor final : public Actor {
 public:
-    using OnToken = PlainDecoder::OnToken;
+    /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
+    ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots);
 
-    explicit ConductorActor(ConductorPlan plan) : plan_{std::move(plan)} {}
-
-    /// What the next run of the loop answers: `more` is appended to the text; `request` brings
-    /// everything but the text. Errors: those of validate(Request); the text stays as it was.
-    Status prepare(std::span<const TokenId> more,
-                   Request request,
-                   int vocab_size,
-                   std::int32_t kv_slots,
-                   OnToken on_token,
-                   std::function<bool()> cancelled);
-    /// Begins the prepared answer. Called by on_start() for the first; by the owner, inside the
-    /// loop's thread, for those after it.
-    void begin();
+    /// Takes an order: it runs as soon as the pipeline is whole and the KV caches have room for
+    /// its context beside those that run; first come, first served. Before the loop runs, between
+    /// two runs, or from a callback. Errors: those of validate(Request); BadArgument while
+    /// draining, with too many requests (those not closed count), or if what it continues is
+    /// unknown or not at its end.
+    Result<RequestId> submit(AnswerOrder order);
+    /// Ends it as if its callback had said Stop; on_end is called before this returns. Unknown or
+    /// ended: nothing happens.
+    void cancel(RequestId request);
+    /// From now on nothing is taken; what is open may finish within `limit`, then it is stopped
+    /// with an error.
+    void drain(Micros limit);
+    /// Forgets an ended request's text. Unknown or open: nothing happens.
+    void close(RequestId request);
+    /// Ends the loop after the current handler.
+    void leave();
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
     void on_control(StageId from, const control::Message& message) override;
+    void on_peer(StageId peer, PeerChange change) override;
 
-    [[nodiscard]] std::span<const TokenId> text() const { return text_; }
-    [[nodiscard]] const AnswerFigures& figures() const { return figures_; }
-    /// Forgets the text.
-    void reset();
+    /// Prompt and answer of a request, as handed on. Empty if it is unknown. Valid until it is
+    /// continued or closed.
+    [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
+    [[nodiscard]] std::size_t open_requests() const;  // waiting or running
+    [[nodiscard]] bool pipeline_whole() const;
+    [[nodiscard]] std::uint64_t fenced() const;  // verdicts of old attempts
 
 private:
-    void follow(const msg::Verdict& verdict);
-    void send_stop();
-    void end(msg::Finish finish);
-    void watch_for_cancel(std::uint64_t answer);
+    enum class Phase : std::uint8_t { Waiting, Running, Ended };
+    struct Answer {
+        Phase phase = Phase::Waiting;
+        std::uint64_t turn = 0;  // counts all orders: who waits longest, and whose a timer is
+        AnswerOrder order{};     // its text is empty: the log has it
+        Attempt attempt{};
+        bool begun = false;        // the stages were told of it once: the next Begin is a replay
+        std::size_t length = 0;    // tokens of the log's text that count: none behind a Stop
+        std::int32_t held = 0;     // leading positions that the stages hold in their KV caches
+        std::uint32_t losses = 0;  // in a row, while it ran
+        std::uint64_t timer = 0;   // the recovery timer that counts; 0: none
+        AnswerFigures figures{};
+    };
 
-    ConductorPlan plan_;
+    [[nodiscard]] Result<std::vector<TokenId>> text_of(const AnswerOrder& order) const;
+    [[nodiscard]] Answer* find(RequestId request, std::uint64_t turn);  // if it is still open
+    [[nodiscard]] const ConductorPlan::Stage* stage(StageId id) const;
+    [[nodiscard]] std::vector<RequestId> in_phase(Phase phase) const;  // longest first
+    [[nodiscard]] bool fits(const Answer& answer) const;
+    void begin_waiting();
+    void begin(RequestId request, Answer& answer);
+    void post_begin(RequestId request, const Answer& answer, StageId to);
+    [[nodiscard]] Request spec_of(RequestId request, const Answer& answer) const;
+    void lose_essential(const ConductorPlan::Stage& lost);
+    void replay_later(RequestId request, const ConductorPlan::Stage& lost);
+    void follow(const msg::Verdict& verdict);
+    void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
+    void send_stop(RequestId request, Attempt attempt);
+    void end(RequestId request, msg::Finish finish, const Status& status);
+    void stop_all(const Status& status);
+    void watch_for_cancel(RequestId request, std::uint64_t turn);
+    void watch_recovery(RequestId request, Answer& answer);
+    void show_gauges();
+
     StageContext* context_ = nullptr;
+    ConductorPlan plan_;
+    int vocab_size_;
+    std::int32_t kv_slots_;
     CommitLog log_;
-    RequestId request_id_{1};
-    Attempt attempt_;
-    Request request_;
-    OnToken on_token_;
-    std::function<bool()> cancelled_;
-    std::vector<TokenId> text_;
-    std::int32_t held_ = 0;     // leading tokens of the text that the stages have in their caches
-    std::uint64_t answer_ = 0;  // counts answers, so that an old timer knows it is old
-    bool running_ = false;
-    bool known_ = false;  // the log and the stages know the request
-    AnswerFigures figures_;
+    std::map<RequestId, Answer> answers_;
+    std::set<StageId> lost_;
+    RequestId newest_;
+    std::uint64_t turns_ = 0;
+    std::uint64_t timers_ = 0;
+    std::uint64_t fenced_ = 0;
+    bool draining_ = false;
 };
 
 }  // namespace paceline

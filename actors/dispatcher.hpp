@@ -16,7 +16,8 @@
 //
 // When the first segment is free it takes the rows on the trunk that were not sent yet, up to a
 // limit; after a miss the root alone is what there is. `Turns` waits a little for the draft's
-// answer first; a draft that stays silent is not waited for again until it speaks.
+// answer first; a draft that stays silent is not waited for again until it speaks, one that is
+// lost not until it has joined.
 // Requests take turns. Pure apart from what it is told; not thread-safe.
 #pragma once
 
@@ -70,6 +71,13 @@ public:
     /// oldest first, when others need their pages.
     [[nodiscard]] bool holds(RequestId request) const;
 
+    /// Whether begin() of this request would find its pages, those of requests that are over
+    /// included.
+    [[nodiscard]] bool has_room(RequestId request, const Request& spec) const;
+    /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
+    /// nobody is waited for.
+    void draft_changed(bool present);
+
     /// Merges a proposal into the tree, if it continues the current root. One for a root that is
     /// still to come is kept: the draft may have heard the verdict first.
     void propose(const msg::Proposal& proposal, Micros now);
@@ -114,6 +122,7 @@ private:
     KvPages pages_;
     std::map<RequestId, Lane> lanes_;
     RequestId last_served_;
+    bool draft_present_ = true;
     DispatchFigures figures_;
 };
 

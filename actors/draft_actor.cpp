@@ -9,7 +9,9 @@
 
 #include "actors/message_checks.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
+#include "ipc/cancel_board.hpp"
 
 namespace paceline {
 namespace {
@@ -47,10 +49,12 @@ Status DraftActor::begin(const control::Begin& begin) {
     if (!decoded) return decoded.error();
     const Request& request = decoded.value();
     if (Status valid = validate(request, plan_.vocab_size, kAnySlots); !valid) return valid;
-    if (works_.size() >= kRequestsMax && !works_.contains(begin.request)) {
-        return Error{Errc::OutOfMemory, "more than " + std::to_string(kRequestsMax) + " requests"};
-    }
     stop(begin.request);
+    if (works_.size() >= kRequestsMax) {
+        // One of them is over, the word is on its way. Until then there is no draft for this one.
+        gate_.begun(begin.request, begin.attempt);
+        return receive_due();
+    }
     auto work = std::make_shared<Work>();
     work->request = begin.request;
     work->attempt = begin.attempt;
@@ -62,11 +66,36 @@ Status DraftActor::begin(const control::Begin& begin) {
     work->source->commit(request.text);
     works_[begin.request] = work;
     gate_.begun(begin.request, begin.attempt);
+    work->cancel.watch(context_->void_word(begin.request),
+                       CancelBoard::mark_of(begin.request, begin.attempt));
+    fault_point(FaultPoint::BeginTaken);
+    context_->set(Gauge::Requests, works_.size());
     draft(work);
+    return receive_due();
+}
+
+/// Handles what came ahead of its Begin.
+Status DraftActor::receive_due() {
     for (const InboxGate::Held& held : gate_.take_due()) {
         if (Status received = receive(held.from, held.kind, held.bytes); !received) return received;
     }
     return {};
+}
+
+void DraftActor::on_peer(StageId peer, PeerChange change) {
+    if (peer != plan_.first_segment && peer != plan_.judge) return;
+    // Without these no attempt that is known here can be continued; the next one has its Begin.
+    if (change == PeerChange::Lost) gate_.forget(peer);
+    while (!works_.empty()) stop(works_.begin()->first);
+}
+
+Result<Age> DraftActor::admit(StageId from,
+                              std::uint16_t kind,
+                              const msg::Route& route,
+                              std::span<const std::byte> bytes) {
+    Result<Age> age = gate_.admit(from, kind, route, bytes);
+    if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind, route);
+    return age;
 }
 
 Status DraftActor::receive(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
@@ -78,14 +107,15 @@ Status DraftActor::receive(StageId from, std::uint16_t kind, std::span<const std
             if (Status checked = check_message(verdict.value(), limits_of(plan_)); !checked) {
                 return checked;
             }
-            const Result<Age> age = gate_.admit(from, kind, verdict.value().route, bytes);
+            const Result<Age> age = admit(from, kind, verdict.value().route, bytes);
             if (!age) return age.error();
-            return age.value() == Age::Current ? follow(verdict.value()) : Status{};
+            if (age.value() == Age::Current) follow(verdict.value());
+            return {};
         }
         case msg::Kind::Stop: {
             const Result<msg::Stop> stopped = decode_message<msg::Stop>(bytes);
             if (!stopped) return stopped.error();
-            const Result<Age> age = gate_.admit(from, kind, stopped.value().route, bytes);
+            const Result<Age> age = admit(from, kind, stopped.value().route, bytes);
             if (!age) return age.error();
             if (age.value() == Age::Current) stop(stopped.value().route.request);
             return {};
@@ -103,16 +133,14 @@ void DraftActor::stop(RequestId request) {
     if (found == works_.end()) return;
     found->second->cancel.cancel();  // a job keeps its Work alive until it ends
     works_.erase(found);
+    context_->set(Gauge::Requests, works_.size());
 }
 
-Status DraftActor::follow(const msg::Verdict& verdict) {
+void DraftActor::follow(const msg::Verdict& verdict) {
     const std::shared_ptr<Work> work = find(verdict.route);
-    if (!work || verdict.base <= work->root_position) return {};
-    if (verdict.base != work->root_position + 1) {
-        return Error{Errc::Protocol, "a verdict commits from position " +
-                                         std::to_string(verdict.base) + ", but " +
-                                         std::to_string(work->root_position + 1) + " is next"};
-    }
+    if (!work || verdict.base <= work->root_position) return;
+    const bool gap = verdict.base != work->root_position + 1;  // said while this stage was lost
+    if (gap || verdict.finish != msg::Finish::No) return stop(work->request);
     const std::span tokens{verdict.tokens.data(), verdict.count};
     if (work->source_busy) {
         work->cancel.cancel();
@@ -122,12 +150,7 @@ Status DraftActor::follow(const msg::Verdict& verdict) {
     }
     if (!tokens.empty()) work->root_token = tokens.back();
     work->root_position += static_cast<Position>(verdict.count);
-    if (verdict.finish != msg::Finish::No) {
-        work->state = State::Resting;
-        return {};
-    }
     draft(work);
-    return {};
 }
 
 void DraftActor::draft(const std::shared_ptr<Work>& work) {
@@ -146,14 +169,29 @@ void DraftActor::draft(const std::shared_ptr<Work>& work) {
         finish_job(work, root, work->source->propose(gamma, work->cancel));
         return;
     }
+    submit_job(work, gamma);
+}
+
+void DraftActor::submit_job(const std::shared_ptr<Work>& work, std::int32_t gamma) {
     work->source_busy = true;
+    const Position root = work->root_position;
     auto tokens = std::make_shared<std::vector<TokenId>>();
     context_->submit(
+        {.name = "draft",
+         .request = work->request,
+         .id = static_cast<std::uint32_t>(root),
+         .rows = static_cast<std::uint32_t>(gamma),
+         .context = root + 1 + gamma},
         [work, gamma, tokens] {
             *tokens = work->source->propose(gamma, work->cancel);
             return work->cancel.cancelled() ? JobOutcome::Cancelled : JobOutcome::Done;
         },
-        [this, work, root, tokens](JobOutcome) { finish_job(work, root, std::move(*tokens)); });
+        [this, work, root, tokens](JobOutcome outcome) {
+            // Cancelled, and not by a verdict: the conductor has declared the attempt void.
+            const bool is_void = outcome == JobOutcome::Cancelled && root == work->root_position;
+            if (is_void && find({work->request, work->attempt, {}}) == work) stop(work->request);
+            finish_job(work, root, std::move(*tokens));
+        });
 }
 
 void DraftActor::finish_job(const std::shared_ptr<Work>& work,
@@ -191,6 +229,11 @@ void DraftActor::send_proposal(const Work& work, std::span<const TokenId> tokens
         ++figures_.dropped;  // only a hint: the target goes on without it
         return;
     }
+    context_->trace({.kind = TraceKind::Proposal,
+                     .request = work.request,
+                     .attempt = work.attempt,
+                     .position = work.root_position,
+                     .count = proposal.count});
     ++figures_.proposals;
     figures_.tokens += proposal.count;
 }

@@ -3,15 +3,18 @@
 //
 //             Begin                    proposal sent (or dropped: channel full)
 //   [absent] -------> [Drafting] ------------------------------------> [Waiting]
-//       ^                 ^                                                |
-//       |                 |      Verdict (text goes on)                    |
-//       |                 +------------------------------------------------+
-//       |   Stop          |      Verdict (answer is over)                  v
-//       +------------ [Resting] <--------------------------------------- (same)
+//       ^                 | ^                                            | |
+//       |                 | |    Verdict: the text goes on               | |
+//       |                 | +--------------------------------------------+ |
+//       |                 v                                                v
+//       +---------------------------------------------------------------- (same)
+//          Stop; a Verdict that ends the answer, or starts behind a gap;
+//          the first segment or the judge was lost
 //
 // A Verdict while Drafting raises the job's cancel token; the job's result is dropped when it
 // comes, and drafting starts again from the new root. Losing this actor changes no attempt:
-// what it says is only a hint.
+// what it says is only a hint. Back again, it may have missed verdicts: where one is missing it
+// says nothing more of that request until its next Begin.
 // Threads: all calls come from the stage's loop. Owns one DraftSource per request.
 #pragma once
 
@@ -49,11 +52,12 @@ public:
     void on_start(StageContext& context) override { context_ = &context; }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
     void on_control(StageId from, const control::Message& message) override;
+    void on_peer(StageId peer, PeerChange change) override;
 
     [[nodiscard]] const DraftFigures& figures() const { return figures_; }
 
 private:
-    enum class State : std::uint8_t { Drafting, Waiting, Resting };
+    enum class State : std::uint8_t { Drafting, Waiting };
     struct Work {
         RequestId request;
         Attempt attempt;
@@ -70,9 +74,15 @@ private:
 
     Status begin(const control::Begin& begin);
     Status receive(StageId from, std::uint16_t kind, std::span<const std::byte> bytes);
-    Status follow(const msg::Verdict& verdict);
+    Result<Age> admit(StageId from,
+                      std::uint16_t kind,
+                      const msg::Route& route,
+                      std::span<const std::byte> bytes);
+    Status receive_due();
+    void follow(const msg::Verdict& verdict);
     void stop(RequestId request);
     void draft(const std::shared_ptr<Work>& work);
+    void submit_job(const std::shared_ptr<Work>& work, std::int32_t gamma);
     void finish_job(const std::shared_ptr<Work>& work, Position root, std::vector<TokenId> tokens);
     void send_proposal(const Work& work, std::span<const TokenId> tokens);
     [[nodiscard]] std::shared_ptr<Work> find(const msg::Route& route) const;

@@ -3,23 +3,28 @@
 #include <string>
 #include <utility>
 
+#include "ipc/base/faults.hpp"
+
 namespace paceline {
 
 bool InboxGate::is_news(RequestId request, Attempt attempt) const {
     const auto known = current_.find(request);
-    return known != current_.end() ? attempt > known->second : request > newest_;
+    return known != current_.end() ? attempt > known->second : request > forgotten_;
 }
 
 void InboxGate::begun(RequestId request, Attempt attempt) {
     current_[request] = attempt;
-    if (request > newest_) newest_ = request;
-    if (current_.size() > kKnownMax) current_.erase(current_.begin());
+    if (current_.size() <= kKnownMax) return;
+    forgotten_ = current_.begin()->first;
+    current_.erase(current_.begin());
 }
 
 Age InboxGate::age(const msg::Route& route) const {
     if (is_news(route.request, route.attempt)) return Age::Early;
     const auto known = current_.find(route.request);
-    return known != current_.end() && known->second == route.attempt ? Age::Current : Age::Stale;
+    if (known == current_.end()) return Age::Stale;
+    const bool current = known->second == route.attempt;
+    return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
 }
 
 Result<Age> InboxGate::admit(StageId from,
@@ -27,10 +32,12 @@ Result<Age> InboxGate::admit(StageId from,
                              const msg::Route& route,
                              std::span<const std::byte> bytes) {
     const auto [newest, first] = epochs_.try_emplace(from, route.epoch);
-    if (route.epoch < newest->second) return Age::Stale;
+    const bool former = route.epoch < newest->second;
+    if (former && !planted(PlantedBug::GateIgnoresEpoch)) return Age::Stale;
     newest->second = route.epoch;
     const Age found = age(route);
     if (found != Age::Early) return found;
+    if (planted(PlantedBug::GateDropsEarly)) return Age::Stale;
     if (held_.size() >= kHeldMax) {
         return Error{Errc::Protocol,
                      "stage " + std::to_string(from.value) + " sends messages for request " +
@@ -40,6 +47,10 @@ Result<Age> InboxGate::admit(StageId from,
     }
     held_.push_back({from, kind, route, {bytes.begin(), bytes.end()}});
     return found;
+}
+
+void InboxGate::forget(StageId peer) {
+    std::erase_if(held_, [peer](const Held& held) { return held.from == peer; });
 }
 
 std::vector<InboxGate::Held> InboxGate::take_due() {

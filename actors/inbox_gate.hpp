@@ -1,11 +1,12 @@
 // InboxGate: which messages a stage may act on.
 //
 //     epoch of the sender older than one seen before                  Stale
-//     attempt < current, or an unknown request <= the newest begun    Stale: changes nothing
+//     attempt < current, or a request that was forgotten              Stale: changes nothing
 //     attempt == current                                              Current
-//     attempt > current, or an unknown request  > the newest begun    Early: held
+//     attempt > current, or an unknown request                        Early: held
 //
-// Request ids and a request's attempts only ever grow, so old and early can be told apart.
+// A request's attempts only ever grow, so old and early can be told apart. Its id says nothing: a
+// stage that was started again may hear of a newer request before a further turn of an older one.
 // Begin comes from the conductor, hot messages from other stages, so a wave may overtake the
 // Begin it belongs to: it is held (bounded) and handled when the Begin has come.
 // Threads: the actor's loop.
@@ -47,6 +48,9 @@ public:
                       std::uint16_t kind,
                       const msg::Route& route,
                       std::span<const std::byte> bytes);
+    /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
+    /// that its messages name, is gone.
+    void forget(StageId peer);
     /// Held messages that are not early any more, in the order in which they came.
     [[nodiscard]] std::vector<Held> take_due();
 
@@ -55,7 +59,7 @@ private:
 
     std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
     std::map<RequestId, Attempt> current_;
-    RequestId newest_;
+    RequestId forgotten_;  // the newest of them
     std::vector<Held> held_;
 };
 

@@ -75,4 +75,13 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }
 
+void count_fenced(Context& context, StageId from, std::uint16_t kind, const msg::Route& route) {
+    context.count(Counter::Fenced);
+    context.trace({.kind = TraceKind::Fenced,
+                   .peer = from,
+                   .request = route.request,
+                   .attempt = route.attempt,
+                   .detail = kind});
+}
+
 }  // namespace paceline

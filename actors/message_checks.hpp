@@ -13,6 +13,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/messages.hpp"
+#include "runtime/context.hpp"
 
 namespace paceline {
 
@@ -40,5 +41,8 @@ template <msg::HotMessage M>
 [[nodiscard]] Status check_message(const msg::Proposal& proposal, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Wave& wave, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Verdict& verdict, const MessageLimits& limits);
+
+/// Counts and traces a message that is too old to change anything.
+void count_fenced(Context& context, StageId from, std::uint16_t kind, const msg::Route& route);
 
 }  // namespace paceline

@@ -30,6 +30,8 @@ public:
     }
     /// Tries again what waits.
     void flush();
+    /// What waits for `peer` is of no use any more.
+    void forget(StageId peer) { waiting_.erase(peer); }
     [[nodiscard]] bool empty() const { return waiting_.empty(); }
 
 private:

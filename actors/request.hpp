@@ -25,8 +25,8 @@ inline constexpr std::uint32_t kLogitBiasMax = 1U << 16;
 struct Request {
     std::vector<TokenId> text;  // the prompt; on a replay also what was already committed
     std::int32_t replayed = 0;  // trailing tokens of `text` that belong to the answer already
-    std::int32_t reuse = 0;     // leading tokens of `text` whose keys and values the stages still
-                                // hold from the turn before (same request id, attempt before)
+    std::int32_t reuse = 0;     // leading tokens of `text` whose keys and values the stages may
+                                // still hold from the turn before (same id, attempt before)
     SamplingParams sampling;
     std::vector<TokenId> end_tokens;
     std::int32_t max_tokens = kUnlimitedTokens;  // of the answer, >= 1

@@ -30,6 +30,10 @@ RequestState::RequestState(
 }
 
 Status RequestState::take_prefill(const msg::Wave& wave) {
+    const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
+    if (undecided && wave.base >= 0 && static_cast<std::size_t>(wave.base) < slots_.size()) {
+        slots_.resize(static_cast<std::size_t>(wave.base));
+    }
     for (std::uint32_t i = 0; i < wave.row_count; ++i) {
         const msg::WaveRow& row = wave.rows[i];
         const std::size_t position = slots_.size() + i;

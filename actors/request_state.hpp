@@ -22,6 +22,10 @@
 namespace paceline {
 
 inline constexpr std::size_t kTreeNodesMax = 1024;
+/// Requests that a segment remembers for a next turn: of those that are over, the ones that were
+/// begun longest ago are forgotten first. The conductor counts on half of it (kReuseTurnsMax).
+inline constexpr std::size_t kStatesMax = std::size_t{4} * kRequestsMax;
+inline constexpr std::uint64_t kReuseTurnsMax = std::uint64_t{2} * kRequestsMax;
 
 class RequestState {
 public:
@@ -49,7 +53,8 @@ public:
     /// All of the text but the root is in the cache (or on its way there).
     [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }
 
-    /// A prefill wave goes to the layers: its slots join the table.
+    /// A prefill wave goes to the layers: its slots join the table. The first one may start
+    /// below what was to be reused, if the dispatcher could not keep it.
     /// Errors: Protocol if its rows are not the next committed tokens.
     Status take_prefill(const msg::Wave& wave);
     /// A verify wave arrived from another segment: its rows join the replica of the tree.

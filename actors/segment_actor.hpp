@@ -14,6 +14,10 @@
 //                  the attempt old  v     v                     v
 //                               [Dropped] [Passed on or judged] [Dropped]
 //
+// The loss of another segment makes every attempt known here void (on_peer): its work is dropped,
+// and a Begin with a higher attempt follows when the chain is whole again. The loss of the draft
+// changes no attempt.
+//
 // Every segment applies the same waves and verdicts to its own token tree, so all name the same
 // slots. Waves keep their order; a verdict is applied as soon as it comes.
 // Threads: all calls come from the stage's loop; the job touches only what its Running wave
@@ -49,7 +53,7 @@ struct SegmentPlan {
     int count = 1;
     std::optional<StageId> previous;  // absent for the first segment
     std::optional<StageId> next;      // absent for the last
-    std::optional<StageId> draft;     // absent: nobody proposes (read by the first segment)
+    std::optional<StageId> draft;     // absent: nobody proposes; its loss changes no attempt
     StageId judge;                    // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;  // the last segment: everyone who follows (not itself)
     DispatchOptions dispatch;         // read by the first segment
@@ -75,6 +79,7 @@ public:
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
     void on_control(StageId from, const control::Message& message) override;
     void on_room(StageId to) override;
+    void on_peer(StageId peer, PeerChange change) override;
 
     [[nodiscard]] const SegmentFigures& figures() const { return figures_; }
     /// The first segment's dispatcher, for figures and tests; nullptr elsewhere.
@@ -84,16 +89,24 @@ private:
     struct Run;  // one wave inside the layers
 
     Status begin(const control::Begin& begin);
-    [[nodiscard]] Status check_reuse(RequestId id,
-                                     const Request& request,
-                                     const RequestState* held) const;
+    [[nodiscard]] bool must_wait(RequestId id, const Request& request) const;
+    Status begin_waiting();
+    [[nodiscard]] Status check_reuse(RequestId id, const Request& request) const;
+    bool forget_oldest();
     Status open(const control::Begin& begin, Request request);
     Status receive(StageId from, std::uint16_t kind, std::span<const std::byte> bytes);
+    Status receive_due();
+    Result<Age> admit(StageId from,
+                      std::uint16_t kind,
+                      const msg::Route& route,
+                      std::span<const std::byte> bytes);
     Status receive_proposal(StageId from, std::span<const std::byte> bytes);
     Status receive_wave(StageId from, std::span<const std::byte> bytes);
     Status receive_verdict(StageId from, std::span<const std::byte> bytes);
     Status receive_stop(StageId from, std::span<const std::byte> bytes);
     Status apply(RequestState& state, const msg::Verdict& verdict);
+    Status void_attempts();
+    void connect_tensors();
 
     Status advance();
     [[nodiscard]] bool channels_free();
@@ -101,12 +114,14 @@ private:
     void wake_when_due();
     Status start(const std::shared_ptr<RequestState>& state, const msg::Wave& wave);
     [[nodiscard]] bool alive(const RequestState& state, const msg::Wave& wave) const;
+    void record(const Run& run);
     Status place_hidden(Run& run, const msg::Wave& arrived);
     void build_rows(Run& run) const;
     void finish(const std::shared_ptr<Run>& run, JobOutcome outcome);
     void pass_on(const Run& run);
     Status announce(const Run& run);
     void drop(const msg::Wave& wave);
+    void show_gauges();
     void report(const Status& status);
     [[nodiscard]] std::shared_ptr<RequestState> find(const msg::Route& route) const;
     [[nodiscard]] MessageLimits limits() const;
@@ -114,15 +129,16 @@ private:
     [[nodiscard]] bool last() const { return plan_.index == plan_.count; }
 
     StageContext* context_ = nullptr;
-    TensorProducer* out_ = nullptr;    // to the next segment, if there is one
-    TensorConsumer* in_ = nullptr;     // from the one before, if there is one
+    TensorProducer* out_ = nullptr;    // to the next segment, if there is one and it is not lost
+    TensorConsumer* in_ = nullptr;     // from the one before, likewise
     std::optional<PoolRef> out_slot_;  // acquired, for the next wave to be passed on
     SegmentPlan plan_;
     Backend& backend_;
     std::unique_ptr<Dispatcher> dispatcher_;  // first segment only
     std::unique_ptr<FinalVerify> verify_;     // last segment only
     std::map<RequestId, std::shared_ptr<RequestState>> requests_;
-    std::map<RequestId, control::Begin> waiting_begins_;  // for verdicts that they build on
+    std::deque<RequestId> begun_;  // those of requests_; the latest is the last
+    std::map<RequestId, control::Begin> waiting_begins_;  // see must_wait()
     std::deque<msg::Wave> queue_;
     std::shared_ptr<Run> running_;
     std::optional<Micros> wake_at_;  // the timer that is set

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
+#include "ipc/cancel_board.hpp"
 
 namespace paceline {
 
@@ -24,6 +26,7 @@ bool SegmentActor::alive(const RequestState& state, const msg::Wave& wave) const
 bool SegmentActor::channels_free() {
     outbox_->flush();
     if (!outbox_->empty()) return false;
+    if (!last() && out_ == nullptr) return false;  // the next segment is lost
     if (!last() && !out_slot_) out_slot_ = out_->acquire();
     return last() || out_slot_.has_value();
 }
@@ -41,6 +44,13 @@ bool SegmentActor::queue_head_ready() {
         queue_.pop_front();
     }
     return false;
+}
+
+void SegmentActor::show_gauges() {
+    const auto open = std::count_if(requests_.begin(), requests_.end(),
+                                    [](const auto& entry) { return !entry.second->over(); });
+    context_->set(Gauge::Requests, static_cast<std::uint64_t>(open));
+    context_->set(Gauge::QueueDepth, queue_.size());
 }
 
 Status SegmentActor::advance() {
@@ -92,14 +102,21 @@ Status SegmentActor::start(const std::shared_ptr<RequestState>& state, const msg
     run->committed = state->text();
     if (Status placed = place_hidden(*run, wave); !placed) return placed;
     build_rows(*run);
-    (prefill ? figures_.prefill_rows : figures_.rows) += run->wave.row_count;
-    if (!prefill) ++figures_.waves;
+    record(*run);
     if (last() && !prefill) {
         PACE_CHECK(run->wave.rows[0].node == state->tree().root().id,
                    "a wave without the root reaches the judge");
     }
+    run->cancel.watch(context_->void_word(state->request()),
+                      CancelBoard::mark_of(state->request(), state->attempt()));
     running_ = run;
     context_->submit(
+        {.name = prefill ? "prefill" : "verify",
+         .request = state->request(),
+         .id = wave.wave.value,
+         .rows = run->wave.row_count,
+         .layers = static_cast<std::uint32_t>(backend_.last_layer() - backend_.first_layer()),
+         .context = run->wave.rows[run->wave.row_count - 1].position + 1},
         [this, run] {
             if (backend_.run_layers(run->rows, run->hidden, &run->cancel) ==
                 RunOutcome::Cancelled) {
@@ -116,6 +133,23 @@ Status SegmentActor::start(const std::shared_ptr<RequestState>& state, const msg
     return {};
 }
 
+void SegmentActor::record(const Run& run) {
+    const msg::Wave& wave = run.wave;
+    const bool prefill = wave.kind == msg::WaveKind::Prefill;
+    (prefill ? figures_.prefill_rows : figures_.rows) += wave.row_count;
+    if (!prefill) ++figures_.waves;
+    context_->count(Counter::Waves);
+    context_->count(Counter::WaveRows, wave.row_count);
+    if (prefill) context_->count(Counter::PrefillRows, wave.row_count);
+    if (!first()) return;
+    context_->trace({.kind = TraceKind::Wave,
+                     .request = wave.route.request,
+                     .attempt = wave.route.attempt,
+                     .id = wave.wave.value,
+                     .position = wave.base,
+                     .count = wave.row_count});
+}
+
 /// Finds the memory for the hidden states of the rows that live, and brings in what the segment
 /// before computed. Leaves only those rows in the run's wave.
 Status SegmentActor::place_hidden(Run& run, const msg::Wave& arrived) {
@@ -130,6 +164,7 @@ Status SegmentActor::place_hidden(Run& run, const msg::Wave& arrived) {
     std::span<const std::byte> source;
     const PoolRef ref{.index = arrived.tensor, .generation = arrived.tensor_generation};
     if (!first()) {
+        PACE_CHECK(in_ != nullptr, "a wave of a lost segment is run");
         const std::size_t bytes = arrived.row_count * dim * sizeof(float);
         const auto viewed = in_->view(ref, bytes);
         if (!viewed) return viewed.error();
@@ -192,6 +227,9 @@ void SegmentActor::finish(const std::shared_ptr<Run>& run, JobOutcome outcome) {
     if (outcome == JobOutcome::Cancelled || !current || run->state->over()) {
         // The slot towards the next segment, if there is one, serves another wave.
         ++figures_.dropped_waves;
+        // Cancelled though it lives: the conductor has declared the attempt void, its word on
+        // that is on its way. Nothing may be computed behind this gap.
+        if (current && alive(*run->state, run->wave)) run->state->stop();
     } else if (!last()) {
         pass_on(*run);
     } else if (run->wave.kind == msg::WaveKind::Verify) {
@@ -217,13 +255,25 @@ Status SegmentActor::announce(const Run& run) {
     const msg::Verdict verdict =
         make_verdict(route, run.wave.wave, static_cast<Position>(run.committed.size()),
                      run.wave.row_count, run.judged);
+    fault_point(FaultPoint::VerdictMade);
+    context_->count(Counter::Verdicts);
+    context_->count(Counter::TokensProposed, verdict.wave_rows - 1);
+    context_->count(Counter::TokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
+    context_->trace({.kind = TraceKind::Verdict,
+                     .request = route.request,
+                     .attempt = route.attempt,
+                     .id = verdict.wave.value,
+                     .position = verdict.base,
+                     .count = verdict.count});
     for (const StageId to : plan_.verdict_to) outbox_->send(to, verdict);
-    return apply(*run.state, verdict);
+    if (Status applied = apply(*run.state, verdict); !applied) return applied;
+    return begin_waiting();  // the only segment hears of an end from itself
 }
 
 void SegmentActor::drop(const msg::Wave& wave) {
     ++figures_.dropped_waves;
-    if (first() || wave.tensor == msg::kNoTensor) return;
+    if (first() || in_ == nullptr || wave.tensor == msg::kNoTensor) return;
+    if (planted(PlantedBug::TensorLeakOnStale)) return;
     in_->release({.index = wave.tensor, .generation = wave.tensor_generation});
 }
 

@@ -42,6 +42,8 @@ public:
     [[nodiscard]] std::int32_t free_pages() const {
         return static_cast<std::int32_t>(free_.size());
     }
+    /// Free and promised to nobody.
+    [[nodiscard]] std::int32_t unreserved_pages() const { return free_pages() - reserved_; }
 
 private:
     std::int32_t count_;
@@ -74,6 +76,10 @@ public:
     /// position -> slot of the committed prefix.
     [[nodiscard]] const std::vector<KvSlot>& committed() const { return committed_; }
     [[nodiscard]] std::int32_t in_use() const { return in_use_; }
+    /// Pages that are not free because of this request: reserved, taken, spare ones.
+    [[nodiscard]] std::int32_t pages_held() const {
+        return static_cast<std::int32_t>(block_pages_.size() + spare_pages_.size());
+    }
     [[nodiscard]] bool uses(KvSlot slot) const;
 
 private:

@@ -170,13 +170,63 @@ struct PipelineOptions {
     TokenId all_nan_at = -1;
 };
 
+inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
+    const int count = options.segments;
+    SegmentPlan plan;
+    plan.index = index;
+    plan.count = count;
+    if (index > 1) plan.previous = segment_id(index - 1);
+    if (index < count) plan.next = segment_id(index + 1);
+    const bool drafts = options.drafting != Drafting::None;
+    if (drafts) plan.draft = kTheDraft;
+    plan.judge = segment_id(count);
+    plan.verdict_to = {kTheConductor};
+    if (drafts) plan.verdict_to.push_back(kTheDraft);
+    for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
+    plan.dispatch = options.dispatch;
+    plan.verify = options.verify;
+    return plan;
+}
+inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& options, int index) {
+    const int count = options.segments;
+    auto backend = std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / count,
+                                                 kFakeLayers * index / count, options.kv_slots);
+    backend->all_nan_at = options.all_nan_at;
+    return backend;
+}
+/// Sources for drafts that know these texts (prompt and answer), or need not know them.
+inline DraftSourceFactory draft_sources(const PipelineOptions& options,
+                                        std::vector<std::vector<TokenId>> texts) {
+    return [=](const Request& request) -> std::unique_ptr<DraftSource> {
+        if (options.drafting == Drafting::Lookup) {
+            return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
+        }
+        const auto known = std::find_if(texts.begin(), texts.end(), [&](const auto& text) {
+            return text.size() >= request.text.size() &&
+                   std::equal(request.text.begin(), request.text.end(), text.begin());
+        });
+        const bool slow = options.drafting == Drafting::SlowOracle;
+        const double right = options.drafting == Drafting::Adversary ? 0.0 : slow ? 0.8 : 1.0;
+        return std::make_unique<OracleSource>(known == texts.end() ? request.text : *known, right,
+                                              slow ? DraftCost::Compute : DraftCost::Instant,
+                                              options.seed);
+    };
+}
+inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
+                                               DraftSourceFactory sources) {
+    return std::make_unique<DraftActor>(DraftPlan{.first_segment = kFirstSegment,
+                                                  .judge = segment_id(options.segments),
+                                                  .vocab_size = kFakeVocab},
+                                        std::move(sources));
+}
+
 class Pipeline {
 public:
     Pipeline(const PipelineOptions& options, const Request& request, const Oracle& oracle)
         : world{options.seed}, segments_{options.segments} {
         world.add(kTheConductor, conductor);
         const bool drafts = options.drafting != Drafting::None;
-        for (int i = 1; i <= options.segments; ++i) add_segment(options, i, drafts);
+        for (int i = 1; i <= options.segments; ++i) add_segment(options, i);
         std::vector<TokenId> text = request.text;
         text.insert(text.end(), oracle.answer.begin(), oracle.answer.end());
         if (drafts) add_draft(options, text, request.text.size());
@@ -218,49 +268,21 @@ public:
     std::unique_ptr<Actor> draft;
 
 private:
-    void add_segment(const PipelineOptions& options, int index, bool drafts) {
-        const int count = options.segments;
-        const int from = kFakeLayers * (index - 1) / count;
-        const int to = kFakeLayers * index / count;
-        backends.push_back(std::make_unique<FakeBackend>(from, to, options.kv_slots));
-        backends.back()->all_nan_at = options.all_nan_at;
-        SegmentPlan plan;
-        plan.index = index;
-        plan.count = count;
-        if (index > 1) plan.previous = segment_id(index - 1);
-        if (index < count) plan.next = segment_id(index + 1);
-        if (drafts) plan.draft = kTheDraft;
-        plan.judge = segment_id(count);
-        plan.verdict_to = {kTheConductor};
-        if (drafts) plan.verdict_to.push_back(kTheDraft);
-        for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
-        plan.dispatch = options.dispatch;
-        plan.verify = options.verify;
-        segment_actors.push_back(std::make_unique<SegmentActor>(plan, *backends.back()));
+    void add_segment(const PipelineOptions& options, int index) {
+        backends.push_back(segment_backend(options, index));
+        segment_actors.push_back(
+            std::make_unique<SegmentActor>(segment_plan(options, index), *backends.back()));
         world.add(segment_id(index), *segment_actors.back());
     }
     void add_draft(const PipelineOptions& options,
                    const std::vector<TokenId>& text,
                    std::size_t prompt) {
-        const std::uint64_t seed = options.seed;
-        const auto source = [=](const Request&) -> std::unique_ptr<DraftSource> {
-            if (options.drafting == Drafting::Lookup) {
-                return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
-            }
-            const bool slow = options.drafting == Drafting::SlowOracle;
-            const double right = options.drafting == Drafting::Adversary ? 0.0 : slow ? 0.8 : 1.0;
-            return std::make_unique<OracleSource>(
-                text, right, slow ? DraftCost::Compute : DraftCost::Instant, seed);
-        };
         if (options.drafting == Drafting::Mute) {
             draft = std::make_unique<Mute>();
         } else if (options.drafting == Drafting::Babble) {
-            draft = std::make_unique<Babbler>(text, prompt, seed);
+            draft = std::make_unique<Babbler>(text, prompt, options.seed);
         } else {
-            draft = std::make_unique<DraftActor>(DraftPlan{.first_segment = kFirstSegment,
-                                                           .judge = segment_id(options.segments),
-                                                           .vocab_size = kFakeVocab},
-                                                 source);
+            draft = draft_actor(options, draft_sources(options, {text}));
         }
         world.add(kTheDraft, *draft);
     }

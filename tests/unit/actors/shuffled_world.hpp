@@ -5,23 +5,36 @@
 // fire; time passes by random amounts. Channels are small, so that "full" is met; verdicts and
 // stops have reserved room. A job's work is done at once or just before its end, and its stage
 // hears of the end later. The same seed gives the same order.
+//
+// Stages die and come back: lose() takes one away in the middle of whatever it does, join()
+// starts its next incarnation. Each survivor hears of both in its own time, in the order in which
+// it hears the conductor's posts; a channel belongs to one pair of incarnations. The conductor
+// hears that a stage has joined when every survivor has.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "ipc/base/check.hpp"
+#include "ipc/cancel_board.hpp"
 #include "ipc/messages.hpp"
 #include "ipc/tensor_pool.hpp"
 #include "runtime/actor.hpp"
+#include "runtime/control_port.hpp"
 
 namespace paceline::testing {
 
@@ -29,37 +42,78 @@ class ShuffledWorld {
 public:
     explicit ShuffledWorld(std::uint64_t seed) : random_{seed} {}
 
-    void add(StageId id, Actor& actor) { stages_[id] = std::make_unique<Stage>(*this, id, actor); }
+    void add(StageId id, Actor& actor) {
+        stages_[id] = std::make_unique<Stage>(*this, id, Epoch{1}, actor);
+    }
+    /// These two hear of each other's losses.
+    void link(StageId one, StageId other) {
+        links_[one].insert(other);
+        links_[other].insert(one);
+    }
     void connect_tensors(StageId from, StageId to, std::uint32_t slots, std::size_t slot_bytes) {
-        const std::size_t bytes = pool_bytes(slots, slot_bytes).value();
-        auto pool = std::make_unique<Pool>();
-        pool->memory.resize(bytes / sizeof(Line) + 1);
-        const std::span<std::byte> memory{reinterpret_cast<std::byte*>(pool->memory.data()), bytes};
-        format_pool(memory, slots, slot_bytes);
-        pool->slots = slots;
-        pool->producer.emplace(TensorProducer::attach_memory(memory).value());
-        pool->consumer.emplace(TensorConsumer::attach_memory(memory).value());
-        pools_[{from, to}] = std::move(pool);
+        tensor_edges_.push_back({from, to, slots, slot_bytes});
+        make_pool(tensor_edges_.back());
     }
     void post(StageId to, control::Message message) {
-        Stage& stage = *stages_.at(to);
-        stage.cold.push_back(std::move(message));
+        const auto stage = stages_.find(to);
+        if (stage != stages_.end()) stage->second->cold.emplace_back(std::move(message));
     }
     void start() {
         for (auto& [id, stage] : stages_) stage->actor.on_start(*stage);
     }
+
+    /// The stage dies. Its actor is not called any more, and is the caller's to destroy.
+    void lose(StageId id) {
+        PACE_CHECK(stages_.contains(id), "a stage dies twice");
+        stages_.erase(id);
+        joining_.erase(id);
+        for (const StageId peer : links_[id]) tell(peer, id, PeerChange::Lost);
+        for (auto& [other, outstanding] : joining_) outstanding.erase(id);
+        settle_joins();
+    }
+    /// Its next incarnation starts, with a fresh actor.
+    void join(StageId id, Actor& actor) {
+        PACE_CHECK(!stages_.contains(id), "a stage that lives joins");
+        Epoch& epoch = epochs_.try_emplace(id, Epoch{1}).first->second;
+        ++epoch.value;
+        auto fresh = std::make_unique<Stage>(*this, id, epoch, actor);
+        Stage& stage = *fresh;
+        stages_[id] = std::move(fresh);
+        for (const StageId peer : links_[id]) {
+            const bool lives = stages_.contains(peer);
+            stage.wired[peer] = lives ? std::optional{epoch_of(peer)} : std::nullopt;
+            if (lives && peer != kConductor) joining_[id].insert(peer);
+        }
+        for (const TensorEdge& edge : tensor_edges_) {
+            if (edge.from == id || edge.to == id) make_pool(edge);
+        }
+        actor.on_start(stage);
+        for (const StageId peer : links_[id]) {
+            if (peer != kConductor) tell(peer, id, PeerChange::Joined);
+        }
+        joining_.try_emplace(id);
+        settle_joins();
+    }
+    [[nodiscard]] bool lives(StageId id) const { return stages_.contains(id); }
+
     /// Until nothing can happen any more, `done` answers true, or an actor failed.
     void run(const std::function<bool()>& done) {
         while (!failure && !done() && step()) {
         }
     }
+    void run_steps(int steps) {
+        while (!failure && steps-- > 0 && step()) {
+        }
+    }
     /// A hot message out of nowhere, as if `from` had sent it.
     template <class M>
     void inject(StageId from, StageId to, const M& message) {
-        push(from, to, static_cast<std::uint16_t>(M::kKind), std::as_bytes(std::span{&message, 1}));
+        push({from, epoch_of(from), to, epoch_of(to)}, static_cast<std::uint16_t>(M::kKind),
+             std::as_bytes(std::span{&message, 1}));
     }
     [[nodiscard]] bool tensors_all_free() {
         for (auto& [edge, pool] : pools_) {
+            if (!is_live(edge)) continue;
             std::vector<PoolRef> taken;
             while (const auto slot = pool->producer->acquire()) taken.push_back(*slot);
             for (const PoolRef slot : taken) pool->producer->abandon(slot);
@@ -68,10 +122,25 @@ public:
         }
         return true;
     }
+    [[nodiscard]] std::uint64_t counted(StageId id, Counter counter) const {
+        const auto found = counters_.find({id, counter});
+        return found == counters_.end() ? 0 : found->second;
+    }
+    [[nodiscard]] std::uint64_t traced(StageId id, TraceKind kind) const {
+        const auto found = traces_.find({id, kind});
+        return found == traces_.end() ? 0 : found->second;
+    }
+    [[nodiscard]] Epoch epoch_of(StageId id) const {
+        const auto found = epochs_.find(id);
+        return found == epochs_.end() ? Epoch{1} : found->second;
+    }
 
     std::optional<Error> failure;
+    bool stopped = false;  // somebody has ended its loop
     Micros now{0};
     std::size_t channel_room = 3;
+    /// When nothing else can happen, time jumps to the next timer, but not further than this.
+    Micros jump_max{std::numeric_limits<std::int32_t>::max()};
 
 private:
     struct alignas(128) Line {
@@ -83,6 +152,13 @@ private:
         std::optional<TensorConsumer> consumer;
         std::uint32_t slots = 0;
     };
+    struct TensorEdge {
+        StageId from;
+        StageId to;
+        std::uint32_t slots;
+        std::size_t slot_bytes;
+    };
+    using Edge = std::tuple<StageId, Epoch, StageId, Epoch>;  // of two incarnations
     struct Letter {
         std::uint16_t kind;
         std::vector<std::byte> bytes;
@@ -91,26 +167,41 @@ private:
         std::function<JobOutcome()> work;
         std::function<void(JobOutcome)> done;
     };
+    struct PeerNews {
+        StageId peer;
+        Epoch epoch;
+        PeerChange change;
+    };
+    struct Timer {
+        StageId stage;
+        Epoch epoch;
+        std::function<void()> wake;
+    };
     struct Stage final : StageContext {
-        Stage(ShuffledWorld& the_world, StageId the_id, Actor& the_actor)
-            : world{the_world}, id{the_id}, actor{the_actor} {}
+        Stage(ShuffledWorld& the_world, StageId the_id, Epoch the_epoch, Actor& the_actor)
+            : world{the_world}, id{the_id}, own_epoch{the_epoch}, actor{the_actor} {}
         [[nodiscard]] Micros now() const override { return world.now; }
         [[nodiscard]] Push send(StageId to,
                                 std::uint16_t kind,
                                 std::span<const std::byte> bytes) override {
+            const std::optional<Epoch> peer = wired_to(to);
+            if (!peer) return Push::Ok;  // it is lost
+            const Edge edge{id, own_epoch, to, *peer};
             const bool urgent = kind >= static_cast<std::uint16_t>(msg::Kind::Verdict);
-            if (!urgent && world.channels_[{id, to}].size() >= world.channel_room) {
-                wants_room.push_back(to);
+            if (!urgent && world.channels_[edge].size() >= world.channel_room) {
+                wants_room.insert(to);
                 return Push::Full;
             }
-            world.push(id, to, kind, bytes);
+            world.push(edge, kind, bytes);
             return Push::Ok;
         }
         void schedule(Micros delay, std::function<void()> wake) override {
-            world.timers_.emplace(world.now + delay, std::move(wake));
+            world.timers_.emplace(world.now + delay, Timer{id, own_epoch, std::move(wake)});
         }
-        void submit(std::function<JobOutcome()> work,
+        void submit(const JobLabel& label,
+                    std::function<JobOutcome()> work,
                     std::function<void(JobOutcome)> done) override {
+            PACE_CHECK(label.request.value != 0 && label.rows > 0, "a job without a label");
             // A job may be through before its stage hears of anything else, or after much else.
             if (std::bernoulli_distribution{0.5}(world.random_)) {
                 const JobOutcome outcome = work();
@@ -118,40 +209,100 @@ private:
             }
             jobs.push_back({std::move(work), std::move(done)});
         }
+        [[nodiscard]] std::uint64_t random() override { return world.random_(); }
+        void trace(TraceEvent event) override { ++world.traces_[{id, event.kind}]; }
+        void count(Counter counter, std::uint64_t add) override {
+            world.counters_[{id, counter}] += add;
+        }
+        void set(Gauge, std::uint64_t) override {}
         [[nodiscard]] StageId self() const override { return id; }
-        [[nodiscard]] Epoch epoch() const override { return Epoch{1}; }
-        void post(StageId to, const control::Message& message) override { world.post(to, message); }
+        [[nodiscard]] Epoch epoch() const override { return own_epoch; }
+        void post(StageId to, const control::Message& message) override {
+            // What is meant for one incarnation never reaches the next.
+            if (wired_to(to) == world.epoch_of(to)) world.post(to, message);
+        }
         [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
-            const auto pool = world.pools_.find({id, to});
-            return pool == world.pools_.end() ? nullptr : &*pool->second->producer;
+            const std::optional<Epoch> peer = wired_to(to);
+            Pool* pool = peer ? world.pool_of({id, own_epoch, to, *peer}) : nullptr;
+            return pool == nullptr ? nullptr : &*pool->producer;
         }
         [[nodiscard]] TensorConsumer* tensors_from(StageId from) override {
-            const auto pool = world.pools_.find({from, id});
-            return pool == world.pools_.end() ? nullptr : &*pool->second->consumer;
+            const std::optional<Epoch> peer = wired_to(from);
+            Pool* pool = peer ? world.pool_of({from, *peer, id, own_epoch}) : nullptr;
+            return pool == nullptr ? nullptr : &*pool->consumer;
+        }
+        [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+            return &world.words_[request];
+        }
+        void declare_void(RequestId request, Attempt valid) override {
+            world.words_[request].store(CancelBoard::mark_of(request, valid));
         }
         void fail(Error error) override {
             if (!world.failure) world.failure = std::move(error);
         }
-        void stop() override {}
+        void stop() override { world.stopped = true; }
+        [[nodiscard]] std::optional<Epoch> wired_to(StageId peer) const {
+            const auto found = wired.find(peer);
+            return found == wired.end() ? std::optional{Epoch{1}} : found->second;
+        }
 
         ShuffledWorld& world;
         StageId id;
+        Epoch own_epoch;
         Actor& actor;
-        std::deque<control::Message> cold;
+        std::map<StageId, std::optional<Epoch>> wired;  // absent: the first; nothing: lost
+        std::deque<std::variant<control::Message, PeerNews>> cold;
         std::deque<Job> jobs;
-        std::vector<StageId> wants_room;
+        std::set<StageId> wants_room;
     };
 
-    void push(StageId from, StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
-        channels_[{from, to}].push_back({kind, {bytes.begin(), bytes.end()}});
+    void make_pool(const TensorEdge& edge) {
+        if (!stages_.contains(edge.from) || !stages_.contains(edge.to)) return;
+        const std::size_t bytes = pool_bytes(edge.slots, edge.slot_bytes).value();
+        auto pool = std::make_unique<Pool>();
+        pool->memory.resize(bytes / sizeof(Line) + 1);
+        const std::span<std::byte> memory{reinterpret_cast<std::byte*>(pool->memory.data()), bytes};
+        format_pool(memory, edge.slots, edge.slot_bytes);
+        pool->slots = edge.slots;
+        pool->producer.emplace(TensorProducer::attach_memory(memory).value());
+        pool->consumer.emplace(TensorConsumer::attach_memory(memory).value());
+        // Those of the dead stay: a job may still write into one.
+        pools_[{edge.from, epoch_of(edge.from), edge.to, epoch_of(edge.to)}] = std::move(pool);
+    }
+    [[nodiscard]] Pool* pool_of(const Edge& edge) {
+        const auto found = pools_.find(edge);
+        return found == pools_.end() ? nullptr : found->second.get();
+    }
+    [[nodiscard]] bool is_live(const Edge& edge) const {
+        const auto& [from, from_epoch, to, to_epoch] = edge;
+        return stages_.contains(from) && stages_.contains(to) && epoch_of(from) == from_epoch &&
+               epoch_of(to) == to_epoch;
+    }
+    void push(const Edge& edge, std::uint16_t kind, std::span<const std::byte> bytes) {
+        channels_[edge].push_back({kind, {bytes.begin(), bytes.end()}});
+    }
+    void tell(StageId to, StageId peer, PeerChange change) {
+        const auto stage = stages_.find(to);
+        if (stage == stages_.end()) return;
+        stage->second->cold.emplace_back(PeerNews{peer, epoch_of(peer), change});
+    }
+    void settle_joins() {
+        for (auto join = joining_.begin(); join != joining_.end();) {
+            if (!join->second.empty()) {
+                ++join;
+                continue;
+            }
+            tell(kConductor, join->first, PeerChange::Joined);
+            join = joining_.erase(join);
+        }
     }
 
     bool step() {
         now += Micros{std::uniform_int_distribution<int>{0, 20}(random_)};
         std::vector<std::function<void()>> choices;
         for (auto& [edge, letters] : channels_) {
-            if (!letters.empty())
-                choices.push_back([this, key = edge] { deliver(key.first, key.second); });
+            if (!letters.empty() && can_be_read(edge))
+                choices.push_back([this, key = edge] { deliver(key); });
         }
         for (auto& [id, stage] : stages_) {
             Stage* at = stage.get();
@@ -160,29 +311,46 @@ private:
             if (!at->wants_room.empty()) choices.push_back([this, at] { tell_room(*at); });
         }
         for (auto& [edge, pool] : pools_) {
+            if (!is_live(edge)) continue;
             if (pool->producer->has_room() && pool->producer->take_starved()) {
-                stages_.at(edge.first)->wants_room.push_back(edge.second);
+                stages_.at(std::get<0>(edge))->wants_room.insert(std::get<2>(edge));
             }
         }
         const bool timer_due = !timers_.empty() && timers_.begin()->first <= now;
-        if (timer_due || (choices.empty() && !timers_.empty())) {
-            choices.assign(1, [this] { fire(); });
-        }
+        const bool may_jump = !timers_.empty() && timers_.begin()->first - now <= jump_max;
+        if (timer_due || (choices.empty() && may_jump)) choices.assign(1, [this] { fire(); });
         if (choices.empty()) return std::exchange(idle_rounds_, idle_rounds_ + 1) < 2;
         idle_rounds_ = 0;
         choices[std::uniform_int_distribution<std::size_t>{0, choices.size() - 1}(random_)]();
         return true;
     }
-    void deliver(StageId from, StageId to) {
-        const Letter letter = std::move(channels_[{from, to}].front());
-        channels_[{from, to}].pop_front();
+    [[nodiscard]] bool can_be_read(const Edge& edge) const {
+        const auto& [from, from_epoch, to, to_epoch] = edge;
         const auto stage = stages_.find(to);
-        if (stage != stages_.end()) stage->second->actor.handle(from, letter.kind, letter.bytes);
+        return stage != stages_.end() && stage->second->own_epoch == to_epoch &&
+               stage->second->wired_to(from) == from_epoch;
+    }
+    void deliver(const Edge& edge) {
+        const Letter letter = std::move(channels_[edge].front());
+        channels_[edge].pop_front();
+        stages_.at(std::get<2>(edge))->actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
     }
     void deliver_cold(Stage& stage) {
-        const control::Message message = std::move(stage.cold.front());
+        const auto news = std::move(stage.cold.front());
         stage.cold.pop_front();
-        stage.actor.on_control(StageId{0}, message);
+        if (const auto* message = std::get_if<control::Message>(&news)) {
+            return stage.actor.on_control(kConductor, *message);
+        }
+        const PeerNews& changed = std::get<PeerNews>(news);
+        const bool lost = changed.change == PeerChange::Lost;
+        // News of an incarnation that is gone already: its loss is in the queue as well.
+        stage.wired[changed.peer] = lost ? std::nullopt : std::optional{changed.epoch};
+        stage.wants_room.erase(changed.peer);
+        stage.actor.on_peer(changed.peer, changed.change);
+        const auto join = joining_.find(changed.peer);
+        if (lost || join == joining_.end() || epoch_of(changed.peer) != changed.epoch) return;
+        join->second.erase(stage.id);
+        settle_joins();
     }
     static void end_job(Stage& stage) {
         const Job job = std::move(stage.jobs.front());
@@ -190,26 +358,35 @@ private:
         job.done(job.work());
     }
     void tell_room(Stage& stage) {
-        const std::vector<StageId> waiting = std::exchange(stage.wants_room, {});
-        for (const StageId to : waiting) {
-            if (channels_[{stage.id, to}].size() < channel_room) {
+        for (const StageId to : std::exchange(stage.wants_room, {})) {
+            const std::optional<Epoch> peer = stage.wired_to(to);
+            if (!peer) continue;
+            if (channels_[{stage.id, stage.own_epoch, to, *peer}].size() < channel_room) {
                 stage.actor.on_room(to);
             } else {
-                stage.wants_room.push_back(to);
+                stage.wants_room.insert(to);
             }
         }
     }
     void fire() {
         auto timer = timers_.extract(timers_.begin());
         now = std::max(now, timer.key());
-        timer.mapped()();
+        const Timer& due = timer.mapped();
+        if (stages_.contains(due.stage) && epoch_of(due.stage) == due.epoch) due.wake();
     }
 
     std::mt19937_64 random_;
+    std::map<StageId, Epoch> epochs_;  // absent: the first
     std::map<StageId, std::unique_ptr<Stage>> stages_;
-    std::map<std::pair<StageId, StageId>, std::deque<Letter>> channels_;
-    std::map<std::pair<StageId, StageId>, std::unique_ptr<Pool>> pools_;
-    std::multimap<Micros, std::function<void()>> timers_;
+    std::map<StageId, std::set<StageId>> links_;
+    std::map<StageId, std::set<StageId>> joining_;  // and who is still to be rewired
+    std::map<Edge, std::deque<Letter>> channels_;
+    std::vector<TensorEdge> tensor_edges_;
+    std::map<Edge, std::unique_ptr<Pool>> pools_;
+    std::multimap<Micros, Timer> timers_;
+    std::map<RequestId, std::atomic<std::uint64_t>> words_;
+    std::map<std::pair<StageId, Counter>, std::uint64_t> counters_;
+    std::map<std::pair<StageId, TraceKind>, std::uint64_t> traces_;
     int idle_rounds_ = 0;
 };
 

@@ -1,0 +1,146 @@
+// FakeBackend: a model of a few bytes whose every answer depends on every key it should see.
+//
+// A hidden state is a 64-bit hash, carried as four exact floats, plus the row's token. A layer
+// writes the hash to the row's KV slot and mixes in what it reads at all visible slots, in order
+// of position; the slots start out as garbage. So a wrong slot, a missing row, a stale value or a
+// wrong order anywhere changes the text that follows. The head prefers one successor of each
+// token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
+// Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ipc/base/check.hpp"
+#include "model/backend.hpp"
+
+namespace paceline::testing {
+
+inline constexpr int kFakeLayers = 8;
+inline constexpr int kFakeDim = 5;
+inline constexpr int kFakeVocab = 48;
+
+inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t x = a * 0x9e3779b97f4a7c15ULL + b + 0x632be59bd9b4e019ULL;
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+    return x ^ (x >> 27U);
+}
+
+class FakeBackend final : public Backend {
+public:
+    FakeBackend(int first_layer, int last_layer, std::int32_t kv_slots)
+        : first_layer_{first_layer}, last_layer_{last_layer}, kv_slots_{kv_slots} {
+        config_.layers = kFakeLayers;
+        config_.dim = kFakeDim;
+        config_.vocab_size = kFakeVocab;
+        config_.context_length = 1 << 20;
+        keys_.resize(static_cast<std::size_t>(kFakeLayers) * static_cast<std::size_t>(kv_slots));
+        for (std::size_t i = 0; i < keys_.size(); ++i) keys_[i] = mix(0xbad, i);
+    }
+
+    [[nodiscard]] const ModelConfig& config() const override { return config_; }
+    [[nodiscard]] int first_layer() const override { return first_layer_; }
+    [[nodiscard]] int last_layer() const override { return last_layer_; }
+    [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
+
+    RunOutcome run_layers(std::span<const Row> rows,
+                          std::span<float> hidden,
+                          const CancelToken* cancel) override {
+        PACE_CHECK(hidden.size() == rows.size() * kFakeDim, "hidden states of the wrong size");
+        rows_run += rows.size();
+        if (on_run) on_run();
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            highest_position = std::max(highest_position, rows[i].position);
+            PACE_CHECK(rows[i].prefix_count + rows[i].path_count == rows[i].position + 1,
+                       "a row does not see all positions before it");
+            PACE_CHECK(rows[i].key_slot(rows[i].position) == rows[i].slot, "a row misses itself");
+            if (rows[i].first != 0) continue;
+            store(hidden, i,
+                  mix(static_cast<std::uint64_t>(rows[i].token),
+                      static_cast<std::uint64_t>(rows[i].position)));
+            hidden[i * kFakeDim + 4] = static_cast<float>(rows[i].token);
+        }
+        for (int layer = first_layer_; layer < last_layer_; ++layer) {
+            if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+            // Asleep, not busy: many toy stages share the cores of the machine that tests them.
+            if (layer_cost.count() > 0) std::this_thread::sleep_for(layer_cost);
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+                key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
+            }
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+                std::uint64_t state = load(hidden, i);
+                for (Position p = 0; p <= rows[i].position; ++p) {
+                    state = mix(state, key(layer, rows[i].key_slot(p)));
+                }
+                store(hidden, i, state);
+            }
+        }
+        return RunOutcome::Done;
+    }
+
+    void head(HeadId /*id*/,
+              std::span<const float> hidden,
+              int rows,
+              std::span<float> logits) override {
+        head_rows += static_cast<std::size_t>(rows);
+        for (int r = 0; r < rows; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            const std::uint64_t state = load(hidden, row);
+            const auto token = static_cast<int>(hidden[row * kFakeDim + 4]);
+            for (int t = 0; t < kFakeVocab; ++t) {
+                const std::uint64_t noise = mix(state, static_cast<std::uint64_t>(t)) >> 40U;
+                const float preferred = t == (token * 5 + 3) % 16 ? 2.6F : 0.0F;
+                logits[row * kFakeVocab + static_cast<std::size_t>(t)] =
+                    3.0F * static_cast<float>(noise) / 16777216.0F + preferred;
+            }
+            if (all_nan_at >= 0 && token == all_nan_at) {
+                const std::span<float> own = logits.subspan(row * kFakeVocab, kFakeVocab);
+                std::fill(own.begin(), own.end(), std::numeric_limits<float>::quiet_NaN());
+            }
+        }
+    }
+
+    [[nodiscard]] MemoryUse memory_use() const override { return {}; }
+    [[nodiscard]] std::string equality_class() const override { return "fake"; }
+
+    std::size_t rows_run = 0;
+    std::size_t head_rows = 0;
+    Position highest_position = -1;
+    TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
+    std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows
+    std::function<void()> on_run;             // called first by every run_layers(); may throw
+
+private:
+    static std::uint64_t load(std::span<const float> hidden, std::size_t row) {
+        std::uint64_t state = 0;
+        for (std::size_t i = 0; i < 4; ++i) {
+            state |= static_cast<std::uint64_t>(hidden[row * kFakeDim + i]) << (16 * i);
+        }
+        return state;
+    }
+    static void store(std::span<float> hidden, std::size_t row, std::uint64_t state) {
+        for (std::size_t i = 0; i < 4; ++i) {
+            hidden[row * kFakeDim + i] = static_cast<float>((state >> (16 * i)) & 0xffffU);
+        }
+    }
+    std::uint64_t& key(int layer, KvSlot slot) {
+        PACE_CHECK(slot >= 0 && slot < kv_slots_, "a slot that does not exist");
+        return keys_[static_cast<std::size_t>(layer) * static_cast<std::size_t>(kv_slots_) +
+                     static_cast<std::size_t>(slot)];
+    }
+
+    ModelConfig config_;
+    int first_layer_;
+    int last_layer_;
+    std::int32_t kv_slots_;
+    std::vector<std::uint64_t> keys_;  // [layers, slots]
+};
+
+}  // namespace paceline::testing

@@ -1,0 +1,207 @@
+#include "tests/support/toy/toy_pipeline.hpp"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "actors/decoding/plain_decoder.hpp"
+#include "actors/draft_actor.hpp"
+#include "actors/prompt_lookup_source.hpp"
+#include "actors/segment_actor.hpp"
+#include "runtime/control_port.hpp"
+
+namespace paceline::testing {
+namespace {
+
+constexpr std::uint32_t kTensorSlots = 4;
+constexpr std::size_t kWaveBytes = kWaveRowsMax * kFakeDim * sizeof(float);
+constexpr Position kContext = 160;  // of every toy request
+
+/// Proposes the true continuation, each token right with the given probability.
+class OracleDraft final : public DraftSource {
+public:
+    OracleDraft(const Request& request, double right, std::uint64_t seed)
+        : text_{request.text}, right_{right}, random_{seed + request.sampling.seed} {
+        const std::vector<TokenId> answer = toy_answer(request);
+        text_.insert(text_.end(), answer.begin(), answer.end());
+    }
+    [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
+    void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
+    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
+                                               const CancelToken& /*cancel*/) override {
+        std::vector<TokenId> tokens;
+        for (std::int32_t i = 0; i < gamma; ++i) {
+            const std::size_t at = committed_ + static_cast<std::size_t>(i);
+            const bool right = std::bernoulli_distribution{right_}(random_);
+            const TokenId guess =
+                std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);
+            tokens.push_back(right && at < text_.size() ? text_[at] : guess);
+        }
+        return tokens;
+    }
+
+private:
+    std::vector<TokenId> text_;
+    double right_;
+    std::mt19937_64 random_;
+    std::size_t committed_ = 0;
+};
+
+StageId judge_of(const ToyPlan& plan) {
+    return toy_segment(plan.segments);
+}
+
+SegmentPlan segment_plan(const ToyPlan& plan, int index) {
+    SegmentPlan segment;
+    segment.index = index;
+    segment.count = plan.segments;
+    if (index > 1) segment.previous = toy_segment(index - 1);
+    if (index < plan.segments) segment.next = toy_segment(index + 1);
+    segment.draft = toy_draft(plan);
+    segment.judge = judge_of(plan);
+    segment.verdict_to.push_back(kConductor);
+    for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
+    if (segment.draft) segment.verdict_to.push_back(*segment.draft);
+    segment.dispatch.proposal_wait = Micros{plan.proposal_wait_micros};
+    return segment;
+}
+
+DraftSourceFactory draft_sources(const ToyPlan& plan) {
+    return [plan](const Request& request) -> std::unique_ptr<DraftSource> {
+        if (plan.draft == ToyDraft::Oracle) {
+            return std::make_unique<OracleDraft>(request, plan.right, plan.seed);
+        }
+        return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
+    };
+}
+
+}  // namespace
+
+StageId toy_segment(int index) {
+    return StageId{static_cast<std::uint16_t>(index)};
+}
+
+std::optional<StageId> toy_draft(const ToyPlan& plan) {
+    if (plan.draft == ToyDraft::None) return std::nullopt;
+    return toy_segment(plan.segments + 1);
+}
+
+std::string toy_name(const ToyPlan& plan, StageId id) {
+    return id == toy_draft(plan) ? "draft" : "segment-" + std::to_string(id.value);
+}
+
+std::vector<StageId> toy_actors(const ToyPlan& plan) {
+    std::vector<StageId> actors;
+    for (int i = 1; i <= plan.segments; ++i) actors.push_back(toy_segment(i));
+    if (const auto draft = toy_draft(plan)) actors.push_back(*draft);
+    return actors;
+}
+
+std::vector<std::vector<StageId>> toy_homes(const ToyPlan& plan) {
+    std::vector<std::vector<StageId>> homes;
+    const std::optional<StageId> draft = toy_draft(plan);
+    for (const StageId id : toy_actors(plan)) {
+        const bool is_draft = id == draft;
+        bool joins = plan.housing == ToyHousing::Together && !homes.empty();
+        if (plan.housing == ToyHousing::Pairs) joins = !is_draft && id.value % 2 == 0;
+        if (plan.housing == ToyHousing::DraftWithFirst && is_draft) {
+            homes.front().push_back(id);
+        } else if (joins) {
+            homes.back().push_back(id);
+        } else {
+            homes.push_back({id});
+        }
+    }
+    return homes;
+}
+
+std::vector<EdgeSpec> toy_edges(const ToyPlan& plan) {
+    std::vector<EdgeSpec> edges;
+    const StageId judge = judge_of(plan);
+    for (int i = 1; i < plan.segments; ++i) {
+        edges.push_back({.from = toy_segment(i),
+                         .to = toy_segment(i + 1),
+                         .tensor_slots = kTensorSlots,
+                         .tensor_bytes = kWaveBytes});
+        edges.push_back({.from = judge, .to = toy_segment(i)});
+    }
+    edges.push_back({.from = judge, .to = kConductor});
+    if (const auto draft = toy_draft(plan)) {
+        edges.push_back({.from = *draft, .to = toy_segment(1)});
+        edges.push_back({.from = judge, .to = *draft});
+    }
+    for (const StageId id : toy_actors(plan)) edges.push_back({.from = kConductor, .to = id});
+    return edges;
+}
+
+ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
+    ConductorPlan conductor;
+    conductor.judge = judge_of(plan);
+    const std::vector<StageId> actors = toy_actors(plan);
+    // The first segment sets everything going, so it hears of a request last.
+    for (auto id = actors.rbegin(); id != actors.rend(); ++id) {
+        conductor.begin_to.push_back(
+            {.id = *id, .essential = *id != toy_draft(plan), .name = toy_name(plan, *id)});
+    }
+    return conductor;
+}
+
+ToyActor make_toy_actor(const ToyPlan& plan, StageId id) {
+    if (id == toy_draft(plan)) {
+        const DraftPlan draft{
+            .first_segment = toy_segment(1), .judge = judge_of(plan), .vocab_size = kFakeVocab};
+        return {nullptr, std::make_unique<DraftActor>(draft, draft_sources(plan))};
+    }
+    const int index = id.value;
+    auto backend =
+        std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
+                                      kFakeLayers * index / plan.segments, plan.kv_slots);
+    backend->layer_cost = Micros{plan.layer_micros};
+    auto actor = std::make_unique<SegmentActor>(segment_plan(plan, index), *backend);
+    return {std::move(backend), std::move(actor)};
+}
+
+Request toy_request(std::uint64_t seed, std::int32_t max_tokens) {
+    std::mt19937_64 random{seed};
+    Request request;
+    const std::size_t length = 1 + random() % 40;
+    for (std::size_t i = 0; i < length; ++i) {
+        request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    request.max_tokens = max_tokens;
+    request.gamma = 1 + static_cast<std::int32_t>(random() % 6);
+    request.context = kContext;
+    return request;
+}
+
+void make_toy_sampled(Request& request, std::uint64_t seed) {
+    request.sampling.temperature = 0.8F;
+    request.sampling.top_p = 0.95F;
+    request.sampling.top_k = 20;
+    request.sampling.seed = seed;
+    request.sampling.repetition_penalty = 1.1F;
+    request.sampling.frequency_penalty = 0.1F;
+    request.sampling.penalty_window = 16;
+}
+
+std::vector<TokenId> toy_answer(const Request& request) {
+    FakeBackend backend{0, kFakeLayers, std::max<Position>(request.context, 1)};
+    PlainDecoder decoder =
+        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
+    const PlainParams params{.sampling = request.sampling,
+                             .end_tokens = request.end_tokens,
+                             .max_tokens = request.max_tokens == kUnlimitedTokens
+                                               ? kUnlimitedTokens
+                                               : request.max_tokens - request.replayed};
+    std::vector<TokenId> answer;
+    const auto on_token = [&answer](TokenId token) {
+        answer.push_back(token);
+        return Go::On;
+    };
+    const auto clock = [] { return Micros{0}; };
+    PACE_CHECK(decoder.run(request.text, params, on_token, nullptr, clock).ok(),
+               "plain decoding refuses a toy request");
+    return answer;
+}
+
+}  // namespace paceline::testing

@@ -1,0 +1,162 @@
+// Proof that these tests would notice: each planted bug (ipc/base/faults.hpp) takes one safeguard
+// out, and decoding across losses must then go wrong under some seed. Linked with the libraries
+// that have the switches; every try is a process of its own, since a bug may end in a check.
+#include <cstdio>
+#include <iostream>
+#include <random>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ipc/base/faults.hpp"
+#include "tests/unit/actors/cluster.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr std::uint64_t kTriesMax = 400;
+
+struct Order {
+    Request request;
+    Oracle oracle;
+};
+
+std::vector<Order> orders(std::uint64_t seed) {
+    std::vector<Order> made;
+    for (std::uint64_t i = 0; i < 1 + seed % 3; ++i) {
+        Request request = small_request(seed * 10 + i);
+        if ((seed + i) % 2 == 0) make_sampled(request, seed);
+        request.context = 160;
+        made.push_back({request, plain_answer(request)});
+    }
+    return made;
+}
+
+bool all_exact(Cluster& cluster, std::span<const Order> expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const Heard& heard = *cluster.heard[i];
+        if (heard.ends != 1 || !heard.status || heard.tokens != expected[i].oracle.answer) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// Whether everything is as it must be after decoding across a few losses.
+bool survives(std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    PipelineOptions options{.segments = 1 + static_cast<int>(seed % 4),
+                            .drafting = seed % 2 == 0 ? Drafting::Lookup : Drafting::SlowOracle,
+                            .seed = seed};
+    options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+    Cluster cluster{options, {.poison_limit = 1000}};
+    cluster.world.jump_max = Micros{1'000'000};
+    cluster.world.channel_room = 1 + seed % 3;
+    const std::vector<Order> expected = orders(seed);
+    for (const Order& order : expected) {
+        std::vector<TokenId> text = order.request.text;
+        text.insert(text.end(), order.oracle.answer.begin(), order.oracle.answer.end());
+        cluster.teach(std::move(text));
+        if (!cluster.submit(order.request)) return false;
+    }
+    for (int round = 0; round < 5; ++round) {
+        cluster.world.run_steps(static_cast<int>(random() % 150));
+        const StageId victim = segment_id(1 + static_cast<int>(random() % 4) % options.segments);
+        cluster.lose(victim);
+        cluster.world.run_steps(static_cast<int>(random() % 30));
+        cluster.rejoin(victim);
+    }
+    cluster.world.run_steps(100'000);
+    if (cluster.world.failure || !cluster.all_ended() || !all_exact(cluster, expected)) {
+        return false;
+    }
+    Request whole = small_request(77);
+    whole.context = options.kv_slots;
+    whole.max_tokens = 3;
+    if (!cluster.submit(whole)) return false;
+    cluster.world.run_steps(100'000);
+    return !cluster.world.failure && cluster.all_ended() && cluster.heard.back()->status.ok() &&
+           cluster.world.tensors_all_free();
+}
+
+/// The seed whose try went wrong with this bug; nothing if all went well.
+std::optional<std::uint64_t> noticed(PlantedBug bug, std::uint64_t tries) {
+    for (std::uint64_t seed = 1; seed <= tries; ++seed) {
+        std::cout.flush();  // or the child would say it again
+        std::fflush(nullptr);
+        const pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            if (std::freopen("/dev/null", "w", stdout) == nullptr ||
+                std::freopen("/dev/null", "w", stderr) == nullptr) {
+                _exit(0);
+            }
+            planted_bug.store(bug);
+            // A failed REQUIRE throws, which ends the process: that counts as noticed, too.
+            [&]() noexcept { _exit(survives(seed) ? 0 : 1); }();
+        }
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return seed;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("a commit for a position that the log has passed is what the position check stops") {
+    const auto commits_twice = [] {
+        CommitLog log;
+        const std::vector<TokenId> prompt{1, 2};
+        msg::Verdict verdict{};
+        verdict.route = {RequestId{1}, log.open(RequestId{1}, prompt).value(), Epoch{1}};
+        verdict.base = 2;
+        verdict.count = 1;
+        return log.commit(verdict).kind == CommitKind::Counts &&
+               log.commit(verdict).kind == CommitKind::Counts;
+    };
+    CHECK_FALSE(commits_twice());
+    planted_bug.store(PlantedBug::CommitIgnoresPosition);
+    CHECK(commits_twice());
+    planted_bug.store(PlantedBug::None);
+}
+
+TEST_CASE("a message of a former incarnation is what the epoch check stops") {
+    const auto admits_former = [] {
+        InboxGate gate;
+        gate.begun(RequestId{1}, Attempt{1});
+        (void)gate.admit(StageId{5}, 1, {RequestId{1}, Attempt{1}, Epoch{2}}, {});
+        const auto former = gate.admit(StageId{5}, 1, {RequestId{1}, Attempt{1}, Epoch{1}}, {});
+        return former.value() == Age::Current;
+    };
+    CHECK_FALSE(admits_former());
+    planted_bug.store(PlantedBug::GateIgnoresEpoch);
+    CHECK(admits_former());
+    planted_bug.store(PlantedBug::None);
+}
+
+TEST_CASE("without a planted bug every try goes well") {
+    CHECK_FALSE(noticed(PlantedBug::None, 150));
+}
+
+TEST_CASE("each safeguard of decoding across a recovery is missed when it is taken out") {
+    const std::pair<const char*, PlantedBug> bugs[] = {
+        {"CommitIgnoresAttempt", PlantedBug::CommitIgnoresAttempt},
+        {"AttemptNotRaised", PlantedBug::AttemptNotRaised},
+        {"ReplayForgetsCommitted", PlantedBug::ReplayForgetsCommitted},
+        {"ReplayForgetsCount", PlantedBug::ReplayForgetsCount},
+        {"GateIgnoresAttempt", PlantedBug::GateIgnoresAttempt},
+        {"GateDropsEarly", PlantedBug::GateDropsEarly},
+        {"StopIgnoresAttempt", PlantedBug::StopIgnoresAttempt},
+        {"SlotsLeakOnReplay", PlantedBug::SlotsLeakOnReplay},
+        {"TensorLeakOnStale", PlantedBug::TensorLeakOnStale},
+        {"OutboxForgotten", PlantedBug::OutboxForgotten},
+    };
+    for (const auto& [name, bug] : bugs) {
+        const std::optional<std::uint64_t> seed = noticed(bug, kTriesMax);
+        CAPTURE(std::string{name});
+        CHECK(seed.has_value());
+        if (seed) MESSAGE(std::string{name}, " is noticed with seed ", *seed);
+    }
+}

@@ -1,0 +1,252 @@
+// Decoding while stages die and come back: whatever is lost at whatever moment, the tokens are
+// plain decoding's, each answer ends once, and nothing stays held.
+#include <cstdlib>
+#include <random>
+
+#include "tests/unit/actors/cluster.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+/// More with PACELINE_TEST_SEEDS=n.
+std::uint64_t seeds() {
+    const char* wanted = std::getenv("PACELINE_TEST_SEEDS");
+    return wanted == nullptr ? 12 : std::strtoull(wanted, nullptr, 10);
+}
+
+constexpr Drafting kDraftings[] = {Drafting::None, Drafting::Lookup, Drafting::Oracle,
+                                   Drafting::SlowOracle};
+
+PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
+    PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
+    options.dispatch.start = seed % 3 == 0 ? StartRule::AtOnce : StartRule::Turns;
+    options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
+    options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
+    options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
+    return options;
+}
+
+/// Requests with their answers, running in one cluster.
+struct Load {
+    Load(Cluster& the_cluster, std::uint64_t seed, std::uint64_t count) : cluster{the_cluster} {
+        for (std::uint64_t i = 0; i < count; ++i) {
+            Request request = small_request(seed * 10 + i);
+            if ((seed + i) % 2 == 0) make_sampled(request, seed);
+            request.context = 160;
+            oracles.push_back(plain_answer(request));
+            std::vector<TokenId> text = request.text;
+            text.insert(text.end(), oracles.back().answer.begin(), oracles.back().answer.end());
+            cluster.teach(std::move(text));
+            const Result<RequestId> taken = cluster.submit(request);
+            REQUIRE(taken);
+            ids.push_back(taken.value());
+            requests.push_back(std::move(request));
+        }
+    }
+    void check() const {
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+            const Heard& heard = *cluster.heard[i];
+            CHECK(heard.status.ok());
+            CHECK(heard.ends == 1);
+            CHECK(heard.tokens == oracles[i].answer);
+            CHECK(heard.figures.finish == oracles[i].finish);
+            const auto text = cluster.conductor.text(ids[i]);
+            const std::size_t length = requests[i].text.size() + heard.tokens.size();
+            CHECK(text.size() == length);
+            if (!heard.settled) continue;
+            CHECK(cluster.dispatcher().slots_in_use(ids[i]) ==
+                  static_cast<std::int32_t>(length) - 1);
+        }
+    }
+    Cluster& cluster;
+    std::vector<Request> requests;
+    std::vector<Oracle> oracles;
+    std::vector<RequestId> ids;
+};
+
+/// Nothing is held any more: no tensor slot, and a request that needs the whole cache finds it.
+void check_nothing_leaked(Cluster& cluster, const PipelineOptions& options) {
+    cluster.run_dry();
+    CHECK(cluster.world.tensors_all_free());
+    CHECK(cluster.conductor.open_requests() == 0);
+    Request whole = small_request(77);
+    whole.context = options.kv_slots;
+    whole.max_tokens = 3;
+    const Oracle oracle = plain_answer(whole);
+    REQUIRE(cluster.submit(whole));
+    cluster.run_until_ended();
+    CHECK(cluster.heard.back()->tokens == oracle.answer);
+    cluster.run_dry();
+    CHECK(cluster.world.tensors_all_free());
+}
+
+void lose_and_rejoin(Cluster& cluster, std::mt19937_64& random, StageId victim, int pause) {
+    if (!cluster.world.lives(victim)) return;
+    cluster.lose(victim);
+    cluster.run_steps(static_cast<int>(random() % static_cast<std::uint64_t>(pause)));
+    cluster.rejoin(victim);
+}
+
+StageId random_victim(std::mt19937_64& random, int segments, bool drafts) {
+    const auto choice =
+        static_cast<int>(random() % static_cast<std::uint64_t>(segments + (drafts ? 1 : 0)));
+    return choice < segments ? segment_id(choice + 1) : kTheDraft;
+}
+
+}  // namespace
+
+TEST_CASE("a stage that is lost at any moment and comes back changes no token") {
+    for (const Drafting drafting : kDraftings) {
+        for (int segments = 1; segments <= 4; ++segments) {
+            for (std::uint64_t seed = 1; seed <= seeds() * 3; ++seed) {
+                CAPTURE(static_cast<int>(drafting));
+                CAPTURE(segments);
+                CAPTURE(seed);
+                std::mt19937_64 random{seed};
+                const PipelineOptions options = options_for(seed, segments, drafting);
+                Cluster cluster{options};
+                cluster.world.jump_max = Micros{1'000'000};
+                cluster.world.channel_room = 1 + seed % 3;
+                const Load load{cluster, seed, 1};
+                cluster.run_steps(static_cast<int>(random() % 400));
+                lose_and_rejoin(cluster, random,
+                                random_victim(random, segments, drafting != Drafting::None), 60);
+                cluster.run_until_ended();
+                cluster.run_dry();
+                load.check();
+                check_nothing_leaked(cluster, options);
+            }
+        }
+    }
+}
+
+TEST_CASE("stages that are lost again and again, also during the replay, change no token") {
+    for (const Drafting drafting : kDraftings) {
+        for (int segments = 1; segments <= 4; ++segments) {
+            for (std::uint64_t seed = 1; seed <= seeds() * 2; ++seed) {
+                CAPTURE(static_cast<int>(drafting));
+                CAPTURE(segments);
+                CAPTURE(seed);
+                std::mt19937_64 random{seed * 31};
+                const PipelineOptions options = options_for(seed, segments, drafting);
+                Cluster cluster{options, {.poison_limit = 1000}};
+                cluster.world.jump_max = Micros{1'000'000};
+                cluster.world.channel_room = 1 + seed % 3;
+                const Load load{cluster, seed, 1 + seed % 4};
+                for (int round = 0; round < 6; ++round) {
+                    cluster.run_steps(static_cast<int>(random() % 150));
+                    lose_and_rejoin(cluster, random,
+                                    random_victim(random, segments, drafting != Drafting::None),
+                                    40);
+                }
+                cluster.run_until_ended();
+                cluster.run_dry();
+                load.check();
+                check_nothing_leaked(cluster, options);
+            }
+        }
+    }
+}
+
+TEST_CASE("stages that are away at the same time change no token") {
+    for (int segments = 2; segments <= 4; ++segments) {
+        for (std::uint64_t seed = 1; seed <= seeds() * 4; ++seed) {
+            CAPTURE(segments);
+            CAPTURE(seed);
+            std::mt19937_64 random{seed * 17};
+            const PipelineOptions options = options_for(seed, segments, Drafting::SlowOracle);
+            Cluster cluster{options, {.poison_limit = 1000}};
+            cluster.world.jump_max = Micros{1'000'000};
+            cluster.world.channel_room = 1 + seed % 3;
+            const Load load{cluster, seed, 1 + seed % 3};
+            std::set<StageId> away;
+            for (int round = 0; round < 12; ++round) {
+                cluster.run_steps(static_cast<int>(random() % 80));
+                const StageId one = random_victim(random, segments, true);
+                if (away.contains(one)) {
+                    cluster.rejoin(one);
+                    away.erase(one);
+                } else {
+                    cluster.lose(one);
+                    away.insert(one);
+                }
+            }
+            for (const StageId one : away) cluster.rejoin(one);
+            cluster.run_until_ended();
+            cluster.run_dry();
+            load.check();
+            check_nothing_leaked(cluster, options);
+        }
+    }
+}
+
+TEST_CASE("a draft that is away is not waited for, and proposes again when it is back") {
+    const Request request = small_request(5);
+    PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle};
+    options.dispatch.proposal_wait = Micros{100'000};
+    Cluster cluster{options};
+    const Load load{cluster, 5, 1};
+    cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 5; });
+    cluster.lose(kTheDraft);
+    cluster.run_steps(10);
+    const std::uint64_t waited = cluster.dispatcher().figures().turns_waited_out;
+    const Micros lost_at = cluster.world.now;
+    const std::size_t before = cluster.heard[0]->tokens.size();
+    cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= before + 10; });
+    CHECK(cluster.dispatcher().figures().turns_waited_out == waited);
+    CHECK(cluster.world.now - lost_at < Micros{100'000});
+    const std::uint64_t used = cluster.dispatcher().figures().proposals_used;
+    cluster.rejoin(kTheDraft);
+    cluster.run_until_ended();
+    CHECK(cluster.dispatcher().figures().proposals_used > used);
+    CHECK(cluster.heard[0]->figures.replays == 0);
+    cluster.run_dry();
+    load.check();
+}
+
+TEST_CASE("a further turn after a loss computes its text anew and is exact") {
+    for (std::uint64_t seed = 1; seed <= seeds() * 4; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        const int segments = 1 + static_cast<int>(seed % 4);
+        const PipelineOptions options = options_for(seed, segments, Drafting::Lookup);
+        Cluster cluster{options};
+        cluster.world.jump_max = Micros{1'000'000};
+        cluster.world.channel_room = 1 + seed % 3;
+        Request first = small_request(seed);
+        const RequestId id = cluster.submit(first, {}, seed % 2 == 0 ? 7 : 0).value();
+        cluster.run_until_ended();
+        const std::uint64_t prefilled = cluster.segment(1).figures().prefill_rows;
+        const bool loses = seed % 3 != 0;
+        // The loss comes between the turns, or when the second one is on its way.
+        if (loses && seed % 3 == 1) {
+            lose_and_rejoin(cluster, random, random_victim(random, segments, false), 100);
+        }
+        Request more = first;
+        more.text.clear();
+        for (TokenId token = 0; token < 9; ++token) more.text.push_back(token);
+        Request whole = first;
+        const auto so_far = cluster.conductor.text(id);
+        whole.text.assign(so_far.begin(), so_far.end());
+        whole.text.insert(whole.text.end(), more.text.begin(), more.text.end());
+        const Oracle oracle = plain_answer(whole);
+        REQUIRE(cluster.submit(more, id).value() == id);
+        if (loses && seed % 3 == 2) {
+            cluster.run_steps(static_cast<int>(random() % 200));
+            lose_and_rejoin(cluster, random, random_victim(random, segments, false), 100);
+        }
+        cluster.run_until_ended();
+        CHECK(cluster.heard[1]->tokens == oracle.answer);
+        CHECK(cluster.heard[1]->ends == 1);
+        if (!loses) {
+            const auto held = static_cast<std::int32_t>(so_far.size()) - (seed % 2 == 0 ? 0 : 1);
+            CHECK(cluster.heard[1]->figures.prompt_tokens >= 9);
+            CHECK(cluster.heard[1]->figures.prompt_tokens <=
+                  static_cast<std::int32_t>(whole.text.size()) - held + 1);
+            CHECK(cluster.segment(1).figures().prefill_rows <= prefilled + 10);
+        }
+        check_nothing_leaked(cluster, options);
+    }
+}
