@@ -86,6 +86,7 @@ Figures figures_of(const Answer& answer, const AnswerRequest& request, const Gen
     f.waves = answer.figures.waves;
     f.proposed_tokens = answer.figures.proposed_tokens;
     f.accepted_tokens = answer.figures.accepted_tokens;
+    f.replays = answer.figures.replays;
     f.seed = request.sampling.seed;
     f.end = answer.end;
     return f;

@@ -36,6 +36,7 @@ int chat_loop(RunSession& session,
     std::optional<std::string> message = first;
     for (;; message.reset()) {
         session.interrupt().rearm();
+        if (session.interrupt().draining()) return kExitOk;
         if (!message) message = read_line(environment);
         if (!message) {
             if (environment.stdin_is_terminal) std::fputs("\n", stderr);
@@ -55,6 +56,8 @@ int chat_loop(RunSession& session,
         }
         Result<AnswerEnd> end = session.answer(std::move(tokens));
         if (!end) return report_failure("run", end.error());
+        if (end.value() == AnswerEnd::Interrupted && session.interrupt().draining())
+            return kExitTerminated;
         if (end.value() == AnswerEnd::ContextFull) {
             std::fprintf(stderr,
                          "[the context of %d tokens is full; /reset forgets the conversation]\n",

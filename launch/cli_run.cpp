@@ -26,8 +26,12 @@ constexpr const char* kFooter =
 
 Without sampling options decoding is greedy, whatever a model's generation_config.json says; a
 GGUF file does not carry it. SmolLM2's own sets no temperature, its model card's example draws
-with --temp 0.2 --top-p 0.9. Ctrl-C ends the answer and still prints the figures; a second one
-ends the program.)";
+with --temp 0.2 --top-p 0.9.
+
+Ctrl-C ends the answer and still prints the figures. SIGTERM lets the answer finish, for at most
+30 seconds (drain_s in a pipeline's [supervision]), and begins no other; exit code 0 if it did. A
+second signal ends the program at once. A stage that dies in the middle of an answer is started
+again and the answer goes on, with the same text; what is lost and back is said on stderr.)";
 
 void add_prompt_options(CLI::App& command, RunOptions& options) {
     command.add_option("-p,--prompt", options.prompt.text,
@@ -60,6 +64,14 @@ void add_answer_options(CLI::App& command, RunOptions& options) {
     command.add_option("--stats", options.stats_file, "write the figures to FILE, as JSON");
 }
 
+void add_insight_options(CLI::App& command, RunOptions& options) {
+    command.add_option("--log", options.log_file,
+                       "write what the conductor and all stages log to FILE, one line each");
+    command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
+    command.add_option("--trace", options.trace_file,
+                       "write the events of all stages to FILE, for ui.perfetto.dev");
+}
+
 void add_method_options(CLI::App& command, RunOptions& options) {
     CLI::Option* config = command.add_option(
         "--config", options.config_file, "pipeline of processes to decode with (configs/*.toml)");
@@ -79,6 +91,10 @@ Status check_combinations(const RunOptions& options) {
     }
     if (options.raw && options.interactive) {
         return bad("--interactive needs the chat template, --raw does without one");
+    }
+    if (!options.trace_file.empty() && !options.uses_stages()) {
+        return bad(
+            "--trace shows stages; give it together with --config or --method prompt-lookup");
     }
     if (options.stop_strings.size() > kStopStringsMax) return bad("--stop: more than 16 texts");
     for (const std::string& stop : options.stop_strings) {
@@ -109,6 +125,8 @@ Result<std::optional<std::string>> read_prompt(const RunOptions& options,
 struct Outputs {
     std::optional<OutputFile> ids;
     std::optional<OutputFile> stats;
+    std::optional<OutputFile> trace;
+    RunLog log;
 };
 
 Result<Outputs> open_outputs(const RunOptions& options) {
@@ -123,10 +141,22 @@ Result<Outputs> open_outputs(const RunOptions& options) {
         if (!file) return file.error();
         outputs.stats = std::move(file).value();
     }
+    if (!options.trace_file.empty()) {
+        Result<OutputFile> file = OutputFile::open(options.trace_file, "--trace");
+        if (!file) return file.error();
+        outputs.trace = std::move(file).value();
+    }
+    Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
+    if (!log) return log.error();
+    outputs.log = std::move(log).value();
     return outputs;
 }
 
 Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
+    // Most wanted after a run that failed.
+    if (outputs.trace) {
+        if (Status s = outputs.trace->write(session.trace_text()); !s.ok()) return s;
+    }
     if (!chat && !session.has_answers()) return {};
     if (outputs.ids) {
         if (Status s = outputs.ids->write(session.ids_json(chat)); !s.ok()) return s;
@@ -143,7 +173,8 @@ int single_answer(RunSession& session, std::vector<TokenId> tokens) {
                      session.context());
     }
     std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
-    return end.value() == AnswerEnd::Interrupted ? kExitInterrupted : kExitOk;
+    if (end.value() != AnswerEnd::Interrupted) return kExitOk;
+    return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
 
 /// Usage errors are the command line's, found before anything slow happens.
@@ -160,6 +191,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
     add_prompt_options(*command, options);
     add_answer_options(*command, options);
     add_method_options(*command, options);
+    add_insight_options(*command, options);
     add_sampling_options(*command, options.sampling);
     command->footer(kFooter);
     return command;
@@ -185,7 +217,8 @@ int run_run(const RunOptions& options, const Environment& environment) {
         if (Status s = session.check_room(tokens.size()); !s.ok())
             return report_failure(kCommand, s.error());
     }
-    if (Status s = session.load(options, environment); !s.ok()) return report(s.error());
+    if (Status s = session.load(options, environment, outputs.value().log); !s.ok())
+        return report(s.error());
     const int code = options.interactive ? chat_loop(session, prompt.value(), environment)
                                          : single_answer(session, std::move(tokens));
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {

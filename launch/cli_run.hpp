@@ -26,6 +26,12 @@ struct RunOptions {
     std::string method = "plain";
     std::string ids_file;
     std::string stats_file;
+    std::string trace_file;
+    std::string log_file;
+    bool verbose = false;
+
+    /// Whether other processes decode: --config, or a method that needs them.
+    [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
 };
 
 CLI::App* add_run(CLI::App& app, RunOptions& options);

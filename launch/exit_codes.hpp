@@ -7,5 +7,6 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;        // the world: files, memory, a stage that died
 inline constexpr int kExitUsage = 2;          // the command line
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C, as shells report it
+inline constexpr int kExitTerminated = 143;   // SIGTERM, and the answer did not finish in time
 
 }  // namespace paceline

@@ -73,6 +73,7 @@ nlohmann::json to_json(const Figures& f) {
         {"waves", f.waves},
         {"proposed_tokens", f.proposed_tokens},
         {"accepted_tokens", f.accepted_tokens},
+        {"replays", f.replays},
         {"weight_bytes", f.memory.weight_bytes},
         {"kv_bytes", f.memory.kv_bytes},
         {"workspace_bytes", f.memory.workspace_bytes},

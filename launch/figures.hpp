@@ -38,6 +38,7 @@ struct Figures {
     std::int64_t waves = 0;            // of a pipeline: judged waves,
     std::int64_t proposed_tokens = 0;  // tokens that a draft proposed,
     std::int64_t accepted_tokens = 0;  // and how many of them stood
+    std::uint32_t replays = 0;         // times that a lost stage made it begin anew
     MemoryUse memory;
     std::uint64_t peak_bytes = 0;
     AnswerEnd end = AnswerEnd::EndToken;

@@ -19,16 +19,18 @@
 #include "launch/load_model.hpp"
 #include "launch/model_options.hpp"
 #include "launch/pipeline_config.hpp"
+#include "launch/run_log.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
 
-/// What a run cost. The last three stay 0 where nothing is speculated.
+/// What a run cost. All but the first stay 0 where nothing is speculated or distributed.
 struct GeneratorFigures {
     PlainFigures decoding;
     std::int64_t waves = 0;
     std::int64_t proposed_tokens = 0;
     std::int64_t accepted_tokens = 0;
+    std::uint32_t replays = 0;  // how often the answer was begun anew behind what was committed
 };
 
 /// What stays the same from run to run.
@@ -48,7 +50,7 @@ public:
     virtual ~Generator() = default;
 
     /// Appends `more` to the text and generates until the parameters, the callback or `cancel`
-    /// end it. Errors: as PlainDecoder::run(); PeerGone naming a stage that died.
+    /// end it. Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
     virtual Result<GeneratorFigures> run(std::span<const TokenId> more,
                                          const PlainParams& params,
                                          const PlainDecoder::OnToken& on_token,
@@ -58,18 +60,29 @@ public:
     [[nodiscard]] virtual Position context() const = 0;
     virtual void reset() = 0;  // forgets the text
     [[nodiscard]] virtual GeneratorTraits traits() const = 0;
+    /// All runs so far as a trace file (runtime/trace_file.hpp), also after a failed one; empty
+    /// where nothing is traced.
+    [[nodiscard]] virtual std::string trace_text() const { return {}; }
+};
+
+/// What a command wants to know about a pipeline while it runs.
+struct RunHooks {
+    RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
+    bool trace = false;     // record events for trace_text()
 };
 
 /// One process, nothing speculated. Packs the weights. `file` must outlive the generator.
 [[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(
     const ModelFile& file, const ModelOptions& options, const Environment& environment);
 
-/// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
-/// generator. Errors: as resolve() and make_cpu_backend(); PeerGone naming the stage.
+/// Spawns the processes of `config`, waits until all have loaded and prints who does what where
+/// to stderr. `file` must outlive the generator.
+/// Errors: as place(), check_gpus(), check_memory() and make_cpu_backend(); PeerGone naming the
+/// stage.
 [[nodiscard]] Result<std::unique_ptr<Generator>> make_pipeline_generator(
     const ModelFile& file,
     const ModelOptions& options,
     const PipelineConfig& config,
-    const Environment& environment);
+    const RunHooks& hooks);
 
 }  // namespace paceline

@@ -1,9 +1,15 @@
-// Interrupt: turns the first Ctrl-C into a polite stop and leaves the second one deadly.
+// Interrupt: what Ctrl-C and SIGTERM mean while an answer is given.
 //
-// While one exists, SIGINT and SIGTERM raise the cancel token and set a flag; the signal's
-// default action is back at once, so another one kills. One at a time per process (checked): the
-// handler needs a global place. Without SA_RESTART, so that a read waiting for the user returns.
+//     SIGINT    the answer ends: the cancel token is raised
+//     SIGTERM   the answer may finish within the drain limit, then the token is raised; the
+//               caller begins nothing new (draining())
+//
+// After either of them the signals' default action is back at once, so another one kills. One at a
+// time per process (checked): the handlers need a global place. Without SA_RESTART, so that a
+// read waiting for the user returns.
 #pragma once
+
+#include <chrono>
 
 #include "model/backend.hpp"
 
@@ -11,13 +17,15 @@ namespace paceline {
 
 class Interrupt {
 public:
-    explicit Interrupt(CancelToken& cancel);
+    /// The limit is rounded up to whole seconds; 0: SIGTERM ends the answer like SIGINT.
+    Interrupt(CancelToken& cancel, std::chrono::milliseconds drain_limit);
     Interrupt(const Interrupt&) = delete;
     Interrupt& operator=(const Interrupt&) = delete;
     ~Interrupt();
 
-    [[nodiscard]] bool raised() const;
-    /// Forgets a signal that was dealt with, and catches the next one again.
+    [[nodiscard]] bool raised() const;    // a SIGINT came
+    [[nodiscard]] bool draining() const;  // a SIGTERM came; stays
+    /// Forgets a SIGINT that was dealt with, and catches the next one again.
     void rearm();
 };
 

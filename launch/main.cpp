@@ -12,6 +12,7 @@
 #include "launch/cli_inspect.hpp"
 #include "launch/cli_run.hpp"
 #include "launch/cli_tokenize.hpp"
+#include "launch/cli_top.hpp"
 #include "launch/cli_version.hpp"
 #include "launch/environment.hpp"
 #include "launch/exit_codes.hpp"
@@ -38,14 +39,15 @@ paceline::Environment read_environment() {
 
 constexpr const char* kFooter =
     "paceline COMMAND --help explains a command.\n"
-    "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C.";
+    "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
+    "143 SIGTERM.";
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* first_word) {
     std::string command = "paceline";
     for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
     std::string what = error.what();
     if (app.get_subcommands().empty() && first_word != nullptr && first_word[0] != '-') {
-        what = std::string{"'"} + first_word + "' is not one of run|tokenize|inspect|bench";
+        what = std::string{"'"} + first_word + "' is not one of run|tokenize|inspect|bench|top";
     }
     std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), what.c_str(),
                  command.c_str());
@@ -72,10 +74,12 @@ int run(int argc, char** argv) {
     paceline::TokenizeOptions tokenize_options;
     paceline::InspectOptions inspect_options;
     paceline::BenchOptions bench_options;
+    paceline::TopOptions top_options;
     const CLI::App* run_command = paceline::add_run(app, run_options);
     const CLI::App* tokenize_command = paceline::add_tokenize(app, tokenize_options);
     const CLI::App* inspect_command = paceline::add_inspect(app, inspect_options);
     const CLI::App* bench_command = paceline::add_bench(app, bench_options);
+    const CLI::App* top_command = paceline::add_top(app, top_options);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {
@@ -88,6 +92,7 @@ int run(int argc, char** argv) {
     if (tokenize_command->parsed()) return paceline::run_tokenize(tokenize_options, environment);
     if (inspect_command->parsed()) return paceline::run_inspect(inspect_options, environment);
     if (bench_command->parsed()) return paceline::run_bench(bench_options, environment);
+    if (top_command->parsed()) return paceline::run_top(top_options, environment);
     return paceline::kExitUsage;
 }
 

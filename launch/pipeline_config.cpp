@@ -1,8 +1,8 @@
 #include "launch/pipeline_config.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <initializer_list>
+#include <charconv>
+#include <map>
 #include <set>
 
 #include "launch/toml_reader.hpp"
@@ -10,6 +10,9 @@
 namespace paceline {
 
 namespace {
+
+/// Long enough for people, short enough for log prefixes and control messages.
+constexpr std::size_t kStageNameBytesMax = 64;
 
 Status read_layers(const TomlTable& table, LayerChoice& layers) {
     if (!table.has("layers")) return {};
@@ -66,12 +69,54 @@ Status read_cores(const TomlTable& table, std::vector<int>& cores) {
     return {};
 }
 
+Status read_device(const TomlTable& table, Device& device) {
+    std::string word = "cpu";
+    if (Status s = table.read_text("device", word); !s.ok()) return s;
+    if (word == "cpu") return {};
+    constexpr std::string_view kGpu = "cuda:";
+    int number = -1;
+    const char* end = word.data() + word.size();
+    if (word.rfind(kGpu, 0) == 0) {
+        const auto [stop, wrong] = std::from_chars(word.data() + kGpu.size(), end, number);
+        if (stop != end || wrong != std::errc{}) number = -1;
+    }
+    if (number < 0) return table.error("device", "must be \"cpu\" or \"cuda:N\"");
+    device.gpu = number;
+    return {};
+}
+
+Status read_on_death(const TomlTable& table, StageConfig& stage) {
+    // A draft holds nothing that cannot be guessed again; a segment holds the KV cache.
+    const bool segment = stage.role == StageRole::Segment;
+    stage.on_death = segment ? OnDeath::RebuildChain : OnDeath::RestartAlone;
+    std::string word = name_of(stage.on_death);
+    if (Status s =
+            table.read_choice("on_death", {"stop-run", "restart-alone", "rebuild-chain"}, word);
+        !s.ok())
+        return s;
+    const Result<OnDeath> policy = parse_on_death(word);
+    if (!policy) return table.error("on_death", policy.error().what);
+    stage.on_death = policy.value();
+    if (segment && stage.on_death == OnDeath::RestartAlone) {
+        return table.error("on_death",
+                           "is for stages that hold nothing of the text; a segment holds its KV "
+                           "cache (allowed: \"stop-run\", \"rebuild-chain\")");
+    }
+    return {};
+}
+
 Result<StageConfig> read_stage(const TomlTable& table) {
-    if (Status s = table.allow_only({"name", "role", "layers", "cores", "threads"}); !s.ok())
+    if (Status s = table.allow_only(
+            {"name", "role", "layers", "cores", "threads", "device", "process", "on_death"});
+        !s.ok())
         return s.error();
     StageConfig stage;
     if (Status s = table.read_text("name", stage.name); !s.ok()) return s.error();
     if (stage.name.empty()) return table.error("name", "is missing or empty");
+    if (stage.name.size() > kStageNameBytesMax) {
+        return table.error("name",
+                           "has more than " + std::to_string(kStageNameBytesMax) + " bytes");
+    }
     std::string role;
     if (!table.has("role"))
         return table.error("role", "is missing (allowed: \"segment\", \"draft\")");
@@ -83,6 +128,11 @@ Result<StageConfig> read_stage(const TomlTable& table) {
     if (Status s = read_layers(table, stage.layers); !s.ok()) return s.error();
     if (Status s = read_cores(table, stage.cores); !s.ok()) return s.error();
     if (Status s = table.read_int("threads", 1, 1024, stage.threads); !s.ok()) return s.error();
+    if (Status s = read_device(table, stage.device); !s.ok()) return s.error();
+    if (Status s = table.read_text("process", stage.process); !s.ok()) return s.error();
+    if (table.has("process") && stage.process.empty())
+        return table.error("process", "is empty; leave it out for a process of its own");
+    if (Status s = read_on_death(table, stage); !s.ok()) return s.error();
     return stage;
 }
 
@@ -148,93 +198,50 @@ Status check_stages(const PipelineConfig& config) {
     return {};
 }
 
-/// The layers of each segment, in order, before they are checked against each other.
-LayerRange concrete_layers(const LayerChoice& choice, int layers, int index, int segments) {
-    if (const auto* range = std::get_if<LayerRange>(&choice)) return *range;
-    if (const auto* parts = std::get_if<LayerFractions>(&choice)) {
-        return {static_cast<int>(std::lround(parts->first * layers)),
-                static_cast<int>(std::lround(parts->last * layers))};
-    }
-    return {layers * index / segments, layers * (index + 1) / segments};
-}
-
-std::string to_text(LayerRange range) {
-    return "[" + std::to_string(range.first) + ", " + std::to_string(range.last) + "]";
-}
-
-Status check_cover(const PipelineConfig& config,
-                   const std::vector<PlacedStage>& stages,
-                   int layers) {
-    int next = 0;
-    std::string before;
-    for (const PlacedStage& stage : stages) {
-        if (stage.role != StageRole::Segment) continue;
-        const std::string who =
-            "[[stage]] \"" + stage.name + "\": layers " + to_text(stage.layers) + " ";
-        if (stage.layers.last > layers) {
-            return config_error(config,
-                                who + "end past the model's " + std::to_string(layers) + " layers");
-        }
-        if (stage.layers.first >= stage.layers.last) {
-            return config_error(
-                config, who + "are empty for a model of " + std::to_string(layers) + " layers");
-        }
-        if (stage.layers.first != next) {
-            const char* what = stage.layers.first > next ? "leave a gap after " : "overlap with ";
-            return config_error(config,
-                                who + (before.empty() ? "do not start at layer 0" : what + before));
-        }
-        next = stage.layers.last;
-        before = "\"" + stage.name + "\", which ends at layer " + std::to_string(next);
-    }
-    if (next != layers) {
-        return config_error(config, "the segments end at layer " + std::to_string(next) +
-                                        ", the model has " + std::to_string(layers) + " layers");
+/// A GPU's memory belongs to one process: stages on the same GPU must share theirs.
+Status check_gpus(const PipelineConfig& config) {
+    std::map<int, const StageConfig*> first_on;
+    for (const StageConfig& stage : config.stages) {
+        if (!stage.device.gpu) continue;
+        const auto [at, is_first] = first_on.emplace(*stage.device.gpu, &stage);
+        const StageConfig& other = *at->second;
+        if (is_first || (!stage.process.empty() && stage.process == other.process)) continue;
+        return config_error(config, "[[stage]] \"" + stage.name + "\": device = \"" +
+                                        to_text(stage.device) + "\" is that of \"" + other.name +
+                                        "\" too; stages that share a GPU must be in one process "
+                                        "(process = \"...\", the same in both)");
     }
     return {};
 }
 
-Status place_on_cores(const PipelineConfig& config,
-                      const StageConfig& stage,
-                      const std::vector<int>& usable_cores,
-                      PlacedStage& placed) {
-    const std::string who = "[[stage]] \"" + stage.name + "\": ";
-    placed.cores = stage.cores.empty() ? usable_cores : stage.cores;
-    for (const int core : placed.cores) {
-        if (std::find(usable_cores.begin(), usable_cores.end(), core) == usable_cores.end()) {
-            std::string usable;
-            for (const int c : usable_cores)
-                usable += (usable.empty() ? "" : ", ") + std::to_string(c);
-            return config_error(config, who + "cores names core " + std::to_string(core) +
-                                            ", this process may use " + usable);
-        }
-    }
-    const int cores = static_cast<int>(placed.cores.size());
-    // A draft that looks up n-grams has work for one thread only.
-    const int threads_default = stage.role == StageRole::Draft ? 1 : cores;
-    placed.threads = stage.threads == 0 ? threads_default : stage.threads;
-    if (placed.threads > cores) {
-        return config_error(config, who + "threads " + std::to_string(placed.threads) +
-                                        " is more than its " + std::to_string(cores) + " cores");
-    }
+/// The table `key` of the document read by `read` into `out`; absent: nothing happens.
+template <class Out, class Read>
+Status read_table(const TomlTable& root, std::string_view key, Read read, Out& out) {
+    const Result<std::optional<TomlTable>> table = root.table(key);
+    if (!table) return table.error();
+    if (!table.value()) return {};
+    auto value = read(*table.value());
+    if (!value) return value.error();
+    out = std::move(value).value();
     return {};
+}
+
+Result<std::string> read_pipeline(const TomlTable& table) {
+    std::string name;
+    if (Status s = table.allow_only({"name"}); !s.ok()) return s.error();
+    if (Status s = table.read_text("name", name); !s.ok()) return s.error();
+    return name;
 }
 
 Result<PipelineConfig> from_document(const TomlDocument& document, const std::string& file) {
     const TomlTable root = document.root();
-    if (Status s = root.allow_only({"pipeline", "stage", "draft", "schedule"}); !s.ok())
-        return s.error();
-
+    Status s = root.allow_only({"pipeline", "stage", "draft", "schedule", "supervision"});
     PipelineConfig config;
     config.file = file;
-    Result<std::optional<TomlTable>> pipeline = root.table("pipeline");
-    if (!pipeline) return pipeline.error();
-    if (pipeline.value()) {
-        if (Status s = pipeline.value()->allow_only({"name"}); !s.ok()) return s.error();
-        if (Status s = pipeline.value()->read_text("name", config.name); !s.ok()) return s.error();
-    }
+    if (s.ok()) s = read_table(root, "pipeline", read_pipeline, config.name);
+    if (!s.ok()) return s.error();
 
-    Result<std::vector<TomlTable>> stages = root.tables("stage");
+    const Result<std::vector<TomlTable>> stages = root.tables("stage");
     if (!stages) return stages.error();
     for (const TomlTable& table : stages.value()) {
         Result<StageConfig> stage = read_stage(table);
@@ -242,27 +249,20 @@ Result<PipelineConfig> from_document(const TomlDocument& document, const std::st
         config.stages.push_back(std::move(stage).value());
     }
 
-    Result<std::optional<TomlTable>> draft_table = root.table("draft");
-    if (!draft_table) return draft_table.error();
-    if (draft_table.value()) {
-        Result<DraftConfig> draft = read_draft(*draft_table.value());
-        if (!draft) return draft.error();
-        config.draft = draft.value();
-    }
-
-    Result<std::optional<TomlTable>> schedule_table = root.table("schedule");
-    if (!schedule_table) return schedule_table.error();
-    if (schedule_table.value()) {
-        Result<ScheduleConfig> schedule = read_schedule(*schedule_table.value());
-        if (!schedule) return schedule.error();
-        config.schedule = schedule.value();
-    }
-
-    if (Status s = check_stages(config); !s.ok()) return s.error();
+    if (s.ok()) s = read_table(root, "draft", read_draft, config.draft);
+    if (s.ok()) s = read_table(root, "schedule", read_schedule, config.schedule);
+    if (s.ok()) s = read_table(root, "supervision", read_supervision, config.supervision);
+    if (s.ok()) s = check_stages(config);
+    if (s.ok()) s = check_gpus(config);
+    if (!s.ok()) return s.error();
     return config;
 }
 
 }  // namespace
+
+std::string to_text(const Device& device) {
+    return device.gpu ? "cuda:" + std::to_string(*device.gpu) : "cpu";
+}
 
 Result<PipelineConfig> read_pipeline_config(const std::string& path) {
     Result<TomlDocument> document = TomlDocument::read(path);
@@ -276,46 +276,14 @@ Result<PipelineConfig> parse_pipeline_config(std::string_view text, const std::s
     return from_document(document.value(), file);
 }
 
-Result<std::vector<PlacedStage>> resolve(const PipelineConfig& config,
-                                         int layers,
-                                         const std::vector<int>& usable_cores) {
-    PACE_CHECK(layers > 0 && !usable_cores.empty(), "a model has layers, a process has a core");
-    const auto is_segment = [](const StageConfig& s) { return s.role == StageRole::Segment; };
-    const auto segments =
-        static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
-    const auto is_auto = [&](const StageConfig& s) {
-        return is_segment(s) && std::holds_alternative<AutoLayers>(s.layers);
-    };
-    const auto automatic =
-        static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_auto));
-    if (automatic != 0 && automatic != segments) {
-        return config_error(config, "layers is \"auto\" for " + std::to_string(automatic) + " of " +
-                                        std::to_string(segments) +
-                                        " segments; give it for all of them or for none");
-    }
-
-    std::vector<PlacedStage> placed;
-    int index = 0;
-    for (const StageConfig& stage : config.stages) {
-        PlacedStage& p = placed.emplace_back();
-        p.name = stage.name;
-        p.role = stage.role;
-        if (is_segment(stage)) p.layers = concrete_layers(stage.layers, layers, index++, segments);
-        if (Status s = place_on_cores(config, stage, usable_cores, p); !s.ok()) return s.error();
-    }
-    if (Status s = check_cover(config, placed, layers); !s.ok()) return s.error();
-    return placed;
-}
-
 PipelineConfig built_in_pipeline(std::optional<DraftMethod> method) {
     PipelineConfig config;
     config.file = "built-in pipeline";
     config.name = method ? "one segment behind prompt lookup" : "one segment";
-    config.stages.push_back(
-        {.name = "target", .role = StageRole::Segment, .layers = {}, .cores = {}});
+    config.stages.push_back({.name = "target"});
     if (method) {
         config.stages.push_back(
-            {.name = "draft", .role = StageRole::Draft, .layers = {}, .cores = {}});
+            {.name = "draft", .role = StageRole::Draft, .on_death = OnDeath::RestartAlone});
         config.draft = DraftConfig{.method = *method};
     }
     return config;

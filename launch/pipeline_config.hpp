@@ -1,13 +1,15 @@
 // PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
 // TOML file (configs/ holds commented examples).
 //
-//     [pipeline]  name
-//     [[stage]]   name, role = "segment" | "draft", layers, cores, threads   (in pipeline order)
-//     [draft]     method = "prompt-lookup", gamma, min_ngram, max_ngram      (with a draft stage)
-//     [schedule]  mode = "turns", draft_wait_us
+//     [pipeline]     name
+//     [[stage]]      name, role = "segment" | "draft", layers, cores, threads, device, process,
+//                    on_death                                            (in pipeline order)
+//     [draft]        method = "prompt-lookup", gamma, min_ngram, max_ngram  (with a draft stage)
+//     [schedule]     mode = "turns", draft_wait_us
+//     [supervision]  what happens when stages die: supervision_config.hpp
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
-// and threads may be left out. resolve() makes it concrete for one model on one machine.
+// and threads may be left out. placement.hpp makes it concrete for one model on one machine.
 // Everything that a later part trusts has been checked when a value is returned; what is wrong is
 // named with file, key and value, and a key that nobody knows is refused. Plain values, no I/O
 // but the reading of the file; no state, any thread.
@@ -23,6 +25,8 @@
 
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/supervision_config.hpp"
+#include "runtime/recovery.hpp"
 
 namespace paceline {
 
@@ -46,12 +50,23 @@ struct AutoLayers {};
 
 using LayerChoice = std::variant<AutoLayers, LayerRange, LayerFractions>;
 
+/// What a stage computes on.
+struct Device {
+    std::optional<int> gpu;  // N of "cuda:N"; nothing: the CPU
+    friend bool operator==(const Device&, const Device&) = default;
+};
+/// "cpu", "cuda:0": as written in a file.
+[[nodiscard]] std::string to_text(const Device& device);
+
 struct StageConfig {
     std::string name;
     StageRole role = StageRole::Segment;
-    LayerChoice layers;      // of a segment
-    std::vector<int> cores;  // empty: all that the process may use
-    int threads = 0;         // 0: one per core
+    LayerChoice layers{};      // of a segment
+    std::vector<int> cores{};  // empty: all that the process may use
+    int threads = 0;           // 0: one per core
+    Device device{};
+    std::string process{};  // stages that name the same one share it; empty: one of its own
+    OnDeath on_death = OnDeath::RebuildChain;
 };
 
 enum class DraftMethod : std::uint8_t { PromptLookup };
@@ -78,15 +93,7 @@ struct PipelineConfig {
     std::vector<StageConfig> stages;   // segments in the order of their layers
     std::optional<DraftConfig> draft;  // present exactly when a stage has the role draft
     ScheduleConfig schedule;
-};
-
-/// One stage, concrete.
-struct PlacedStage {
-    std::string name;
-    StageRole role = StageRole::Segment;
-    LayerRange layers;       // of a segment; empty for a draft
-    std::vector<int> cores;  // never empty, sorted
-    int threads = 1;         // 1 .. cores.size()
+    SupervisionConfig supervision;
 };
 
 /// Reads and checks `path`. Errors: BadFile (missing, not TOML, with the line), BadArgument
@@ -96,13 +103,6 @@ struct PlacedStage {
 /// The same from text; `file` is the name used in messages.
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
                                                            const std::string& file);
-
-/// Makes `config` concrete for a model of `layers` layers on a machine where this process may
-/// use `usable_cores`. Errors: BadArgument when the segments leave a gap, overlap or are empty,
-/// when a core does not exist, or when a stage has more threads than cores.
-[[nodiscard]] Result<std::vector<PlacedStage>> resolve(const PipelineConfig& config,
-                                                       int layers,
-                                                       const std::vector<int>& usable_cores);
 
 /// What `paceline run` without --config runs: one segment that holds all layers; with the method
 /// "prompt-lookup", a draft in front of it.

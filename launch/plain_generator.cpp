@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "launch/generator.hpp"
+#include "launch/memory_plan.hpp"
 
 namespace paceline {
 
@@ -54,8 +55,10 @@ Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
     if (!machine) return machine.error();
     const ThreadPlan plan = plan_threads(machine.value(), options.threads);
     const int context = context_of(options, file.config());
-    Result<std::unique_ptr<CpuBackend>> backend =
-        load_backend(file, cpu_options(options, plan, context), environment);
+    const CpuOptions cpu = cpu_options(options, plan, context);
+    if (Status s = check_memory({plan_backend(file, cpu, "model")}, read_memory_room()); !s)
+        return s.error();
+    Result<std::unique_ptr<CpuBackend>> backend = load_backend(file, cpu, environment);
     if (!backend) return backend.error();
     Result<PlainDecoder> decoder =
         PlainDecoder::make(*backend.value(), PlainOptions{.context = context});

@@ -118,20 +118,25 @@ Status RunSession::check_room(std::size_t tokens) const {
     return Error{Errc::BadArgument, text};
 }
 
-Status RunSession::load(const RunOptions& options, const Environment& environment) {
+Status RunSession::load(const RunOptions& options, const Environment& environment, RunLog& log) {
     const auto begin = std::chrono::steady_clock::now();
-    const bool plain = options.config_file.empty() && options.method == "plain";
+    log_ = &log;
+    SupervisionConfig supervision;
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
-        if (plain) return make_plain_generator(model_->file, options.model, environment);
+        if (!options.uses_stages())
+            return make_plain_generator(model_->file, options.model, environment);
         Result<PipelineConfig> config = pipeline_of(options);
         if (!config) return config.error();
-        return make_pipeline_generator(model_->file, options.model, config.value(), environment);
+        supervision = config.value().supervision;
+        const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
+        return make_pipeline_generator(model_->file, options.model, config.value(), hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();
     if (!generator) return generator.error();
     generator_ = std::move(generator).value();
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    interrupt_ = std::make_unique<Interrupt>(*cancel_);
+    interrupt_ = std::make_unique<Interrupt>(*cancel_, supervision.drain);
+    log.info("ready: " + generator_->traits().method + ", " + model_->file.path());
     return {};
 }
 
@@ -153,6 +158,7 @@ Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
     record.figures.dtype = model_options_.dtype;
     record.figures.kv_dtype = model_options_.kv_dtype;
     record.figures.load_seconds = load_seconds_;
+    log_->info("answer: " + one_line(record.figures));
     records_.push_back(std::move(record));
     in_conversation_ = true;
     last_end_ = answer.value().end;

@@ -32,8 +32,10 @@ public:
     /// Errors: BadArgument with both numbers and what to do.
     [[nodiscard]] Status check_room(std::size_t tokens) const;
 
-    /// Packs the weights or starts the pipeline: the slow part.
-    [[nodiscard]] Status load(const RunOptions& options, const Environment& environment);
+    /// Packs the weights or starts the pipeline: the slow part. `log` must outlive the session.
+    [[nodiscard]] Status load(const RunOptions& options,
+                              const Environment& environment,
+                              RunLog& log);
 
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<AnswerEnd> answer(std::vector<TokenId> tokens);
@@ -48,6 +50,8 @@ public:
     /// For --ids and --stats: the one answer, or a list of all in a chat.
     [[nodiscard]] std::string ids_json(bool chat) const;
     [[nodiscard]] std::string stats_json(bool chat) const;
+    /// For --trace.
+    [[nodiscard]] std::string trace_text() const { return generator_->trace_text(); }
 
 private:
     struct Record {
@@ -65,6 +69,7 @@ private:
     ModelOptions model_options_;
     int context_ = 0;
     double load_seconds_ = 0.0;
+    RunLog* log_ = nullptr;  // after load()
     std::unique_ptr<CancelToken> cancel_;
     std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
     std::unique_ptr<Generator> generator_;

@@ -6,22 +6,29 @@
 #include "ipc/control.hpp"
 
 namespace paceline {
+
+template <class Archive>
+void serialize(Archive& archive, StageDuty& duty) {
+    archive(duty.id, duty.role, duty.layers.first, duty.layers.last);
+}
+
 namespace {
 
 constexpr std::uint32_t kPathBytesMax = 4096;
 constexpr std::uint32_t kCoresMax = 1024;
+constexpr std::size_t kDutyBytesMin = 4;
 
 /// The fields in their order on the wire, for writing and for reading.
 template <class Archive, class Assignment>
 void fields(Archive& archive, Assignment& a) {
-    archive(a.role, bounded(a.model.model, kPathBytesMax),
-            bounded(a.model.dtype, control::kNameBytesMax),
+    archive(bounded(a.model.model, kPathBytesMax), bounded(a.model.dtype, control::kNameBytesMax),
             bounded(a.model.kv_dtype, control::kNameBytesMax),
             bounded(a.model.isa, control::kNameBytesMax), a.model.context);
-    archive(a.layers.first, a.layers.last, bounded(a.cores, kCoresMax, sizeof(int)), a.threads,
-            a.usable_cores);
-    archive(a.kv_slots, a.segment, a.segments, a.draft_stage, a.draft_wait_us);
+    archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
+    archive(bounded(a.cores, kCoresMax, sizeof(int)), a.threads, a.usable_cores);
+    archive(a.kv_slots, a.segments, a.draft_stage, a.draft_wait_us);
     archive(a.draft.method, a.draft.gamma, a.draft.min_ngram, a.draft.max_ngram);
+    archive(a.talkative);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-// StageAssignment: what the conductor tells one stage to be: the payload of its Assign.
+// StageAssignment: what the conductor tells a stage process to be: the payload of its Assign.
 //
-// A plain value with a bounded encoding, made by pipeline_generator.cpp and read by
-// stage_main.cpp. Paths and settings were checked by the conductor; the stage checks them again
-// by using them.
+// A plain value with a bounded encoding, made by pipeline_layout.cpp and read by stage_main.cpp.
+// Paths and settings were checked by the conductor; the stage checks them again by using them.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +10,34 @@
 #include <string>
 #include <vector>
 
+#include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/model_options.hpp"
 #include "launch/pipeline_config.hpp"
 
 namespace paceline {
 
-struct StageAssignment {
+/// One of the actors that a process hosts.
+struct StageDuty {
+    StageId id;  // a segment's is also its place in the chain, counted from 1
     StageRole role = StageRole::Segment;
+    LayerRange layers;  // of a segment
+};
+
+struct StageAssignment {
     ModelOptions model;  // path, dtypes, instruction set, context
-    LayerRange layers;   // of a segment
+    std::vector<StageDuty> duties;
     std::vector<int> cores;
     std::int32_t threads = 1;
     std::int32_t usable_cores = 1;
     std::int32_t kv_slots = 0;
-    std::int32_t segment = 0;  // 1 .. segments; 0 for a draft
     std::int32_t segments = 1;
     std::int32_t draft_stage = 0;  // its stage id; 0: nobody drafts
     std::int64_t draft_wait_us = 0;
     DraftConfig draft;
+    bool talkative = false;  // log what goes well too: somebody reads it
 };
 
-/// Stage ids: the conductor is 0, segments are 1 .. segments, the draft comes after them.
 [[nodiscard]] std::vector<std::byte> encode(const StageAssignment& assignment);
 /// Errors: Protocol.
 [[nodiscard]] Result<StageAssignment> decode_assignment(std::span<const std::byte> bytes);

@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 
+#include "launch/nearest_word.hpp"
 #include "launch/text_input.hpp"
 
 namespace paceline {
@@ -80,7 +81,10 @@ Status TomlTable::allow_only(std::initializer_list<std::string_view> known) cons
     for (const auto& [key, node] : as_table(node_)) {
         const std::string_view name = key.str();
         if (std::find(known.begin(), known.end(), name) == known.end()) {
-            return error(name, "is not a known key (known: " + joined(known, "") + ")");
+            const std::string_view nearest = nearest_word(name, {known.begin(), known.size()});
+            std::string what = "is not a known key";
+            if (!nearest.empty()) what.append(", did you mean ").append(nearest).append("?");
+            return error(name, what + " (known: " + joined(known, "") + ")");
         }
     }
     return {};
@@ -116,6 +120,32 @@ Status TomlTable::read_int(std::string_view key, int lowest, int highest, int& o
                               std::to_string(highest));
     }
     out = static_cast<int>(number->get());
+    return {};
+}
+
+Status TomlTable::read_bool(std::string_view key, bool& out) const {
+    const toml::node* node = as_table(node_).get(key);
+    if (node == nullptr) return {};
+    const toml::value<bool>* value = node->as_boolean();
+    if (value == nullptr) return error(key, "must be true or false");
+    out = value->get();
+    return {};
+}
+
+Status TomlTable::read_number(std::string_view key,
+                              double lowest,
+                              double highest,
+                              double& out) const {
+    const toml::node* node = as_table(node_).get(key);
+    if (node == nullptr) return {};
+    const double number = node->value<double>().value_or(lowest - 1);
+    // Also refuses what is no number, and NaN, which is in no range.
+    if (!node->is_number() || !(number >= lowest && number <= highest)) {
+        std::ostringstream range;
+        range << "must be a number from " << lowest << " to " << highest;
+        return error(key, range.str());
+    }
+    out = number;
     return {};
 }
 

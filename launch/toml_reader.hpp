@@ -29,7 +29,8 @@ public:
     [[nodiscard]] bool has(std::string_view key) const;
     [[nodiscard]] bool is_text(std::string_view key) const;
 
-    /// Refuses keys that are not in `known`, naming the first one and the known ones.
+    /// Refuses keys that are not in `known`, naming the first one, the known one that was
+    /// probably meant, and all known ones.
     [[nodiscard]] Status allow_only(std::initializer_list<std::string_view> known) const;
 
     [[nodiscard]] Status read_text(std::string_view key, std::string& out) const;
@@ -37,6 +38,12 @@ public:
                                      std::initializer_list<std::string_view> allowed,
                                      std::string& out) const;
     [[nodiscard]] Status read_int(std::string_view key, int lowest, int highest, int& out) const;
+    [[nodiscard]] Status read_bool(std::string_view key, bool& out) const;
+    /// Whole or not.
+    [[nodiscard]] Status read_number(std::string_view key,
+                                     double lowest,
+                                     double highest,
+                                     double& out) const;
     [[nodiscard]] Result<NumberList> number_list(std::string_view key) const;
 
     /// The sub-table `key`, nothing if absent; an error if it is something else.

@@ -64,12 +64,15 @@ class Interrupt(CliTest):
         decoded = self.run_ok("tokenize", "-m", TINY, "--decode", json.dumps(generated))
         self.assertEqual(text.rstrip("\n"), decoded.rstrip("\n"))
 
-    def test_sigterm_ends_the_answer_too(self):
-        process, reader = self.start()
+    def test_sigterm_lets_the_answer_finish_and_the_exit_code_is_0(self):
+        stats = self.folder / "stats.json"
+        process, reader = self.start("--stats", str(stats), "-n", "400")
         process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
-        self.drain(process, reader)
-        self.assertEqual(process.returncode, 130)
+        _, stderr = self.drain(process, reader)
+        self.assertEqual(process.returncode, 0, stderr)
+        figures = json.loads(stats.read_text())
+        self.assertEqual((figures["generated_tokens"], figures["end"]), (400, "max_tokens"))
 
     def test_the_second_one_ends_the_program_at_once(self):
         process, _ = self.start()

@@ -4,7 +4,7 @@ import os
 import unittest
 from pathlib import Path
 
-from paceline_cli import CliTest, TINY, environment
+from paceline_cli import CliTest, TINY, demo_model, environment, needs_demo_model
 
 USAGE, FAILURE = 2, 1
 
@@ -40,6 +40,7 @@ class WrongOptions(CliTest):
         self.refuse("--raw", "--interactive", naming=("--interactive", "--raw"))
         self.refuse("--stop", "", naming=("--stop", "empty"))
         self.refuse("--config", "x.toml", "--method", "plain", naming=("--method",))
+        self.refuse("--trace", "t.json", naming=("--trace", "--config"))
 
     def test_an_option_and_a_command_that_nobody_knows(self):
         self.refuse("--temprature", "1", naming=("--temprature",))
@@ -47,7 +48,9 @@ class WrongOptions(CliTest):
         self.run_fails(USAGE)
 
     def test_a_file_that_cannot_be_written_is_said_before_the_model_is_loaded(self):
-        self.refuse("--ids", "/nonexistent/ids.json", naming=("--ids", "/nonexistent/ids.json", "No such file"))
+        for option in ("--ids", "--log", "--stats"):
+            self.refuse(option, "/nonexistent/x", naming=(option, "/nonexistent/x", "No such file"))
+        self.assertFalse(Path("/nonexistent").exists())
 
 
 class WrongFiles(CliTest):
@@ -110,6 +113,37 @@ class WrongFiles(CliTest):
         stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", path)
         self.assertIn("bad.toml:3", stderr)
         self.assertIn("boss", stderr)
+
+    def refuse_config(self, text: str, code: int, *naming: str) -> None:
+        path = self.write("stages.toml", text.encode())
+        stderr = self.run_fails(code, "run", "-m", TINY, "-p", "x", "--config", path)
+        for part in ("stages.toml", *naming):
+            self.assertIn(part, stderr)
+
+    def test_an_unknown_key_is_named_with_the_one_that_was_probably_meant(self):
+        self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\nlayer = "auto"\n', USAGE,
+                           ":4: ", 'layer = "auto" is not a known key', "did you mean layers?")
+        self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\n[supervision]\nrestart_max = 3\n', USAGE,
+                           ":5: [supervision] restart_max = 3", "did you mean restarts_max?")
+
+    def test_a_device_that_does_not_exist_is_named_with_the_stage_and_what_there_is(self):
+        self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\ndevice = "cuda:99"\n', USAGE,
+                           '[[stage]] "a": device = "cuda:99" does not exist', "there is ")
+
+    @needs_demo_model
+    def test_a_context_that_does_not_fit_into_memory_is_refused_with_the_numbers(self):
+        # The demo model, told that it was trained for 2^24 tokens: a KV cache of 773 GB.
+        model = bytearray(Path(demo_model()).read_bytes())
+        key = b"llama.context_length"
+        at = model.index(key) + len(key) + 4
+        model[at:at + 4] = (1 << 24).to_bytes(4, "little")
+        path = self.write("long.gguf", bytes(model))
+        for method in ("plain", "prompt-lookup"):
+            stderr = self.run_fails(FAILURE, "run", "-m", path, "-p", "x", "-c", "16777216", "--kv-dtype", "f32",
+                                    "--method", method)
+            self.assertRegex(stderr, r"the run needs \d+ MB of memory, there are \d+ MB \(")
+            self.assertRegex(stderr, r"weights \d+ MB, KV cache \d{6,} MB")
+            self.assertIn("(-c)", stderr)
 
 
 class WrongPrompts(CliTest):

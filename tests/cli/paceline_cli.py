@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("PACELINE_BINARY", str(ROOT / "build" / "release" / "paceline"))
+# A text that repeats itself, so that prompt lookup has something to find.
+PROMPT = "one two three four one two three four one two three four one two"
 TINY = str(ROOT / "tests" / "fixtures" / "models" / "tiny-chat.gguf")
 
 
@@ -43,6 +45,18 @@ def paceline(*args: str, stdin: bytes = b"", env: dict[str, str] | None = None,
     """Runs the program to its end; stdout and stderr come back as bytes."""
     return subprocess.run([BINARY, *args], input=stdin, capture_output=True, timeout=timeout,
                           env=env or environment(), check=False)
+
+
+def pipeline_toml(segments: int, draft: bool, of_each: str = "") -> str:
+    """A pipeline of `segments` segments, one thread each; `of_each` are lines for every stage."""
+    text = '[pipeline]\nname = "test"\n'
+    if draft:
+        text += f'[[stage]]\nname = "draft"\nrole = "draft"\n{of_each}'
+    for index in range(1, segments + 1):
+        text += f'[[stage]]\nname = "segment-{index}"\nrole = "segment"\nlayers = "auto"\nthreads = 1\n{of_each}'
+    if draft:
+        text += '[draft]\nmethod = "prompt-lookup"\ngamma = 6\nmin_ngram = 1\nmax_ngram = 3\n'
+    return text
 
 
 class CliTest(unittest.TestCase):

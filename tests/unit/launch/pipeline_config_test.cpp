@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/gpu_check.hpp"
+#include "launch/placement.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
@@ -30,10 +33,10 @@ std::string error_of(const std::string& text) {
     return config.error().what;
 }
 
-std::string resolve_error_of(const std::string& text, int layers) {
+std::string placement_error_of(const std::string& text, int layers) {
     Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
     REQUIRE(config.ok());
-    Result<std::vector<PlacedStage>> placed = resolve(config.value(), layers, {0, 1});
+    Result<Placement> placed = place(config.value(), layers, {0, 1});
     REQUIRE(!placed.ok());
     return placed.error().what;
 }
@@ -52,15 +55,19 @@ TEST_CASE("two segments come out with their layers and cores, in order") {
     Result<PipelineConfig> config = parse_pipeline_config(kTwoSegments, "two.toml");
     REQUIRE(config.ok());
     CHECK(config.value().name == "two");
-    Result<std::vector<PlacedStage>> placed = resolve(config.value(), 30, {0, 1});
+    Result<Placement> placed = place(config.value(), 30, {0, 1});
     REQUIRE(placed.ok());
-    REQUIRE(placed.value().size() == 2);
-    CHECK(placed.value()[0].layers == LayerRange{0, 10});
-    CHECK(placed.value()[0].cores == std::vector{1});
-    CHECK(placed.value()[0].threads == 1);
-    CHECK(placed.value()[1].layers == LayerRange{10, 30});
-    CHECK(placed.value()[1].cores == std::vector{0, 1});
-    CHECK(placed.value()[1].threads == 2);
+    const Placement& p = placed.value();
+    REQUIRE(p.stages.size() == 2);
+    REQUIRE(p.processes.size() == 2);
+    CHECK(p.stages[0].layers == LayerRange{0, 10});
+    CHECK(p.processes[0].cores == std::vector{1});
+    CHECK(p.processes[0].threads == 1);
+    CHECK(p.stages[1].layers == LayerRange{10, 30});
+    CHECK(p.processes[1].cores == std::vector{0, 1});
+    CHECK(p.processes[1].threads == 2);
+    CHECK(p.judge() == StageId{2});
+    CHECK(!p.draft().has_value());
 }
 
 TEST_CASE("every file in configs/ can be read, and fits models of 4 to 80 layers on one core") {
@@ -72,7 +79,7 @@ TEST_CASE("every file in configs/ can be read, and fits models of 4 to 80 layers
         Result<PipelineConfig> config = read_pipeline_config(entry.path().string());
         if (!config.ok()) FAIL(config.error().what);
         for (const int layers : {4, 5, 30, 80}) {
-            Result<std::vector<PlacedStage>> placed = resolve(config.value(), layers, {0});
+            Result<Placement> placed = place(config.value(), layers, {0});
             if (!placed.ok()) FAIL(placed.error().what);
         }
     }
@@ -85,10 +92,10 @@ TEST_CASE("automatic layers are an even share that leaves nothing out") {
     Result<PipelineConfig> config = parse_pipeline_config(text, "auto.toml");
     REQUIRE(config.ok());
     for (int layers = 3; layers < 100; ++layers) {
-        Result<std::vector<PlacedStage>> placed = resolve(config.value(), layers, {0});
+        Result<Placement> placed = place(config.value(), layers, {0});
         REQUIRE(placed.ok());
         int next = 0;
-        for (const PlacedStage& stage : placed.value()) {
+        for (const PlacedStage& stage : placed.value().stages) {
             CHECK(stage.layers.first == next);
             const int share = stage.layers.last - stage.layers.first;
             CHECK(share >= layers / 3);
@@ -105,50 +112,50 @@ TEST_CASE("fractions meet at the same layer whatever the model's depth") {
     Result<PipelineConfig> config = parse_pipeline_config(text, "parts.toml");
     REQUIRE(config.ok());
     for (int layers = 2; layers < 100; ++layers) {
-        CHECK(resolve(config.value(), layers, {0}).ok());
+        CHECK(place(config.value(), layers, {0}).ok());
     }
 }
 
 TEST_CASE("a gap, an overlap, a missing end and layers past the end are named with both numbers") {
+    CHECK(contains(placement_error_of(
+                       segment("a", "layers = [0, 10]") + segment("b", "layers = [12, 30]"), 30),
+                   "\"b\": layers [12, 30] leave a gap after \"a\", which ends at layer 10"));
     CHECK(contains(
-        resolve_error_of(segment("a", "layers = [0, 10]") + segment("b", "layers = [12, 30]"), 30),
-        "\"b\": layers [12, 30] leave a gap after \"a\", which ends at layer 10"));
-    CHECK(contains(
-        resolve_error_of(segment("a", "layers = [0, 10]") + segment("b", "layers = [9, 30]"), 30),
+        placement_error_of(segment("a", "layers = [0, 10]") + segment("b", "layers = [9, 30]"), 30),
         "\"b\": layers [9, 30] overlap with \"a\""));
-    CHECK(contains(resolve_error_of(segment("a", "layers = [0, 29]"), 30),
+    CHECK(contains(placement_error_of(segment("a", "layers = [0, 29]"), 30),
                    "end at layer 29, the model has 30"));
-    CHECK(contains(resolve_error_of(segment("a", "layers = [0, 31]"), 30),
+    CHECK(contains(placement_error_of(segment("a", "layers = [0, 31]"), 30),
                    "end past the model's 30 layers"));
-    CHECK(contains(resolve_error_of(segment("a", "layers = [1, 30]"), 30),
+    CHECK(contains(placement_error_of(segment("a", "layers = [1, 30]"), 30),
                    "do not start at layer 0"));
 }
 
 TEST_CASE("more segments than layers is an error, not an empty segment") {
     std::string text;
     for (const char* name : {"a", "b", "c"}) text += segment(name, "");
-    CHECK(contains(resolve_error_of(text, 2), "are empty for a model of 2 layers"));
+    CHECK(contains(placement_error_of(text, 2), "are empty for a model of 2 layers"));
 }
 
 TEST_CASE("automatic and explicit layers do not mix") {
-    CHECK(contains(resolve_error_of(segment("a", "") + segment("b", "layers = [15, 30]"), 30),
+    CHECK(contains(placement_error_of(segment("a", "") + segment("b", "layers = [15, 30]"), 30),
                    "\"auto\" for 1 of 2 segments"));
 }
 
 TEST_CASE("a core that this process may not use is named with the ones it may") {
-    CHECK(contains(resolve_error_of(segment("a", "cores = [0, 7]"), 30),
+    CHECK(contains(placement_error_of(segment("a", "cores = [0, 7]"), 30),
                    "cores names core 7, this process may use 0, 1"));
 }
 
 TEST_CASE("more threads than cores are refused") {
-    CHECK(contains(resolve_error_of(segment("a", "cores = [1]\nthreads = 2"), 30),
+    CHECK(contains(placement_error_of(segment("a", "cores = [1]\nthreads = 2"), 30),
                    "threads 2 is more than its 1 cores"));
 }
 
 TEST_CASE("an unknown key is refused with file, line, key, value and the known ones") {
     const std::string what = error_of(segment("a", "layer = 3"));
     CHECK(contains(what, "test.toml:4: [[stage]] \"a\": layer = 3 is not a known key"));
-    CHECK(contains(what, "known: name, role, layers, cores, threads"));
+    CHECK(contains(what, "known: name, role, layers, cores, threads, device, process, on_death"));
     CHECK(contains(error_of("[pipe]\nname = \"x\"\n" + segment("a", "")), "pipe"));
 }
 
@@ -192,12 +199,118 @@ TEST_CASE("what is no TOML and what cannot be read is said with file and line") 
 }
 
 TEST_CASE("the built-in pipelines resolve") {
-    CHECK(resolve(built_in_pipeline(std::nullopt), 30, {0, 1}).ok());
+    CHECK(place(built_in_pipeline(std::nullopt), 30, {0, 1}).ok());
     const PipelineConfig lookup = built_in_pipeline(DraftMethod::PromptLookup);
     REQUIRE(lookup.draft.has_value());
-    Result<std::vector<PlacedStage>> placed = resolve(lookup, 30, {0, 1});
+    Result<Placement> placed = place(lookup, 30, {0, 1});
     REQUIRE(placed.ok());
-    CHECK(placed.value().size() == 2);
-    CHECK(placed.value()[1].role == StageRole::Draft);
-    CHECK(placed.value()[1].threads == 1);
+    CHECK(placed.value().processes.size() == 2);
+    CHECK(placed.value().draft() == StageId{2});
+    CHECK(placed.value().processes[1].threads == 1);
+    CHECK(placed.value().processes[0].on_death == OnDeath::RebuildChain);
+    CHECK(placed.value().processes[1].on_death == OnDeath::RestartAlone);
+}
+
+TEST_CASE("an unknown key that is nearly a known one is answered with that one") {
+    CHECK(contains(error_of(segment("a", "layer = 3")), "did you mean layers?"));
+    CHECK(contains(error_of(segment("a", "ondeath = \"stop-run\"")), "did you mean on_death?"));
+    CHECK(contains(error_of("[supervison]\n" + segment("a", "")), "did you mean supervision?"));
+    CHECK(!contains(error_of(segment("a", "zzzzzzzz = 3")), "did you mean"));
+}
+
+TEST_CASE("the supervision table has the documented defaults, and takes what is in range") {
+    const PipelineConfig plain = parse_pipeline_config(segment("a", ""), "x.toml").value();
+    CHECK(plain.supervision.restarts_max == 5);
+    CHECK(plain.supervision.backoff.size() == 4);
+    CHECK(plain.supervision.drain == std::chrono::seconds{30});
+    CHECK(!plain.supervision.checksums);
+    const Result<PipelineConfig> set =
+        parse_pipeline_config(segment("a", "") +
+                                  "[supervision]\nrestarts_max = 0\nrestart_period_s = 0.5\n"
+                                  "backoff_ms = [1, 20]\nhang_limit_s = 0\nstart_limit_s = 0.001\n"
+                                  "drain_s = 2\nchecksums = true\n",
+                              "x.toml");
+    REQUIRE(set.ok());
+    const SupervisionConfig& s = set.value().supervision;
+    CHECK(s.restarts_max == 0);
+    CHECK(s.restart_period == std::chrono::milliseconds{500});
+    CHECK(s.backoff == std::vector{std::chrono::milliseconds{1}, std::chrono::milliseconds{20}});
+    CHECK(s.hang_limit == std::chrono::milliseconds{0});
+    CHECK(s.start_limit == std::chrono::milliseconds{1});
+    CHECK(s.drain == std::chrono::seconds{2});
+    CHECK(s.checksums);
+}
+
+TEST_CASE("a supervision value out of range is refused with the range") {
+    const auto with = [](const char* line) {
+        return error_of(segment("a", "") + "[supervision]\n" + line + "\n");
+    };
+    CHECK(contains(with("restarts_max = -1"), "restarts_max = -1 must be a whole number from 0"));
+    CHECK(contains(with("start_limit_s = 0"), "must be a number from 0.001 to 86400"));
+    CHECK(contains(with("drain_s = nan"), "must be a number from 0 to 86400"));
+    CHECK(contains(with("drain_s = \"long\""), "drain_s = \"long\" must be a number"));
+    CHECK(contains(with("backoff_ms = []"), "must have 1 to 32 numbers"));
+    CHECK(contains(with("backoff_ms = [-5]"), "milliseconds from 0"));
+    CHECK(contains(with("checksums = 1"), "must be true or false"));
+    CHECK(contains(with("drain = 3"), "did you mean drain_s?"));
+}
+
+TEST_CASE("a segment cannot restart alone, and a policy that does not exist is named") {
+    CHECK(contains(error_of(segment("a", "on_death = \"restart-alone\"")),
+                   "on_death = \"restart-alone\" is for stages that hold nothing of the text"));
+    CHECK(contains(error_of(segment("a", "on_death = \"pray\"")),
+                   "(allowed: \"stop-run\", \"restart-alone\", \"rebuild-chain\")"));
+}
+
+TEST_CASE("stages that name the same process share it, with the gravest of their policies") {
+    const std::string text = "[[stage]]\nname = \"d\"\nrole = \"draft\"\nprocess = \"both\"\n" +
+                             segment("a", "process = \"both\"\nthreads = 2") + "[draft]\n";
+    const Result<PipelineConfig> config = parse_pipeline_config(text, "x.toml");
+    REQUIRE(config.ok());
+    const Result<Placement> placed = place(config.value(), 30, {0, 1, 2});
+    REQUIRE(placed.ok());
+    REQUIRE(placed.value().processes.size() == 1);
+    const PlacedProcess& process = placed.value().processes[0];
+    CHECK(process.name == "both");
+    CHECK(process.id() == StageId{1});
+    CHECK(process.stages == std::vector{StageId{1}, StageId{2}});
+    CHECK(process.threads == 2);
+    CHECK(process.on_death == OnDeath::RebuildChain);
+    CHECK(placed.value().stage(StageId{2}).on_death == OnDeath::RestartAlone);
+}
+
+TEST_CASE("stages that share a process and name two numbers of threads are refused") {
+    CHECK(contains(placement_error_of(segment("a", "process = \"p\"\nthreads = 1") +
+                                          segment("b", "process = \"p\"\nthreads = 2"),
+                                      30),
+                   "\"b\": threads differs from that of \"a\", with which it shares the process"));
+}
+
+TEST_CASE("a GPU belongs to one process") {
+    const std::string gpu = "device = \"cuda:0\"\n";
+    CHECK(contains(error_of(segment("a", gpu) + segment("b", gpu)),
+                   "\"b\": device = \"cuda:0\" is that of \"a\" too"));
+    const std::string shared = gpu + "process = \"p\"\n";
+    CHECK(parse_pipeline_config(segment("a", shared) + segment("b", shared), "x.toml").ok());
+    CHECK(contains(error_of(segment("a", "device = \"cuda:\"")), "must be \"cpu\" or \"cuda:N\""));
+    CHECK(contains(error_of(segment("a", "device = \"gpu\"")), "must be \"cpu\" or \"cuda:N\""));
+}
+
+TEST_CASE("a GPU that is not there is refused with what is, one that is there by name for now") {
+    const PipelineConfig config =
+        parse_pipeline_config(segment("a", "device = \"cuda:1\""), "x.toml").value();
+    const Status none = check_gpus(config, {.names = {}, .why_none = "no driver"});
+    REQUIRE(!none.ok());
+    CHECK(none.error().code == Errc::BadArgument);
+    CHECK(contains(none.error().what,
+                   "x.toml: [[stage]] \"a\": device = \"cuda:1\" does not exist; "
+                   "there is only the CPU (no driver)"));
+    const Status other = check_gpus(config, {.names = {"H200"}, .why_none = ""});
+    REQUIRE(!other.ok());
+    CHECK(contains(other.error().what, "does not exist; there is cuda:0 (H200)"));
+    const Status there = check_gpus(config, {.names = {"H200", "H100"}, .why_none = ""});
+    REQUIRE(!there.ok());
+    CHECK(there.error().code == Errc::Unsupported);
+    CHECK(contains(there.error().what, "(H100)"));
+    CHECK(check_gpus(built_in_pipeline(std::nullopt), {}).ok());
 }

@@ -1,0 +1,90 @@
+#include "launch/memory_plan.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ipc/base/limits.hpp"
+#include "model/kv_layout.hpp"
+
+namespace paceline {
+namespace {
+
+/// Code, stacks, tokenizer tables, rings: what any process of ours touches besides.
+constexpr std::uint64_t kProcessBytes = 24U << 20;
+
+std::uint64_t kv_bytes(const ModelConfig& config, KvType type, int layers, std::int32_t slots) {
+    const auto rounded = static_cast<std::uint64_t>(pages_for(slots)) * kKvPageSlots;
+    return kv_bytes_per_slot(config, type) * rounded * static_cast<std::uint64_t>(layers);
+}
+
+/// Activations of rows_max rows, the logits of a wave, norms and biases.
+std::uint64_t buffer_bytes(const ModelConfig& config, const CpuOptions& options) {
+    const auto rows = static_cast<std::uint64_t>(options.rows_max);
+    const auto dim = static_cast<std::uint64_t>(config.dim);
+    const auto wide = static_cast<std::uint64_t>(config.q_dim()) +
+                      static_cast<std::uint64_t>(config.kv_dim()) +
+                      static_cast<std::uint64_t>(config.ffn_dim);
+    const std::uint64_t widths = 4 * dim + 3 * wide;
+    const std::uint64_t logits =
+        std::uint64_t{kWaveRowsMax} * static_cast<std::uint64_t>(config.vocab_size);
+    return 4 * (rows * widths + logits);
+}
+
+std::string megabytes(std::uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
+    return text;
+}
+
+}  // namespace
+
+MemoryNeed plan_backend(const ModelFile& file, const CpuOptions& options, const std::string& name) {
+    const ModelConfig& config = file.config();
+    const int last = options.last_layer < 0 ? config.layers : options.last_layer;
+    MemoryNeed need{.name = name};
+    need.weight_bytes = packed_bytes(file, options.dtype, options.first_layer, last);
+    need.kv_bytes = kv_bytes(config, options.kv, last - options.first_layer, options.kv_slots);
+    need.other_bytes = kProcessBytes + buffer_bytes(config, options);
+    return need;
+}
+
+std::vector<MemoryNeed> plan_stages(const ModelFile& file,
+                                    const CpuOptions& options,
+                                    const Placement& placement) {
+    std::vector<MemoryNeed> needs;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role != StageRole::Segment) {
+            needs.push_back({.name = stage.name, .other_bytes = kProcessBytes});
+            continue;
+        }
+        CpuOptions own = options;
+        own.first_layer = stage.layers.first;
+        own.last_layer = stage.layers.last;
+        needs.push_back(plan_backend(file, own, stage.name));
+    }
+    return needs;
+}
+
+Status check_memory(const std::vector<MemoryNeed>& needs, const std::optional<MemoryRoom>& room) {
+    std::uint64_t total = 0;
+    std::uint64_t kv = 0;
+    std::string parts;
+    for (const MemoryNeed& need : needs) {
+        total += need.total();
+        kv += need.kv_bytes;
+        if (need.weight_bytes == 0) continue;
+        parts += (parts.empty() ? "" : "; ") + need.name + ": weights " +
+                 megabytes(need.weight_bytes) + ", KV cache " + megabytes(need.kv_bytes) +
+                 ", other " + megabytes(need.other_bytes);
+    }
+    if (!room || total <= room->bytes) return {};
+    std::string what = "the run needs " + megabytes(total) + " of memory, there are " +
+                       megabytes(room->bytes) + " (" + room->whence + ") [" + parts + "]; ";
+    // What helps is what the larger part is made of.
+    const bool kv_helps = total - kv <= room->bytes;
+    what += kv_helps ? "a smaller context (-c) needs less"
+                     : "a smaller --dtype or a smaller model needs less";
+    return Error{Errc::OutOfMemory, what};
+}
+
+}  // namespace paceline

@@ -1,0 +1,15 @@
+// nearest_word(): which of the known words somebody probably meant.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace paceline {
+
+/// The first of `known` with the smallest edit distance (insertions, deletions, replacements) to
+/// `word`; empty if even that one differs in more than a third of the longer one's letters, at
+/// least 2: then it is no guess but noise.
+[[nodiscard]] std::string_view nearest_word(std::string_view word,
+                                            std::span<const std::string_view> known);
+
+}  // namespace paceline

@@ -1,0 +1,50 @@
+// From a Placement to what the runtime is told: channels, processes, and whom the conductor's
+// actor talks to; and whether what the stages say of themselves fits together.
+//
+// Pure functions of values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/conductor_actor.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/control.hpp"
+#include "launch/memory_plan.hpp"
+#include "launch/model_options.hpp"
+#include "launch/placement.hpp"
+#include "runtime/supervisor.hpp"
+#include "runtime/wiring.hpp"
+
+namespace paceline {
+
+/// Slots beyond the context, for speculation that runs ahead of it.
+inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kWaveRowsMax);
+
+/// From a segment to the one after it: where hidden states travel.
+[[nodiscard]] EdgeSpec wave_edge(StageId from, int dim);
+[[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement, int dim);
+[[nodiscard]] ConductorPlan conductor_plan(const Placement& placement,
+                                           const SupervisionConfig& supervision);
+/// One per process, in their order. `model` names the file as the stages shall open it.
+[[nodiscard]] std::vector<ChildSpec> children_of(const Placement& placement,
+                                                 const PipelineConfig& config,
+                                                 const ModelOptions& model,
+                                                 int usable_cores,
+                                                 std::int32_t kv_slots,
+                                                 bool talkative);
+/// What [supervision] means to the supervisor; its callbacks are the caller's.
+[[nodiscard]] SupervisorOptions supervisor_options(const SupervisionConfig& supervision);
+
+/// Refuses processes that would not give the bits of one: other weights, another equality class,
+/// another vocabulary. `hellos` are in the order of the processes. Errors: BadArgument.
+[[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
+                                  const Placement& placement);
+
+/// A table for people: who does what where. `pids` in the order of the processes, `needs` in the
+/// order of the stages.
+[[nodiscard]] std::string placement_table(const Placement& placement,
+                                          const std::vector<pid_t>& pids,
+                                          const std::vector<MemoryNeed>& needs);
+
+}  // namespace paceline

@@ -1,0 +1,245 @@
+#include "launch/placement.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ipc/base/check.hpp"
+#include "ipc/control.hpp"
+
+namespace paceline {
+namespace {
+
+Error placement_error(const PipelineConfig& config, const std::string& what) {
+    return Error{Errc::BadArgument, config.file + ": " + what};
+}
+
+bool is_segment(const StageConfig& stage) {
+    return stage.role == StageRole::Segment;
+}
+
+/// The layers of each segment, in order, before they are checked against each other.
+LayerRange concrete_layers(const LayerChoice& choice, int layers, int index, int segments) {
+    if (const auto* range = std::get_if<LayerRange>(&choice)) return *range;
+    if (const auto* parts = std::get_if<LayerFractions>(&choice)) {
+        return {static_cast<int>(std::lround(parts->first * layers)),
+                static_cast<int>(std::lround(parts->last * layers))};
+    }
+    return {layers * index / segments, layers * (index + 1) / segments};
+}
+
+std::string range_text(LayerRange range) {
+    return "[" + std::to_string(range.first) + ", " + std::to_string(range.last) + "]";
+}
+
+Status check_cover(const PipelineConfig& config,
+                   const std::vector<PlacedStage>& stages,
+                   int layers) {
+    int next = 0;
+    std::string before;
+    for (const PlacedStage& stage : stages) {
+        if (stage.role != StageRole::Segment) continue;
+        const std::string who =
+            "[[stage]] \"" + stage.name + "\": layers " + range_text(stage.layers) + " ";
+        if (stage.layers.last > layers) {
+            return placement_error(
+                config, who + "end past the model's " + std::to_string(layers) + " layers");
+        }
+        if (stage.layers.first >= stage.layers.last) {
+            return placement_error(
+                config, who + "are empty for a model of " + std::to_string(layers) + " layers");
+        }
+        if (stage.layers.first != next) {
+            std::string fault = "do not start at layer 0";
+            if (!before.empty()) {
+                fault = stage.layers.first > next ? "leave a gap after " : "overlap with ";
+                fault += before;
+            }
+            return placement_error(config, who + fault);
+        }
+        next = stage.layers.last;
+        before = "\"";
+        before.append(stage.name).append("\", which ends at layer ").append(std::to_string(next));
+    }
+    if (next != layers) {
+        return placement_error(config, "the segments end at layer " + std::to_string(next) +
+                                           ", the model has " + std::to_string(layers) + " layers");
+    }
+    return {};
+}
+
+Status check_automatic(const PipelineConfig& config) {
+    const auto segments = std::count_if(config.stages.begin(), config.stages.end(), is_segment);
+    const auto automatic =
+        std::count_if(config.stages.begin(), config.stages.end(), [](const StageConfig& s) {
+            return is_segment(s) && std::holds_alternative<AutoLayers>(s.layers);
+        });
+    if (automatic == 0 || automatic == segments) return {};
+    return placement_error(config, "layers is \"auto\" for " + std::to_string(automatic) + " of " +
+                                       std::to_string(segments) +
+                                       " segments; give it for all of them or for none");
+}
+
+/// Segments in the order of their layers, then the draft.
+std::vector<const StageConfig*> in_id_order(const PipelineConfig& config) {
+    std::vector<const StageConfig*> stages;
+    for (const StageRole role : {StageRole::Segment, StageRole::Draft}) {
+        for (const StageConfig& stage : config.stages) {
+            if (stage.role == role) stages.push_back(&stage);
+        }
+    }
+    return stages;
+}
+
+/// The one value that the members of a process name for it, `none` if nobody does.
+template <class T, class Get>
+Result<T> common(const PipelineConfig& config,
+                 const std::vector<const StageConfig*>& members,
+                 const char* key,
+                 const T& none,
+                 Get get) {
+    const StageConfig* first = nullptr;
+    for (const StageConfig* member : members) {
+        if (get(*member) == none) continue;
+        if (first == nullptr) first = member;
+        if (get(*member) == get(*first)) continue;
+        return placement_error(config, "[[stage]] \"" + member->name + "\": " + key +
+                                           " differs from that of \"" + first->name +
+                                           "\", with which it shares the process \"" +
+                                           member->process + "\"; give it once");
+    }
+    return first == nullptr ? none : get(*first);
+}
+
+Status place_on_cores(const PipelineConfig& config,
+                      const std::vector<const StageConfig*>& members,
+                      const std::vector<int>& usable_cores,
+                      PlacedProcess& placed) {
+    Result<std::vector<int>> cores = common(config, members, "cores", std::vector<int>{},
+                                            [](const StageConfig& s) { return s.cores; });
+    if (!cores) return cores.error();
+    const Result<int> threads =
+        common(config, members, "threads", 0, [](const StageConfig& s) { return s.threads; });
+    if (!threads) return threads.error();
+
+    const std::string who = "[[stage]] \"" + members.front()->name + "\": ";
+    placed.cores = cores.value().empty() ? usable_cores : std::move(cores).value();
+    for (const int core : placed.cores) {
+        if (std::find(usable_cores.begin(), usable_cores.end(), core) != usable_cores.end())
+            continue;
+        std::string usable;
+        for (const int c : usable_cores) {
+            if (!usable.empty()) usable += ", ";
+            usable += std::to_string(c);
+        }
+        std::string fault = who;
+        fault.append("cores names core ").append(std::to_string(core));
+        fault.append(", this process may use ").append(usable);
+        return placement_error(config, fault);
+    }
+    const int count = static_cast<int>(placed.cores.size());
+    // A draft that looks up n-grams has work for one thread only.
+    const bool computes = std::any_of(members.begin(), members.end(),
+                                      [](const StageConfig* s) { return is_segment(*s); });
+    placed.threads = threads.value() != 0 ? threads.value() : (computes ? count : 1);
+    if (placed.threads > count) {
+        return placement_error(config, who + "threads " + std::to_string(placed.threads) +
+                                           " is more than its " + std::to_string(count) + " cores");
+    }
+    return {};
+}
+
+int gravity(OnDeath policy) {
+    switch (policy) {
+        case OnDeath::RestartAlone:
+            return 0;
+        case OnDeath::RebuildChain:
+            return 1;
+        case OnDeath::StopRun:
+            break;
+    }
+    return 2;
+}
+
+/// The process that hosts `stages[index]`, if it is the first one of it.
+Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
+                                                   const std::vector<const StageConfig*>& stages,
+                                                   std::size_t index,
+                                                   const std::vector<int>& usable_cores) {
+    const StageConfig& first = *stages[index];
+    std::vector<const StageConfig*> members;
+    PlacedProcess process;
+    process.name = first.process.empty() ? first.name : first.process;
+    process.on_death = first.on_death;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        const StageConfig& stage = *stages[i];
+        const bool shares = !first.process.empty() && stage.process == first.process;
+        if (i != index && !shares) continue;
+        if (i < index) return std::optional<PlacedProcess>{};  // came with that one
+        members.push_back(&stage);
+        process.stages.push_back(StageId{static_cast<std::uint16_t>(i + 1)});
+        if (gravity(stage.on_death) > gravity(process.on_death)) process.on_death = stage.on_death;
+    }
+    if (members.size() > control::kActorsMax) {
+        return placement_error(config, "process = \"" + process.name + "\" is named by " +
+                                           std::to_string(members.size()) +
+                                           " stages, expected at most " +
+                                           std::to_string(control::kActorsMax));
+    }
+    if (Status s = place_on_cores(config, members, usable_cores, process); !s.ok())
+        return s.error();
+    return std::optional{std::move(process)};
+}
+
+}  // namespace
+
+const PlacedStage& Placement::stage(StageId id) const {
+    PACE_CHECK(id.value >= 1 && id.value <= stages.size(), "a stage of the pipeline");
+    return stages[id.value - std::size_t{1}];
+}
+
+int Placement::segments() const {
+    return static_cast<int>(std::count_if(stages.begin(), stages.end(), [](const PlacedStage& s) {
+        return s.role == StageRole::Segment;
+    }));
+}
+
+StageId Placement::judge() const {
+    return StageId{static_cast<std::uint16_t>(segments())};
+}
+
+std::optional<StageId> Placement::draft() const {
+    if (stages.back().role != StageRole::Draft) return std::nullopt;
+    return stages.back().id;
+}
+
+Result<Placement> place(const PipelineConfig& config,
+                        int layers,
+                        const std::vector<int>& usable_cores) {
+    PACE_CHECK(layers > 0 && !usable_cores.empty(), "a model has layers, a process has a core");
+    if (Status s = check_automatic(config); !s.ok()) return s.error();
+    const std::vector<const StageConfig*> stages = in_id_order(config);
+    const auto segments =
+        static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
+
+    Placement placement;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        const StageConfig& stage = *stages[i];
+        PlacedStage& placed = placement.stages.emplace_back();
+        placed.id = StageId{static_cast<std::uint16_t>(i + 1)};
+        placed.name = stage.name;
+        placed.role = stage.role;
+        placed.device = stage.device;
+        placed.on_death = stage.on_death;
+        if (is_segment(stage)) {
+            placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
+        }
+        Result<std::optional<PlacedProcess>> process =
+            place_process(config, stages, i, usable_cores);
+        if (!process) return process.error();
+        if (process.value()) placement.processes.push_back(*std::move(process).value());
+    }
+    if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
+    return placement;
+}
+
+}  // namespace paceline

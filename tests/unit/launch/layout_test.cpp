@@ -1,0 +1,112 @@
+// What the runtime is told of a placement, and which mixtures of stages are refused.
+#include <algorithm>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launch/pipeline_layout.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+constexpr const char* kTwoAndADraft = R"(
+[[stage]]
+name = "draft"
+role = "draft"
+[[stage]]
+name = "front"
+role = "segment"
+[[stage]]
+name = "back"
+role = "segment"
+on_death = "stop-run"
+[draft]
+)";
+
+Placement two_and_a_draft() {
+    const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
+    return place(config, 4, {0, 1}).value();
+}
+
+bool has_edge(const std::vector<EdgeSpec>& edges, int from, int to) {
+    return std::any_of(edges.begin(), edges.end(), [&](const EdgeSpec& edge) {
+        return edge.from.value == from && edge.to.value == to;
+    });
+}
+
+control::Hello segment_hello() {
+    control::Hello hello;
+    hello.role = "segment";
+    hello.equality_class = "cpu";
+    hello.model_fingerprint = "17";
+    hello.vocab_size = 100;
+    return hello;
+}
+
+std::vector<control::Hello> good_hellos() {
+    control::Hello draft;
+    draft.role = "draft";
+    draft.vocab_size = 100;
+    return {segment_hello(), segment_hello(), draft};
+}
+
+std::string refusal_of(const std::vector<control::Hello>& hellos) {
+    const Status status = check_hellos(hellos, two_and_a_draft());
+    REQUIRE(!status.ok());
+    return status.error().what;
+}
+
+}  // namespace
+
+TEST_CASE("the judge tells everybody, the draft tells the first, and only waves carry tensors") {
+    const std::vector<EdgeSpec> edges = edges_of(two_and_a_draft(), 64);
+    CHECK(has_edge(edges, 1, 2));  // waves
+    CHECK(has_edge(edges, 2, 1));  // verdicts, also to the draft and to the conductor
+    CHECK(has_edge(edges, 2, 3));
+    CHECK(has_edge(edges, 2, 0));
+    CHECK(has_edge(edges, 3, 1));  // proposals
+    for (const int stage : {1, 2, 3}) CHECK(has_edge(edges, 0, stage));
+    CHECK(edges.size() == 8);
+    for (const EdgeSpec& edge : edges) {
+        const bool wave = edge.from == StageId{1} && edge.to == StageId{2};
+        CHECK((edge.tensor_slots > 0) == wave);
+    }
+}
+
+TEST_CASE("the first segment hears of a request last, and only a draft can be done without") {
+    const ConductorPlan plan = conductor_plan(two_and_a_draft(), SupervisionConfig{});
+    REQUIRE(plan.begin_to.size() == 3);
+    CHECK(plan.begin_to[0].id == StageId{3});
+    CHECK(!plan.begin_to[0].essential);
+    CHECK(plan.begin_to[1].essential);
+    CHECK(plan.begin_to[2].id == StageId{1});
+    CHECK(plan.judge == StageId{2});
+}
+
+TEST_CASE("every process gets the policy of its stages and its own duties") {
+    const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
+    const auto children = children_of(two_and_a_draft(), config, ModelOptions{}, 2, 100, false);
+    REQUIRE(children.size() == 3);
+    CHECK(children[0].on_death == OnDeath::RebuildChain);
+    CHECK(children[1].on_death == OnDeath::StopRun);
+    CHECK(children[2].on_death == OnDeath::RestartAlone);
+    CHECK(children[2].name == "draft");
+    CHECK(children[2].actors == std::vector{StageId{3}});
+}
+
+TEST_CASE("stages that agree are let in") {
+    CHECK(check_hellos(good_hellos(), two_and_a_draft()).ok());
+}
+
+TEST_CASE("other weights, another class, another vocabulary are refused by the stage's name") {
+    auto hellos = good_hellos();
+    hellos[1].model_fingerprint = "18";
+    CHECK(refusal_of(hellos) == "stage back loaded other weights than front");
+    hellos = good_hellos();
+    hellos[1].equality_class = "gpu";
+    CHECK(refusal_of(hellos).find("mixed classes do not give equal bits") != std::string::npos);
+    hellos = good_hellos();
+    hellos[2].vocab_size = 101;
+    CHECK(refusal_of(hellos) == "stage draft has a vocabulary of 101, front one of 100");
+}

@@ -1,0 +1,111 @@
+// Whether a run fits into memory: what it needs, what there is, what is said if it does not.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launch/memory_plan.hpp"
+#include "launch/memory_room.hpp"
+#include "launch/stage_assignment.hpp"
+#include "model/cpu/cpu_backend.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+constexpr const char* kTiny = PACELINE_SOURCE_DIR "/tests/fixtures/models/tiny-chat.gguf";
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("available memory is read from a line of its own") {
+    CHECK(parse_mem_available("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2048U * 1024U);
+    CHECK(!parse_mem_available("MemTotal: 9 kB\nXMemAvailable: 3 kB\n").has_value());
+    CHECK(!parse_mem_available("").has_value());
+}
+
+TEST_CASE("a group leaves its limit less its use, not counting files that can be dropped") {
+    const std::string stat = "anon 10\ninactive_file 300\nactive_file 5\n";
+    CHECK(parse_group_room("1000\n", "600\n", stat, "inactive_file ") == 700U);
+    CHECK(parse_group_room("1000", "1200", "", "inactive_file ") == 0U);
+    CHECK(parse_group_room("1000", "100", "inactive_file 300", "inactive_file ") == 1000U);
+}
+
+TEST_CASE("a group without a limit leaves everything") {
+    CHECK(!parse_group_room("max\n", "600\n", "", "inactive_file ").has_value());
+    CHECK(!parse_group_room("9223372036854771712", "6", "", "total_inactive_file ").has_value());
+}
+
+TEST_CASE("what is planned for a backend is what it then takes") {
+    const Result<ModelFile> file = ModelFile::open(kTiny);
+    REQUIRE(file.ok());
+    CpuOptions options;
+    options.kv_slots = 100;
+    options.rows_max = 64;
+    const MemoryNeed need = plan_backend(file.value(), options, "target");
+    const auto backend = make_cpu_backend(file.value(), options);
+    REQUIRE(backend.ok());
+    const MemoryUse use = backend.value()->memory_use();
+    CHECK(need.weight_bytes == use.weight_bytes);
+    CHECK(need.kv_bytes == use.kv_bytes);
+    CHECK(need.other_bytes >= use.workspace_bytes);
+}
+
+TEST_CASE("the plan of two segments has the weights of both, each with its own layers") {
+    const Result<ModelFile> file = ModelFile::open(kTiny);
+    REQUIRE(file.ok());
+    CpuOptions options;
+    options.kv_slots = 64;
+    const PipelineConfig config = parse_pipeline_config(
+                                      "[[stage]]\nname = \"a\"\nrole = \"segment\"\n"
+                                      "[[stage]]\nname = \"b\"\nrole = \"segment\"\n",
+                                      "x.toml")
+                                      .value();
+    const Placement placement = place(config, file.value().config().layers, {0}).value();
+    const auto needs = plan_stages(file.value(), options, placement);
+    REQUIRE(needs.size() == 2);
+    const MemoryNeed whole = plan_backend(file.value(), options, "all");
+    CHECK(needs[0].kv_bytes + needs[1].kv_bytes == whole.kv_bytes);
+    CHECK(needs[0].weight_bytes + needs[1].weight_bytes >= whole.weight_bytes);
+}
+
+TEST_CASE("what does not fit is refused with the numbers and what could help") {
+    const std::vector<MemoryNeed> needs{{.name = "a",
+                                         .weight_bytes = 100'000'000,
+                                         .kv_bytes = 900'000'000,
+                                         .other_bytes = 1'000'000}};
+    CHECK(check_memory(needs, std::nullopt).ok());
+    CHECK(check_memory(needs, MemoryRoom{1'001'000'000, "MemAvailable"}).ok());
+    const Status kv = check_memory(needs, MemoryRoom{500'000'000, "MemAvailable"});
+    REQUIRE(!kv.ok());
+    CHECK(kv.error().code == Errc::OutOfMemory);
+    CHECK(contains(kv.error().what, "needs 1001 MB of memory, there are 500 MB (MemAvailable)"));
+    CHECK(contains(kv.error().what, "a: weights 100 MB, KV cache 900 MB"));
+    CHECK(contains(kv.error().what, "(-c)"));
+    const Status weights = check_memory(needs, MemoryRoom{50'000'000, "the limit of cgroup /x"});
+    REQUIRE(!weights.ok());
+    CHECK(contains(weights.error().what, "--dtype"));
+}
+
+TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes are refused") {
+    StageAssignment assignment;
+    assignment.model.model = "/models/x.gguf";
+    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
+                         {StageId{3}, StageRole::Draft, {}}};
+    assignment.cores = {1, 3};
+    assignment.talkative = true;
+    const std::vector<std::byte> bytes = encode(assignment);
+    const Result<StageAssignment> back = decode_assignment(bytes);
+    REQUIRE(back.ok());
+    CHECK(back.value().model.model == "/models/x.gguf");
+    REQUIRE(back.value().duties.size() == 2);
+    CHECK(back.value().duties[0].layers == LayerRange{0, 7});
+    CHECK(back.value().duties[1].id == StageId{3});
+    CHECK(back.value().cores == std::vector{1, 3});
+    CHECK(back.value().talkative);
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+        CHECK(!decode_assignment(std::span{bytes}.first(length)).ok());
+    }
+}
