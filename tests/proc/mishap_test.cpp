@@ -1,0 +1,127 @@
+// Stages that hang, run out of memory, or do not come back.
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/proc/leftovers.hpp"
+#include "tests/proc/toy_run.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+using namespace std::chrono_literals;
+
+namespace {
+
+ToyPlan two_and_a_draft() {
+    return {.segments = 2, .draft = ToyDraft::Oracle, .layer_micros = 60};
+}
+
+bool has(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a stage that hangs, in a job or elsewhere, is replaced after the hang limit") {
+    const Leftovers before;
+    for (const FaultPoint point :
+         {FaultPoint::JobStarted, FaultPoint::BeginTaken, FaultPoint::RingMidCopy}) {
+        for (const int stage : {1, 2, 3}) {
+            CAPTURE(static_cast<int>(point));
+            CAPTURE(stage);
+            const ToyFault hangs{.action = ToyAction::Hang, .point = point, .nth = 6};
+            ToyRunOptions options{.plan = two_and_a_draft(),
+                                  .load = {.streams = 8},
+                                  .faults = {{toy_segment(stage), hangs}},
+                                  .deaths_wanted = 1};
+            options.supervision.hang_limit = 300ms;
+            ToyRun run{std::move(options)};
+            check_decodes(run);
+            CHECK(run.saboteur().deaths_of(toy_segment(stage)) >= 1);
+        }
+    }
+}
+
+TEST_CASE("a stage without memory for a job is replaced") {
+    const Leftovers before;
+    for (const int stage : {1, 2}) {
+        CAPTURE(stage);
+        const ToyFault starves{
+            .action = ToyAction::OutOfMemory, .last_epoch = 3, .nth = 1, .spread = 12};
+        ToyRun run{{.plan = two_and_a_draft(),
+                    .load = {.streams = 8, .sampled = true},
+                    .faults = {{toy_segment(stage), starves}},
+                    .deaths_wanted = 3}};
+        check_decodes(run);
+        CHECK(run.saboteur().deaths_of(toy_segment(stage)) == 3);
+        CHECK_MESSAGE(has(run.news(), "out of memory"), run.news());
+    }
+}
+
+TEST_CASE("a stage that fails to load is tried again") {
+    const Leftovers before;
+    const ToyFault fails{.action = ToyAction::ExitOnLoad, .first_epoch = 2, .last_epoch = 3};
+    ToyRun run{{.plan = two_and_a_draft(),
+                .load = {.streams = 8},
+                .sabotage = {.signals = 1, .only = toy_segment(1)},
+                .faults = {{toy_segment(1), fails}}}};
+    check_decodes(run);
+    CHECK(run.saboteur().deaths_of(toy_segment(1)) == 3);
+}
+
+TEST_CASE("an essential stage that does not come back ends the run with its name and reason") {
+    const Leftovers before;
+    const ToyFault hangs{.action = ToyAction::HangOnLoad, .first_epoch = 2, .last_epoch = 99};
+    ToyRunOptions options{.plan = two_and_a_draft(),
+                          .load = {.streams = 8},
+                          .sabotage = {.signals = 1, .only = toy_segment(2)},
+                          .faults = {{toy_segment(2), hangs}}};
+    options.supervision.start_limit = 1'500ms;
+    options.supervision.restarts.restarts_max = 1;
+    ToyRun run{std::move(options)};
+    const Status ended = run.decode();
+    REQUIRE(!ended.ok());
+    CHECK_MESSAGE(has(ended.error().what, "stage 'segment-2' died 2 times"), ended.error().what);
+    CHECK_MESSAGE(has(ended.error().what, "did not come back within 1500 ms"), ended.error().what);
+    for (const std::string& complaint : run.client().complaints()) FAIL_CHECK(complaint);
+}
+
+TEST_CASE("a draft that does not come back is done without") {
+    const Leftovers before;
+    const StageId draft = toy_segment(3);
+    const ToyFault exits{.action = ToyAction::ExitOnLoad, .first_epoch = 2, .last_epoch = 99};
+    ToyRun* running = nullptr;
+    ToyRunOptions options{.plan = two_and_a_draft(),
+                          .load = {.streams = 8, .answers = 16},
+                          .sabotage = {.signals = 1, .only = draft},
+                          .faults = {{draft, exits}}};
+    options.supervision.restarts.restarts_max = 3;
+    options.load.more = [&running, draft] {
+        return running->supervisor().health_of(draft) != StageHealth::Disabled;
+    };
+    ToyRun run{std::move(options)};
+    running = &run;
+    check_decodes(run);
+    CHECK(run.client().replays() == 0);
+    CHECK_MESSAGE(has(run.news(), "exited with code 3"), run.news());
+    CHECK_MESSAGE(has(run.news(), "going on without it"), run.news());
+}
+
+TEST_CASE("a request that a stage dies of again and again is given up, with the reason") {
+    const Leftovers before;
+    ToyFault dies{.action = ToyAction::Die, .point = FaultPoint::BeginTaken, .last_epoch = 99};
+    ToyRun run{{.plan = two_and_a_draft(),
+                .load = {.more = [] { return false; }},
+                .faults = {{toy_segment(2), dies}},
+                .poison_limit = 3}};
+    const Status ended = run.decode();
+    CHECK_MESSAGE(ended.ok(), (ended.ok() ? "" : ended.error().what));
+    REQUIRE(run.client().failures().size() == 1);
+    const std::string& why = run.client().failures().front().what;
+    CHECK_MESSAGE(has(why, "segment-2 was lost, the 3. loss in a row"), why);
+    CHECK(run.client().tokens() == 0);
+    CHECK(run.saboteur().deaths_of(toy_segment(2)) >= 2);
+    (void)run.shutdown();
+}

@@ -1,0 +1,123 @@
+// Stages that are stopped (SIGSTOP) for a while, at any time or in the middle of something.
+#include <atomic>
+#include <chrono>
+#include <signal.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/proc/leftovers.hpp"
+#include "tests/proc/toy_run.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+using namespace std::chrono_literals;
+
+namespace {
+
+ToyPlan two_and_a_draft() {
+    return {.segments = 2, .draft = ToyDraft::Oracle, .layer_micros = 60};
+}
+
+/// Lets whoever has stopped go on, all the time.
+class Resumer {
+public:
+    explicit Resumer(std::vector<pid_t> pids) : thread_{[this, pids] { resume(pids); }} {}
+    Resumer(const Resumer&) = delete;
+    Resumer& operator=(const Resumer&) = delete;
+    ~Resumer() {
+        ends_ = true;
+        thread_.join();
+    }
+
+private:
+    void resume(const std::vector<pid_t>& pids) const {
+        while (!ends_) {
+            std::this_thread::sleep_for(30ms);
+            for (const pid_t pid : pids) ::kill(pid, SIGCONT);
+        }
+    }
+    std::atomic<bool> ends_{false};  // set by the destructor, read by the thread
+    std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a stage that is stopped for less than the grace time is waited for") {
+    const Leftovers before;
+    for (const int streams : {1, 8}) {
+        CAPTURE(streams);
+        ToyRun run{{.plan = two_and_a_draft(),
+                    .load = {.streams = streams, .sampled = streams == 8},
+                    .sabotage = {.strike = Strike::Pause,
+                                 .signals = 5,
+                                 .seed = static_cast<std::uint64_t>(streams),
+                                 .pause = 100ms}}};
+        check_decodes(run);
+        CHECK(run.saboteur().signals() >= 5);
+        CHECK(run.saboteur().deaths() == 0);
+        CHECK(run.client().replays() == 0);
+    }
+}
+
+TEST_CASE("a stage that stops in the middle of a frame and goes on has changed nothing") {
+    const Leftovers before;
+    for (const FaultPoint point :
+         {FaultPoint::RingMidPayload, FaultPoint::RingMidCopy, FaultPoint::RingWritten,
+          FaultPoint::BellArmed, FaultPoint::JobDone, FaultPoint::VerdictMade}) {
+        CAPTURE(static_cast<int>(point));
+        std::vector<ToyFaultOf> faults;
+        for (const int stage : {1, 2, 3}) {
+            for (const std::uint32_t nth : {3U, 10U, 25U}) {
+                const ToyFault stop{.action = ToyAction::Stop, .point = point, .nth = nth};
+                faults.push_back({toy_segment(stage), stop});
+            }
+        }
+        std::unique_ptr<Resumer> resumer;
+        ToyRun run{{.plan = two_and_a_draft(),
+                    .load = {.streams = 8, .answers = 16},
+                    .faults = faults,
+                    .on_started = [&resumer](const std::vector<pid_t>& pids) {
+                        resumer = std::make_unique<Resumer>(pids);
+                    }}};
+        check_decodes(run);
+        CHECK(run.saboteur().deaths() == 0);
+    }
+}
+
+TEST_CASE("a stage that is stopped for longer is replaced, and harmless when it could go on") {
+    const Leftovers before;
+    for (const int streams : {1, 8}) {
+        CAPTURE(streams);
+        ToyRunOptions options{.plan = two_and_a_draft(),
+                              .load = {.streams = streams, .sampled = streams == 8},
+                              .sabotage = {.strike = Strike::Pause,
+                                           .signals = 5,
+                                           .seed = static_cast<std::uint64_t>(streams),
+                                           .pause = 400ms}};
+        options.supervision.stop_grace = 100ms;
+        ToyRun run{std::move(options)};
+        check_decodes(run);
+        CHECK(run.saboteur().deaths() >= 5);
+        CHECK_MESSAGE(run.news().find("stopped") != std::string::npos, run.news());
+    }
+}
+
+TEST_CASE("a stage that stops in the middle of a frame for good is replaced") {
+    const Leftovers before;
+    for (const FaultPoint point :
+         {FaultPoint::RingMidPayload, FaultPoint::RingMidCopy, FaultPoint::JobDone}) {
+        CAPTURE(static_cast<int>(point));
+        const ToyFault stop{.action = ToyAction::Stop, .point = point, .nth = 5, .spread = 20};
+        ToyRunOptions options{.plan = two_and_a_draft(),
+                              .load = {.streams = 8},
+                              .faults = {{toy_segment(1), stop}, {toy_segment(2), stop}},
+                              .deaths_wanted = 2};
+        options.supervision.stop_grace = 100ms;
+        ToyRun run{std::move(options)};
+        check_decodes(run);
+        CHECK(run.saboteur().deaths() == 2);
+    }
+}

@@ -1,0 +1,41 @@
+// One seeded run of the whole protocol: the real actors on the toy model in a SimWorld, with
+// faults, cancellations and further turns drawn from the seed, and the oracles that judge it.
+//
+//   tokens      what a client is given is a prefix of plain decoding of the same request, and all
+//               of it if the answer ended by itself; the log holds at least what clients have
+//   ends        on_end comes exactly once, after the last token
+//   liveness    once the faults have stopped every request ends within a bound of virtual time,
+//               and with an error only if there was a fault
+//   leftovers   when all is quiet no tensor slot is missing; KV slots are so few that a leak of one
+//               page is met by the next request
+// and what the world watches for itself (sim_world.hpp).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace paceline::testing {
+
+struct SimOutcome {
+    std::optional<std::string> violation;
+    std::uint64_t hash = 0;
+    std::uint64_t events = 0;
+    std::uint64_t tokens = 0;    // given to clients
+    std::uint64_t answers = 0;   // that ended by themselves, complete
+    std::uint64_t stopped = 0;   // that the client ended
+    std::uint64_t failed = 0;    // that ended with an error, after faults
+    std::uint64_t replays = 0;   // attempts begun because of a loss
+    std::uint64_t restarts = 0;  // incarnations
+    std::uint64_t fenced = 0;    // verdicts of old attempts that the log refused
+    std::uint64_t faults = 0;
+    bool gave_up = false;  // the supervisor ended the run: too many deaths
+};
+
+[[nodiscard]] SimOutcome run_seed(std::uint64_t seed,
+                                  const std::function<void(const std::string& line)>& on_line = {});
+
+}  // namespace paceline::testing
