@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/message_checks.hpp"
 #include "actors/request_state.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
@@ -290,13 +291,12 @@ void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const st
     }
     msg::Verdict verdict;
     std::memcpy(&verdict, bytes.data(), sizeof verdict);
-    // A wave whose root has no number among its logits commits nothing and says so.
-    const bool failed = verdict.finish == msg::Finish::Failed;
-    if ((verdict.count < 1 && !failed) || verdict.count > verdict.tokens.size() ||
-        verdict.wave_rows > kWaveRowsMax) {
-        return context_->fail({Errc::Protocol, "a verdict claims " + std::to_string(verdict.count) +
-                                                   " tokens of " +
-                                                   std::to_string(verdict.wave_rows) + " rows"});
+    // A token that no vocabulary has would reach the client, and then make every replay fail.
+    const MessageLimits limits{
+        .vocab_size = vocab_size_, .kv_slots = kv_slots_, .context = kv_slots_};
+    if (const Status checked = check_message(verdict, limits); !checked) {
+        return context_->fail({checked.error().code, "stage " + std::to_string(from.value) + ": " +
+                                                         checked.error().what});
     }
     follow(verdict);
 }

@@ -120,6 +120,9 @@ Status DraftActor::receive(StageId from, std::uint16_t kind, std::span<const std
             if (age.value() == Age::Current) stop(stopped.value().route.request);
             return {};
         }
+        case msg::Kind::TensorNote:
+            return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
+                                             " sent a draft a tensor note; none is expected"};
         case msg::Kind::Proposal:
         case msg::Kind::Wave:
             break;

@@ -91,7 +91,7 @@ private:
     DraftPlan plan_;
     DraftSourceFactory sources_;
     std::map<RequestId, std::shared_ptr<Work>> works_;
-    InboxGate gate_;
+    InboxGate gate_{InboxGate::Overflow::DropOldest};
     DraftFigures figures_;
 };
 

@@ -38,7 +38,9 @@ Result<Age> InboxGate::admit(StageId from,
     const Age found = age(route);
     if (found != Age::Early) return found;
     if (planted(PlantedBug::GateDropsEarly)) return Age::Stale;
-    if (held_.size() >= kHeldMax) {
+    if (held_.size() >= kHeldMax && overflow_ == Overflow::DropOldest) {
+        held_.erase(held_.begin());
+    } else if (held_.size() >= kHeldMax) {
         return Error{Errc::Protocol,
                      "stage " + std::to_string(from.value) + " sends messages for request " +
                          std::to_string(route.request.value) + ", attempt " +

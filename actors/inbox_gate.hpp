@@ -38,12 +38,19 @@ public:
         std::vector<std::byte> bytes;
     };
 
+    /// What follows when too many messages are early. A draft's Begin brings all that was committed
+    /// by then, so the verdicts that have waited longest are the ones it can do without; a segment
+    /// can do without none.
+    enum class Overflow : std::uint8_t { Refuse, DropOldest };
+
+    explicit InboxGate(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}
+
     /// Whether a Begin is to be followed: not one as old as what is known, or older.
     [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;
     void begun(RequestId request, Attempt attempt);
 
     /// What to do with a message; an Early one has been copied. Errors: Protocol when too much
-    /// is held already.
+    /// is held already and none may be dropped.
     Result<Age> admit(StageId from,
                       std::uint16_t kind,
                       const msg::Route& route,
@@ -57,6 +64,7 @@ public:
 private:
     [[nodiscard]] Age age(const msg::Route& route) const;
 
+    Overflow overflow_;
     std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
     std::map<RequestId, Attempt> current_;
     RequestId forgotten_;  // the newest of them

@@ -1,6 +1,7 @@
 #include "actors/message_checks.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "ipc/base/limits.hpp"
@@ -62,6 +63,29 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     return {};
 }
 
+Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
+    const std::string name = "a tensor note";
+    if (note.role > msg::TensorRole::Tap) {
+        return bad(name, "role", static_cast<std::int64_t>(note.role));
+    }
+    if (msg::element_bytes(note.type) == 0) {
+        return bad(name, "type", static_cast<std::int64_t>(note.type));
+    }
+    if (note.layer >= limits.layers) return bad(name, "layer", note.layer);
+    if (!within(note.first_position, limits.context)) {
+        return bad(name, "first_position", note.first_position);
+    }
+    const auto positions_left = static_cast<std::uint32_t>(limits.context - note.first_position);
+    if (note.rows == 0 || note.rows > positions_left) return bad(name, "rows", note.rows);
+    if (note.row_elements == 0) return bad(name, "row_elements", 0);
+    const std::optional<std::uint64_t> bytes = msg::tensor_bytes(note);
+    if (bytes && *bytes <= limits.slot_bytes) return {};
+    return Error{Errc::Protocol, name + " has rows = " + std::to_string(note.rows) +
+                                     " and row_elements = " + std::to_string(note.row_elements) +
+                                     ", more than the " + std::to_string(limits.slot_bytes) +
+                                     " bytes of a slot"};
+}
+
 Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
     if (verdict.finish > msg::Finish::Failed) {
         return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
@@ -71,6 +95,7 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         (verdict.count == 0 && verdict.finish != msg::Finish::Failed)) {
         return bad("a verdict", "count", verdict.count);
     }
+    if (verdict.wave_rows > kWaveRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
     if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }

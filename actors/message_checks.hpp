@@ -24,6 +24,13 @@ struct MessageLimits {
     Position context = 0;
 };
 
+/// The same for a tensor: of the model, and of the pool that it claims to lie in.
+struct TensorLimits {
+    std::uint32_t layers = 0;
+    Position context = 0;
+    std::uint64_t slot_bytes = 0;
+};
+
 /// The message in `bytes`. Errors: Protocol if the size is not that of M.
 template <msg::HotMessage M>
 [[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
@@ -40,6 +47,7 @@ template <msg::HotMessage M>
 /// Errors: Protocol, naming message, field and value.
 [[nodiscard]] Status check_message(const msg::Proposal& proposal, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Wave& wave, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::TensorNote& note, const TensorLimits& limits);
 [[nodiscard]] Status check_message(const msg::Verdict& verdict, const MessageLimits& limits);
 
 /// Counts and traces a message that is too old to change anything.

@@ -116,6 +116,10 @@ Status SegmentActor::receive(StageId from, std::uint16_t kind, std::span<const s
             return receive_proposal(from, bytes);
         case msg::Kind::Wave:
             return receive_wave(from, bytes);
+        case msg::Kind::TensorNote:
+            return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
+                                             " sent a segment a tensor note; only the hidden "
+                                             "states of waves are expected"};
         case msg::Kind::Verdict:
             return receive_verdict(from, bytes);
         case msg::Kind::Stop:

@@ -265,7 +265,15 @@ Status SegmentActor::announce(const Run& run) {
                      .id = verdict.wave.value,
                      .position = verdict.base,
                      .count = verdict.count});
-    for (const StageId to : plan_.verdict_to) outbox_->send(to, verdict);
+    for (const StageId to : plan_.verdict_to) {
+        // A draft that hangs, or is slower than the target, must not hold it back: it notices what
+        // it missed and rests until it is told anew.
+        if (to == plan_.draft) {
+            outbox_->offer(to, verdict);
+        } else {
+            outbox_->send(to, verdict);
+        }
+    }
     if (Status applied = apply(*run.state, verdict); !applied) return applied;
     return begin_waiting();  // the only segment hears of an end from itself
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How long an answer stands still when a stage is killed: from SIGKILL to the next text.
 
-    bench/recovery.py [--kills 10] [--config FILE] [--stages front,back]
+    bench/recovery.py [--kills 20] [--per-answer 1] [--config FILE] [--stages front,back]
 
-One endless answer of the demo model; the stages are killed in turns, a second after text has come
-again. Each kill is the first within its period, so no back-off is waited for. "back" is when the
-conductor says that the stage is at work again (started, weights packed, channels made); then what
-was committed goes through the layers once more, so later kills cost more. The ids of the whole
+Every answer is endless until its kills are done, half a second to three seconds apart (seeded); the
+stages are killed in turns. "back" is when the conductor says that the stage is at work again
+(started, weights packed, channels made); then what was committed goes through the layers once
+more, so the time to the next text grows with the text: --per-answer 10 shows how. The ids of each
 answer are compared with those of one process.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import re
 import select
 import signal
@@ -84,45 +85,56 @@ def percentile(values, part):
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
+def one_answer(command, config, ids, stages, kills, pauses):
+    """The times of its kills, its length, and whether it is plain decoding's."""
+    answer = Answer([*command, "--config", str(config)])
+    answer.wait(lambda: answer.text_bytes() > 0)
+    times = []
+    for kill in range(kills):
+        pause = time.monotonic() + pauses.uniform(0.5, 3.0)
+        while time.monotonic() < pause:
+            answer.read(pause - time.monotonic())
+        stage = stages[kill % len(stages)]
+        back, text = one_kill(answer, stage)
+        times.append((back, text))
+        print(f"{stage:10} back after {back:.3f} s, text after {text:.3f} s "
+              f"({answer.text_bytes()} bytes said)", flush=True)
+    answer.process.send_signal(signal.SIGINT)
+    answer.process.communicate(timeout=60)
+    killed = json.loads(ids.read_text())
+    subprocess.run([*command, "-n", str(len(killed))], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return times, len(killed), json.loads(ids.read_text()) == killed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=str(ROOT / "build" / "release" / "paceline"))
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--config", default=str(ROOT / "configs" / "cpu-two-segments.toml"))
     parser.add_argument("--stages", default="front,back", help="the ones that are killed, in turns")
-    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--per-answer", type=int, default=1)
     options = parser.parse_args()
     stages = options.stages.split(",")
+    pauses = random.Random(1)
 
+    times, tokens, same = [], 0, True
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config.toml"
         shape = pathlib.Path(options.config).read_text().split("[supervision]")[0]
         config.write_text(shape + SUPERVISION)
         ids = pathlib.Path(folder) / "ids.json"
         command = [options.paceline, "run", "-m", options.model, *PROMPT, "--ids", str(ids)]
-        answer = Answer([*command, "--config", str(config)])
-        answer.wait(lambda: answer.text_bytes() > 0)
-        backs, texts = [], []
-        for kill in range(options.kills):
-            pause = time.monotonic() + 1.0
-            while time.monotonic() < pause:
-                answer.read(pause - time.monotonic())
-            stage = stages[kill % len(stages)]
-            back, text = one_kill(answer, stage)
-            backs.append(back)
-            texts.append(text)
-            print(f"kill {kill + 1:2} of {stage:10} back after {back:.3f} s, text after {text:.3f} s "
-                  f"({answer.text_bytes()} bytes said)", flush=True)
-        answer.process.send_signal(signal.SIGINT)
-        answer.process.communicate(timeout=60)
-        killed = json.loads(ids.read_text())
-        subprocess.run([*command, "-n", str(len(killed))], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-        plain = json.loads(ids.read_text())
-    print(f"\n{options.kills} kills, {len(killed)} tokens, {'the same as' if killed == plain else 'NOT THOSE OF'} "
-          f"one process\nback p50 {statistics.median(backs):.3f} s, worst {max(backs):.3f} s\n"
+        while len(times) < options.kills:
+            some, length, equal = one_answer(command, config, ids, stages, options.per_answer, pauses)
+            times, tokens, same = times + some, tokens + length, same and equal
+            stages = stages[1:] + stages[:1]
+    backs, texts = [back for back, _ in times], [text for _, text in times]
+    print(f"\n{len(times)} kills, {tokens} tokens, {'the same as' if same else 'NOT THOSE OF'} one process\n"
+          f"back p50 {statistics.median(backs):.3f} s, worst {max(backs):.3f} s\n"
           f"text p50 {statistics.median(texts):.3f} s, p90 {percentile(texts, 0.9):.3f} s, worst {max(texts):.3f} s")
-    return 0 if killed == plain else 1
+    return 0 if same else 1
 
 
 if __name__ == "__main__":

@@ -29,9 +29,8 @@ template <msg::HotMessage M>
 }
 
 inline constexpr std::array kHotKinds = {
-    exactly<msg::Proposal>(Urgency::Normal),
-    exactly<msg::Wave>(Urgency::Normal),
-    exactly<msg::Verdict>(Urgency::Urgent),
+    exactly<msg::Proposal>(Urgency::Normal),   exactly<msg::Wave>(Urgency::Normal),
+    exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
     exactly<msg::Stop>(Urgency::Urgent),
 };
 

@@ -8,10 +8,14 @@
 //     draft --Proposal--> first segment --Wave--> ... --Wave--> last segment
 //       ^                      ^                                     |
 //       +------- Verdict ------+--------------- Verdict -------------+--- Verdict ---> conductor
+//
+// A Wave announces its own hidden states; any other tensor travels with a TensorNote.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "ipc/base/ids.hpp"
@@ -23,7 +27,7 @@ inline constexpr std::uint32_t kWireVersion = 2;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
-enum class Kind : std::uint16_t { Proposal = 1, Wave = 2, Verdict = 3, Stop = 4 };
+enum class Kind : std::uint16_t { Proposal = 1, Wave = 2, Verdict = 3, Stop = 4, TensorNote = 5 };
 
 struct Route {
     RequestId request;
@@ -69,6 +73,49 @@ struct Wave {
     std::array<WaveRow, kWaveRowsMax> rows;
 };
 
+enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
+enum class TensorType : std::uint32_t { F32, Bf16, F16, I8 };
+
+/// stage -> stage: a tensor [rows, row_elements] lies in the pool beside this channel. The
+/// receiver reads it in place (TensorConsumer::view) and gives the slot back.
+struct TensorNote {
+    static constexpr Kind kKind = Kind::TensorNote;
+    Route route;
+    TensorRole role;
+    TensorType type;
+    std::uint32_t layer;      // whose keys or values they are, or whose output
+    Position first_position;  // row i is that of position first_position + i
+    std::uint32_t rows;
+    std::uint32_t row_elements;
+    std::uint32_t tensor;  // slot of the tensor pool
+    std::uint32_t tensor_generation;
+};
+
+/// 0 for a type that does not exist.
+[[nodiscard]] constexpr std::uint64_t element_bytes(TensorType type) {
+    switch (type) {
+        case TensorType::F32:
+            return 4;
+        case TensorType::Bf16:
+        case TensorType::F16:
+            return 2;
+        case TensorType::I8:
+            return 1;
+    }
+    return 0;
+}
+
+/// The size of the tensor; nothing if no such tensor can be: an unknown type, or a shape that
+/// would wrap.
+[[nodiscard]] constexpr std::optional<std::uint64_t> tensor_bytes(const TensorNote& note) {
+    const std::uint64_t each = element_bytes(note.type);
+    const std::uint64_t elements = std::uint64_t{note.rows} * note.row_elements;  // cannot wrap
+    if (each == 0 || elements > std::numeric_limits<std::uint64_t>::max() / each) {
+        return std::nullopt;
+    }
+    return elements * each;
+}
+
 enum class Finish : std::uint32_t { No, EndToken, MaxTokens, ContextFull, Failed };
 
 /// last segment -> everyone. `accepted` nodes below the root stand, then the target's own next
@@ -95,11 +142,13 @@ template <class M>
 concept HotMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
     { M::kKind } -> std::convertible_to<Kind>;
 };
-static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<Verdict> && HotMessage<Stop>);
+static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote> &&
+              HotMessage<Verdict> && HotMessage<Stop>);
 
 // A layout change must bump kWireVersion.
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(Proposal) == 16 + 12 + 4 * kGammaMax + 4);
 static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 
 }  // namespace paceline::msg

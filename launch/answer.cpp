@@ -23,7 +23,7 @@ AnswerEnd end_of(msg::Finish finish, const StopMatcher& matcher, const AnswerReq
         case msg::Finish::ContextFull:
             return AnswerEnd::ContextFull;
         case msg::Finish::No:
-        case msg::Finish::Failed:
+        case msg::Finish::Failed:  // an error by now
             break;
     }
     return request.max_tokens == 0 ? AnswerEnd::MaxTokens : AnswerEnd::Interrupted;
@@ -62,6 +62,12 @@ Result<Answer> stream_answer(Generator& generator,
     const std::string rest = matcher.finish(detokenizer.finish());
     if (shown.ok() && !rest.empty()) shown = sink(rest);
     if (!shown.ok()) return shown.error();
+    if (figures.value().decoding.finish == msg::Finish::Failed) {
+        return Error{Errc::BadFile, "no token can be drawn after " +
+                                        std::to_string(answer.ids.size()) +
+                                        " of the answer: no logit is a finite number; the "
+                                        "model's weights may be damaged"};
+    }
     answer.figures = figures.value();
     if (request.max_tokens == 0) answer.figures.decoding.generated_tokens = 0;
     answer.end = end_of(answer.figures.decoding.finish, matcher, request);

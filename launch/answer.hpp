@@ -29,7 +29,8 @@ struct Answer {
 using TextSink = std::function<Status(std::string_view)>;
 
 /// Gives whole characters to `sink`; the stop string that ends an answer is not among them.
-/// Errors: those of Generator::run() and of `sink`, which ends the answer; bad stop strings.
+/// Errors: those of Generator::run() and of `sink`, which ends the answer; bad stop strings;
+/// BadFile if the model gives no number to draw a token from.
 [[nodiscard]] Result<Answer> stream_answer(Generator& generator,
                                            const Tokenizer& tokenizer,
                                            const AnswerRequest& request,

@@ -62,7 +62,8 @@ public:
             // What scrolled out of sight or was wrapped could not be drawn over.
             lines.resize(std::min<std::size_t>(lines.size(), size.ws_row - 1U));
             for (std::string& line : lines) {
-                line.resize(std::min<std::size_t>(line.size(), size.ws_col));
+                // Not the last column: clearing to the line's end would take what stands there.
+                line.resize(std::min<std::size_t>(line.size(), size.ws_col - 1U));
             }
         }
         if (drawn_ > 0) std::printf("\x1b[%zuA", drawn_);

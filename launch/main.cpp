@@ -1,7 +1,9 @@
 // The program `paceline`: reads argv and the environment (nothing else does), picks the command.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -54,6 +56,15 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* f
     return paceline::kExitUsage;
 }
 
+/// What a caller may have left in a state that stages would inherit or stumble over: closed standard
+/// streams, whose numbers the next descriptor would get, and children that nobody may wait for.
+void repair_inheritance() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
+    }
+    std::signal(SIGCHLD, SIG_DFL);
+}
+
 /// Whether a supervisor started this process as a stage: `paceline stage --control-fd N`.
 bool is_stage(int argc, char** argv) {
     return argc == 4 && std::string_view{argv[1]} == paceline::kStageSubcommand &&
@@ -99,6 +110,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    repair_inheritance();
     try {
         return run(argc, argv);
     } catch (const std::bad_alloc&) {

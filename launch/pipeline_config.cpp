@@ -12,7 +12,19 @@ namespace paceline {
 namespace {
 
 /// Long enough for people, short enough for log prefixes and control messages.
-constexpr std::size_t kStageNameBytesMax = 64;
+constexpr std::size_t kNameBytesMax = 64;
+
+/// A name that fits into one line of a log and one cell of a table.
+Status read_name(const TomlTable& table, std::string_view key, std::string& name) {
+    if (Status s = table.read_text(key, name); !s.ok()) return s;
+    if (name.size() > kNameBytesMax) {
+        return table.error(key, "has more than " + std::to_string(kNameBytesMax) + " bytes");
+    }
+    const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; };
+    if (std::any_of(name.begin(), name.end(), is_control))
+        return table.error(key, "holds a control character");
+    return {};
+}
 
 Status read_layers(const TomlTable& table, LayerChoice& layers) {
     if (!table.has("layers")) return {};
@@ -111,12 +123,8 @@ Result<StageConfig> read_stage(const TomlTable& table) {
         !s.ok())
         return s.error();
     StageConfig stage;
-    if (Status s = table.read_text("name", stage.name); !s.ok()) return s.error();
+    if (Status s = read_name(table, "name", stage.name); !s.ok()) return s.error();
     if (stage.name.empty()) return table.error("name", "is missing or empty");
-    if (stage.name.size() > kStageNameBytesMax) {
-        return table.error("name",
-                           "has more than " + std::to_string(kStageNameBytesMax) + " bytes");
-    }
     std::string role;
     if (!table.has("role"))
         return table.error("role", "is missing (allowed: \"segment\", \"draft\")");
@@ -129,7 +137,7 @@ Result<StageConfig> read_stage(const TomlTable& table) {
     if (Status s = read_cores(table, stage.cores); !s.ok()) return s.error();
     if (Status s = table.read_int("threads", 1, 1024, stage.threads); !s.ok()) return s.error();
     if (Status s = read_device(table, stage.device); !s.ok()) return s.error();
-    if (Status s = table.read_text("process", stage.process); !s.ok()) return s.error();
+    if (Status s = read_name(table, "process", stage.process); !s.ok()) return s.error();
     if (table.has("process") && stage.process.empty())
         return table.error("process", "is empty; leave it out for a process of its own");
     if (Status s = read_on_death(table, stage); !s.ok()) return s.error();
@@ -198,6 +206,19 @@ Status check_stages(const PipelineConfig& config) {
     return {};
 }
 
+/// Logs and tables know a process by one name: its stages' `process`, or its only stage's own.
+Status check_processes(const PipelineConfig& config) {
+    for (const StageConfig& stage : config.stages) {
+        for (const StageConfig& other : config.stages) {
+            if (!stage.process.empty() || stage.name != other.process) continue;
+            return config_error(config, "[[stage]] \"" + other.name + "\": process = \"" +
+                                            other.process +
+                                            "\" is the name of a stage outside of it");
+        }
+    }
+    return {};
+}
+
 /// A GPU's memory belongs to one process: stages on the same GPU must share theirs.
 Status check_gpus(const PipelineConfig& config) {
     std::map<int, const StageConfig*> first_on;
@@ -253,6 +274,7 @@ Result<PipelineConfig> from_document(const TomlDocument& document, const std::st
     if (s.ok()) s = read_table(root, "schedule", read_schedule, config.schedule);
     if (s.ok()) s = read_table(root, "supervision", read_supervision, config.supervision);
     if (s.ok()) s = check_stages(config);
+    if (s.ok()) s = check_processes(config);
     if (s.ok()) s = check_gpus(config);
     if (!s.ok()) return s.error();
     return config;

@@ -77,8 +77,9 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     plan.recovery_limit = supervision.recovery_limit;
     // The first segment sets everything going, so it hears of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
-        plan.begin_to.push_back(
-            {.id = stage->id, .essential = stage->on_death != OnDeath::RestartAlone});
+        plan.begin_to.push_back({.id = stage->id,
+                                 .essential = stage->on_death != OnDeath::RestartAlone,
+                                 .name = "stage '" + stage->name + "'"});
     }
     return plan;
 }

@@ -77,8 +77,8 @@ public:
     /// free slot.
     virtual void on_room([[maybe_unused]] StageId to) {}
 
-    /// A peer with which this actor shares a channel was lost, or is there again as a new
-    /// incarnation. What was on its way from or to the lost one is gone. At the conductor, Joined
+    /// A stage of the pipeline was lost, or is there again as a new incarnation; whether or not
+    /// this actor shares a channel with it. What was on its way from or to the lost one is gone. At the conductor, Joined
     /// comes when all stages that live have their channels to the new one: a Begin posted then
     /// meets a pipeline that is whole. A peer may be lost again before it ever joined.
     virtual void on_peer([[maybe_unused]] StageId peer, [[maybe_unused]] PeerChange change) {}

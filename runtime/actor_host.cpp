@@ -132,7 +132,7 @@ void ActorHost::start() {
     }
     started_ = true;
     for (const auto& hosted : hosted_) {
-        if (!ended_) hosted->actor->on_start(*hosted->context);
+        if (!ended_) guarded([&] { hosted->actor->on_start(*hosted->context); });
     }
 }
 

@@ -11,10 +11,17 @@
 #include <utility>
 #include <variant>
 
+#include <boost/asio/post.hpp>
+
 namespace paceline {
 namespace {
 
 constexpr std::size_t kLastWords = 12;  // lines
+// A child that talks without end has to wait for its turn, or nobody else would have one.
+constexpr int kReadsPerTurn = 1;       // of its output, 4 KiB each
+constexpr int kMessagesPerTurn = 256;  // of its control socket
+constexpr int kLastReads = 32;         // of one that has ended: more than a pipe holds
+constexpr int kLastTurns = 64;         // and more than a socket does
 
 /// How often the kernel's out-of-memory killer has struck in this process's control group, which
 /// its stages share; nothing where that cannot be read.
@@ -61,16 +68,23 @@ void Child::watch_exit() {
 void Child::watch_control() {
     control_watch_.async_wait(Descriptor::wait_read,
                               [this](const boost::system::error_code& error) {
-                                  if (error) return;
-                                  receive();
-                                  if (!silent_) watch_control();
+                                  if (!error) listen();
                               });
+}
+
+/// One turn. What was read already would wake nobody: then the next turn is asked for at once.
+void Child::listen() {
+    if (receive()) {
+        boost::asio::post(control_watch_.get_executor(), [this] { listen(); });
+    } else if (!silent_ && !gone_) {
+        watch_control();
+    }
 }
 
 void Child::watch_output() {
     output_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
         if (error) return;
-        read_output();
+        read_output(kReadsPerTurn);
         if (!output_closed_) watch_output();
     });
 }
@@ -90,8 +104,8 @@ void Child::reap() {
         well = info.si_code == CLD_EXITED && info.si_status == 0;
         if (killed_ && info.si_code == CLD_KILLED && info.si_status == SIGKILL) end = "was killed";
     }
-    receive();
-    read_output();
+    for (int turn = 0; turn < kLastTurns && receive();) ++turn;
+    read_output(kLastReads);
     log_.finish();
     gone_ = true;
     events_.on_exit(spec_.who, well, obituary(end));
@@ -107,9 +121,9 @@ std::string Child::obituary(const std::string& end) const {
     return text + last_words();
 }
 
-void Child::read_output() {
+void Child::read_output(int reads_max) {
     std::array<char, 4096> text;
-    for (;;) {
+    for (int reads = 0; reads < reads_max; ++reads) {
         const ssize_t count = ::read(output_watch_.native_handle(), text.data(), text.size());
         if (count > 0) {
             log_.append({text.data(), static_cast<std::size_t>(count)});
@@ -121,27 +135,39 @@ void Child::read_output() {
     }
 }
 
-void Child::receive() {
-    while (!silent_) {
+/// Whether there may be more.
+bool Child::receive() {
+    for (int messages = 0; messages < kMessagesPerTurn; ++messages) {
+        if (silent_ || gone_) return false;
         Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
         if (!received.ok()) {
             silent_ = true;
-            if (!gone_) events_.on_silence(spec_.who, received.error());
+            events_.on_silence(spec_.who, received.error());
         } else if (!received.value()) {
-            return;
+            return false;
         } else {
             const auto* failed = std::get_if<control::Failed>(&received.value()->message);
             if (failed != nullptr) failure_ = failed->text;
             events_.on_message(spec_.who, std::move(*received.value()));
         }
     }
+    return true;
 }
 
 Status Child::send(const control::Message& message,
                    std::span<const int> files,
                    std::chrono::milliseconds limit,
                    Envelope envelope) {
-    return control_.send(message, files, limit, envelope);
+    if (silent_) return Error{Errc::PeerGone, title() + " is not listening any more"};
+    const Status sent = control_.send(message, files, limit, envelope);
+    if (sent.ok()) return sent;
+    // If it has closed its end, that is how it is reported.
+    (void)receive();
+    if (silent_) return sent;
+    // Half a message may be on its way: nothing can be said to this one any more.
+    silent_ = true;
+    events_.on_silence(spec_.who, {Errc::System, title() + ": " + sent.error().what});
+    return sent;
 }
 
 void Child::kill() {

@@ -54,8 +54,9 @@ private:
     void watch_control();
     void watch_output();
     void reap();
-    void read_output();
-    void receive();
+    void read_output(int reads_max);
+    [[nodiscard]] bool receive();
+    void listen();
     [[nodiscard]] std::string obituary(const std::string& end) const;
 
     StartSpec spec_;

@@ -28,6 +28,8 @@ namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kReapLimit{5'000};
+/// A stage that talks faster than this process listens must not keep it from everything else.
+constexpr std::chrono::milliseconds kPollLimit{5};
 /// How often the kernel is asked whether somebody was stopped.
 constexpr std::chrono::milliseconds kStopPoll{10};
 
@@ -54,6 +56,7 @@ public:
     Waker(const Waker&) = delete;
     Waker& operator=(const Waker&) = delete;
     ~Waker() {
+        if (!thread_.joinable()) return;  // it was never started
         const std::uint64_t one = 1;
         if (::write(end_.get(), &one, sizeof one) == sizeof one) {
             thread_.join();
@@ -154,8 +157,11 @@ Status LocalNode::start(const StartSpec& spec) {
     Child& started = *child;
     children_[spec.who] = std::move(child);
     if (waker_ == nullptr) return {};
-    if (const Status watched = waker_->watch(started.pidfd()); !watched.ok()) return watched;
-    return waker_->watch(started.control_fd());
+    // Without a waker its news come late, by a loop's poll limit. Saying that it was not started
+    // would be worse: it runs.
+    (void)waker_->watch(started.pidfd());
+    (void)waker_->watch(started.control_fd());
+    return {};
 }
 
 Status LocalNode::send(Incarnation who,
@@ -198,9 +204,12 @@ void LocalNode::forget_the_gone() {
 
 void LocalNode::poll() {
     io_.restart();
-    io_.poll();
+    const auto end = SteadyClock::now() + kPollLimit;
+    bool more = true;
+    while (more && SteadyClock::now() < end) more = io_.poll_one() != 0;
     look_for_stops();
-    forget_the_gone();
+    // An event that was not handled yet may be about one of them.
+    if (!more) forget_the_gone();
 }
 
 void LocalNode::wait(Deadline deadline) {

@@ -44,7 +44,7 @@ struct StartSpec {
 struct NodeEvents {
     /// A control message of a stage.
     std::function<void(Incarnation, ControlSocket::Received)> on_message;
-    /// Its control socket is closed or speaks nonsense; it may still be running.
+    /// Its control socket is closed, is not read or speaks nonsense; it may still be running.
     std::function<void(Incarnation, const Error&)> on_silence;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
@@ -67,7 +67,7 @@ public:
     virtual ~NodeAgent() = default;  // kills and reaps whatever is left
 
     [[nodiscard]] virtual Status start(const StartSpec& spec) = 0;
-    /// Errc::PeerGone if the incarnation is gone or does not read.
+    /// Errc::PeerGone if the incarnation is gone or does not read; on_silence was called by then.
     [[nodiscard]] virtual Status send(Incarnation who,
                                       const control::Message& message,
                                       std::span<const int> files,
@@ -75,7 +75,8 @@ public:
                                       Envelope envelope) = 0;
     /// SIGKILL to the process and what it forked; on_exit follows.
     virtual void kill(Incarnation who) = 0;
-    /// Calls the events for what has happened since, without waiting.
+    /// Calls the events for what has happened since, without waiting; some of them, if a stage
+    /// talks faster than it is listened to.
     virtual void poll() = 0;
     /// The same, but waits for something to happen until the deadline.
     virtual void wait(Deadline deadline) = 0;

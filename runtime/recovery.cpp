@@ -216,6 +216,22 @@ void Recovery::check_joined(State& state) {
 
 // ---- time ----
 
+/// A newcomer that has done all that it can is not the one to blame.
+void Recovery::too_slow(State& state, Micros now) {
+    const std::string limit = std::to_string(rules_.start_limit.count() / 1'000) + " ms";
+    if (!state.ready) {
+        return suspect(state.member.id, state.epoch,
+                       "stage '" + state.member.name + "' did not come back within " + limit, now);
+    }
+    state.due = now + rules_.start_limit;
+    const std::set<StageId> silent = state.outstanding;  // suspect() takes them out
+    for (const StageId id : silent) {
+        suspect(id, epoch_of(id),
+                "stage '" + at(id).member.name + "' did not take its new channels within " + limit,
+                now);
+    }
+}
+
 void Recovery::tick(Micros now) {
     for (State& state : states_) {
         const bool starting =
@@ -223,13 +239,9 @@ void Recovery::tick(Micros now) {
         if (state.health == StageHealth::Resting && now >= state.due) {
             state.health = StageHealth::Loading;
             state.due = now + rules_.start_limit;
-            ++restarts_;
             commands_.emplace_back(Spawn{state.member.id, state.epoch});
         } else if (starting && now >= state.due) {
-            suspect(state.member.id, state.epoch,
-                    "stage '" + state.member.name + "' did not come back within " +
-                        std::to_string(rules_.start_limit.count() / 1'000) + " ms",
-                    now);
+            too_slow(state, now);
         }
     }
 }

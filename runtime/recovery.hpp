@@ -20,6 +20,8 @@
 // - Join makes channels between the new incarnation and every process that is Wiring or Up; those
 //   answer `rewired`. Two stages that come back at once get their common channel when the second
 //   one joins.
+// - A newcomer that is not Up within the start limit is suspected; if all that is missing are the
+//   answers of survivors, it is they who are.
 // - An event of an old epoch changes nothing.
 #pragma once
 
@@ -137,7 +139,6 @@ public:
     [[nodiscard]] StageHealth health_of(StageId id) const;
     /// Why its last incarnation ended, as a sentence; empty if none has.
     [[nodiscard]] const std::string& why_of(StageId id) const { return at(id).why; }
-    [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
 
 private:
     struct State {
@@ -158,12 +159,12 @@ private:
     void lose(State& state);
     void forget_in_others(StageId id);
     void check_joined(State& state);
+    void too_slow(State& state, Micros now);
     void rest_or_give_up(State& state, Micros now);
 
     std::vector<State> states_;
     RestartRules rules_;
     std::deque<Command> commands_;
-    std::uint64_t restarts_ = 0;
 };
 
 }  // namespace paceline

@@ -10,8 +10,8 @@ StageEdges::StageEdges(Wiring& wiring) {
 }
 
 StageEdges::Out* StageEdges::find_out(StageId from, StageId to) {
-    for (Out& out : out_) {
-        if (out.edge.to == to && out.edge.from == from) return &out;
+    for (const auto& out : out_) {
+        if (out->edge.to == to && out->edge.from == from) return out.get();
     }
     return nullptr;
 }
@@ -22,30 +22,30 @@ TensorProducer* StageEdges::tensors_to(StageId self, StageId to) {
 }
 
 TensorConsumer* StageEdges::tensors_from(StageId self, StageId from) {
-    for (InEdge& edge : in_) {
-        if (edge.from == from && edge.to == self && edge.pool) return &*edge.pool;
+    for (const auto& edge : in_) {
+        if (edge->from == from && edge->to == self && edge->pool) return &*edge->pool;
     }
     return nullptr;
 }
 
 Epoch StageEdges::epoch_of(StageId peer) const {
-    for (const Out& out : out_) {
-        if (out.edge.to == peer) return out.edge.peer_epoch;
+    for (const auto& out : out_) {
+        if (out->edge.to == peer) return out->edge.peer_epoch;
     }
-    for (const InEdge& in : in_) {
-        if (in.from == peer) return in.peer_epoch;
+    for (const auto& in : in_) {
+        if (in->from == peer) return in->peer_epoch;
     }
     return Epoch{0};
 }
 
 bool StageEdges::lose(StageId peer) {
     for (auto out = out_.begin(); out != out_.end();) {
-        const bool closes = out->edge.to == peer;
-        if (closes) retired_out_.push_back(std::move(out->edge));
+        const bool closes = (*out)->edge.to == peer;
+        if (closes) retired_out_.push_back(std::move(*out));
         out = closes ? out_.erase(out) : std::next(out);
     }
     for (auto in = in_.begin(); in != in_.end();) {
-        const bool closes = in->from == peer;
+        const bool closes = (*in)->from == peer;
         if (closes) retired_in_.push_back(std::move(*in));
         in = closes ? in_.erase(in) : std::next(in);
     }
@@ -55,13 +55,13 @@ bool StageEdges::lose(StageId peer) {
 void StageEdges::add_in(InEdge edge) {
     const std::size_t chunks = edge.ring.payload_bytes() / sizeof(Chunk) + 1;
     if (buffer_.size() < chunks) buffer_.resize(chunks);
-    in_.push_back(std::move(edge));
+    in_.push_back(std::make_unique<InEdge>(std::move(edge)));
 }
 
 void StageEdges::add(std::vector<OutEdge> out, std::vector<InEdge> in) {
     for (OutEdge& edge : out) {
         absent_.erase(edge.to);
-        out_.push_back({std::move(edge)});
+        out_.push_back(std::make_unique<Out>(Out{std::move(edge)}));
     }
     for (InEdge& edge : in) {
         absent_.erase(edge.from);
@@ -70,8 +70,8 @@ void StageEdges::add(std::vector<OutEdge> out, std::vector<InEdge> in) {
 }
 
 void StageEdges::ring_bells() {
-    for (Out& out : out_) {
-        if (std::exchange(out.has_news, false)) out.edge.bell.ring();
+    for (const auto& out : out_) {
+        if (std::exchange(out->has_news, false)) out->edge.bell.ring();
     }
 }
 

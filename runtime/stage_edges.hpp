@@ -4,10 +4,11 @@
 //   wired ----> [open] ---- peer lost, layout broken ----> [retired] ---- no job left ----> gone
 //
 // A retired channel is used by nobody, but stays mapped: a job that was submitted before may still
-// read or write its tensors. One thread, the loop's.
+// read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
+// it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <set>
 #include <span>
 #include <utility>
@@ -31,8 +32,8 @@ public:
 
     // By index where handlers are called in between: they may not, but cold messages before a
     // frame may close or add edges.
-    [[nodiscard]] std::vector<Out>& out() { return out_; }
-    [[nodiscard]] std::vector<InEdge>& in() { return in_; }
+    [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
+    [[nodiscard]] std::vector<std::unique_ptr<InEdge>>& in() { return in_; }
     /// nullptr if there is none: the peer is absent.
     [[nodiscard]] Out* find_out(StageId from, StageId to);
     [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to);
@@ -58,11 +59,11 @@ private:
     };
     void add_in(InEdge edge);
 
-    std::vector<Out> out_;
-    std::vector<InEdge> in_;
+    std::vector<std::unique_ptr<Out>> out_;
+    std::vector<std::unique_ptr<InEdge>> in_;
     std::set<StageId> absent_;  // peers that are lost: what is sent to them is dropped
-    std::vector<OutEdge> retired_out_;
-    std::vector<InEdge> retired_in_;
+    std::vector<std::unique_ptr<Out>> retired_out_;
+    std::vector<std::unique_ptr<InEdge>> retired_in_;
     std::vector<Chunk> buffer_{1};
 };
 

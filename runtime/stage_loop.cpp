@@ -86,7 +86,8 @@ private:
     void trace_span(TraceKind kind, Micros start, const JobLabel& label);
 
     void lose(StageId peer);
-    void lose_corrupt();
+    bool lose_corrupt();
+    void look_for_fault(const Out& out);
 
     StageEdges edges_;
     ControlPort& port_;
@@ -114,8 +115,6 @@ Push StageLoop::Impl::send(StageId from,
         out->wants_room = true;
         count(Counter::ChannelFull, 1);
         trace({.kind = TraceKind::Full, .peer = to, .detail = kind, .self = from});
-        const Status fault = out->edge.ring.fault();
-        if (!fault.ok()) corrupt_.emplace_back(to, in_channel("to", to, fault.error()));
         return Push::Full;
     }
     out->has_news = true;
@@ -170,12 +169,26 @@ void StageLoop::Impl::lose(StageId peer) {
     host_.peer(peer, PeerChange::Lost);
 }
 
-void StageLoop::Impl::lose_corrupt() {
+bool StageLoop::Impl::lose_corrupt() {
+    bool any = false;
     for (const auto& [peer, error] : std::exchange(corrupt_, {})) {
+        // One report of each peer: several of its channels may be broken, and whoever complains
+        // twice is suspected itself.
+        if (edges_.is_absent(peer)) continue;
         const Epoch epoch = edges_.epoch_of(peer);
         lose(peer);
         report(port_.report_fault(peer, epoch, error));
+        any = true;
     }
+    return any;
+}
+
+/// Somebody waits for room here. If the consumer has broken the layout there will never be any.
+void StageLoop::Impl::look_for_fault(const Out& out) {
+    Status fault = out.edge.ring.fault();
+    if (fault.ok() && out.edge.pool) fault = out.edge.pool->fault();
+    if (fault.ok()) return;
+    corrupt_.emplace_back(out.edge.to, in_channel("to", out.edge.to, fault.error()));
 }
 
 void StageLoop::Impl::take(PortEvent event) {
@@ -232,11 +245,11 @@ bool StageLoop::Impl::turn() {
     // A job comes last: it should know the newest that the others have said.
     if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
     // Slots are released by handlers and by jobs; the producer hears of it at the end of the turn.
-    for (InEdge& edge : edges_.in()) {
-        if (edge.pool && edge.pool->take_room_wanted()) edge.bell.ring();
+    for (const auto& edge : edges_.in()) {
+        if (edge->pool && edge->pool->take_room_wanted()) edge->bell.ring();
     }
+    any = lose_corrupt() || any;
     edges_.ring_bells();
-    lose_corrupt();
     if (!host_.has_job() && !host_.has_mail()) edges_.bury_retired();
     return any;
 }
@@ -259,8 +272,8 @@ bool StageLoop::Impl::run_job() {
 bool StageLoop::Impl::drain_all() {
     bool any = false;
     // By index: a cold message that comes before a frame may close or add edges.
-    std::vector<InEdge>& in = edges_.in();
-    for (std::size_t i = 0; i < in.size() && !host_.ended(); ++i) any = drain(in[i]) || any;
+    const auto& in = edges_.in();
+    for (std::size_t i = 0; i < in.size() && !host_.ended(); ++i) any = drain(*in[i]) || any;
     return any;
 }
 
@@ -318,17 +331,18 @@ bool StageLoop::Impl::room_found(Out& out) {
 
 bool StageLoop::Impl::call_rooms() {
     bool any = false;
-    for (Out& out : edges_.out()) {
+    for (const auto& each : edges_.out()) {
         if (host_.ended()) break;
+        Out& out = *each;
         if (out.edge.pool && out.edge.pool->take_starved()) {
             out.wants_slot = true;
             count(Counter::ChannelFull, 1);
-            const Status fault = out.edge.pool->fault();
-            if (!fault.ok()) {
-                corrupt_.emplace_back(out.edge.to, in_channel("to", out.edge.to, fault.error()));
-            }
         }
-        if (!room_found(out)) continue;
+        if (!out.wants_room && !out.wants_slot) continue;
+        if (!room_found(out)) {
+            look_for_fault(out);
+            continue;
+        }
         out.wants_room = out.wants_room && !out.edge.ring.has_room(Urgency::Normal);
         out.wants_slot = out.wants_slot && !out.edge.pool->has_room();
         host_.room(out.edge.from, out.edge.to);
@@ -338,16 +352,16 @@ bool StageLoop::Impl::call_rooms() {
 }
 
 void StageLoop::Impl::wait() {
-    for (Out& out : edges_.out()) {
-        if (out.wants_room) out.edge.ring.want_room();
-        if (out.wants_slot) out.edge.pool->want_room();
+    for (const auto& out : edges_.out()) {
+        if (out->wants_room) out->edge.ring.want_room();
+        if (out->wants_slot) out->edge.pool->want_room();
     }
     const auto ready = [this] {
-        for (const InEdge& edge : edges_.in()) {
-            if (edge.ring.has_frame()) return true;
+        for (const auto& edge : edges_.in()) {
+            if (edge->ring.has_frame()) return true;
         }
-        for (Out& out : edges_.out()) {
-            if (room_found(out)) return true;
+        for (const auto& out : edges_.out()) {
+            if (room_found(*out)) return true;
         }
         return wiring_.bell.announced() != announced_seen_;
     };

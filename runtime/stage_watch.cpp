@@ -19,6 +19,10 @@ void StageWatch::stopped(bool is_stopped, Nanos now) {
         return;
     }
     stopped_since_.reset();
+    excuse(now);
+}
+
+void StageWatch::excuse(Nanos now) {
     lenient_until_ = now + kAfterStop;
 }
 

@@ -21,6 +21,8 @@ public:
     explicit StageWatch(std::chrono::milliseconds stop_grace) : stop_grace_{stop_grace} {}
 
     void stopped(bool is_stopped, Nanos now);
+    /// Whoever judges was not looking for a while: deadlines that passed meanwhile do not count.
+    void excuse(Nanos now);
     /// Why the stage is to be replaced, as the rest of a sentence that begins with its name;
     /// nothing if it is well.
     [[nodiscard]] std::optional<std::string> complaint(const PageSnapshot& page, Nanos now) const;

@@ -78,7 +78,7 @@ Status Supervisor::Impl::start_one(Stage& stage) {
     stage.page = std::move(view).value();
     stage.watch = StageWatch{options_.stop_grace};
     stage.state = State::Loading;
-    stage.blamed_at.reset();
+    stage.blame.reset();
     stage.gone = false;
     remember(stage);
     const bool disposable = spec.on_death == OnDeath::RestartAlone;
@@ -200,6 +200,7 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
     if (!edges.ok()) return edges.error();
     Result<StagePage> page = own_page();
     if (!page.ok()) return page.error();
+    own_page_ = std::make_shared<StagePage>(std::move(page).value());
     Result<ShmRegion> board_memory = ShmRegion::attach(board_file_.fd(), 1);
     if (!board_memory.ok()) return board_memory.error();
     Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
@@ -213,7 +214,7 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = {},
-                  .page = std::make_shared<StagePage>(std::move(page).value()),
+                  .page = own_page_,
                   .board = std::make_shared<CancelBoard>(std::move(board).value())};
 }
 

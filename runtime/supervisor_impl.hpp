@@ -40,6 +40,11 @@ public:
 private:
     enum class Phase : std::uint8_t { Starting, Running, Ending };
     enum class State : std::uint8_t { Loading, Greeted, Ready };
+    /// Whose channel was said to be broken, and when.
+    struct Blame {
+        Incarnation whom;
+        Micros at;
+    };
     /// One stage and its newest incarnation.
     struct Stage {
         ChildSpec spec;
@@ -50,7 +55,7 @@ private:
         ShmFile page_file{};
         std::optional<StagePageView> page{};
         StageWatch watch;
-        std::optional<Micros> blamed_at{};  // when it last complained of a channel
+        std::optional<Blame> blame{};  // the last one that it complained of
         bool gone = false;
         bool ended_well = false;
         std::string obituary{};
@@ -76,6 +81,7 @@ private:
     void on_edge_fault(Stage& stage, const control::EdgeFault& fault);
     void on_hello(Stage& stage, control::Hello hello);
     void on_failed(Stage& stage, const control::Failed& failed);
+    void on_nonsense(Stage& stage, const std::string& complaint);
     void on_silence(Incarnation who, const Error& error);
     void on_exit(Incarnation who, bool well, const std::string& how);
     static void on_stopped(Stage& stage, bool stopped);
@@ -109,6 +115,7 @@ private:
     std::optional<Recovery> recovery_;  // once the run has begun
     ShmFile board_file_;
     ShmFile own_page_file_;
+    std::shared_ptr<StagePage> own_page_;  // shared with the conductor's loop; once wired
     std::vector<StageRecord> records_;
     std::optional<Error> end_;
     int signal_ = 0;  // SIGINT or SIGTERM, once one has come

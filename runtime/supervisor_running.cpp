@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kSendLimit{10'000};
 constexpr std::chrono::milliseconds kLookInterval{10};  // between two looks at all pages
+constexpr std::chrono::milliseconds kLateLook{1'000};
 
 StageWatch::Nanos monotonic_now() {
     timespec time{};
@@ -59,23 +60,32 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         recovery_->rewired(who.id, rewired->peer, rewired->peer_epoch, micros_now());
     } else if (const auto* fault = std::get_if<control::EdgeFault>(&message)) {
         on_edge_fault(*stage, *fault);
-    } else {
+    } else if (std::holds_alternative<control::Stats>(message) &&
+               std::count(stage->spec.actors.begin(), stage->spec.actors.end(),
+                          received.envelope.from) != 0) {
         received.envelope.to = kConductor;
         events_.emplace_back(PortMail{received.envelope, std::move(message)});
+    } else {
+        // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
+        on_nonsense(*stage, "it sent '" + std::string{control::name_of(control::type_of(message))} +
+                                "' in the name of actor " +
+                                std::to_string(received.envelope.from.value));
     }
 }
 
 /// The peer is replaced. But a stage that spoils what it reads would blame one after another, each
-/// time with new channels: who complains of the conductor, of nobody that exists, or of two peers
-/// within the period is what they have in common.
+/// time with new channels: who complains of the conductor, of nobody that exists, or of two
+/// incarnations within the period is what they have in common.
 void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fault) {
     if (!recovery_ || phase_ != Phase::Running) return;
     const Micros now = micros_now();
-    const bool again = stage.blamed_at && now - *stage.blamed_at < options_.restarts.period;
     const bool known = std::any_of(stages_.begin(), stages_.end(), [&fault](const Stage& s) {
         return std::count(s.spec.actors.begin(), s.spec.actors.end(), fault.peer) != 0;
     });
-    stage.blamed_at = now;
+    const Incarnation whom{known ? plan_->home_of(fault.peer) : fault.peer, fault.peer_epoch};
+    const bool again = stage.blame && stage.blame->whom != whom &&
+                       now - stage.blame->at < options_.restarts.period;
+    stage.blame = Blame{whom, now};
     if (known && !again) {
         (void)report_fault(fault.peer, fault.peer_epoch, {Errc::Protocol, fault.text});
     } else {
@@ -86,6 +96,7 @@ void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fau
 }
 
 void Supervisor::Impl::on_hello(Stage& stage, control::Hello hello) {
+    if (stage.state != State::Loading) return;  // it is greeted once
     std::string complaint;
     if (hello.wire_version != msg::kWireVersion) {
         complaint = "it speaks wire version " + std::to_string(hello.wire_version) +
@@ -95,9 +106,7 @@ void Supervisor::Impl::on_hello(Stage& stage, control::Hello hello) {
                                hello.vocab_size != stage.hello->vocab_size)) {
         complaint = "it came back with other weights or of another equality class";
     }
-    if (!complaint.empty()) {
-        return on_failed(stage, {static_cast<std::uint8_t>(Errc::Protocol), complaint});
-    }
+    if (!complaint.empty()) return on_nonsense(stage, complaint);
     if (!stage.hello) stage.hello = std::move(hello);
     stage.state = State::Greeted;
     if (recovery_) recovery_->greeted(stage.spec.id, stage.epoch, micros_now());
@@ -109,6 +118,14 @@ void Supervisor::Impl::on_failed(Stage& stage, const control::Failed& failed) {
     stage.failure = Error{code, "failed: " + failed.text};
     // Its obituary repeats what it reported.
     if (recovery_) recovery_->suspect(stage.spec.id, stage.epoch, "", micros_now());
+}
+
+/// It goes on as if all were well: nothing but this sentence says why it is replaced.
+void Supervisor::Impl::on_nonsense(Stage& stage, const std::string& complaint) {
+    stage.failure = Error{Errc::Protocol, "failed: " + complaint};
+    if (!recovery_) return;
+    recovery_->suspect(stage.spec.id, stage.epoch, node_->title(stage.who()) + ": " + complaint,
+                       micros_now());
 }
 
 void Supervisor::Impl::on_silence(Incarnation who, const Error& error) {
@@ -146,7 +163,13 @@ void Supervisor::Impl::on_stopped(Stage& stage, bool stopped) {
 void Supervisor::Impl::look_at_pages() {
     const StageWatch::Nanos now = monotonic_now();
     if (now - looked_at_ < kLookInterval) return;
+    // After a late look (the conductor was stopped, or the whole machine) the stages may have been
+    // frozen as well: everybody gets a moment.
+    const bool late = looked_at_.count() != 0 && now - looked_at_ > kLateLook;
     looked_at_ = now;
+    for (Stage& stage : stages_) {
+        if (late) stage.watch.excuse(now);
+    }
     for (Stage& stage : stages_) {
         if (stage.gone || stage.state != State::Ready) continue;
         const std::optional<std::string> complaint =
@@ -167,6 +190,7 @@ void Supervisor::Impl::carry_out_commands() {
 
 void Supervisor::Impl::carry_out(const Recovery::Spawn& spawn) {
     Stage& stage = *find(spawn.id);
+    own_page_->count(Counter::Restarts);
     stage.epoch = spawn.epoch;
     stage.bell.reset();
     stage.failure.reset();
@@ -258,7 +282,7 @@ Status Supervisor::Impl::report_fault(StageId peer, Epoch peer_epoch, const Erro
 
 std::vector<pid_t> Supervisor::Impl::pids() const {
     std::vector<pid_t> pids;
-    for (const Stage& stage : stages_) pids.push_back(node_->pid(stage.who()));
+    for (const Stage& stage : stages_) pids.push_back(node_ ? node_->pid(stage.who()) : 0);
     return pids;
 }
 

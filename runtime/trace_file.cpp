@@ -292,6 +292,8 @@ const char* frame_name(std::uint32_t kind) {
             return "proposal";
         case msg::Kind::Wave:
             return "wave";
+        case msg::Kind::TensorNote:
+            return "tensor note";
         case msg::Kind::Verdict:
             return "verdict";
         case msg::Kind::Stop:

@@ -129,6 +129,17 @@ Result<WiringPlan> WiringPlan::create(std::vector<ProcessSpec> processes,
             }
         }
         if (from == to) continue;  // the host passes these on by itself
+        for (const StageId end : {from->spec.id, to->spec.id}) {
+            const auto has_end = [end](const Edge& other) {
+                return other.from_process == end || other.to_process == end;
+            };
+            if (std::count_if(plan.edges_.begin(), plan.edges_.end(), has_end) <
+                static_cast<std::ptrdiff_t>(control::kEdgesMax)) {
+                continue;
+            }
+            return Error{Errc::BadArgument, "stage " + number(end) + " has more than " +
+                                                std::to_string(control::kEdgesMax) + " channels"};
+        }
         plan.edges_.push_back({edge, from->spec.id, to->spec.id, {}, {}});
     }
     return plan;

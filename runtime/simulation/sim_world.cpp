@@ -193,8 +193,8 @@ void SimWorld::post(StageId from, StageId to, const control::Message& message) {
     };
     const auto home = std::find_if(stages_.begin(), stages_.end(), hosts);
     PACE_CHECK(home != stages_.end(), "a control message to a stage that does not exist");
-    const StageHealth health = recovery_->health_of(home->spec.process.id);
-    if (health != StageHealth::Up && health != StageHealth::Wiring) return;
+    // As the supervisor: one that is not at work yet expects other words first.
+    if (recovery_->health_of(home->spec.process.id) != StageHealth::Up) return;
     if (const auto* begin = std::get_if<control::Begin>(&message)) {
         const auto [last, first] =
             begun_.try_emplace({home->serial, to, begin->request}, begin->attempt);

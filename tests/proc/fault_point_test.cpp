@@ -64,7 +64,7 @@ TEST_CASE("a stage may die at any fault point, again and again") {
     const Leftovers before;
     int number = 0;
     for (const Place& place : kPlaces) {
-        CAPTURE(place.name);
+        CAPTURE(std::string{place.name});
         ++number;
         std::vector<ToyFaultOf> faults;
         for (const int stage : place.stages) {

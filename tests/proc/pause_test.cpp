@@ -87,6 +87,27 @@ TEST_CASE("a stage that stops in the middle of a frame and goes on has changed n
     }
 }
 
+TEST_CASE("a draft that is stopped and never missed does not hold the target back") {
+    const Leftovers before;
+    std::vector<pid_t> stages;
+    const StageId draft = toy_segment(3);
+    ToyRunOptions options{
+        .plan = two_and_a_draft(),
+        .load = {.streams = 8, .answers = 24},
+        .faults = {{draft, {.action = ToyAction::Stop, .point = FaultPoint::JobStarted, .nth = 3}}},
+        .on_started = [&stages](const std::vector<pid_t>& pids) { stages = pids; }};
+    options.supervision.stop_grace = 100s;
+    const auto begin = std::chrono::steady_clock::now();
+    ToyRun run{std::move(options)};
+    CHECK(run.decode().ok());
+    CHECK_MESSAGE(run.client().complaints().empty(), run.client().complaints());
+    // More verdicts than its ring has room for were made meanwhile, and nobody waited.
+    CHECK(std::chrono::steady_clock::now() - begin < 60s);
+    CHECK(run.saboteur().deaths() == 0);
+    for (const pid_t pid : stages) ::kill(pid, SIGCONT);
+    CHECK(run.shutdown().ok());
+}
+
 TEST_CASE("a stage that is stopped for longer is replaced, and harmless when it could go on") {
     const Leftovers before;
     for (const int streams : {1, 8}) {

@@ -517,6 +517,12 @@ TEST_CASE("the conductor refuses requests out of range and messages that are not
     REQUIRE(bench.context.failure);
     CHECK(bench.context.failure->what.find("position 9") != std::string::npos);
     bench.context.failure.reset();
+    bench.verdict(id, 1, 4, {50, kVocab});
+    REQUIRE(bench.context.failure);
+    CHECK(bench.context.failure->what == "stage 2: a verdict has tokens[1] = 100");
+    CHECK(bench.ears[0]->tokens.empty());
+    CHECK(bench.conductor.text(id).size() == 4);
+    bench.context.failure.reset();
     const msg::Verdict verdict{};
     bench.conductor.handle(kFirst, static_cast<std::uint16_t>(msg::Kind::Verdict),
                            std::as_bytes(std::span{&verdict, 1}));

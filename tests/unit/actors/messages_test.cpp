@@ -79,6 +79,60 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     verdict.count = 1;
     verdict.finish = static_cast<msg::Finish>(7);
     refused(verdict, "finish = 7");
+    verdict.finish = msg::Finish::No;
+    verdict.wave_rows = kWaveRowsMax + 1;
+    refused(verdict, "wave_rows = 65");
+}
+
+TEST_CASE("a tensor note with a field out of range is refused by field, one that fits is not") {
+    const TensorLimits limits{.layers = 4, .context = 64, .slot_bytes = 1024};
+    const msg::TensorNote good{.route = route(1, 1, 1),
+                               .role = msg::TensorRole::Tap,
+                               .type = msg::TensorType::F16,
+                               .layer = 3,
+                               .first_position = 56,
+                               .rows = 8,
+                               .row_elements = 64,
+                               .tensor = 0,
+                               .tensor_generation = 1};
+    CHECK(check_message(good, limits));  // to the last layer, position and byte
+    const auto refused_with = [&](auto change, const std::string& says) {
+        msg::TensorNote note = good;
+        change(note);
+        const Status status = check_message(note, limits);
+        REQUIRE_FALSE(status);
+        CHECK(status.error().code == Errc::Protocol);
+        CHECK_MESSAGE(status.error().what.find(says) != std::string::npos, status.error().what);
+    };
+    using Note = msg::TensorNote;
+    refused_with([](Note& note) { note.role = static_cast<msg::TensorRole>(4); }, "role = 4");
+    refused_with([](Note& note) { note.type = static_cast<msg::TensorType>(4); }, "type = 4");
+    refused_with([](Note& note) { note.layer = 4; }, "layer = 4");
+    refused_with([](Note& note) { note.first_position = -1; }, "first_position = -1");
+    refused_with([](Note& note) { note.first_position = 64; }, "first_position = 64");
+    refused_with([](Note& note) { note.rows = 0; }, "rows = 0");
+    refused_with([](Note& note) { note.rows = 9; }, "rows = 9");
+    refused_with([](Note& note) { note.row_elements = 0; }, "row_elements = 0");
+    refused_with([](Note& note) { note.row_elements = 65; }, "more than the 1024 bytes");
+    refused_with([](Note& note) { note.type = msg::TensorType::F32; }, "more than the 1024 bytes");
+}
+
+TEST_CASE("the bytes of a tensor are counted without wrapping") {
+    msg::TensorNote note{};
+    note.rows = 3;
+    note.row_elements = 5;
+    note.type = msg::TensorType::F32;
+    CHECK(msg::tensor_bytes(note) == 60U);
+    note.type = msg::TensorType::I8;
+    CHECK(msg::tensor_bytes(note) == 15U);
+    note.type = static_cast<msg::TensorType>(77);
+    CHECK_FALSE(msg::tensor_bytes(note));
+    note.rows = 1U << 31;
+    note.row_elements = 1U << 31;
+    note.type = msg::TensorType::F16;  // 2^63
+    CHECK(msg::tensor_bytes(note) == std::uint64_t{1} << 63U);
+    note.type = msg::TensorType::F32;  // 2^64
+    CHECK_FALSE(msg::tensor_bytes(note));
 }
 
 TEST_CASE("a message of the wrong size is refused") {
@@ -138,6 +192,19 @@ TEST_CASE("a peer that floods the gate with early messages is refused") {
     const auto flooded = gate.admit(StageId{5}, 1, route(9, 1, 1), {});
     REQUIRE_FALSE(flooded);
     CHECK(flooded.error().code == Errc::Protocol);
+}
+
+TEST_CASE("a draft's gate lets the oldest early messages go instead") {
+    InboxGate gate{InboxGate::Overflow::DropOldest};
+    for (std::uint32_t i = 0; i <= InboxGate::kHeldMax; ++i) {
+        const msg::Route route{RequestId{1}, Attempt{1}, Epoch{1}};
+        const auto bytes = std::as_bytes(std::span{&i, 1});
+        CHECK(gate.admit(StageId{1}, 3, route, bytes).value() == Age::Early);
+    }
+    gate.begun(RequestId{1}, Attempt{1});
+    const std::vector<InboxGate::Held> due = gate.take_due();
+    REQUIRE(due.size() == InboxGate::kHeldMax);
+    CHECK(due.front().bytes.front() == std::byte{1});  // number 0 is gone
 }
 
 TEST_CASE("dispatch options out of range are refused by name") {

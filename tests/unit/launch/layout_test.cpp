@@ -81,6 +81,7 @@ TEST_CASE("the first segment hears of a request last, and only a draft can be do
     CHECK(!plan.begin_to[0].essential);
     CHECK(plan.begin_to[1].essential);
     CHECK(plan.begin_to[2].id == StageId{1});
+    CHECK(plan.begin_to[2].name == "stage 'front'");  // as the news call it
     CHECK(plan.judge == StageId{2});
 }
 

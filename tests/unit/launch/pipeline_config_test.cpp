@@ -190,6 +190,25 @@ TEST_CASE("stage names are unique") {
     CHECK(contains(error_of(segment("a", "") + segment("a", "")), "\"a\" is used twice"));
 }
 
+TEST_CASE("a name that is too long for a log, or would break its lines, is refused by field") {
+    const std::string longest(64, 'x');
+    CHECK(parse_pipeline_config(segment("a", "process = \"" + longest + "\""), "x.toml").ok());
+    CHECK(contains(error_of(segment("a", "process = \"" + longest + "x\"")),
+                   "process = \"" + longest + "x\" has more than 64 bytes"));
+    CHECK(contains(error_of(segment(longest + "x", "")), "has more than 64 bytes"));
+    CHECK(contains(error_of(segment("a\\n", "")), "holds a control character"));
+    CHECK(
+        contains(error_of(segment("a", "process = \"\\u001b[2J\"")), "holds a control character"));
+}
+
+TEST_CASE("a process is not called like a stage that lives in another one") {
+    CHECK(contains(error_of(segment("a", "process = \"b\"") + segment("b", "")),
+                   "[[stage]] \"a\": process = \"b\" is the name of a stage outside of it"));
+    CHECK(parse_pipeline_config(segment("a", "process = \"b\"") + segment("b", "process = \"b\""),
+                                "x.toml")
+              .ok());
+}
+
 TEST_CASE("what is no TOML and what cannot be read is said with file and line") {
     CHECK(contains(error_of("[[stage]]\nname = \n"), "test.toml:2"));
     Result<PipelineConfig> missing = read_pipeline_config("/nonexistent/x.toml");

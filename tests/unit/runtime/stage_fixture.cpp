@@ -8,6 +8,7 @@
 //   hang-on-wire     says hello and then nothing
 //   close-on-wire    says hello, closes its socket and stays
 //   relay-then-exit N  relay, and code 5 after ten messages
+//   relay-and-end N  relay, but tells the conductor to shut down after ten messages
 //   fork-and-relay N relay with a grandchild that would outlive it
 //   say-cores        writes the cores it may use and ends
 #include <chrono>
@@ -42,6 +43,21 @@ struct ShortLived : test::Relay {
     int messages = 0;
 };
 
+/// Says what only the conductor may say.
+struct Usurper : test::Relay {
+    using Relay::Relay;
+    void on_start(StageContext& context) override {
+        Relay::on_start(context);
+        own_context = &context;
+    }
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        if (++messages == 10) own_context->post(kConductor, control::Shutdown{});
+        Relay::handle(from, kind, bytes);
+    }
+    StageContext* own_context = nullptr;
+    int messages = 0;
+};
+
 template <class ToyActor = test::Relay>
 int relay(StageProcess& process, StageId to) {
     control::Hello hello;
@@ -58,6 +74,7 @@ int relay(StageProcess& process, StageId to) {
 int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay") return relay(process, to);
     if (order == "relay-then-exit") return relay<ShortLived>(process, to);
+    if (order == "relay-and-end") return relay<Usurper>(process, to);
     if (order == "exit-on-load") {
         std::fprintf(stderr, "loading weights\nno such tensor: blk.0\n");
         return 3;

@@ -223,6 +223,20 @@ TEST_CASE("an incarnation that does not come back in time is killed and tried ag
     CHECK(r.health_of(kFirst) == StageHealth::Resting);
 }
 
+TEST_CASE("a survivor that never takes its new channels is replaced, not the newcomer") {
+    RestartRules rules;
+    rules.start_limit = Micros{1000};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    r.greeted(kFirst, Epoch{2}, Micros{1});
+    r.ready(kFirst, Epoch{2}, Micros{2});
+    r.rewired(kDraft, kFirst, Epoch{2}, Micros{3});
+    bench.said();
+    r.tick(Micros{1001});
+    CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "joined 2.2", "kill 3.1"});
+}
+
 TEST_CASE("policies are read by the names they are written with") {
     for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
         CHECK(parse_on_death(name_of(policy)).value() == policy);

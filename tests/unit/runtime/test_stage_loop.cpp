@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtime/stage_edges.hpp"
 #include "runtime/stage_loop.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
@@ -57,6 +58,7 @@ struct TestPort : ControlPort {
 };
 
 constexpr Epoch kEpochB{3};
+constexpr msg::Proposal kNothing{};
 
 WiringPlan plan_of(std::uint32_t spin, std::uint32_t tensors) {
     return wired_plan({{{kConductor, {kConductor}, 0}, Epoch{1}},
@@ -226,4 +228,66 @@ TEST_CASE("what is sent to a lost peer is dropped, and its next incarnation gets
     CHECK(a.joined == std::vector{kB});
     REQUIRE(port.rewired.size() == 1);
     CHECK(port.rewired[0] == std::pair{kB, Epoch{4}});
+}
+
+TEST_CASE("a consumer that breaks a channel on which somebody waits for room is reported, once") {
+    const WiringPlan plan = plan_of(0, 2);
+    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kA);
+    const control::EdgeWire* to_b = nullptr;
+    for (const control::EdgeWire& edge : letter.message.edges) {
+        if (edge.peer == kB && edge.outgoing) to_b = &edge;
+    }
+    REQUIRE(to_b != nullptr);
+    const ShmRegion ring =
+        ShmRegion::attach(letter.files[to_b->ring_file], sizeof(RingHeader)).value();
+    const ShmRegion pool =
+        ShmRegion::attach(letter.files[to_b->pool_file], sizeof(PoolHeader)).value();
+    TestPort port;
+    Relay actor{kB};
+    StageLoop loop{wiring_of(plan, kA, Epoch{1}), port, {}};
+    loop.add(kA, actor);
+    Wiring conductor = wiring_of(plan, kConductor, Epoch{1});
+    for (int i = 0; i < 4; ++i) {  // the pool has two slots
+        CHECK(conductor.out[0].ring.try_push(1, std::as_bytes(std::span{&kNothing, 1})) ==
+              Push::Ok);
+    }
+    std::thread thread{[&] { CHECK(loop.run().ok()); }};
+    std::this_thread::sleep_for(std::chrono::milliseconds{60});
+    // Both at once: what was made from them is one complaint.
+    reinterpret_cast<RingHeader*>(ring.bytes().data())->tail.store(1'000'000);
+    auto* states = reinterpret_cast<PoolSlotState*>(pool.bytes().data() + sizeof(PoolHeader));
+    states[0].generation.store(77);
+    std::this_thread::sleep_for(std::chrono::milliseconds{120});
+    port.shutdown = true;
+    thread.join();
+    REQUIRE(port.faults.size() == 1);
+    CHECK(port.faults[0].peer == kB);
+    CHECK(port.faults[0].epoch == kEpochB);
+    CHECK(actor.lost == std::vector{kB});
+}
+
+TEST_CASE("a channel stays where it is while channels with others come and go") {
+    WiringPlan plan = wired_plan({{{kConductor, {kConductor}, 0}, Epoch{1}},
+                                  {{kA, {kA}, 0}, Epoch{1}},
+                                  {{kB, {kB}, 0}, kEpochB}},
+                                 {{kA, kConductor, 8, 2, 2, 64},
+                                  {kB, kConductor, 8, 2, 2, 64},
+                                  {kConductor, kA, 8, 2, 2, 64},
+                                  {kConductor, kB, 8, 2, 2, 64}});
+    Wiring wiring = wiring_of(plan, kConductor, Epoch{1});
+    StageEdges edges{wiring};
+    TensorConsumer* const from_b = edges.tensors_from(kConductor, kB);
+    TensorProducer* const to_b = edges.tensors_to(kConductor, kB);
+    REQUIRE(from_b != nullptr);
+    REQUIRE(to_b != nullptr);
+    REQUIRE(edges.lose(kA));
+    CHECK(edges.tensors_from(kConductor, kB) == from_b);
+    CHECK(edges.tensors_to(kConductor, kB) == to_b);
+    CHECK(edges.tensors_to(kConductor, kA) == nullptr);
+    REQUIRE(plan.wire(kA, Epoch{2}).ok());
+    AttachedEdges again = plan.attach(kConductor, kA).value();
+    edges.add(std::move(again.out), std::move(again.in));
+    CHECK(edges.tensors_from(kConductor, kB) == from_b);
+    CHECK(edges.tensors_to(kConductor, kB) == to_b);
+    CHECK(edges.tensors_to(kConductor, kA) != nullptr);
 }

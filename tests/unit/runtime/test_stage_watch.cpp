@@ -38,6 +38,13 @@ TEST_CASE("a stopped stage is judged by the stop grace alone") {
           "was stopped and not continued for 5001 ms");
 }
 
+TEST_CASE("a deadline that passed while nobody looked does not count at once") {
+    StageWatch watch{5s};
+    watch.excuse(20s);
+    CHECK_FALSE(watch.complaint(computing(9s, 10s), 20400ms));
+    CHECK(watch.complaint(computing(9s, 10s), 20500ms));
+}
+
 TEST_CASE("a stage that was continued gets a moment to publish a new deadline") {
     StageWatch watch{5s};
     watch.stopped(true, 10s);

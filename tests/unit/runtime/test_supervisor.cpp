@@ -361,6 +361,22 @@ TEST_CASE("a stopped stage is waited for, and replaced after the grace time") {
     }
 }
 
+TEST_CASE(
+    "a stage that says what only the conductor may say is replaced, and does not end the run") {
+    const Leftovers before;
+    {
+        SupervisorOptions strict = options();
+        strict.restarts.restarts_max = 1;
+        Pipeline pipeline{strict, "relay-and-end 0"};
+        Pinger pinger{100};
+        const Status ended = pipeline.run(pinger);
+        REQUIRE_FALSE(ended.ok());
+        CHECK(has(ended.error().what, "it sent 'shutdown' in the name of actor 2"));
+        CHECK(has(ended.error().what, "died 2 times"));
+        (void)pipeline.supervisor->shutdown();
+    }
+}
+
 TEST_CASE("a stage that dies too often ends the run, with how it died last") {
     const Leftovers before;
     SupervisorOptions chosen = options();
@@ -398,6 +414,7 @@ TEST_CASE("the pages of dead incarnations can still be read") {
         CHECK(records[3].id == kA);
         CHECK(records[3].epoch == Epoch{2});
         CHECK(records[1].page.snapshot().pid == static_cast<std::uint32_t>(pid));
+        CHECK(records[0].page.snapshot().counter(Counter::Restarts) == 1);
         CHECK(records[1].page.snapshot().counter(Counter::FramesIn) > 0);
         CHECK_FALSE(records[1].page.trace().empty());
     }
