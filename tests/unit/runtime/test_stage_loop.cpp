@@ -26,9 +26,10 @@ struct TestPort : ControlPort {
         ++polls;
         if (gone.load()) return Error{Errc::PeerGone, "the conductor is gone"};
         if (begin_ready.exchange(false)) deliver(PortMail{{}, control::Begin{}});
-        if (news_ready.exchange(false)) {
+        if (news_ready.load()) {
             for (PortEvent& event : news) deliver(std::move(event));
             news.clear();
+            news_ready = false;  // the test may write the next ones
         }
         if (shutdown.load()) deliver(PortMail{{}, control::Shutdown{}});
         return {};
