@@ -1,14 +1,13 @@
 #include "tests/support/toy/toy_pipeline.hpp"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
-#include "actors/decoding/plain_decoder.hpp"
 #include "actors/draft_actor.hpp"
 #include "actors/prompt_lookup_source.hpp"
 #include "actors/segment_actor.hpp"
 #include "runtime/control_port.hpp"
+#include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -16,36 +15,6 @@ namespace {
 constexpr std::uint32_t kTensorSlots = 4;
 constexpr std::size_t kWaveBytes = kWaveRowsMax * kFakeDim * sizeof(float);
 constexpr Position kContext = 160;  // of every toy request
-
-/// Proposes the true continuation, each token right with the given probability.
-class OracleDraft final : public DraftSource {
-public:
-    OracleDraft(const Request& request, double right, std::uint64_t seed)
-        : text_{request.text}, right_{right}, random_{seed + request.sampling.seed} {
-        const std::vector<TokenId> answer = toy_answer(request);
-        text_.insert(text_.end(), answer.begin(), answer.end());
-    }
-    [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
-    void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
-                                               const CancelToken& /*cancel*/) override {
-        std::vector<TokenId> tokens;
-        for (std::int32_t i = 0; i < gamma; ++i) {
-            const std::size_t at = committed_ + static_cast<std::size_t>(i);
-            const bool right = std::bernoulli_distribution{right_}(random_);
-            const TokenId guess =
-                std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);
-            tokens.push_back(right && at < text_.size() ? text_[at] : guess);
-        }
-        return tokens;
-    }
-
-private:
-    std::vector<TokenId> text_;
-    double right_;
-    std::mt19937_64 random_;
-    std::size_t committed_ = 0;
-};
 
 StageId judge_of(const ToyPlan& plan) {
     return toy_segment(plan.segments);
@@ -69,7 +38,11 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
 DraftSourceFactory draft_sources(const ToyPlan& plan) {
     return [plan](const Request& request) -> std::unique_ptr<DraftSource> {
         if (plan.draft == ToyDraft::Oracle) {
-            return std::make_unique<OracleDraft>(request, plan.right, plan.seed);
+            std::vector<TokenId> text = request.text;
+            const std::vector<TokenId> answer = toy_answer(request);
+            text.insert(text.end(), answer.begin(), answer.end());
+            return std::make_unique<OracleSource>(std::move(text), plan.right, DraftCost::Compute,
+                                                  plan.seed + request.sampling.seed);
         }
         return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
     };
@@ -185,23 +158,7 @@ void make_toy_sampled(Request& request, std::uint64_t seed) {
 }
 
 std::vector<TokenId> toy_answer(const Request& request) {
-    FakeBackend backend{0, kFakeLayers, std::max<Position>(request.context, 1)};
-    PlainDecoder decoder =
-        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
-    const PlainParams params{.sampling = request.sampling,
-                             .end_tokens = request.end_tokens,
-                             .max_tokens = request.max_tokens == kUnlimitedTokens
-                                               ? kUnlimitedTokens
-                                               : request.max_tokens - request.replayed};
-    std::vector<TokenId> answer;
-    const auto on_token = [&answer](TokenId token) {
-        answer.push_back(token);
-        return Go::On;
-    };
-    const auto clock = [] { return Micros{0}; };
-    PACE_CHECK(decoder.run(request.text, params, on_token, nullptr, clock).ok(),
-               "plain decoding refuses a toy request");
-    return answer;
+    return plain_answer(request).answer;
 }
 
 }  // namespace paceline::testing

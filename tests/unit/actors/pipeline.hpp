@@ -18,6 +18,7 @@
 #include "actors/prompt_lookup_source.hpp"
 #include "actors/request.hpp"
 #include "actors/segment_actor.hpp"
+#include "tests/support/toy/toy_oracle.hpp"
 #include "tests/unit/actors/fake_backend.hpp"
 #include "tests/unit/actors/shuffled_world.hpp"
 
@@ -30,56 +31,6 @@ inline StageId segment_id(int index) {
 }
 
 inline const StageId kFirstSegment = segment_id(1);
-
-/// What plain decoding makes of a request, on a fresh backend.
-struct Oracle {
-    std::vector<TokenId> answer;
-    msg::Finish finish = msg::Finish::No;
-};
-inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
-    FakeBackend backend{0, kFakeLayers, 4096};
-    backend.all_nan_at = all_nan_at;
-    PlainDecoder decoder =
-        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
-    const PlainParams params{.sampling = request.sampling,
-                             .end_tokens = request.end_tokens,
-                             .max_tokens = request.max_tokens};
-    Oracle oracle;
-    const auto on_token = [&](TokenId token) {
-        oracle.answer.push_back(token);
-        return Go::On;
-    };
-    const auto clock = [] { return Micros{0}; };
-    oracle.finish = decoder.run(request.text, params, on_token, nullptr, clock).value().finish;
-    return oracle;
-}
-
-/// Proposes the true continuation, each token right with the given probability.
-class OracleSource final : public DraftSource {
-public:
-    OracleSource(std::vector<TokenId> text, double right, DraftCost cost, std::uint64_t seed)
-        : text_{std::move(text)}, right_{right}, cost_{cost}, random_{seed} {}
-    [[nodiscard]] DraftCost cost() const override { return cost_; }
-    void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma, const CancelToken&) override {
-        std::vector<TokenId> tokens;
-        for (std::int32_t i = 0; i < gamma; ++i) {
-            const std::size_t at = committed_ + static_cast<std::size_t>(i);
-            const bool right = std::bernoulli_distribution{right_}(random_);
-            const TokenId guess =
-                std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);
-            tokens.push_back(right && at < text_.size() ? text_[at] : guess);
-        }
-        return tokens;
-    }
-
-private:
-    std::vector<TokenId> text_;
-    double right_;
-    DraftCost cost_;
-    std::mt19937_64 random_;
-    std::size_t committed_ = 0;
-};
 
 /// Talks too much: several proposals per verdict, some right, some for roots long gone, so that
 /// the tree gets siblings and rows arrive while waves are in flight.
