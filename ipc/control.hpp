@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline::control {
@@ -35,11 +36,13 @@ namespace paceline::control {
 inline constexpr std::uint32_t kNameBytesMax = 256;         // names, classes, fingerprints
 inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;   // error texts
 inline constexpr std::uint32_t kFiguresMax = 256;           // Stats
-inline constexpr std::uint32_t kEdgesMax = 64;              // channels of one stage
+inline constexpr std::uint32_t kEdgesMax = 256;             // channels of one process
 inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
 inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
-inline constexpr std::uint32_t kActorsMax = 16;             // actors that share a process
+inline constexpr std::uint32_t kActorsMax = 72;             // actors that share a process
 inline constexpr std::uint32_t kNoFile = 0xffffffffU;
+static_assert(kSegmentsMax + 4 <= kActorsMax, "a whole pipeline may share one process");
+static_assert(2 * (kSegmentsMax + 4) <= kEdgesMax, "one actor may have channels with all others");
 
 enum class Type : std::uint16_t {
     Assign = 1,

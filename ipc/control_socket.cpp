@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
+#include <thread>
 
 #include "ipc/base/check.hpp"
 #include "ipc/messages.hpp"
@@ -15,7 +16,9 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-constexpr std::size_t kFilesPerCall = kControlFilesMax;
+constexpr std::size_t kFilesPerCall = 253;  // the kernel's SCM_MAX_FD
+constexpr std::size_t kPortionsMax = (kControlFilesMax + kFilesPerCall - 1) / kFilesPerCall;
+static_assert(kPortionsMax <= sizeof(ControlFrameHeader), "each portion rides on a byte");
 
 Error failed(const char* call) {
     return {Errc::System,
@@ -89,19 +92,27 @@ Status ControlSocket::send(const control::Message& message,
     const Deadline deadline = std::chrono::steady_clock::now() + limit;
     std::size_t sent = 0;
     while (sent < frame.size()) {
-        iovec part{.iov_base = frame.data() + sent, .iov_len = frame.size() - sent};
+        const std::span<const int> portion = files.first(std::min(files.size(), kFilesPerCall));
+        const bool last = portion.size() == files.size();
+        iovec part{.iov_base = frame.data() + sent, .iov_len = last ? frame.size() - sent : 1};
         msghdr call{};
         call.msg_iov = &part;
         call.msg_iovlen = 1;
         Ancillary ancillary;
-        if (sent == 0) ancillary.attach(call, files);
+        ancillary.attach(call, portion);
         const ssize_t count = ::sendmsg(fd_.get(), &call, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count > 0) {
             sent += static_cast<std::size_t>(count);
+            files = files.subspan(portion.size());
             continue;
         }
         if (errno == EPIPE || errno == ECONNRESET) return peer_gone();
         if (errno == EINTR) continue;
+        // This user has as many descriptors on their way as the kernel allows: until others read.
+        if (errno == ETOOMANYREFS && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::sleep_for(Millis{1});
+            continue;
+        }
         if (errno != EAGAIN) return failed("sendmsg");
         const Result<bool> writable = wait_for(fd_.get(), POLLOUT, deadline);
         if (!writable.ok()) return writable.error();

@@ -9,7 +9,8 @@
 //   +-------+---------+------+------+-------+------+----+------+------+
 //
 // The header is read and checked in full first; len is at most what the type allows, and memory
-// is taken as bytes arrive, not as they are promised. Descriptors travel with the header.
+// is taken as bytes arrive, not as they are promised. Descriptors travel with the first bytes: the
+// kernel takes 253 in one call, so more of them go in portions, each with a byte of the header.
 // Move-only; one thread.
 #pragma once
 
@@ -29,7 +30,7 @@
 namespace paceline {
 
 inline constexpr std::uint32_t kControlMagic = 0x45434150U;  // "PACE"
-inline constexpr std::size_t kControlFilesMax = 200;         // one control message may carry
+inline constexpr std::size_t kControlFilesMax = 800;         // one control message may carry
 
 struct ControlFrameHeader {
     std::uint32_t magic;

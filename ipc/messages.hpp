@@ -1,21 +1,28 @@
 // Every hot message, in the order in which a token branch meets them.
 //
 // Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are.
-// Every one starts with the request and the attempt it belongs to; a message of an old attempt
-// changes nothing. Cold messages (configuration, prompt, hello, statistics) are in control.hpp.
-// What a peer claims (counts, indices, positions) is range-checked by valid() before use.
+// All say which request and attempt they belong to (a Wave for each of its parts); what is of an
+// old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
+// control.hpp. What a peer claims (counts, indices, positions) is checked before use
+// (actors/message_checks.hpp).
 //
-//     draft --Proposal--> first segment --Wave--> ... --Wave--> last segment
-//       ^                      ^                                     |
-//       +------- Verdict ------+--------------- Verdict -------------+--- Verdict ---> conductor
+//     draft --Proposal--> first segment --Wave--> exit segment --Wave--> last segment
+//       | ^                    ^ ^                   |                       |
+//       | |                    | +----- Proposal ----+ (its own next token)  |
+//       | +------ Proposal (what the exit names) ----+                       |
+//       v                      |                                             |
+//     correct ---- Proposal ---+        Verdict: from the last segment to everyone
 //
 // A Wave announces its own hidden states; any other tensor travels with a TensorNote.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 #include "ipc/base/ids.hpp"
@@ -23,7 +30,7 @@
 
 namespace paceline::msg {
 
-inline constexpr std::uint32_t kWireVersion = 2;
+inline constexpr std::uint32_t kWireVersion = 3;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -35,15 +42,46 @@ struct Route {
     Epoch epoch;  // of the sending stage
 };
 
-/// draft -> first segment. A chain that continues the root: tokens[i] is guessed for the
-/// position root_position + 1 + i. An empty one says "nothing to propose": start with the root.
+/// Whose idea a guess was: for figures, and for whoever grows the tree further.
+enum class Origin : std::uint16_t {
+    Trunk,     // the draft's first choice behind its parent
+    RunnerUp,  // another choice of the draft
+    Exit,      // named by an early exit of the target
+    Lookup,    // stood there before in the text
+    Heads,     // heads of the last layer that look several tokens ahead
+};
+inline constexpr std::uint16_t kOrigins = 5;
+
+/// One guess in a proposal's tree.
+struct ProposedNode {
+    TokenId token;
+    std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
+    Origin origin;
+    float log_prob;  // of this token behind its path, as the guesser believes; <= 0
+};
+inline constexpr std::int16_t kBelowRoot = -1;
+
+enum class ProposalState : std::uint32_t {
+    Growing,   // more may follow for this root
+    Halfway,   // lockstep: the draft's first gamma1 steps are done
+    Complete,  // all that will be said about this root, unless an exit says something new
+};
+
+/// Guesses below a root, as a tree. Always the whole tree as it stands, so that any proposal may
+/// be lost: what it has in common with the receiver's tree is merged, the rest is added. A root
+/// that the text has passed is no harm: what continues the text since then still counts.
+///   draft, correct -> first segment   what they believe; none: "nothing to propose"
+///   draft -> correct                  the trunk
+///   exit segment -> draft, correct    the rows of a wave, and what the exit names behind each
+///   exit segment -> first segment     a row's path and the exit's own next token (AdaDecode)
 struct Proposal {
     static constexpr Kind kKind = Kind::Proposal;
     Route route;
-    Position root_position;  // of the last committed token, the root
+    Position root_position;  // of a committed token
     TokenId root_token;
+    ProposalState state;
     std::uint32_t count;
-    std::array<TokenId, kGammaMax> tokens;
+    std::array<ProposedNode, kProposalNodesMax> nodes;  // parents before their children
 };
 
 /// One row of a wave: a node of the token tree and the KV slot that all segments write it to.
@@ -60,16 +98,29 @@ enum class WaveKind : std::uint32_t {
     Verify,   // the root and its speculation; a verdict follows
 };
 
-/// segment -> next segment. Rows in tree order: a parent stands before its children.
+/// The rows of one request in a wave.
+struct WavePart {
+    RequestId request;
+    Attempt attempt;
+    WaveId wave;  // counted per request
+    WaveKind kind;
+    Position base;       // committed tokens already in the KV cache when the part starts
+    std::uint32_t rows;  // the next so many rows of the wave
+    std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
+        // not held comes behind it (deferred layers); 0: run it when its turn comes
+};
+
+/// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
+/// stand together, in tree order: a parent before its children.
 struct Wave {
     static constexpr Kind kKind = Kind::Wave;
-    Route route;
-    WaveId wave;
-    WaveKind kind;
-    Position base;  // committed tokens already in the KV cache when the wave starts
+    Epoch epoch;  // of the sending stage
+    std::uint32_t part_count;
     std::uint32_t row_count;
     std::uint32_t tensor;  // slot of the tensor pool: [row_count, dim] float32 hidden states
     std::uint32_t tensor_generation;
+    std::uint32_t unused;
+    std::array<WavePart, kWavePartsMax> parts;
     std::array<WaveRow, kWaveRowsMax> rows;
 };
 
@@ -126,7 +177,8 @@ struct Verdict {
     WaveId wave;
     Position base;            // position of tokens[0]: where the first token committed here stands
     std::uint32_t count;      // accepted + 1
-    std::uint32_t wave_rows;  // rows that were judged, for the figures
+    std::uint32_t wave_rows;  // rows of this request that were judged, the root included
+    std::uint32_t depth;      // of the deepest of them below the root: how much could be accepted
     Finish finish;            // not No: tokens[count-1] is the last token of the answer
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
@@ -145,10 +197,62 @@ concept HotMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_
 static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote> &&
               HotMessage<Verdict> && HotMessage<Stop>);
 
+/// Whose a frame is, for whoever only passes it on or writes it down. Of a Wave: its first part.
+/// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
+[[nodiscard]] inline std::optional<Route> route_of(std::uint16_t kind,
+                                                   std::span<const std::byte> bytes) {
+    Route route{};
+    switch (static_cast<Kind>(kind)) {
+        case Kind::Proposal:
+        case Kind::Verdict:
+        case Kind::Stop:
+        case Kind::TensorNote:
+            if (bytes.size() < sizeof route) return std::nullopt;
+            std::memcpy(&route, bytes.data(), sizeof route);
+            return route;
+        case Kind::Wave: {
+            WavePart part{};
+            if (bytes.size() < offsetof(Wave, parts) + sizeof part) return std::nullopt;
+            std::memcpy(&part, bytes.data() + offsetof(Wave, parts), sizeof part);
+            std::memcpy(&route.epoch, bytes.data() + offsetof(Wave, epoch), sizeof route.epoch);
+            route.request = part.request;
+            route.attempt = part.attempt;
+            return route;
+        }
+    }
+    return std::nullopt;
+}
+
+/// How much a frame stands for: rows of a Wave or a tensor, 1 for the others and for whatever
+/// claims none or is too short.
+[[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
+    std::size_t offset = 0;
+    switch (static_cast<Kind>(kind)) {
+        case Kind::Wave:
+            offset = offsetof(Wave, row_count);
+            break;
+        case Kind::TensorNote:
+            offset = offsetof(TensorNote, rows);
+            break;
+        case Kind::Proposal:
+        case Kind::Verdict:
+        case Kind::Stop:
+            return 1;
+    }
+    std::uint32_t rows = 0;
+    if (offset == 0 || bytes.size() < offset + sizeof rows) return 1;
+    std::memcpy(&rows, bytes.data() + offset, sizeof rows);
+    return rows == 0 ? 1 : rows;
+}
+
 // A layout change must bump kWireVersion.
 static_assert(sizeof(Route) == 16);
-static_assert(sizeof(Proposal) == 16 + 12 + 4 * kGammaMax + 4);
+static_assert(sizeof(ProposedNode) == 12);
+static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
 static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(WavePart) == 32);
+static_assert(sizeof(Wave) == 24 + 32 * kWavePartsMax + 20 * kWaveRowsMax);
+static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 
 }  // namespace paceline::msg

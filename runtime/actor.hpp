@@ -12,6 +12,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/cancel_board.hpp"
 #include "ipc/control.hpp"
 #include "ipc/tensor_pool.hpp"
 #include "runtime/context.hpp"
@@ -46,6 +47,15 @@ struct StageContext : Context {
     [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
     /// The conductor: attempts of `request` below `valid` are void.
     virtual void declare_void(RequestId request, Attempt valid) = 0;
+
+    /// What the judge says in shared memory of the text of `request`, for a job to see which of
+    /// its rows are dead; nullptr where nothing can happen during a job.
+    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
+    /// The judge: the token of `request` at `position` is `token`.
+    virtual void declare_fate(RequestId request,
+                              Attempt attempt,
+                              Position position,
+                              TokenId token) = 0;
 
     /// Ends the stage: its loop returns this error, the conductor hears of it by name.
     virtual void fail(Error error) = 0;

@@ -3,6 +3,12 @@
 // The part of a loop that is the same in every world. stage_loop.cpp adds rings, doorbell and
 // control socket around it; local_world.cpp adds nothing but a clock. One thread; never waits.
 // Every dispatch runs one handler to completion; a job's completion is a message like any other.
+//
+// Jobs, in every world: one at a time, in the order in which the actors here submitted them,
+// whichever actor it was. Before the next one starts all that is in the inboxes is handled: the
+// completion of the last job, what its handler sent to actors of this process, what those sent on,
+// and so forth (the loops run a job only while has_mail() is false). This cannot starve jobs:
+// channels are bounded, and actors send because of a job or of a message from outside.
 #pragma once
 
 #include <atomic>
@@ -47,6 +53,11 @@ struct Outside {
     virtual void set(Gauge gauge, std::uint64_t value) = 0;
     [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
     virtual void declare_void(RequestId request, Attempt valid) = 0;
+    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
+    virtual void declare_fate(RequestId request,
+                              Attempt attempt,
+                              Position position,
+                              TokenId token) = 0;
 };
 
 class ActorHost {

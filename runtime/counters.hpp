@@ -29,6 +29,20 @@ enum class Counter : std::uint8_t {
     Fenced,           // messages and commits of an old attempt or epoch that changed nothing
     Replays,          // requests begun anew after a loss (conductor)
     Restarts,         // stages restarted (conductor)
+    // What a verdict found prepared for its new root (first segment): whose guess it was.
+    OutcomeTrunk,
+    OutcomeRunnerUp,
+    OutcomeExit,
+    OutcomeLookup,
+    OutcomeHeads,
+    OutcomeNone,    // nobody had guessed it: the next wave holds the root alone, or waits
+    RowsWasted,     // rows of verify waves that were not committed (first segment)
+    RootAlone,      // verify waves of one row (first segment): PEARL's pre-verify, C_pre
+    DraftForwards,  // passes through a draft's model
+    DraftRows,      // rows of them
+    ExitRows,       // rows for which an exit's head was computed
+    EarlyProposed,  // next tokens that an exit put forward while its row had layers to go
+    EarlyRight,     // of them, those that the last layer agreed with (last segment)
     Count_,
 };
 inline constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::Count_);

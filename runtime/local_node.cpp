@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -30,6 +31,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kReapLimit{5'000};
 /// A stage that talks faster than this process listens must not keep it from everything else.
 constexpr std::chrono::milliseconds kPollLimit{5};
+constexpr rlim_t kDescriptorsWanted = 4'096;
 /// How often the kernel is asked whether somebody was stopped.
 constexpr std::chrono::milliseconds kStopPoll{10};
 
@@ -259,9 +261,19 @@ void LocalNode::reap_helpers(const Child& child, SteadyClock::time_point deadlin
     }
 }
 
+/// A parent of many stages holds several descriptors for each of their channels, more than the
+/// soft limit of 1,024 that is usual. Without a higher one the next file says what is missing.
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptorsWanted) return;
+    limit.rlim_cur = std::min(limit.rlim_max, kDescriptorsWanted);
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events, bool catch_signals) {
+    raise_descriptor_limit();
     // Whatever a dying stage leaves behind becomes a child of this process, which reaps it.
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
         return failed("prctl(PR_SET_CHILD_SUBREAPER)");

@@ -11,8 +11,8 @@
 
 namespace paceline {
 
-/// Makes this process the reaper of whatever its stages leave behind, too. Errc::System if that
-/// is not possible.
+/// Makes this process the reaper of whatever its stages leave behind, too, and raises its limit of
+/// open descriptors as far as it may. Errc::System if it cannot be the reaper.
 [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
                                                                  bool catch_signals);
 

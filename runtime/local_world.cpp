@@ -54,6 +54,11 @@ public:
         return nullptr;
     }
     void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
+    [[nodiscard]] const FateCell* fate_cell(RequestId /*request*/) override { return nullptr; }
+    void declare_fate(RequestId /*request*/,
+                      Attempt /*attempt*/,
+                      Position /*position*/,
+                      TokenId /*token*/) override {}
 
     /// One step of the world; false if there was nothing to do.
     bool turn() {

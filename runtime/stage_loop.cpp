@@ -63,6 +63,15 @@ public:
     void declare_void(RequestId request, Attempt valid) override {
         if (wiring_.board) wiring_.board->declare_void(request, valid);
     }
+    [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
+        return wiring_.board ? wiring_.board->fate_of(request) : nullptr;
+    }
+    void declare_fate(RequestId request,
+                      Attempt attempt,
+                      Position position,
+                      TokenId token) override {
+        if (wiring_.board) wiring_.board->declare_fate(request, attempt, position, token);
+    }
 
     [[nodiscard]] Status run();
 
@@ -149,6 +158,7 @@ void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& l
     event.position = label.context;
     event.detail = label.layers;
     event.label = job_name_index(label.name);
+    event.heads = heads_of(label);
     wiring_.page->trace(event);
 }
 

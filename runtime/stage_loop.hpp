@@ -6,6 +6,13 @@
 // as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:
 // a CPU stage owns its cores, so a helper thread would only take them from the job itself.
 //
+// Several actors of one process (actor_host.hpp has the same for all worlds): their jobs run one
+// at a time, in the order in which they were submitted, whoever submitted them. Between two jobs
+// the completion of the first is handled, every message that it led to inside of this process, and
+// what has arrived from other processes (`burst` frames of each ring). So a job that an actor
+// submits because of the last job's end comes behind those that were submitted before it, and an
+// actor that wants to see what its neighbours say first can wait to submit until they have said it.
+//
 //     Wiring wiring = ...;                            // stage_process.hpp or supervisor.hpp
 //     StageLoop loop(std::move(wiring), port, {});
 //     loop.add(stage_id, actor);

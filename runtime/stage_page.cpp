@@ -65,7 +65,8 @@ struct PageLayout {
     // Release by the writer after the event's stamp, acquire by the reader before the stamps.
     alignas(kLineBytes) std::atomic<std::uint64_t> traced;
 };
-// As drawn in the header and in docs/observability.md; a change must bump kPageVersion.
+// As drawn in the header and in docs/observability.md; a change must bump kPageVersion. A counter
+// that is added behind the others is none: the bytes up to `traced` are 0 until somebody counts.
 static_assert(offsetof(PageLayout, activity) == 128 && offsetof(PageLayout, gauges) == 256);
 static_assert(offsetof(PageLayout, counters) == 384 && offsetof(PageLayout, traced) == 640);
 static_assert(sizeof(PageLayout) == 768);

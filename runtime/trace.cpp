@@ -1,5 +1,6 @@
 #include "runtime/trace.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -7,7 +8,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::array kJobNames = {"job", "prefill", "verify", "draft", "load", "replay"};
+constexpr std::array kJobNames = {"job", "prefill", "verify", "draft", "load", "replay", "exit"};
 
 }  // namespace
 
@@ -54,6 +55,10 @@ std::uint32_t job_name_index(const char* name) {
 
 const char* job_name(std::uint32_t index) {
     return index < kJobNames.size() ? kJobNames[index] : kJobNames.front();
+}
+
+std::uint16_t heads_of(const JobLabel& label) {
+    return static_cast<std::uint16_t>(std::min(label.heads, 0xffffU));
 }
 
 }  // namespace paceline

@@ -30,11 +30,12 @@ enum class TraceKind : std::uint16_t {
 
 /// What a job is about, for the trace and for the simulation's costs.
 struct JobLabel {
-    const char* name = "job";  // of static storage: "prefill", "verify", "draft"
+    const char* name = "job";  // of static storage: "prefill", "verify", "draft", "exit"
     RequestId request{};
     std::uint32_t id = 0;      // of the wave
     std::uint32_t rows = 0;    // that go through the layers
     std::uint32_t layers = 0;  // that they go through
+    std::uint32_t heads = 0;   // rows for which a head is computed as well, as far as is known
     std::int32_t context = 0;  // tokens that the longest row sees
 };
 
@@ -56,13 +57,14 @@ struct TraceEvent {
     // Of Send and Receive, so that the two are matched where actors share a process and where
     // channels are made anew (trace_file.hpp).
     StageId self = kUnknownActor;  // the actor here
-    std::uint16_t unused = 0;
-    Epoch peer_epoch{};  // 0: unknown
+    std::uint16_t heads = 0;       // of a job: JobLabel::heads
+    Epoch peer_epoch{};            // 0: unknown
 };
 static_assert(sizeof(TraceEvent) == 56);
 
 /// Names of jobs as numbers, because a pointer means nothing in another process.
 [[nodiscard]] std::uint32_t job_name_index(const char* name);
 [[nodiscard]] const char* job_name(std::uint32_t index);
+[[nodiscard]] std::uint16_t heads_of(const JobLabel& label);
 
 }  // namespace paceline

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "ipc/messages.hpp"
+#include "runtime/trace_rows.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::int64_t kTimeMax = std::int64_t{1} << 52U;  // JSON numbers are doubles
-constexpr std::int64_t kMarkMicros = 1;                    // of an instant that is drawn as a slice
 
 /// Only ASCII goes into the file, so that it is UTF-8 whatever a name holds.
 std::string quoted(std::string_view text) {
@@ -44,61 +43,7 @@ private:
     std::string text_;
 };
 
-/// A job, a wait, or a mark that arrows may touch.
-struct Slice {
-    std::int64_t start;
-    std::int64_t end;
-    const TraceEvent* event;
-    char flow = 0;  // 's', 't', 'f': an arrow begins, goes through, ends here
-    std::int64_t flow_id = 0;
-    std::int64_t flow_step = 0;  // 1 and up along the arrow
-};
-
-/// One incarnation of a stage: a line of the picture.
-struct Row {
-    const ProcessTrace* process;
-    std::int64_t pid;
-    std::int64_t tid;
-    std::vector<TraceEvent> events{};  // those whose time makes sense, by time
-    std::vector<Slice> slices{};       // by start; each lies within or behind those before it
-};
-
-bool is_span(TraceKind kind) {
-    return kind == TraceKind::Job || kind == TraceKind::Wait;
-}
-
-bool is_mark(TraceKind kind) {
-    return kind == TraceKind::Wave || kind == TraceKind::Proposal || kind == TraceKind::Verdict ||
-           kind == TraceKind::Commit;
-}
-
-std::vector<Slice> nested_slices(const std::vector<TraceEvent>& events) {
-    std::vector<Slice> slices;
-    for (const TraceEvent& event : events) {
-        if (is_span(event.kind)) {
-            slices.push_back({event.time_us, event.time_us + event.duration_us, &event});
-        } else if (is_mark(event.kind)) {
-            slices.push_back({event.time_us, event.time_us + kMarkMicros, &event});
-        }
-    }
-    std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
-        return std::tuple{a.start, is_span(a.event->kind), a.end} <
-               std::tuple{b.start, is_span(b.event->kind), b.end};
-    });
-    // Of those that begin at once all but the last take no time, so that none encloses another
-    // and they may stand in the file in any order.
-    for (std::size_t i = 0; i + 1 < slices.size(); ++i) {
-        if (slices[i].start == slices[i + 1].start) slices[i].end = slices[i].start;
-    }
-    // One that would end behind the slice it begins in is cut there.
-    std::vector<std::int64_t> open_until;
-    for (Slice& slice : slices) {
-        while (!open_until.empty() && open_until.back() <= slice.start) open_until.pop_back();
-        if (!open_until.empty()) slice.end = std::min(slice.end, open_until.back());
-        open_until.push_back(slice.end);
-    }
-    return slices;
-}
+using Row = TraceRow;
 
 /// The picture under construction.
 class Picture {
@@ -118,10 +63,9 @@ private:
         std::vector<End> received;
     };
 
-    void follow_waves();
     void add_metadata();
     void add_row(const Row& row);
-    void add_slice(const Row& row, const Slice& slice);
+    void add_slice(const Row& row, const TraceSlice& slice);
     void add_instant(const Row& row, const TraceEvent& event);
     void add_frames();
     void add_lane(const Lane& lane, const Ends& ends);
@@ -137,7 +81,6 @@ private:
 
     std::vector<Row> rows_;
     std::int64_t origin_ = 0;
-    std::int64_t flows_ = 0;
     std::int64_t frames_ = 0;
     /// Changes of how many frames are on their way, by process and name of the channel.
     std::map<std::pair<std::int64_t, std::string>, std::vector<std::pair<std::int64_t, int>>>
@@ -151,24 +94,10 @@ private:
     std::vector<Line> lines_;
 };
 
-Picture::Picture(std::span<const ProcessTrace> processes) {
-    for (const ProcessTrace& process : processes) rows_.push_back({&process, 0, 0});
-    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-        return std::pair{a.process->stage, a.process->epoch} <
-               std::pair{b.process->stage, b.process->epoch};
-    });
-    origin_ = kTimeMax;
-    std::int64_t tid = 0;
-    for (Row& row : rows_) {
-        row.pid = row.process->stage.value + 1;  // viewers take 0 for the kernel's idle process
-        row.tid = ++tid;
-        for (const TraceEvent& event : row.process->events) {
-            if (event.time_us >= 0 && event.time_us < kTimeMax) row.events.push_back(event);
-        }
-        std::stable_sort(
-            row.events.begin(), row.events.end(),
-            [](const TraceEvent& a, const TraceEvent& b) { return a.time_us < b.time_us; });
-        row.slices = nested_slices(row.events);
+Picture::Picture(std::span<const ProcessTrace> processes) : rows_{trace_rows(processes)} {
+    if (rows_.empty()) return;
+    origin_ = std::numeric_limits<std::int64_t>::max();
+    for (const Row& row : rows_) {
         if (!row.events.empty()) origin_ = std::min(origin_, row.events.front().time_us);
     }
 }
@@ -200,57 +129,9 @@ void Picture::add_metadata() {
     }
 }
 
-// ---- arrows ----
-
-/// Gives every slice that a wave passes its part of an arrow. A wave number means another wave
-/// after its commit, or when it is formed again: then the next arrow begins.
-void Picture::follow_waves() {
-    std::map<std::pair<RequestId, std::uint32_t>, std::vector<Slice*>> points;
-    for (Row& row : rows_) {
-        for (Slice& slice : row.slices) {
-            const TraceEvent& event = *slice.event;
-            const std::string_view job = job_name(event.label);
-            const bool computes =
-                event.kind == TraceKind::Job && (job == "prefill" || job == "verify");
-            const bool decides = is_mark(event.kind) && event.kind != TraceKind::Proposal;
-            if (computes || decides) points[{event.request, event.id}].push_back(&slice);
-        }
-    }
-    const auto order = [](const Slice* slice) {
-        const TraceKind kind = slice->event->kind;
-        const int rank = kind == TraceKind::Wave      ? 0
-                         : kind == TraceKind::Job     ? 1
-                         : kind == TraceKind::Verdict ? 2
-                                                      : 3;
-        return std::pair{slice->start, rank};
-    };
-    const auto draw = [this](std::span<Slice*> wave) {
-        if (wave.size() < 2) return;
-        ++flows_;
-        std::int64_t step = 0;
-        for (Slice* slice : wave) {
-            slice->flow = slice == wave.front() ? 's' : slice == wave.back() ? 'f' : 't';
-            slice->flow_id = flows_;
-            slice->flow_step = ++step;
-        }
-    };
-    for (auto& [key, slices] : points) {
-        std::stable_sort(slices.begin(), slices.end(),
-                         [&](const Slice* a, const Slice* b) { return order(a) < order(b); });
-        std::size_t first = 0;
-        for (std::size_t i = 1; i <= slices.size(); ++i) {
-            const bool over = i == slices.size() || slices[i]->event->kind == TraceKind::Wave ||
-                              slices[i - 1]->event->kind == TraceKind::Commit;
-            if (!over) continue;
-            draw(std::span{slices}.subspan(first, i - first));
-            first = i;
-        }
-    }
-}
-
 // ---- one row ----
 
-void Picture::add_slice(const Row& row, const Slice& slice) {
+void Picture::add_slice(const Row& row, const TraceSlice& slice) {
     const TraceEvent& event = *slice.event;
     const bool is_job = event.kind == TraceKind::Job;
     std::string name = is_job ? job_name(event.label) : name_of(event.kind);
@@ -265,6 +146,7 @@ void Picture::add_slice(const Row& row, const Slice& slice) {
     if (is_job) {
         args.add("wave", event.id).add("rows", event.count);
         args.add("layers", event.detail).add("context", event.position);
+        args.add("heads", event.heads);
     } else if (event.kind == TraceKind::Proposal) {
         args.add("attempt", event.attempt.value).add("root", event.position);
         args.add("tokens", event.count);
@@ -277,13 +159,15 @@ void Picture::add_slice(const Row& row, const Slice& slice) {
     const std::int64_t micros = slice.end - slice.start;
     Members members = begin("X", name, row);
     members.add("cat", name_of(event.kind)).add("ts", at).add("dur", micros).add("args", args);
-    add(at, members, slice.flow_step);
-    if (slice.flow == 0) return;
-    const char phase[] = {slice.flow, '\0'};
-    Members arrow = begin(phase, "wave", row);
-    arrow.add("cat", "wave").add("id", slice.flow_id).add("ts", at);
-    if (slice.flow != 's') arrow.add("bp", "e");  // to the slice it lies in, not to the next one
-    add(at, arrow, slice.flow_step);
+    add(at, members, slice.order);
+    for (const TraceArrow& point : slice.arrows) {
+        const char phase[] = {point.phase, '\0'};
+        Members arrow = begin(phase, point.name, row);
+        arrow.add("cat", point.name).add("id", point.id).add("ts", at);
+        // To the slice it lies in, not to the next one.
+        if (point.phase != 's') arrow.add("bp", "e");
+        add(at, arrow, slice.order);
+    }
 }
 
 const char* frame_name(std::uint32_t kind) {
@@ -332,7 +216,7 @@ void Picture::add_instant(const Row& row, const TraceEvent& event) {
 }
 
 void Picture::add_row(const Row& row) {
-    for (const Slice& slice : row.slices) add_slice(row, slice);
+    for (const TraceSlice& slice : row.slices) add_slice(row, slice);
     for (const TraceEvent& event : row.events) {
         if (!is_span(event.kind) && !is_mark(event.kind)) add_instant(row, event);
     }
@@ -419,7 +303,6 @@ void Picture::add_frames() {
 
 std::string Picture::text() {
     add_metadata();
-    follow_waves();
     for (const Row& row : rows_) add_row(row);
     add_frames();
     // Stable: an arrow's step stays behind its slice. The steps of one time stay in their order.

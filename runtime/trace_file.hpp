@@ -10,8 +10,10 @@
 // Each stage is a process of the picture, each of its incarnations a thread. Jobs and waits are
 // slices; waves, proposals, verdicts and commits are slices of a microsecond, because arrows need
 // slices at both ends; the rest are instants. An arrow follows a wave from where it was formed
-// through the jobs that computed it to its verdict and its commit. A frame between two processes
-// is an asynchronous slice from Send to Receive, and how many are on their way is a counter.
+// through the jobs that computed it to its verdict and its commit, another one a proposal from
+// where it was sent to the verdict that judged its root (trace_rows.hpp). A frame between two
+// processes is an asynchronous slice from Send to Receive, and how many are on their way is a
+// counter.
 //
 // Pure: nothing is read but the arguments. They come from processes that may have died or
 // scribbled, so nothing in them is believed: the text is well-formed JSON, times only grow, and

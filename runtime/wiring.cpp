@@ -226,10 +226,13 @@ void WiringPlan::collect(StageId process,
                          std::optional<StageId> peer,
                          std::vector<control::EdgeWire>& edges,
                          std::vector<int>& files) const {
+    // Each file once: a peer's doorbell belongs to all channels with it.
     const auto enclose = [&files](const ShmFile& file) -> std::uint32_t {
         if (!file) return control::kNoFile;
-        files.push_back(file.fd());
-        return static_cast<std::uint32_t>(files.size() - 1);
+        const auto known = std::find(files.begin(), files.end(), file.fd());
+        const auto index = static_cast<std::uint32_t>(known - files.begin());
+        if (known == files.end()) files.push_back(file.fd());
+        return index;
     };
     for (const Edge& edge : edges_) {
         const bool outgoing = edge.from_process == process;

@@ -1,7 +1,6 @@
 #include "runtime/simulation/sim_process.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -12,9 +11,8 @@
 namespace paceline {
 
 std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes) {
-    static constexpr std::array kNames{"?", "Proposal", "Wave", "Verdict", "Stop"};
-    msg::Route route{};
-    std::memcpy(&route, bytes.data(), std::min(sizeof route, bytes.size()));
+    static constexpr std::array kNames{"?", "Proposal", "Wave", "Verdict", "Stop", "TensorNote"};
+    const msg::Route route = msg::route_of(kind, bytes).value_or(msg::Route{});
     return std::string{kNames[kind < kNames.size() ? kind : 0]} + " request " +
            std::to_string(route.request.value) + " attempt " + std::to_string(route.attempt.value);
 }
@@ -103,7 +101,7 @@ Push SimProcess::send(StageId from,
             out.wants_room = true;
             return Push::Full;
         }
-        const SimTime hop = site_.timing.hop(channel.spec, kind, core.random);
+        const SimTime hop = site_.timing.hop(channel.spec, msg::rows_of(kind, bytes), core.random);
         const SimTime arrives = channel.push(core.now + hop, kind, bytes);
         core.note(std::uint64_t{kind} << 32U | to.value, channel.from.epoch.value);
         tell([&] {

@@ -48,6 +48,10 @@ struct SimProcessSpec {
     std::string name;
     OnDeath on_death = OnDeath::RebuildChain;
     std::function<std::unique_ptr<SimBody>()> make;
+    /// What the process's device is. false: cores, on which a job holds the loop, as StageLoop's
+    /// do: messages and timers wait until it is over. true: a device beside the loop (a GPU):
+    /// messages are handled during the time of a job, and its work is done at the end of that time,
+    /// so it sees all that they changed. Jobs run one at a time either way.
     bool handlers_during_jobs = false;
     std::vector<EdgeSpec> local_edges{};  // between its own actors; the world fills them in
 };
@@ -111,7 +115,9 @@ struct SimSite {
     SimTiming& timing;
     std::array<CancelBoard::Word, kCancelLines> board{};  // one thread: atomic for the actors' type
     bool tracing = false;
-    bool jobs_may_run_early = true;  // their work at the start of their time instead of the end
+    /// Half of the jobs of a process without handlers_during_jobs do their work at the start of
+    /// their time instead of the end; nobody may be able to tell. false: all do it at the end.
+    bool jobs_may_run_early = true;
     /// Sets after how many more allocations one fails (-1: none does), and answers what was set.
     std::int64_t (*allocations)(std::int64_t left) = nullptr;
 };
@@ -206,6 +212,12 @@ public:
     void set(Gauge /*gauge*/, std::uint64_t /*value*/) override {}
     [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override;
     void declare_void(RequestId request, Attempt valid) override;
+    /// A job's work takes no time of its own, so nothing can happen during it.
+    [[nodiscard]] const FateCell* fate_cell(RequestId /*request*/) override { return nullptr; }
+    void declare_fate(RequestId /*request*/,
+                      Attempt /*attempt*/,
+                      Position /*position*/,
+                      TokenId /*token*/) override {}
 
 private:
     struct Out {

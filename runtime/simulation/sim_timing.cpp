@@ -15,7 +15,7 @@ SimTime RandomTiming::job(StageId process, const JobLabel& /*label*/, SimRandom&
     return around(typical->second, random);
 }
 
-SimTime RandomTiming::hop(const EdgeSpec& edge, std::uint16_t /*kind*/, SimRandom& random) {
+SimTime RandomTiming::hop(const EdgeSpec& edge, std::uint32_t /*rows*/, SimRandom& random) {
     const auto [typical, first] = hops_.try_emplace({edge.from, edge.to});
     if (first) typical->second = random.log_uniform(limits_.hop_min, limits_.hop_max);
     return around(typical->second, random);

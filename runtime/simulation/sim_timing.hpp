@@ -23,8 +23,9 @@ struct SimTiming {
 
     /// A job of a process.
     [[nodiscard]] virtual SimTime job(StageId process, const JobLabel& label, SimRandom&) = 0;
-    /// A hot message from send() until it can be handled. Asked once per message.
-    [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom&) = 0;
+    /// A hot message from send() until it can be handled. Asked once per message; `rows` are those
+    /// of the tensor that it announces, 1 if it announces none.
+    [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom&) = 0;
     /// A cold message from the conductor on its way.
     [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
     /// What the conductor's process hears of a stage, or a stage of room in a channel.
@@ -56,7 +57,7 @@ public:
     explicit RandomTiming(const RandomTimingLimits& limits) : limits_{limits} {}
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
-    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom& random) override;
+    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
     [[nodiscard]] SimTime cold(SimRandom& random) override;
     [[nodiscard]] SimTime news(SimRandom& random) override;
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;

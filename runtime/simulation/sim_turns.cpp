@@ -183,6 +183,7 @@ void SimProcess::job_done(std::uint64_t job) {
         event.position = label_.context;
         event.detail = label_.layers;
         event.label = job_name_index(label_.name);
+        event.heads = heads_of(label_);
         trace_.push_back(event);
     }
     settle();

@@ -45,7 +45,7 @@ struct SimOptions {
     Micros hang_limit{1'000'000};  // a freeze that lasts longer is noticed
     bool tracing = false;
     bool jobs_may_run_early = true;
-    std::function<void(const std::string& line)> on_line;      // every event, in words
+    std::function<void(const std::string& line)> on_line{};    // every event, in words
     std::int64_t (*allocations)(std::int64_t left) = nullptr;  // see SimSite
 };
 

@@ -22,23 +22,38 @@ SimTime TableTiming::ask(const CostRecord& wanted) {
     return SimTime{0};
 }
 
-SimTime TableTiming::job(StageId process, const JobLabel& label, SimRandom& /*random*/) {
-    const CostsOfProcess& costs = processes_[process];
-    const auto named = costs.jobs.find(label.name);
-    return ask({.stage = named == costs.jobs.end() ? std::string{label.name} : named->second,
-                .fingerprint = costs.fingerprint,
-                .layers = label.layers,
-                .rows = label.rows,
-                .context = static_cast<std::uint32_t>(label.context),
-                .threads = costs.threads,
-                .neighbours = costs.neighbours});
+CostRecord TableTiming::record_of(const CostsOfProcess& costs, const char* job) const {
+    const auto named = costs.jobs.find(job);
+    return {.stage = named == costs.jobs.end() ? std::string{job} : named->second,
+            .fingerprint = costs.fingerprint,
+            .threads = costs.threads,
+            .neighbours = costs.neighbours};
 }
 
-SimTime TableTiming::hop(const EdgeSpec& edge, std::uint16_t /*kind*/, SimRandom& /*random*/) {
-    const auto [known, first] = hops_.try_emplace({edge.from, edge.to}, default_hop_);
+SimTime TableTiming::job(StageId process, const JobLabel& label, SimRandom& /*random*/) {
+    const CostsOfProcess& costs = processes_[process];
+    SimTime takes{0};
+    if (label.rows > 0 || label.heads == 0) {
+        CostRecord wanted = record_of(costs, label.name);
+        wanted.layers = label.layers;
+        wanted.rows = label.rows;
+        wanted.context = static_cast<std::uint32_t>(label.context);
+        takes += ask(wanted);
+    }
+    if (label.heads == 0) return takes;
+    CostRecord heads = record_of(costs, "head");
+    heads.rows = label.heads;
+    if (label.rows == 0 || table_.knows(heads.stage, heads.fingerprint)) takes += ask(heads);
+    return takes;
+}
+
+SimTime TableTiming::hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& /*random*/) {
+    const auto [known, first] = hops_.try_emplace({edge.from, edge.to, rows}, default_hop_);
     if (!first) return known->second;
     const std::string stage = processes_[edge.from].name + ">" + processes_[edge.to].name;
-    if (table_.knows(stage, "-")) known->second = ask({.stage = stage, .fingerprint = "-"});
+    if (table_.knows(stage, "-")) {
+        known->second = ask({.stage = stage, .fingerprint = "-", .rows = rows});
+    }
     return known->second;
 }
 

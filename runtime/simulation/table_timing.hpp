@@ -2,12 +2,19 @@
 //
 // Nothing is drawn: the same pipeline has the same time line every time. What the table does not
 // know takes no time and is reported by error(), so that no projection is made of nothing.
+//
+//   a job       its record by rows and context, plus, for a label with heads, the model's record
+//               "head" with as many rows. A table without "head" for this model is taken to mean
+//               jobs with their heads; a job of heads alone (no rows) needs it.
+//   a transfer  the record "FROM>TO" of its edge, by the rows of the wave or tensor
+//
 // Borrows the table.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/simulation/cost_table.hpp"
@@ -21,8 +28,8 @@ struct CostsOfProcess {
     std::string fingerprint{"-"};  // of the model it runs
     std::uint32_t threads = 0;
     std::uint32_t neighbours = 0;
-    /// The stage under which the table has the jobs of a name ("prefill", "verify", "draft");
-    /// a job that is not named here is its own stage.
+    /// The stage under which the table has the jobs of a name ("prefill", "verify", "draft", "exit",
+    /// and "head" for what heads add to a job); a name that is not here is its own stage.
     std::map<std::string, std::string> jobs{};
 };
 
@@ -34,7 +41,7 @@ public:
                 SimTime default_hop);
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
-    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint16_t kind, SimRandom& random) override;
+    [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
     [[nodiscard]] SimTime cold(SimRandom& /*random*/) override { return default_hop_; }
     [[nodiscard]] SimTime news(SimRandom& /*random*/) override { return default_hop_; }
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
@@ -45,10 +52,11 @@ public:
 
 private:
     [[nodiscard]] SimTime ask(const CostRecord& wanted);
+    [[nodiscard]] CostRecord record_of(const CostsOfProcess& costs, const char* job) const;
 
     const CostTable& table_;
     std::map<StageId, CostsOfProcess> processes_;
-    std::map<std::pair<StageId, StageId>, SimTime> hops_;
+    std::map<std::tuple<StageId, StageId, std::uint32_t>, SimTime> hops_;  // by edge and rows
     SimTime default_hop_;
     std::optional<Error> error_;
 };

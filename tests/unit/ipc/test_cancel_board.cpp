@@ -1,8 +1,12 @@
 #include <array>
+#include <atomic>
+#include <map>
+#include <thread>
 
 #include <doctest/doctest.h>
 
 #include "ipc/cancel_board.hpp"
+#include "tests/unit/ipc/seeded_random.hpp"
 
 using namespace paceline;
 
@@ -44,4 +48,86 @@ TEST_CASE("memory that is too small is no cancel board") {
     const auto board = CancelBoard::attach(ShmRegion::attach(file.fd(), 1).value());
     REQUIRE_FALSE(board.ok());
     CHECK(board.error().code == Errc::Protocol);
+}
+
+TEST_CASE("a fate is seen on every board of the same memory, by those whose attempt it is") {
+    const ShmFile file = CancelBoard::create().value();
+    CancelBoard judge = attach(file);
+    const CancelBoard stage = attach(file);
+    const RequestId request{0x1'0000'0005ULL};
+    const FateCell* cell = stage.fate_of(request);
+    CHECK_FALSE(cell->read(request, Attempt{1}));
+    CHECK_FALSE(cell->read(RequestId{0}, Attempt{0}));  // whom untouched memory might mean
+    judge.declare_fate(request, Attempt{1}, 17, 40'000);
+    CHECK(cell->read(request, Attempt{1}) == FateCell::Fate{17, 40'000});
+    CHECK_FALSE(cell->read(request, Attempt{2}));
+    CHECK_FALSE(cell->read(RequestId{5 + kCancelLines}, Attempt{1}));
+    CHECK_FALSE(stage.fate_of(RequestId{6})->read(request, Attempt{1}));
+    judge.declare_fate(request, Attempt{1}, 21, 0);
+    CHECK(cell->read(request, Attempt{1}) == FateCell::Fate{21, 0});
+    judge.declare_fate(RequestId{request.value + kCancelLines}, Attempt{1}, 3, 4);
+    CHECK_FALSE(cell->read(request, Attempt{1}));  // the line has a new tenant
+    CHECK(stage.word_of(request)->load() == 0);    // the conductor's word is not touched
+}
+
+TEST_CASE("what untouched or zeroed memory says is nothing, for every request and attempt") {
+    const ShmFile file = CancelBoard::create().value();
+    const CancelBoard board = attach(file);
+    for (std::uint64_t id = 0; id < 2 * kCancelLines; ++id) {
+        CHECK_FALSE(board.fate_of(RequestId{id})->read(RequestId{id}, Attempt{0}));
+    }
+}
+
+TEST_CASE("readers beside a writer never see one request's fate under another's name") {
+    // Two requests and two attempts take turns on one line, each with fates that only it has: the
+    // token is a function of request, attempt and position.
+    const ShmFile file = CancelBoard::create().value();
+    CancelBoard judge = attach(file);
+    struct Owner {
+        RequestId request;
+        Attempt attempt;
+    };
+    const std::array owners{Owner{RequestId{9}, Attempt{1}}, Owner{RequestId{9}, Attempt{2}},
+                            Owner{RequestId{9 + kCancelLines}, Attempt{1}}};
+    const auto token_of = [](const Owner& owner, Position position) {
+        return static_cast<TokenId>((owner.request.value * 31 + owner.attempt.value) * 7'919 +
+                                    static_cast<std::uint64_t>(position) * 13) &
+               0x7fffffff;
+    };
+    std::atomic<bool> over{false};
+    std::atomic<int> begun{0};
+    std::array<std::uint64_t, 2> seen{};
+    std::array<std::uint64_t, 2> wrong{};
+    std::array<std::thread, 2> readers;
+    for (std::size_t r = 0; r < readers.size(); ++r) {
+        readers[r] = std::thread{[&, r] {
+            const CancelBoard stage = attach(file);
+            const FateCell* cell = stage.fate_of(owners[0].request);
+            std::map<std::size_t, Position> newest;
+            ++begun;
+            for (bool last = false; !last;) {
+                last = over.load(std::memory_order_acquire);  // once more: then nobody writes
+                for (std::size_t i = 0; i < owners.size(); ++i) {
+                    const auto fate = cell->read(owners[i].request, owners[i].attempt);
+                    if (!fate) continue;
+                    ++seen[r];
+                    const bool true_one = fate->token == token_of(owners[i], fate->position);
+                    const bool forwards = fate->position >= newest[i];
+                    if (!true_one || !forwards) ++wrong[r];
+                    newest[i] = fate->position;
+                }
+            }
+        }};
+    }
+    while (begun < 2) std::this_thread::yield();
+    test::SeededRandom random{11};
+    for (Position position = 1; position < 1'000'000; ++position) {
+        const Owner& owner = owners[random.below(3)];
+        judge.declare_fate(owner.request, owner.attempt, position, token_of(owner, position));
+    }
+    over.store(true, std::memory_order_release);
+    for (std::thread& reader : readers) reader.join();
+    CHECK(wrong == std::array<std::uint64_t, 2>{0, 0});
+    CHECK(seen[0] > 0);
+    CHECK(seen[1] > 0);
 }

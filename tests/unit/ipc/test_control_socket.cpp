@@ -75,6 +75,35 @@ TEST_CASE("descriptors arrive with the message they were sent with") {
     CHECK(b.receive(soon()).value().files.size() == 1);
 }
 
+TEST_CASE("more descriptors than the kernel takes at once arrive in order, with their message") {
+    auto [a, b] = ControlSocket::make_pair().value();
+    std::vector<ShmFile> own;
+    for (int i = 0; i < 2; ++i) {
+        const std::array head = {static_cast<std::byte>(i)};
+        own.push_back(ShmFile::create("many", 64, head).value());
+    }
+    // Which of the two the i-th descriptor is looks random, so that an exchanged one is noticed.
+    const auto which = [](std::size_t i) { return (i * i + i / 7) % 3 % 2; };
+    for (const std::size_t count : {std::size_t{253}, std::size_t{254}, kControlFilesMax}) {
+        CAPTURE(count);
+        std::vector<int> files;
+        for (std::size_t i = 0; i < count; ++i) files.push_back(own[which(i)].fd());
+        REQUIRE(a.send(control::Shutdown{}, files).ok());  // the shortest body of all
+        REQUIRE(a.send(control::Wire{}, std::span{files}.first(1)).ok());
+        const auto many = b.receive(soon()).value();
+        CHECK(std::holds_alternative<control::Shutdown>(many.message));
+        REQUIRE(many.files.size() == count);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            std::array<std::byte, 1> head{};
+            REQUIRE(::pread(many.files[i].get(), head.data(), 1, 0) == 1);
+            if (head[0] != static_cast<std::byte>(which(i))) ++wrong;
+        }
+        CHECK(wrong == 0);
+        CHECK(b.receive(soon()).value().files.size() == 1);
+    }
+}
+
 TEST_CASE("an envelope says whose message it is and for whom; without one it is the process's") {
     auto [a, b] = ControlSocket::make_pair().value();
     REQUIRE(a.send(control::Stats{}, {}, 10s, {StageId{4}, StageId{513}}).ok());

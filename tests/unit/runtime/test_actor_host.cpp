@@ -30,6 +30,8 @@ struct Nowhere : Outside {
         return nullptr;
     }
     void declare_void(RequestId, Attempt) override {}
+    [[nodiscard]] const FateCell* fate_cell(RequestId) override { return nullptr; }
+    void declare_fate(RequestId, Attempt, Position, TokenId) override {}
 };
 
 struct Recorder : Actor {

@@ -1,4 +1,6 @@
 // Two and three loops as threads, on the same rings that processes use.
+#include <atomic>
+#include <optional>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -291,4 +293,73 @@ TEST_CASE("a channel stays where it is while channels with others come and go") 
     CHECK(edges.tensors_from(kConductor, kB) == from_b);
     CHECK(edges.tensors_to(kConductor, kB) == to_b);
     CHECK(edges.tensors_to(kConductor, kA) != nullptr);
+}
+
+TEST_CASE("a running job sees what the judge in another loop says of the text") {
+    const WiringPlan plan = plan_of(0, 0);
+    const ShmFile file = CancelBoard::create().value();
+    const auto with_board = [&](StageId id, Epoch epoch) {
+        Wiring wiring = wiring_of(plan, id, epoch);
+        Result<ShmRegion> memory = ShmRegion::attach(file.fd(), 1);
+        wiring.board =
+            std::make_shared<CancelBoard>(CancelBoard::attach(std::move(memory).value()).value());
+        return wiring;
+    };
+    struct Judge : Relay {
+        Judge() : Relay{kB} {}
+        void on_start(StageContext& context) override {
+            context.declare_fate(RequestId{7}, Attempt{2}, 30, 4);
+            context.stop();
+        }
+    } judge;
+    struct Worker : Relay {
+        Worker() : Relay{kA} {}
+        void on_start(StageContext& context) override {
+            const FateCell* cell = context.fate_cell(RequestId{7});
+            REQUIRE(cell != nullptr);
+            context.submit(
+                {.rows = 1},
+                [this, cell] {
+                    before = cell->read(RequestId{7}, Attempt{2});
+                    running = true;
+                    while (!judged) std::this_thread::yield();
+                    after = cell->read(RequestId{7}, Attempt{2});
+                    return JobOutcome::Done;
+                },
+                [&context](JobOutcome) { context.stop(); });
+        }
+        std::optional<FateCell::Fate> before;
+        std::optional<FateCell::Fate> after;
+        std::atomic<bool> running{false};
+        std::atomic<bool> judged{false};
+    } worker;
+    TestPort port_a;
+    TestPort port_b;
+    StageLoop judging{with_board(kA, Epoch{1}), port_a, {}};
+    StageLoop working{with_board(kB, kEpochB), port_b, {}};
+    judging.add(kA, judge);
+    working.add(kB, worker);
+    std::thread thread{[&] { CHECK(working.run().ok()); }};
+    while (!worker.running) std::this_thread::yield();
+    CHECK(judging.run().ok());
+    worker.judged = true;
+    thread.join();
+    CHECK_FALSE(worker.before);
+    CHECK(worker.after == FateCell::Fate{30, 4});
+}
+
+TEST_CASE("where nobody can cancel from outside there is no fate to look at") {
+    const WiringPlan plan = plan_of(0, 0);
+    struct Lonely : Relay {
+        Lonely() : Relay{kB} {}
+        void on_start(StageContext& context) override {
+            context.declare_fate(RequestId{7}, Attempt{2}, 30, 4);
+            CHECK(context.fate_cell(RequestId{7}) == nullptr);
+            context.stop();
+        }
+    } lonely;
+    TestPort port;
+    StageLoop loop{wiring_of(plan, kA, Epoch{1}), port, {}};  // without a board
+    loop.add(kA, lonely);
+    CHECK(loop.run().ok());
 }

@@ -1,190 +1,14 @@
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <random>
-#include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
-
-#include "ipc/messages.hpp"
-#include "runtime/trace_file.hpp"
+#include "tests/unit/runtime/trace_fixture.hpp"
 
 using namespace paceline;
-using nlohmann::json;
-
-namespace {
-
-constexpr RequestId kRequest{5};
-constexpr std::uint32_t kWaveKind = static_cast<std::uint32_t>(msg::Kind::Wave);
-constexpr std::uint32_t kVerdictKind = static_cast<std::uint32_t>(msg::Kind::Verdict);
-
-TraceEvent job(std::int64_t start, std::uint32_t micros, const char* name, std::uint32_t wave) {
-    TraceEvent event;
-    event.time_us = start;
-    event.duration_us = micros;
-    event.kind = TraceKind::Job;
-    event.request = kRequest;
-    event.id = wave;
-    event.position = 100;  // context
-    event.count = 7;       // rows
-    event.detail = 15;     // layers
-    event.label = job_name_index(name);
-    return event;
-}
-
-TraceEvent wait(std::int64_t start, std::uint32_t micros) {
-    TraceEvent event;
-    event.time_us = start;
-    event.duration_us = micros;
-    event.kind = TraceKind::Wait;
-    return event;
-}
-
-TraceEvent mark(std::int64_t time, TraceKind kind, std::uint32_t wave = 0) {
-    TraceEvent event;
-    event.time_us = time;
-    event.kind = kind;
-    event.request = kRequest;
-    event.attempt = Attempt{1};
-    event.id = wave;
-    event.position = 40;
-    event.count = 3;
-    return event;
-}
-
-TraceEvent frame(std::int64_t time, TraceKind kind, std::uint16_t peer, std::uint32_t what) {
-    TraceEvent event;
-    event.time_us = time;
-    event.kind = kind;
-    event.peer = StageId{peer};
-    event.detail = what;
-    return event;
-}
-
-/// A wave through two segments to its verdict and its commit.
-std::vector<ProcessTrace> one_wave() {
-    std::vector<ProcessTrace> all(3);
-    all[0] = {"conductor",
-              StageId{0},
-              Epoch{1},
-              {wait(1000, 1600), frame(2600, TraceKind::Receive, 2, kVerdictKind),
-               mark(2601, TraceKind::Commit, 7)},
-              3};
-    all[1] = {"segment-1",
-              StageId{1},
-              Epoch{1},
-              {mark(1100, TraceKind::Wave, 7), job(1102, 800, "verify", 7),
-               frame(1903, TraceKind::Send, 2, kWaveKind), wait(1904, 700)},
-              4};
-    all[2] = {"segment-2",
-              StageId{2},
-              Epoch{1},
-              {wait(1000, 910), frame(1912, TraceKind::Receive, 1, kWaveKind),
-               job(1913, 600, "verify", 7), mark(2520, TraceKind::Verdict, 7),
-               frame(2522, TraceKind::Send, 0, kVerdictKind)},
-              5};
-    return all;
-}
-
-std::vector<json> of_phase(const json& trace, const std::string& phase) {
-    std::vector<json> found;
-    for (const json& event : trace["traceEvents"]) {
-        if (event["ph"] == phase) found.push_back(event);
-    }
-    return found;
-}
-
-/// Slices of one row, in the order of the file: each lies within or behind the ones before it.
-void check_nesting(const std::vector<json>& slices) {
-    std::map<int, std::vector<std::int64_t>> open;
-    for (const json& slice : slices) {
-        auto& ends = open[slice["tid"]];
-        const std::int64_t start = slice["ts"];
-        const std::int64_t end = start + slice["dur"].get<std::int64_t>();
-        CHECK(end >= start);
-        while (!ends.empty() && ends.back() <= start) ends.pop_back();
-        if (!ends.empty()) CHECK(end <= ends.back());
-        ends.push_back(end);
-    }
-}
-
-/// Every arrow begins once, ends once, not before it begins, and touches a slice at each point.
-void check_arrows(const json& trace) {
-    std::set<std::tuple<std::int64_t, int, int>> slice_starts;
-    for (const json& slice : of_phase(trace, "X")) {
-        slice_starts.emplace(slice["ts"], slice["pid"], slice["tid"]);
-    }
-    std::map<std::int64_t, std::string> phases;
-    for (const json& event : trace["traceEvents"]) {
-        const std::string phase = event["ph"];
-        if (phase != "s" && phase != "t" && phase != "f") continue;
-        CHECK(slice_starts.contains({event["ts"], event["pid"], event["tid"]}));
-        CHECK((phase == "s" || event["bp"] == "e"));
-        phases[event["id"]] += phase;
-    }
-    for (const auto& [id, text] : phases) {
-        CHECK(text.front() == 's');
-        CHECK(text.back() == 'f');
-        CHECK(text.substr(1, text.size() - 2) == std::string(text.size() - 2, 't'));
-    }
-}
-
-/// Every frame leaves once and arrives once, not before; a counter never falls below 0.
-void check_frames(const json& trace) {
-    std::map<std::int64_t, std::int64_t> left;
-    std::set<std::int64_t> arrived;
-    for (const json& event : of_phase(trace, "b"))
-        CHECK(left.emplace(event["id"], event["ts"]).second);
-    for (const json& event : of_phase(trace, "e")) {
-        CHECK(arrived.insert(event["id"].get<std::int64_t>()).second);
-        REQUIRE(left.contains(event["id"]));
-        CHECK(event["ts"] >= left[event["id"]]);
-    }
-    CHECK(arrived.size() == left.size());
-    for (const json& event : of_phase(trace, "C")) CHECK(event["args"]["frames"] >= 0);
-}
-
-/// What every trace file must be, whatever the events were.
-json checked(const std::vector<ProcessTrace>& processes) {
-    const std::string text = trace_file_text(processes);
-    json trace = json::parse(text);
-    std::int64_t last = 0;
-    for (const json& event : trace["traceEvents"]) {
-        CHECK(event["pid"] > 0);
-        if (event["ph"] == "M") continue;
-        CHECK(event["ts"] >= last);
-        last = event["ts"];
-    }
-    check_nesting(of_phase(trace, "X"));
-    check_arrows(trace);
-    check_frames(trace);
-    return trace;
-}
-
-}  // namespace
-
-TEST_CASE("a wave's arrow goes from where it was formed through the segments to its commit") {
-    const json trace = checked(one_wave());
-    std::vector<std::string> path;
-    for (const json& event : trace["traceEvents"]) {
-        const std::string phase = event["ph"];
-        if (phase != "s" && phase != "t" && phase != "f") continue;
-        for (const json& slice : of_phase(trace, "X")) {
-            const bool touched = slice["tid"] == event["tid"] && slice["ts"] == event["ts"];
-            if (touched) path.push_back(slice["name"]);
-        }
-    }
-    CHECK(path ==
-          std::vector<std::string>{"wave 7", "verify 7", "verify 7", "verdict 7", "commit 7"});
-    CHECK(of_phase(trace, "s").size() == 1);
-    CHECK(of_phase(trace, "f").size() == 1);
-    CHECK(of_phase(trace, "f")[0]["pid"] == 1);  // the conductor
-}
+using namespace paceline::test;
 
 TEST_CASE("each stage is a process with its name, each incarnation a thread of it") {
     std::vector<ProcessTrace> all = one_wave();
@@ -205,12 +29,16 @@ TEST_CASE("each stage is a process with its name, each incarnation a thread of i
     CHECK(threads[3] == std::pair<int, std::string>{2, "epoch 2"});
 }
 
-TEST_CASE("a job shows its request, wave, rows, layers and context") {
+TEST_CASE("a job shows its request, wave, rows, layers, heads and context") {
     const json trace = checked(one_wave());
     for (const json& slice : of_phase(trace, "X")) {
         if (slice["name"] != "verify 7") continue;
-        CHECK(slice["args"] ==
-              json{{"request", 5}, {"wave", 7}, {"rows", 7}, {"layers", 15}, {"context", 100}});
+        CHECK(slice["args"] == json{{"request", 5},
+                                    {"wave", 7},
+                                    {"rows", 7},
+                                    {"layers", 15},
+                                    {"heads", 3},
+                                    {"context", 100}});
         CHECK((slice["dur"] == 800 || slice["dur"] == 600));
     }
 }
@@ -297,32 +125,6 @@ TEST_CASE("frames of two actors in one process are told apart") {
           std::map<std::string, int>{{"wave two -> judge", 16}, {"wave stage 2 -> judge", 5}});
 }
 
-TEST_CASE("a wave number that comes again after a replay is another arrow") {
-    std::vector<ProcessTrace> all = one_wave();
-    SUBCASE("formed again, though the first never came to its end") {
-        all[0].events.pop_back();
-    }
-    SUBCASE("used again after its commit") {}
-    all[1].events.push_back(mark(8000, TraceKind::Wave, 7));
-    all[1].events.push_back(job(8001, 100, "verify", 7));
-    all[1].recorded = 6;
-    const json trace = checked(all);
-    CHECK(of_phase(trace, "s").size() == 2);
-    CHECK(of_phase(trace, "f").size() == 2);
-}
-
-TEST_CASE("a wave of which only one point is left has no arrow, jobs of other kinds have none") {
-    const json trace =
-        checked({{"a",
-                  StageId{1},
-                  Epoch{1},
-                  {job(10, 5, "verify", 1), job(20, 5, "draft", 2), job(30, 5, "draft", 2)},
-                  3}});
-    CHECK(of_phase(trace, "X").size() == 3);
-    CHECK(of_phase(trace, "s").empty());
-    CHECK(of_phase(trace, "f").empty());
-}
-
 TEST_CASE("what happened to peers and requests is an instant with its name") {
     std::vector<TraceEvent> events;
     for (const TraceKind kind : {TraceKind::PeerLost, TraceKind::PeerJoined, TraceKind::Replay,
@@ -365,6 +167,8 @@ TEST_CASE("events of nonsense still give a file that loads, with growing times a
                 event.peer = StageId{static_cast<std::uint16_t>(random() % 4)};
                 event.request = RequestId{random() % 2 == 0 ? 1 : ~std::uint64_t{0}};
                 event.id = static_cast<std::uint32_t>(random() % 4);
+                event.position = static_cast<Position>(random() % 3);
+                if (random() % 20 == 0) event.position = std::numeric_limits<Position>::min();
                 event.detail = static_cast<std::uint32_t>(random() % 6);
                 event.label = static_cast<std::uint32_t>(random() % 8);
                 event.peer_epoch = Epoch{static_cast<std::uint32_t>(random() % 3)};

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <fcntl.h>
+#include <set>
 
 #include <doctest/doctest.h>
 
+#include "ipc/control_socket.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 
 using namespace paceline;
@@ -139,4 +142,62 @@ TEST_CASE("a letter whose numbers or files are wrong attaches to nothing") {
     const Result<AttachedEdges> edges = attach_edges(Epoch{1}, wire.edges, copies(files));
     REQUIRE_FALSE(edges.ok());
     CHECK(edges.error().code == Errc::Protocol);
+}
+
+TEST_CASE("the longest pipeline wires up: exits, draft, correct, and a judge that tells everyone") {
+    const auto id = [](std::uint32_t n) { return StageId{static_cast<std::uint16_t>(n)}; };
+    const std::uint32_t draft = kSegmentsMax + 1;
+    const std::uint32_t correct = kSegmentsMax + 2;
+    std::vector<Wired> processes{{{kConductorId, {kConductorId}, 0}, Epoch{1}}};
+    for (std::uint32_t n = 1; n <= correct; ++n) processes.push_back({{id(n), {id(n)}, 0}, {}});
+    std::vector<EdgeSpec> edges;
+    const auto join = [&edges](StageId from, StageId to, std::uint32_t tensors = 0) {
+        edges.push_back({from, to, 8, 2, tensors, tensors == 0 ? 0U : 64U});
+    };
+    for (std::uint32_t n = 1; n <= correct; ++n) {
+        join(kConductorId, id(n));
+        if (n != kSegmentsMax) join(id(kSegmentsMax), id(n));
+        if (n < kSegmentsMax - 1) join(id(n), id(n + 1), 2);
+        if (n > kSegmentsMax - 1) continue;
+        if (n > 1) join(id(n), id(1));
+        join(id(n), id(draft));
+        join(id(n), id(correct));
+    }
+    join(id(kSegmentsMax), kConductorId);
+    join(id(draft), id(1));
+    join(id(draft), id(correct));
+    join(id(correct), id(1));
+    const WiringPlan plan = wired_plan(processes, edges);
+    for (const Wired& one : processes) {
+        const WiringPlan::Letter<control::Wire> letter = plan.letter_for(one.process.id);
+        CHECK(std::set<int>(letter.files.begin(), letter.files.end()).size() ==
+              letter.files.size());
+        auto [from, to] = ControlSocket::make_pair().value();
+        REQUIRE(from.send(letter.message, letter.files).ok());
+        const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+        const ControlSocket::Received received = to.receive(soon).value();
+        const auto& wire = std::get<control::Wire>(received.message);
+        const AttachedEdges ends = attach_edges(one.epoch, wire.edges, received.files).value();
+        const auto touches = [&one](const EdgeSpec& edge) {
+            return edge.from == one.process.id || edge.to == one.process.id;
+        };
+        CHECK(static_cast<std::ptrdiff_t>(ends.in.size() + ends.out.size()) ==
+              std::count_if(edges.begin(), edges.end(), touches));
+        CHECK(attach_bell(received.files, wire.bell_file).ok());
+    }
+}
+
+TEST_CASE("a process with more channels than one letter may name is refused by name and number") {
+    std::vector<ProcessSpec> specs{{kStage, {kStage}, 0}};
+    std::vector<EdgeSpec> edges;
+    for (std::uint32_t n = 0; n <= control::kEdgesMax; ++n) {
+        const StageId peer{static_cast<std::uint16_t>(100 + n)};
+        specs.push_back({peer, {peer}, 0});
+        edges.push_back({kStage, peer, 8, 2, 0, 0});
+    }
+    const Result<WiringPlan> plan = WiringPlan::create(specs, edges, {});
+    REQUIRE_FALSE(plan.ok());
+    CHECK(plan.error().what == "stage 1 has more than 256 channels");
+    edges.pop_back();
+    CHECK(WiringPlan::create(specs, edges, {}).ok());
 }
