@@ -11,17 +11,19 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
 #include "model/config.hpp"
+#include "model/kv_layout.hpp"
 #include "model/rows.hpp"
 
 namespace paceline {
-
-enum class KvType : std::uint8_t { F32, F16, BF16 };
 
 enum class RunOutcome : std::uint8_t { Done, Cancelled };
 
@@ -29,6 +31,21 @@ enum class RunOutcome : std::uint8_t { Done, Cancelled };
 /// the next sub-layer border. The rows' KV slots then hold nothing that anyone may read.
 class CancelToken {
 public:
+    /// Which rows of the call have become useless meanwhile; asked at layer borders by one thread.
+    class RowWatch {
+    public:
+        RowWatch() = default;
+        RowWatch(const RowWatch&) = delete;
+        RowWatch& operator=(const RowWatch&) = delete;
+        virtual ~RowWatch() = default;
+        /// Cheap: a look at shared memory. A row that is dead once stays dead.
+        [[nodiscard]] virtual bool dead(std::size_t row) const = 0;
+    };
+    /// A backend may skip what is left of dead rows: their hidden states and KV slots then hold
+    /// nothing that anyone may read. nullptr: all rows matter. Must outlive the token's use.
+    void watch_rows(const RowWatch* rows) { rows_ = rows; }
+    [[nodiscard]] const RowWatch* rows() const { return rows_; }
+
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
     /// Also counts as raised once `word` has the upper half of `mark` and a greater lower half:
@@ -49,9 +66,20 @@ private:
     std::atomic<bool> cancelled_{false};  // relaxed: a late stop is only a little wasted work
     const std::atomic<std::uint64_t>* word_ = nullptr;
     std::uint64_t mark_ = 0;
+    const RowWatch* rows_ = nullptr;
 };
 
+/// Final: norm and head of the target (also as logit lens behind any layer). Others: the heads
+/// that a backend was given (HeadSpec), from 1 on.
 enum class HeadId : std::uint8_t { Final = 0 };
+
+/// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
+/// the listed tokens. (AdaDecode, section 3: E* T^(i).)
+struct HeadSpec {
+    std::vector<float> transform = {};  // T, [dim, dim] row-major; empty: the identity
+    std::vector<TokenId> tokens = {};   // the short list, ascending; empty: the whole vocabulary
+    bool norm_first = true;             // false: logits = E (norm(T h))
+};
 
 struct MemoryUse {
     std::uint64_t weight_bytes = 0;
@@ -80,15 +108,35 @@ public:
                                   const CancelToken* cancel) = 0;
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],
-    /// `logits` is [rows, vocab_size].
+    /// `logits` is [rows, vocab_size]; tokens that are not in the head's short list get -inf.
+    /// Precondition: has_head(id).
     virtual void head(HeadId id,
                       std::span<const float> hidden,
                       int rows,
                       std::span<float> logits) = 0;
 
+    [[nodiscard]] virtual bool has_head(HeadId id) const {
+        return id == HeadId::Final && last_layer() == config().layers;
+    }
+
+    /// Bytes of one slot's keys and values over all layers of the segment; 0 if they cannot be
+    /// taken out and put back.
+    [[nodiscard]] virtual std::size_t kv_bytes() const { return 0; }
+    /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends
+    /// of equal layers, shape and KV type. For slots that no call is using.
+    virtual void read_kv(KvSlot slot, std::span<std::byte> bytes) const;
+    virtual void write_kv(KvSlot slot, std::span<const std::byte> bytes);
+
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// What must be equal for two backends to give equal bits: build, weights, dtypes, ISA.
     [[nodiscard]] virtual std::string equality_class() const = 0;
 };
+
+inline void Backend::read_kv(KvSlot /*slot*/, std::span<std::byte> /*bytes*/) const {
+    PACE_CHECK(false, "keys and values of this backend cannot be taken out");
+}
+inline void Backend::write_kv(KvSlot /*slot*/, std::span<const std::byte> /*bytes*/) {
+    PACE_CHECK(false, "keys and values of this backend cannot be put back");
+}
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// The geometry of KV slots: pages of 32, one page per attention block.
+// The geometry of KV slots: pages of 32, one page per attention block; and what a slot holds.
 //
 //     slot = page * kKvPageSlots + lane
 //
@@ -15,6 +15,9 @@
 namespace paceline {
 
 inline constexpr std::int32_t kKvPageSlots = 32;
+
+/// How a key's and a value's numbers are stored.
+enum class KvType : std::uint8_t { F32, F16, BF16 };
 
 [[nodiscard]] constexpr std::int32_t page_of(KvSlot slot) {
     return slot / kKvPageSlots;

@@ -54,8 +54,8 @@ public:
         const auto chunk = static_cast<std::size_t>(parts_.options.rows_max);
         for (std::size_t first = 0; first < rows.size(); first += chunk) {
             const std::size_t count = std::min(chunk, rows.size() - first);
-            const RunOutcome outcome =
-                forward_.run(rows.subspan(first, count), hidden.data() + first * dim, cancel);
+            const RunOutcome outcome = forward_.run(rows.subspan(first, count),
+                                                    hidden.data() + first * dim, cancel, first);
             if (outcome == RunOutcome::Cancelled) return outcome;
         }
         return RunOutcome::Done;
@@ -65,8 +65,7 @@ public:
               std::span<const float> hidden,
               int rows,
               std::span<float> logits) override {
-        PACE_CHECK(id == HeadId::Final, "the only head there is");
-        PACE_CHECK(last_layer() == parts_.config.layers, "this segment has no head");
+        PACE_CHECK(has_head(id), "a head of this segment");
         const auto dim = static_cast<std::size_t>(parts_.config.dim);
         const auto vocab = static_cast<std::size_t>(parts_.config.vocab_size);
         PACE_CHECK(hidden.size() == static_cast<std::size_t>(rows) * dim, "hidden is [rows, dim]");
@@ -74,9 +73,34 @@ public:
                    "logits are [rows, vocab]");
         for (int first = 0; first < rows; first += parts_.options.rows_max) {
             const auto at = static_cast<std::size_t>(first);
-            forward_.head(hidden.data() + at * dim, std::min(parts_.options.rows_max, rows - first),
-                          logits.data() + at * vocab);
+            const int count = std::min(parts_.options.rows_max, rows - first);
+            const float* from = hidden.data() + at * dim;
+            float* to = logits.data() + at * vocab;
+            if (id == HeadId::Final) {
+                forward_.head(from, count, to);
+            } else {
+                forward_.head(parts_.weights.heads()[static_cast<std::size_t>(id) - 1], from, count,
+                              to);
+            }
         }
+    }
+
+    [[nodiscard]] bool has_head(HeadId id) const override {
+        if (id != HeadId::Final)
+            return static_cast<std::size_t>(id) <= parts_.weights.heads().size();
+        return parts_.options.final_head || last_layer() == parts_.config.layers;
+    }
+
+    [[nodiscard]] std::size_t kv_bytes() const override { return parts_.kv.slot_bytes(); }
+    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+        PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
+        PACE_CHECK(bytes.size() == kv_bytes(), "bytes for one slot");
+        parts_.kv.read(slot, bytes);
+    }
+    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+        PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
+        PACE_CHECK(bytes.size() == kv_bytes(), "bytes of one slot");
+        parts_.kv.write(slot, bytes);
     }
 
     double gemm_only_seconds(int rows) override {
@@ -156,12 +180,14 @@ Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
     const ModelConfig& config = file.config();
     if (options.last_layer < 0) options.last_layer = config.layers;
     if (Status checked = check_options(config, options); !checked) return checked.error();
+    if (Status checked = check_heads(config, options.heads); !checked) return checked.error();
     auto team = std::make_unique<ThreadTeam>(options.threads, options.cores, options.usable_cores);
     Result<CpuWeights> weights = CpuWeights::load(file, options, *team);
     if (!weights) return weights.error();
     Result<KvStore> kv = KvStore::make(config, options.kv, options.last_layer - options.first_layer,
                                        options.kv_slots);
     if (!kv) return kv.error();
+    options.heads.clear();  // packed
     return std::unique_ptr<CpuBackend>{std::make_unique<CpuBackendImpl>(
         Parts{config, options, options.isa.value_or(best_isa()), file.fingerprint(),
               std::move(team), std::move(weights).value(), std::move(kv).value()})};

@@ -30,7 +30,7 @@ public:
 };
 
 /// Packs the weights of a segment and reserves its KV cache.
-/// Errors: BadArgument (layers, threads, cores, an instruction set this machine lacks),
+/// Errors: BadArgument (layers, threads, cores, heads, an instruction set this machine lacks),
 /// OutOfMemory, BadFile (numbers that are not finite).
 Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
                                                      const CpuOptions& options);

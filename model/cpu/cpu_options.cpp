@@ -1,6 +1,9 @@
 #include "model/cpu/cpu_options.hpp"
 
 #include <array>
+#include <cmath>
+#include <string>
+#include <utility>
 
 #include "model/cpu/cpu_weights.hpp"
 
@@ -8,6 +11,7 @@ namespace paceline {
 namespace {
 
 constexpr std::array kDtypes = {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4};
+constexpr std::size_t kHeadsMax = 255;  // HeadId is a byte, 0 is the final head
 constexpr std::array kKvTypes = {KvType::F32, KvType::F16, KvType::BF16};
 
 PackedType four_bits(StoredType stored) {
@@ -95,9 +99,46 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
     return four_bits(stored);
 }
 
+Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
+    const auto bad = [](std::string what) {
+        return Status{Error{Errc::BadArgument, std::move(what)}};
+    };
+    if (heads.size() > kHeadsMax)
+        return bad("heads: " + std::to_string(heads.size()) + " of them, at most " +
+                   std::to_string(kHeadsMax) + " can be named");
+    const auto square = static_cast<std::size_t>(config.dim) * static_cast<std::size_t>(config.dim);
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+        const std::string field = "heads[" + std::to_string(h) + "].";
+        const std::vector<float>& transform = heads[h].transform;
+        if (!transform.empty() && transform.size() != square) {
+            return bad(field + "transform has " + std::to_string(transform.size()) +
+                       " numbers, must have dim * dim = " + std::to_string(square) + " or none");
+        }
+        for (std::size_t i = 0; i < transform.size(); ++i) {
+            if (std::isfinite(transform[i])) continue;
+            return bad(field + "transform[" + std::to_string(i) + "] is not a finite number");
+        }
+        const std::vector<TokenId>& tokens = heads[h].tokens;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            const std::string entry =
+                field + "tokens[" + std::to_string(i) + "] = " + std::to_string(tokens[i]);
+            if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
+                return bad(entry + ", must be 0 to " + std::to_string(config.vocab_size - 1));
+            if (i > 0 && tokens[i] <= tokens[i - 1])
+                return bad(entry + ", must be above the one before it (" +
+                           std::to_string(tokens[i - 1]) + ")");
+        }
+    }
+    return {};
+}
+
+std::uint64_t packed_bytes(const ModelFile& file, const CpuOptions& options) {
+    return CpuWeights::plan(file, options).packed_bytes();
+}
+
 std::uint64_t packed_bytes(const ModelFile& file, Dtype dtype, int first_layer, int last_layer) {
-    CpuWeights plan = CpuWeights::plan(file, dtype, first_layer, last_layer);
-    return plan.packed_bytes();
+    return packed_bytes(file,
+                        {.dtype = dtype, .first_layer = first_layer, .last_layer = last_layer});
 }
 
 std::uint64_t kv_bytes_per_slot(const ModelConfig& config, KvType type) {

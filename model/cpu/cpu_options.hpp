@@ -9,7 +9,8 @@
 //     Q4_0, Q4_1    q4*     f32    bf16    int8    q4*      (* the file's own numbers, exactly)
 //
 // Under q4 an embedding or head that is not stored in 4 bits becomes int8: it is read as a table
-// of words too, and 4 bits there cost more quality than they save time.
+// of words too, and 4 bits there cost more quality than they save time. A head's transform is bf16,
+// or f32 where the head itself is; a short list has the type of the head.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +45,23 @@ struct CpuOptions {
     std::int32_t kv_slots = 0;  // rounded up to whole pages
     int rows_max = 256;         // rows computed at once; larger calls are cut into such chunks
     int threads = 1;
-    std::vector<int> cores{};  // one per thread, to pin it to; empty: not pinned
-    int usable_cores = 1;      // cores of this process: with fewer than threads nobody spins
-    std::optional<Isa> isa{};  // nothing: the best this machine has
+    std::vector<int> cores{};       // one per thread, to pin it to; empty: not pinned
+    int usable_cores = 1;           // cores of this process: with fewer than threads nobody spins
+    std::optional<Isa> isa{};       // nothing: the best this machine has
+    bool final_head = false;        // norm and head also for a segment that does not end the model:
+                                    // a logit lens, or a draft made of the first layers
+    std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...: they need the head's weights too
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 
-/// Bytes of packed weights for layers [first, last) of `file` (embedding and head where the
-/// segment has them), without packing anything.
+/// What is wrong with `heads`, by field and value. Errors: BadArgument.
+[[nodiscard]] Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads);
+
+/// Bytes of packed weights of the segment that `options` describe, with all its heads, without
+/// packing anything. `options` have passed the checks of make_cpu_backend().
+[[nodiscard]] std::uint64_t packed_bytes(const ModelFile& file, const CpuOptions& options);
+
+/// The same for layers [first, last) of `file` with the embedding and head that they need.
 [[nodiscard]] std::uint64_t packed_bytes(const ModelFile& file,
                                          Dtype dtype,
                                          int first_layer,

@@ -1,6 +1,7 @@
 #include "model/cpu/cpu_weights.hpp"
 
 #include <cmath>
+#include <span>
 #include <string>
 
 namespace paceline {
@@ -25,7 +26,10 @@ Status read_vector(const TensorView& tensor, const std::string& path, std::vecto
 
 }  // namespace
 
-CpuWeights CpuWeights::plan(const ModelFile& file, Dtype dtype, int first_layer, int last_layer) {
+CpuWeights CpuWeights::plan(const ModelFile& file, const CpuOptions& options) {
+    const Dtype dtype = options.dtype;
+    const int first_layer = options.first_layer;
+    const int last_layer = options.last_layer < 0 ? file.config().layers : options.last_layer;
     CpuWeights weights;
     weights.first_layer_ = first_layer;
     weights.last_layer_ = last_layer;
@@ -41,12 +45,31 @@ CpuWeights CpuWeights::plan(const ModelFile& file, Dtype dtype, int first_layer,
         to.down = planned(from.down, dtype, MatrixUse::Layer);
     }
     weights.has_embedding_ = first_layer == 0;
-    weights.has_head_ = last_layer == file.config().layers;
+    weights.has_head_ = options.final_head || last_layer == file.config().layers;
+    for (const HeadSpec& spec : options.heads)
+        weights.has_head_ = weights.has_head_ || spec.tokens.empty();
+    weights.has_norm_ = weights.has_head_ || !options.heads.empty();
     weights.head_is_embedding_ =
         weights.has_embedding_ && weights.has_head_ && file.config().tied_embeddings;
     weights.embedding_ = planned(file.embedding(), dtype, MatrixUse::Vocabulary);
     weights.head_ = planned(file.output_head(), dtype, MatrixUse::Vocabulary);
+    weights.plan_heads(file, options);
     return weights;
+}
+
+void CpuWeights::plan_heads(const ModelFile& file, const CpuOptions& options) {
+    const int dim = file.config().dim;
+    // Not int8: beside the ones of its diagonal, a trained transform's small numbers would drown
+    // in a group's scale, for 10 microseconds a row (dim 576).
+    const PackedType type = head_.type == PackedType::F32 ? PackedType::F32 : PackedType::BF16;
+    for (const HeadSpec& spec : options.heads) {
+        CpuHead& head = heads_.emplace_back();
+        head.tokens = spec.tokens;
+        head.norm_first = spec.norm_first;
+        head.output = head_;
+        if (!spec.tokens.empty()) head.output.rows = static_cast<int>(spec.tokens.size());
+        if (!spec.transform.empty()) head.transform = {type, dim, dim, nullptr};
+    }
 }
 
 std::vector<CpuWeights::Source> CpuWeights::sources(const ModelFile& file) {
@@ -77,6 +100,10 @@ std::uint64_t CpuWeights::packed_bytes() const {
     }
     if (has_embedding_ && !head_is_embedding_) total += embedding_.bytes();
     if (has_head_) total += head_.bytes();
+    for (const CpuHead& head : heads_) {
+        total += head.transform.bytes();
+        if (!head.tokens.empty()) total += head.output.bytes();
+    }
     return total;
 }
 
@@ -98,36 +125,72 @@ Status CpuWeights::read_vectors(const ModelFile& file) {
             if (Status read = read_vector(*tensor, file.path(), *out); !read) return read;
         }
     }
-    if (!has_head_) return {};
+    if (!has_norm_) return {};
     return read_vector(file.output_norm(), file.path(), output_norm_);
+}
+
+/// Takes the matrix's place in the arena and packs it with all threads.
+void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team) {
+    matrix.data = arena_.take(matrix.bytes());
+    const int tiles = matrix.tiles();
+    auto work = [&](int thread) {
+        std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
+        pack_tiles(tensor, matrix, tiles * thread / team.size(), tiles * (thread + 1) / team.size(),
+                   scratch);
+    };
+    team.run(work);
+}
+
+void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team) {
+    const TensorView& all = file.output_head();
+    for (std::size_t h = 0; h < heads_.size(); ++h) {
+        CpuHead& head = heads_[h];
+        if (head.transform.rows > 0) {
+            TensorView transform{"transform", StoredType::F32, head.transform.rows,
+                                 head.transform.cols};
+            const auto bytes = std::as_bytes(std::span(options.heads[h].transform));
+            transform.data = bytes.data();
+            transform.bytes = bytes.size();
+            pack(transform, head.transform, team);
+        }
+        if (head.tokens.empty()) {
+            head.output = head_;
+            continue;
+        }
+        std::vector<std::byte> listed;
+        listed.reserve(head.tokens.size() * all.row_bytes());
+        for (const TokenId token : head.tokens)
+            listed.insert(listed.end(), all.row(token), all.row(token) + all.row_bytes());
+        TensorView rows = all;
+        rows.rows = head.output.rows;
+        rows.data = listed.data();
+        rows.bytes = listed.size();
+        pack(rows, head.output, team);
+    }
+    if (!heads_.empty()) file.release(all);
 }
 
 Result<CpuWeights> CpuWeights::load(const ModelFile& file,
                                     const CpuOptions& options,
                                     ThreadTeam& team) {
-    CpuWeights weights = plan(file, options.dtype, options.first_layer, options.last_layer);
+    CpuWeights weights = plan(file, options);
     const std::vector<Source> list = weights.sources(file);
     const std::uint64_t total = weights.packed_bytes();
-    Result<HugeArena> arena = HugeArena::make(total + list.size() * HugeArena::kAlignment);
+    const std::size_t matrices = list.size() + 2 * weights.heads_.size();
+    Result<HugeArena> arena = HugeArena::make(total + matrices * HugeArena::kAlignment);
     if (!arena) return arena.error();
     weights.arena_ = std::move(arena).value();
 
     std::uint64_t done = 0;
     for (const Source& source : list) {
-        PackedMatrix& matrix = *source.matrix;
-        matrix.data = weights.arena_.take(matrix.bytes());
-        const int tiles = matrix.tiles();
-        auto pack = [&](int thread) {
-            std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
-            pack_tiles(*source.tensor, matrix, tiles * thread / team.size(),
-                       tiles * (thread + 1) / team.size(), scratch);
-        };
-        team.run(pack);
+        weights.pack(*source.tensor, *source.matrix, team);
         file.release(*source.tensor);
-        done += matrix.bytes();
+        done += source.matrix->bytes();
         if (options.progress)
             options.progress(static_cast<double>(done) / static_cast<double>(total));
     }
+    weights.pack_heads(file, options, team);
+    if (options.progress && !weights.heads_.empty()) options.progress(1.0);
     if (weights.head_is_embedding_) weights.embedding_ = weights.head_;
     if (Status read = weights.read_vectors(file); !read) return read.error();
     return weights;

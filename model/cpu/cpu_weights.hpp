@@ -23,10 +23,18 @@ struct CpuLayer {
     std::vector<float> q_norm, k_norm;          // empty: none
 };
 
+/// A head beside the final one (HeadSpec).
+struct CpuHead {
+    PackedMatrix transform;       // [dim, dim]; no rows: the identity
+    PackedMatrix output;          // [tokens, dim]; all of the head's rows if there is no short list
+    std::vector<TokenId> tokens;  // ascending; empty: the whole vocabulary
+    bool norm_first = true;
+};
+
 class CpuWeights {
 public:
     /// The types and shapes of everything a segment packs; `data` pointers are null.
-    static CpuWeights plan(const ModelFile& file, Dtype dtype, int first_layer, int last_layer);
+    static CpuWeights plan(const ModelFile& file, const CpuOptions& options);
 
     /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
     /// they are consumed, so that the peak is the packed size plus one tensor.
@@ -41,8 +49,10 @@ public:
     }
     [[nodiscard]] const PackedMatrix& embedding() const {
         return embedding_;
-    }                                                                 // if first_layer is 0
-    [[nodiscard]] const PackedMatrix& head() const { return head_; }  // if last_layer is the last
+    }  // if first_layer is 0
+    /// If the segment ends the model, or one of its heads wants the whole vocabulary.
+    [[nodiscard]] const PackedMatrix& head() const { return head_; }
+    [[nodiscard]] const std::vector<CpuHead>& heads() const { return heads_; }
     [[nodiscard]] const std::vector<float>& output_norm() const { return output_norm_; }
 
 private:
@@ -51,6 +61,9 @@ private:
         const TensorView* tensor;
     };
     [[nodiscard]] std::vector<Source> sources(const ModelFile& file);
+    void plan_heads(const ModelFile& file, const CpuOptions& options);
+    void pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team);
+    void pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team);
     Status read_vectors(const ModelFile& file);
 
     HugeArena arena_;
@@ -58,10 +71,12 @@ private:
     PackedMatrix embedding_;
     PackedMatrix head_;  // the embedding itself when tied and both are here
     std::vector<float> output_norm_;
+    std::vector<CpuHead> heads_;
     int first_layer_ = 0;
     int last_layer_ = 0;
     bool has_embedding_ = false;
-    bool has_head_ = false;
+    bool has_head_ = false;  // packed whole
+    bool has_norm_ = false;
     bool head_is_embedding_ = false;
 };
 

@@ -45,6 +45,8 @@ Forward::Forward(const ModelConfig& config,
       rows_max_{rows_max},
       splits_max_{(kv.slots() + kSplit - 1) / kSplit},
       rope_{config.rope},
+      replanned_{
+          std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(config.sublayers()))},
       next_unit_{
           std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(config.sublayers()))},
       q_{floats(rows_max, config.q_dim())},
@@ -70,6 +72,14 @@ Forward::Forward(const ModelConfig& config,
         }
     }
     if (weights.head().data != nullptr) types |= type_bit(weights.head());
+    for (const CpuHead& head : weights.heads()) {
+        types |= type_bit(head.output);
+        if (head.transform.rows == 0) continue;
+        types |= type_bit(head.transform);
+        if (turned_.size() > 0) continue;
+        turned_ = floats(rows_max, config.dim);
+        turned_rows_ = row_pointers(turned_, rows_max, config.dim);
+    }
     const int cols_max = std::max({config.dim, config.q_dim(), config.ffn_dim});
     for (int thread = 0; thread < team.size(); ++thread) {
         scratch_.push_back(std::make_unique<Scratch>(config, cols_max, kv.half_page_bytes()));
@@ -90,21 +100,24 @@ std::uint64_t Forward::workspace_bytes() const {
     const auto per_row = static_cast<std::uint64_t>(buffers);
     const int widest = std::max({config_.dim, config_.q_dim(), config_.ffn_dim});
     const auto cols_max = static_cast<std::uint64_t>(widest);
-    return 4 * (rows * (per_row + cols_max) + parts_.size());
+    return 4 * (rows * (per_row + cols_max) + parts_.size() + turned_.size());
 }
 
 // ---- a call -----------------------------------------------------------------------------------
 
-RunOutcome Forward::run(std::span<const Row> rows, float* hidden, const CancelToken* cancel) {
+RunOutcome Forward::run(std::span<const Row> rows,
+                        float* hidden,
+                        const CancelToken* cancel,
+                        std::size_t first_row) {
     rows_ = rows;
     hidden_ = hidden;
     cancel_ = cancel;
+    watch_ = cancel == nullptr ? nullptr : cancel->rows();
+    first_row_ = first_row;
     stop_after_.store(kNever, std::memory_order_relaxed);
-    // Small sets when there are few rows, so that every thread gets some.
-    const int fair = (static_cast<int>(rows.size()) + team_.size() - 1) / team_.size();
-    const int set_rows =
-        std::clamp(std::min(kAttentionQueriesMax / queries_per_kv(), fair), 1, kSetRowsMax);
-    plan_.build(rows, hidden, {config_.dim, config_.kv_heads, set_rows, kSplitRowsMax});
+    dead_.assign(rows.size(), 0);
+    (void)mark_deaths();
+    make_plan(plans_[0]);
     pages_.build(rows);
     const auto pairs = static_cast<std::size_t>(rope_.pairs());
     cosines_.resize(rows.size() * pairs);
@@ -113,9 +126,10 @@ RunOutcome Forward::run(std::span<const Row> rows, float* hidden, const CancelTo
         rope_.fill(rows[r].position, {cosines_.data() + r * pairs, pairs},
                    {sines_.data() + r * pairs, pairs});
     }
-    for (int s = plan_.first(); s < plan_.last(); ++s) {
-        next_unit_[static_cast<std::size_t>(s)].store(
-            0, std::memory_order_relaxed);  // published by run() of the team
+    for (int s = plans_[0].first(); s < plans_[0].last(); ++s) {
+        // Relaxed: published by run() of the team.
+        next_unit_[static_cast<std::size_t>(s)].store(0, std::memory_order_relaxed);
+        replanned_[static_cast<std::size_t>(s)].store(false, std::memory_order_relaxed);
     }
     auto work = [this](int thread) { walk(thread); };
     team_.run(work);
@@ -123,16 +137,44 @@ RunOutcome Forward::run(std::span<const Row> rows, float* hidden, const CancelTo
                                                                  : RunOutcome::Cancelled;
 }
 
+/// Whether rows have died since it was asked last.
+bool Forward::mark_deaths() {
+    bool any = false;
+    for (std::size_t r = 0; watch_ != nullptr && r < dead_.size(); ++r) {
+        if (dead_[r] != 0 || !watch_->dead(first_row_ + r)) continue;
+        dead_[r] = 1;
+        any = true;
+    }
+    return any;
+}
+
+void Forward::make_plan(ForwardPlan& plan) {
+    // Small sets when there are few rows, so that every thread gets some.
+    const int fair = (static_cast<int>(rows_.size()) + team_.size() - 1) / team_.size();
+    const int set_rows =
+        std::clamp(std::min(kAttentionQueriesMax / queries_per_kv(), fair), 1, kSetRowsMax);
+    plan.build(rows_, dead_, hidden_, {config_.dim, config_.kv_heads, set_rows, kSplitRowsMax});
+}
+
 void Forward::walk(int thread) {
-    if (plan_.first() == 0) {
+    const int first = plans_[0].first();
+    const int last = plans_[0].last();
+    int plan = 0;
+    if (first == 0) {
         embed(thread);
         team_.barrier();
     }
-    for (int sublayer = plan_.first(); sublayer < plan_.last(); ++sublayer) {
-        if (thread == 0 && cancel_ != nullptr && cancel_->cancelled()) {
-            stop_after_.store(sublayer, std::memory_order_relaxed);  // ordered by the barrier below
+    for (int sublayer = first; sublayer < last; ++sublayer) {
+        std::atomic<bool>& replanned = replanned_[static_cast<std::size_t>(sublayer)];
+        if (thread == 0) {  // what is stored here is ordered by the barrier below
+            if (cancel_ != nullptr && cancel_->cancelled())
+                stop_after_.store(sublayer, std::memory_order_relaxed);
+            if (mark_deaths()) {
+                make_plan(plans_[1 - plan]);
+                replanned.store(true, std::memory_order_relaxed);
+            }
         }
-        const RowGroup* group = plan_.group(sublayer);
+        const RowGroup* group = plans_[plan].group(sublayer);
         if (group != nullptr) {
             if (sublayer % 2 == 0) {
                 attention(thread, sublayer / 2, *group);
@@ -144,6 +186,7 @@ void Forward::walk(int thread) {
         team_.barrier();
         // Everybody sees the same answer, even if thread 0 has gone on and asks for a later stop.
         if (stop_after_.load(std::memory_order_relaxed) <= sublayer) return;
+        if (replanned.load(std::memory_order_relaxed)) plan = 1 - plan;
     }
 }
 
@@ -206,24 +249,7 @@ void Forward::mlp(int thread, int layer, const RowGroup& group) {
     multiply(thread, w.down, h, group.residual.data(), true);
 }
 
-// ---- head and yardstick -----------------------------------------------------------------------
-
-void Forward::head(const float* hidden, int rows, float* logits) {
-    for (int r = 0; r < rows; ++r) {
-        logits_rows_[static_cast<std::size_t>(r)] =
-            logits + static_cast<std::ptrdiff_t>(r) * config_.vocab_size;
-    }
-    auto work = [&](int thread) {
-        const PackedInputs x =
-            pack_rows(thread, rows, config_.dim, type_bit(weights_.head()),
-                      [&](int r, Columns columns, float* out) {
-                          norm_columns(hidden + static_cast<std::ptrdiff_t>(r) * config_.dim,
-                                       weights_.output_norm(), columns, out);
-                      });
-        multiply(thread, weights_.head(), x, logits_rows_.data(), false);
-    };
-    team_.run(work);
-}
+// ---- yardstick ---------------------------------------------------------------------------------
 
 double Forward::gemm_only_seconds(int rows) {
     ActivationSet memory[3];

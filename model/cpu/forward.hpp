@@ -3,6 +3,10 @@
 // run() is called by every thread of the team with its number; all of them walk the same steps
 // and meet at barriers. What a thread writes between two barriers no other thread touches.
 //
+// Rows that die during a call (CancelToken::rows()): at the start of a sub-layer thread 0 asks, and
+// if some died it makes the plan without them beside the one in use; after the barrier at the end
+// of the sub-layer all threads change over.
+//
 // Borrows weights, KV store, kernels and team; owns the buffers between the steps, sized once.
 #pragma once
 
@@ -47,10 +51,16 @@ public:
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
 
-    /// Rows through their sub-layers; `hidden` is [rows, dim], at most rows_max of them.
-    RunOutcome run(std::span<const Row> rows, float* hidden, const CancelToken* cancel);
+    /// Rows through their sub-layers; `hidden` is [rows, dim], at most rows_max of them. The
+    /// token's RowWatch knows rows[0] as `first_row`.
+    RunOutcome run(std::span<const Row> rows,
+                   float* hidden,
+                   const CancelToken* cancel,
+                   std::size_t first_row);
     /// Norm and head for `rows` hidden states, at most rows_max of them.
     void head(const float* hidden, int rows, float* logits);
+    /// The same for a head beside the final one.
+    void head(const CpuHead& head, const float* hidden, int rows, float* logits);
     double gemm_only_seconds(int rows);
     [[nodiscard]] std::uint64_t workspace_bytes() const;
 
@@ -63,6 +73,9 @@ private:
         2;  // up to this many rows, every thread packs all itself
 
     void walk(int thread);
+    [[nodiscard]] bool mark_deaths();
+    void make_plan(ForwardPlan& plan);
+    void point_at_rows(float* logits, int rows);
     void attention(int thread, int layer, const RowGroup& group);
     void mlp(int thread, int layer, const RowGroup& group);
     void keep_stacks(int thread, int sublayer, const RowGroup* group);
@@ -129,7 +142,11 @@ private:
     float* hidden_ = nullptr;
     const CancelToken* cancel_ = nullptr;
     std::atomic<int> stop_after_{kNever};  // the sub-layer after which all stop
-    ForwardPlan plan_;
+    const CancelToken::RowWatch* watch_ = nullptr;
+    std::size_t first_row_ = 0;
+    std::vector<std::uint8_t> dead_;                  // [rows], thread 0's
+    ForwardPlan plans_[2];                            // the one in use and the next one
+    std::unique_ptr<std::atomic<bool>[]> replanned_;  // per sub-layer: all change over after it
     PageMap pages_;
     std::vector<float> cosines_, sines_;             // [rows][pairs]
     std::unique_ptr<std::atomic<int>[]> next_unit_;  // per sub-layer: attention work handed out
@@ -139,6 +156,8 @@ private:
     std::vector<std::unique_ptr<Scratch>> scratch_;      // per thread
     AlignedArray<float> q_, k_, v_, mixed_, gate_, up_;  // [rows_max][...]
     std::vector<float*> q_rows_, k_rows_, v_rows_, gate_rows_, up_rows_, logits_rows_;
+    AlignedArray<float> turned_;  // [rows_max][dim]: T h, if any head has a T
+    std::vector<float*> turned_rows_;
     AlignedArray<float> parts_;  // [kSplitRowsMax][heads][splits][head_dim + 2]
 };
 

@@ -4,17 +4,23 @@
 
 namespace paceline {
 
-void ForwardPlan::collect(std::span<const Row> rows, int sublayer) {
+void ForwardPlan::collect(std::span<const Row> rows,
+                          std::span<const std::uint8_t> dead,
+                          int sublayer) {
     active_.clear();
     for (int r = 0; r < static_cast<int>(rows.size()); ++r) {
         const Row& row = rows[static_cast<std::size_t>(r)];
+        if (dead[static_cast<std::size_t>(r)] != 0) continue;
         if (sublayer < row.first || sublayer >= row.last) continue;
         if (row.mask != nullptr && row.mask->skips(sublayer)) continue;
         active_.push_back(r);
     }
 }
 
-void ForwardPlan::build(std::span<const Row> rows, float* hidden, const Shape& shape) {
+void ForwardPlan::build(std::span<const Row> rows,
+                        std::span<const std::uint8_t> dead,
+                        float* hidden,
+                        const Shape& shape) {
     first_ = rows.front().first;
     last_ = rows.front().last;
     for (const Row& row : rows) {
@@ -24,7 +30,7 @@ void ForwardPlan::build(std::span<const Row> rows, float* hidden, const Shape& s
     group_of_.clear();
     groups_used_ = 0;
     for (int s = first_; s < last_; ++s) {
-        collect(rows, s);
+        collect(rows, dead, s);
         std::size_t index = 0;
         while (index < groups_used_ && groups_[index].rows != active_) ++index;
         if (index == groups_used_) {

@@ -4,6 +4,7 @@
 // Reuses its memory from call to call.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,12 @@ public:
         int split_rows_max;  // up to this many rows, attention is cut by splits too
     };
 
-    /// `hidden` is [rows, dim].
-    void build(std::span<const Row> rows, float* hidden, const Shape& shape);
+    /// `hidden` is [rows, dim]. A row r with dead[r] != 0 runs nowhere, but counts in first() and
+    /// last().
+    void build(std::span<const Row> rows,
+               std::span<const std::uint8_t> dead,
+               float* hidden,
+               const Shape& shape);
 
     [[nodiscard]] int first() const { return first_; }
     [[nodiscard]] int last() const { return last_; }
@@ -44,7 +49,7 @@ public:
     }
 
 private:
-    void collect(std::span<const Row> rows, int sublayer);
+    void collect(std::span<const Row> rows, std::span<const std::uint8_t> dead, int sublayer);
 
     int first_ = 0;
     int last_ = 0;

@@ -38,7 +38,48 @@ void copy_lane(KvPageView from, int from_lane, KvPageView to, int to_lane, int h
                 from.values + static_cast<std::size_t>(from_lane) * bytes, bytes);
 }
 
+/// The lane's key, then its value.
+template <class T>
+void take_lane(KvPageView from, int lane, int head_dim, std::byte* to) {
+    const auto* keys = reinterpret_cast<const T*>(from.keys) + lane;
+    const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(T);
+    for (int d = 0; d < head_dim; ++d, to += sizeof(T))
+        std::memcpy(to, keys + static_cast<std::ptrdiff_t>(d) * kKvPageSlots, sizeof(T));
+    std::memcpy(to, from.values + static_cast<std::size_t>(lane) * bytes, bytes);
+}
+
+template <class T>
+void put_lane(const std::byte* from, int lane, int head_dim, KvPageView to) {
+    auto* keys = reinterpret_cast<T*>(to.keys) + lane;
+    const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(T);
+    for (int d = 0; d < head_dim; ++d, from += sizeof(T))
+        std::memcpy(keys + static_cast<std::ptrdiff_t>(d) * kKvPageSlots, from, sizeof(T));
+    std::memcpy(to.values + static_cast<std::size_t>(lane) * bytes, from, bytes);
+}
+
 }  // namespace
+
+void KvStore::read(KvSlot slot, std::span<std::byte> bytes) const {
+    std::byte* to = bytes.data();
+    for (int layer = 0; layer < layers_; ++layer) {
+        for (int head = 0; head < heads_; ++head, to += 2 * half_page_bytes_ / kKvPageSlots) {
+            const KvPageView from = page(layer, page_of(slot), head);
+            type_ == KvType::F32 ? take_lane<std::uint32_t>(from, lane_of(slot), head_dim_, to)
+                                 : take_lane<std::uint16_t>(from, lane_of(slot), head_dim_, to);
+        }
+    }
+}
+
+void KvStore::write(KvSlot slot, std::span<const std::byte> bytes) {
+    const std::byte* from = bytes.data();
+    for (int layer = 0; layer < layers_; ++layer) {
+        for (int head = 0; head < heads_; ++head, from += 2 * half_page_bytes_ / kKvPageSlots) {
+            const KvPageView to = page(layer, page_of(slot), head);
+            type_ == KvType::F32 ? put_lane<std::uint32_t>(from, lane_of(slot), head_dim_, to)
+                                 : put_lane<std::uint16_t>(from, lane_of(slot), head_dim_, to);
+        }
+    }
+}
 
 void KvStore::gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const {
     const Position begin = block * kKvPageSlots;

@@ -8,6 +8,9 @@
 // caller's business; a slot is written by one thread at a time.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
 #include "model/kernels/cpu/huge_arena.hpp"
@@ -38,6 +41,13 @@ public:
     /// Copies the keys and values that `row` sees in block `block` (positions 32 block ..) into
     /// `to`, each into the lane of its position.
     void gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const;
+    /// A slot's keys and values, all layers and heads:  layer -> head -> key, value [head_dim].
+    void read(KvSlot slot, std::span<std::byte> bytes) const;
+    void write(KvSlot slot, std::span<const std::byte> bytes);
+    [[nodiscard]] std::size_t slot_bytes() const {
+        return static_cast<std::size_t>(layers_) * static_cast<std::size_t>(heads_) * 2 *
+               half_page_bytes_ / kKvPageSlots;
+    }
     [[nodiscard]] KvType type() const { return type_; }
     [[nodiscard]] std::int32_t slots() const { return pages_ * kKvPageSlots; }
     [[nodiscard]] std::size_t half_page_bytes() const { return half_page_bytes_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <limits>
 
 #include "ipc/base/check.hpp"
 #include "model/reference/attention.hpp"
@@ -57,9 +58,11 @@ ReferenceBackend::ReferenceBackend(const ModelFile& file, const ReferenceOptions
       first_layer_{options.first_layer},
       last_layer_{end_of(options, config_)},
       kv_slots_{options.kv_slots},
+      final_head_{options.final_head},
+      heads_{options.heads},
       equality_class_{describe_class(file, options.kv_type)},
       rope_{config_.rope},
-      weights_{file, first_layer_, last_layer_},
+      weights_{file, first_layer_, last_layer_, options.final_head || !options.heads.empty()},
       kv_{options.kv_type, last_layer_ - first_layer_, kv_slots_, config_.kv_dim()} {}
 
 RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
@@ -167,18 +170,41 @@ void ReferenceBackend::head(HeadId id,
                             std::span<const float> hidden,
                             int rows,
                             std::span<float> logits) {
-    PACE_CHECK(id == HeadId::Final, "the reference has the final head alone");
-    PACE_CHECK(last_layer_ == config_.layers, "only the segment that ends the model has its head");
+    PACE_CHECK(has_head(id), "a head of this segment");
     const std::size_t dim = size_of(config_.dim);
     const std::size_t vocab_size = size_of(config_.vocab_size);
     PACE_CHECK(rows >= 0 && hidden.size() == size_of(rows) * dim &&
                    logits.size() == size_of(rows) * vocab_size,
                "hidden states are [rows, dim], logits [rows, vocab_size]");
-    std::vector<float> normed(dim);
-    for (std::size_t r = 0; r < size_of(rows); ++r) {
-        reference::rms_norm(hidden.subspan(r * dim, dim), weights_.output_norm(),
-                            config_.norm_epsilon, normed);
-        reference::matmul(weights_.output_head(), normed, {}, row_of(logits, r, vocab_size));
+    const HeadSpec final_head;
+    const HeadSpec& spec =
+        id == HeadId::Final ? final_head : heads_[static_cast<std::size_t>(id) - 1];
+    for (std::size_t r = 0; r < size_of(rows); ++r)
+        head_row(spec, hidden.subspan(r * dim, dim), row_of(logits, r, vocab_size));
+}
+
+void ReferenceBackend::head_row(const HeadSpec& head,
+                                std::span<const float> hidden,
+                                std::span<float> logits) const {
+    std::vector<float> x(hidden.begin(), hidden.end());
+    const auto norm = [&] {
+        reference::rms_norm(x, weights_.output_norm(), config_.norm_epsilon, x);
+    };
+    if (head.norm_first) norm();
+    if (!head.transform.empty()) {
+        const std::vector<float> from = x;
+        reference::matmul(head.transform, from, {}, x);
+    }
+    if (!head.norm_first) norm();
+    const std::span<const float> output = weights_.output_head();
+    if (head.tokens.empty()) {
+        reference::matmul(output, x, {}, logits);
+        return;
+    }
+    std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+    for (const TokenId token : head.tokens) {
+        reference::matmul(output.subspan(size_of(token) * x.size(), x.size()), x, {},
+                          logits.subspan(size_of(token), 1));
     }
 }
 

@@ -24,6 +24,8 @@ struct ReferenceOptions {
     int last_layer = -1;  // one past the segment's last; -1: to the end of the model
     std::int32_t kv_slots = 0;
     KvType kv_type = KvType::F32;
+    bool final_head = false;           // norm and head also if the segment does not end the model
+    std::vector<HeadSpec> heads = {};  // HeadId 1, 2, ...; checked by the caller
 };
 
 class ReferenceBackend final : public Backend {
@@ -41,8 +43,12 @@ public:
                           std::span<float> hidden,
                           const CancelToken* cancel) override;
 
-    /// Precondition: the segment ends the model.
     void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) override;
+
+    [[nodiscard]] bool has_head(HeadId id) const override {
+        if (id != HeadId::Final) return static_cast<std::size_t>(id) <= heads_.size();
+        return final_head_ || last_layer_ == config_.layers;
+    }
 
     [[nodiscard]] MemoryUse memory_use() const override;
     [[nodiscard]] std::string equality_class() const override { return equality_class_; }
@@ -52,6 +58,9 @@ private:
     void write_key_value(int layer, const Row& row, std::span<const float> hidden);
     void attend(int layer, const Row& row, std::span<float> hidden) const;
     void feed_forward(int layer, std::span<float> hidden) const;
+    void head_row(const HeadSpec& head,
+                  std::span<const float> hidden,
+                  std::span<float> logits) const;
     /// Norms (if the model does) and turns each head of `heads` for `position`.
     void place_heads(std::span<float> heads, std::span<const float> norm, Position position) const;
 
@@ -59,6 +68,8 @@ private:
     int first_layer_;
     int last_layer_;
     std::int32_t kv_slots_;
+    bool final_head_;
+    std::vector<HeadSpec> heads_;
     std::string equality_class_;
     RopeTable rope_;
     reference::ReferenceWeights weights_;

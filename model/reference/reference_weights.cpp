@@ -53,7 +53,10 @@ std::size_t floats_of(const LayerWeights& w) {
 
 }  // namespace
 
-ReferenceWeights::ReferenceWeights(const ModelFile& file, int first_layer, int last_layer)
+ReferenceWeights::ReferenceWeights(const ModelFile& file,
+                                   int first_layer,
+                                   int last_layer,
+                                   bool with_head)
     : first_layer_{first_layer} {
     const ModelConfig& config = file.config();
     PACE_CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= config.layers,
@@ -61,7 +64,7 @@ ReferenceWeights::ReferenceWeights(const ModelFile& file, int first_layer, int l
     layers_.reserve(static_cast<std::size_t>(last_layer - first_layer));
     for (int i = first_layer; i < last_layer; ++i) layers_.push_back(layer_weights(file.layer(i)));
     if (first_layer == 0) embedding_ = dequantized(file.embedding());
-    if (last_layer == config.layers) {
+    if (with_head || last_layer == config.layers) {
         output_norm_ = dequantized(file.output_norm());
         const bool shared = config.tied_embeddings && first_layer == 0;
         if (!shared) head_ = dequantized(file.output_head());

@@ -22,8 +22,11 @@ struct LayerWeights {
 class ReferenceWeights {
 public:
     /// Layers [first_layer, last_layer) of `file`; the embedding if the segment begins the
-    /// model, the output norm and head if it ends it.
-    ReferenceWeights(const ModelFile& file, int first_layer, int last_layer);
+    /// model, the output norm and head if it ends it or `with_head`.
+    ReferenceWeights(const ModelFile& file,
+                     int first_layer,
+                     int last_layer,
+                     bool with_head = false);
 
     /// `index` counts from the model's first layer.
     [[nodiscard]] const LayerWeights& layer(int index) const;

@@ -54,4 +54,16 @@ namespace paceline {
     return static_cast<std::uint32_t>(static_cast<std::int32_t>(value * scale));
 }
 
+/// exp(z) for z <= 0, relative error below 5e-6; 0 from -86 down, and for NaN.
+[[nodiscard]] inline float fixed_exp(float z) {
+    if (!(z > noise::kExpZero)) return 0.0f;
+    const float shifted = z * noise::kLog2E + noise::kRounder;  // its low bits are the exponent
+    const float n = shifted - noise::kRounder;
+    const float r = (z - n * noise::kLn2High) - n * noise::kLn2Low;
+    const float high = noise::kExp3 + r * (noise::kExp4 + r * noise::kExp5);
+    const float value = 1.0f + r * (1.0f + r * (0.5f + r * high));
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) +
+                                (std::bit_cast<std::uint32_t>(shifted) << 23));
+}
+
 }  // namespace paceline

@@ -66,6 +66,7 @@ inline constexpr float kExp4 = 0.0416666679f;
 inline constexpr float kExp5 = 0.00833333377f;
 inline constexpr float kExp6 = 0.00138888892f;
 inline constexpr float kWeightZero = -21.0f;
+inline constexpr float kExpZero = -86.0f;  // exp is still a normal number there
 inline constexpr int kWeightBits = 30;
 
 }  // namespace paceline::noise

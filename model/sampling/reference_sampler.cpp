@@ -103,4 +103,66 @@ std::optional<TokenId> reference_sample(std::span<const float> raw,
     return best;
 }
 
+std::vector<Candidate> reference_candidates(std::span<const float> raw,
+                                            Position position,
+                                            const SeenTokens& seen,
+                                            const SamplingParams& params,
+                                            int count) {
+    const std::vector<float> logits = with_bias_and_penalties(raw, seen, params);
+    const float largest = *std::max_element(logits.begin(), logits.end());
+    if (largest == -kInfinity) return {};
+    const float top = std::min(largest, std::numeric_limits<float>::max());
+    std::vector<Candidate> race;  // log_prob: the score
+    if (params.greedy()) {
+        for (std::size_t t = 0; t < logits.size(); ++t) {
+            if (logits[t] > -kInfinity) race.push_back({static_cast<TokenId>(t), logits[t]});
+        }
+    } else {
+        for (const TokenId t : reference_kept(logits, params)) {
+            const float z =
+                (logits[static_cast<std::size_t>(t)] - top) * (1.0f / params.temperature);
+            const float score = z + gumbel(params.seed, position, t);
+            if (score > -kInfinity) race.push_back({t, score});
+        }
+    }
+    std::sort(race.begin(), race.end(), [](const Candidate& a, const Candidate& b) {
+        return a.log_prob != b.log_prob ? a.log_prob > b.log_prob : a.token < b.token;
+    });
+    const float best = params.greedy() ? top : race.front().log_prob;
+    const float low = params.greedy() ? -kInfinity : best - kRivalMargin;
+    double total = 0.0;
+    for (Candidate& candidate : race) {
+        const float behind = std::min(candidate.log_prob, std::numeric_limits<float>::max()) - best;
+        if (candidate.log_prob >= low) total += std::exp(static_cast<double>(behind));
+        candidate.log_prob = behind;
+    }
+    race.resize(std::min(race.size(), static_cast<std::size_t>(count)));
+    for (Candidate& candidate : race)
+        candidate.log_prob =
+            static_cast<float>(static_cast<double>(candidate.log_prob) - std::log(total));
+    return race;
+}
+
+std::vector<double> reference_probabilities(std::span<const float> raw,
+                                            const SeenTokens& seen,
+                                            const SamplingParams& params) {
+    const std::vector<float> logits = with_bias_and_penalties(raw, seen, params);
+    const auto largest = std::max_element(logits.begin(), logits.end());
+    if (*largest == -kInfinity) return {};
+    std::vector<double> result(logits.size(), 0.0);
+    if (params.greedy()) {
+        result[static_cast<std::size_t>(largest - logits.begin())] = 1.0;
+        return result;
+    }
+    double total = 0.0;
+    for (const TokenId t : reference_kept(logits, params)) {
+        const auto id = static_cast<std::size_t>(t);
+        const float z = (logits[id] - *largest) * (1.0f / params.temperature);
+        result[id] = std::exp(static_cast<double>(z));
+        total += result[id];
+    }
+    for (double& p : result) p /= total;
+    return result;
+}
+
 }  // namespace paceline

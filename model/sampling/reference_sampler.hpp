@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
@@ -17,6 +18,18 @@ namespace paceline {
                                                       Position position,
                                                       const SeenTokens& seen,
                                                       const SamplingParams& params);
+
+/// As candidates(), without changing `logits`.
+[[nodiscard]] std::vector<Candidate> reference_candidates(std::span<const float> logits,
+                                                          Position position,
+                                                          const SeenTokens& seen,
+                                                          const SamplingParams& params,
+                                                          int count);
+
+/// As probabilities(), in double and without changing `logits`; empty where that is false.
+[[nodiscard]] std::vector<double> reference_probabilities(std::span<const float> logits,
+                                                          const SeenTokens& seen,
+                                                          const SamplingParams& params);
 
 /// The tokens that the filters keep of `logits` (after penalties; finite or -inf), ranked.
 [[nodiscard]] std::vector<TokenId> reference_kept(std::span<const float> logits,

@@ -53,6 +53,12 @@ struct RowKernels {
     int (*collect)(const float* logits, int vocab, float low, float high, std::int32_t* tokens);
     /// argmax of z + gumbel over the kept tokens, the lowest id among equals.
     Drawn (*draw)(const DrawArgs& args);
+    /// Writes the kept tokens that score at least `low` (finite) and their scores, in no useful
+    /// order; returns how many. After draw() with the same arguments: it reads race and bound.
+    int (*rivals)(const DrawArgs& args, float low, std::int32_t* tokens, float* scores);
+    /// Writes fixed_exp(z) of the kept tokens and 0 for the others; returns their sum. Without
+    /// `out` only the sum, of all tokens. Reads neither group_max nor what concerns the noise.
+    double (*soften)(const DrawArgs& args, float* out);
 };
 
 enum class RowIsa : std::uint8_t { Baseline, Avx2, Avx512 };

@@ -38,7 +38,8 @@ public:
     std::vector<std::uint32_t> counts;   // [vocab], all 0 between two calls
     std::vector<TokenId> seen;           // distinct tokens of the penalty window
     std::vector<RankedToken> ranked;
-    std::vector<float> heap;  // the k largest group maxima
+    std::vector<float> heap;    // the k largest group maxima
+    std::vector<float> scores;  // [vocab] of candidates(), which alone makes room for it
 };
 
 }  // namespace paceline

@@ -4,17 +4,13 @@
 
 #include "model/sampling/noise_layout.hpp"
 #include "model/sampling/penalties.hpp"
-#include "model/sampling/token_filter.hpp"
+#include "model/sampling/race.hpp"
 
 namespace paceline {
 
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-int groups_of(int vocab) {
-    return (vocab + noise::kTileTokens - 1) / noise::kTileTokens * noise::kColumns;
-}
 
 /// The first token whose logit is `value`, by way of the group maxima.
 TokenId first_with(std::span<const float> logits, std::span<const float> group_max, float value) {
@@ -65,35 +61,9 @@ std::optional<TokenId> sample(std::span<float> logits,
     apply_bias_and_penalties(logits, seen, params, scratch);
     if (params.greedy()) return argmax(logits, scratch);
 
-    const RowKernels& kernels = *scratch.kernels;
-    float top = kernels.fold(logits.data(), vocab, scratch.group_max.data());
-    if (top == -kInfinity) return std::nullopt;
-    if (top == kInfinity) {
-        for (float& logit : logits) {
-            if (logit == kInfinity) logit = std::numeric_limits<float>::max();
-        }
-        top = kernels.fold(logits.data(), vocab, scratch.group_max.data());
-    }
-
-    const float inverse_temperature = 1.0f / params.temperature;
-    const FoldedRow row{
-        .logits = logits,
-        .group_max = {scratch.group_max.data(), static_cast<std::size_t>(groups_of(vocab))},
-        .max_logit = top,
-        .inverse_temperature = inverse_temperature};
-    const Cutoff cutoff = find_cutoff(row, params, scratch);
-    const Drawn drawn = kernels.draw({.logits = logits.data(),
-                                      .vocab = vocab,
-                                      .group_max = scratch.group_max.data(),
-                                      .max_logit = top,
-                                      .inverse_temperature = inverse_temperature,
-                                      .z_min = cutoff.z_min,
-                                      .logit_min = cutoff.logit_min,
-                                      .last_id = cutoff.last_id,
-                                      .seed = params.seed,
-                                      .position = static_cast<std::uint32_t>(position),
-                                      .race = scratch.race.data(),
-                                      .bound = scratch.bound.data()});
+    const std::optional<DrawArgs> race = prepare_race(logits, position, params, scratch);
+    if (!race) return std::nullopt;
+    const Drawn drawn = scratch.kernels->draw(*race);
     PACE_CHECK(drawn.token >= 0, "the token with the largest logit is always kept");
     return drawn.token;
 }

@@ -37,10 +37,12 @@ struct BF16Cache {
     }
 };
 
-/// Scores of kQueries queries against one page of keys.
+/// Scores of kQueries queries against one page of keys. Pages lie far apart, so the processor
+/// cannot guess the next one: its lines are asked for meanwhile.
 template <class S, class Cache, int kQueries>
 void page_scores(const float* const* q,
                  const std::uint8_t* keys,
+                 const std::uint8_t* next_keys,
                  int head_dim,
                  float* const* scores) {
     constexpr int kVectors = kKvPageSlots / S::kLanes;
@@ -50,6 +52,7 @@ void page_scores(const float* const* q,
     }
     for (int d = 0; d < head_dim; ++d) {
         typename S::F key[kVectors];
+        S::prefetch(next_keys + d * kKvPageSlots * Cache::kBytes);
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
             key[v] = Cache::load(keys + (d * kKvPageSlots + v * S::kLanes) * Cache::kBytes);
@@ -181,13 +184,20 @@ void weigh(const AttentionArgs& args, int first, float* const* scores) {
     }
 }
 
-/// Calls step<kQueries>(first) for runs of at most kMax queries.
+/// Calls step<kQueries>(first) for runs of at most kMax queries. Three are a run of their own:
+/// they are all the queries of one row in many a model, and keys are best read once.
 template <int kMax, class Step>
 void in_runs(int queries, Step step) {
     int first = 0;
     while (queries - first >= kMax) {
         step.template operator()<kMax>(first);
         first += kMax;
+    }
+    if constexpr (kMax == 4) {
+        if (queries - first == 3) {
+            step.template operator()<3>(first);
+            return;
+        }
     }
     if constexpr (kMax > 1) {
         if (first < queries) {
@@ -208,11 +218,14 @@ void attend_as(const AttentionArgs& args) {
         scores[i] = args.scores + static_cast<std::ptrdiff_t>(i) * kSplit;
         longest = args.count[i] > longest ? args.count[i] : longest;
     }
-    for (int page = 0; page < pages_for(longest); ++page) {
+    const int pages = pages_for(longest);
+    for (int page = 0; page < pages; ++page) {
+        const std::uint8_t* next = page + 1 < pages ? args.keys[page + 1] : args.values[0];
         in_runs<kScoreQueries>(args.queries, [&]<int kQueries>(int first) {
             float* to[kQueries];
             for (int i = 0; i < kQueries; ++i) to[i] = scores[first + i] + page * kKvPageSlots;
-            page_scores<S, Cache, kQueries>(args.q + first, args.keys[page], args.head_dim, to);
+            page_scores<S, Cache, kQueries>(args.q + first, args.keys[page], next, args.head_dim,
+                                            to);
         });
     }
     for (int i = 0; i < args.queries; ++i) {

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
-#include "model/backend.hpp"
 #include "model/kernels/cpu/activations.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/kv_layout.hpp"
 
 namespace paceline {
 

@@ -124,6 +124,10 @@ bool kept_exactly(StoredType stored, PackedType packed) {
            (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
 }
 
+bool scaled(PackedType type) {
+    return type != PackedType::F32 && type != PackedType::BF16;
+}
+
 /// Zeros everywhere, so that a lane nobody fills contributes nothing.
 void clear_tile(const PackedMatrix& matrix, int tile) {
     std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
@@ -242,37 +246,39 @@ void pack_tiles(const TensorView& source,
 void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
     PACE_CHECK(row >= 0 && row < matrix.rows, "row of the matrix");
     PACE_CHECK(out.size() == static_cast<std::size_t>(matrix.cols), "one place per column");
-    const int tile = row / kTileRows;
     const int lane = row % kTileRows;
-    for (int col = 0; col < matrix.cols; ++col) {
-        const int k = col % kGroup;
-        const GroupPlace from = place(matrix, tile, col / kGroup);
-        float value = 0.0f;
+    for (int first = 0; first < matrix.cols; first += kGroup) {
+        const GroupPlace from = place(matrix, row / kTileRows, first / kGroup);
+        float* to = out.data() + first;
+        const int count = std::min(kGroup, matrix.cols - first);
+        const float d = scaled(matrix.type) ? half_to_float(from.scales[lane]) : 0.0f;
         switch (matrix.type) {
             case PackedType::F32:
-                std::memcpy(&value, from.quants + (k * kTileRows + lane) * 4, 4);
+                for (int k = 0; k < count; ++k)
+                    std::memcpy(to + k, from.quants + (k * kTileRows + lane) * 4, 4);
                 break;
-            case PackedType::BF16: {
-                std::uint16_t bits = 0;
-                std::memcpy(&bits, from.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, 2);
-                value = bfloat_to_float(bits);
+            case PackedType::BF16:
+                for (int k = 0; k < count; ++k) {
+                    std::uint16_t bits = 0;
+                    std::memcpy(&bits, from.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, 2);
+                    to[k] = bfloat_to_float(bits);
+                }
+                break;
+            case PackedType::Int8:
+                for (int k = 0; k < count; ++k)
+                    to[k] = d * static_cast<float>(from.quants[int8_index(lane, k)] - 128);
+                break;
+            case PackedType::Q4: {
+                const float m = half_to_float(from.scales[kTileRows + lane]);
+                for (int k = 0; k < count; ++k)
+                    to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k)) + m;
                 break;
             }
-            case PackedType::Int8:
-                value = half_to_float(from.scales[lane]) *
-                        static_cast<float>(from.quants[int8_index(lane, k)] - 128);
-                break;
-            case PackedType::Q4:
-                value = half_to_float(from.scales[lane]) *
-                            static_cast<float>(get_nibble(from.quants, lane, k)) +
-                        half_to_float(from.scales[kTileRows + lane]);
-                break;
             case PackedType::Q4Sym:
-                value = half_to_float(from.scales[lane]) *
-                        static_cast<float>(get_nibble(from.quants, lane, k) - 8);
+                for (int k = 0; k < count; ++k)
+                    to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k) - 8);
                 break;
         }
-        out[static_cast<std::size_t>(col)] = value;
     }
 }
 

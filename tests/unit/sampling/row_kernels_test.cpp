@@ -1,5 +1,6 @@
 // The row kernels: equal bits on all instruction sets, and the scalar definitions as the judge.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -156,4 +157,70 @@ TEST_CASE("no token scores above the bound of its group, and the winner's score 
             CHECK(r.drawn.score == best);
         }
     }
+}
+
+TEST_CASE("rivals and soften are the scalar definitions, with equal bits on all instruction sets") {
+    for (const int vocab : {1, 17, 256, 700, 4099}) {
+        const std::vector<float> row = random_row(vocab, 9);
+        std::vector<float> first_values;
+        for (const RowKernels* kernels : all_kernels()) {
+            CAPTURE(kernels->name);
+            CAPTURE(vocab);
+            const auto groups = static_cast<std::size_t>((vocab + 255) / 256 * 16);
+            std::vector<float> group_max(groups);
+            std::vector<float> race(groups);
+            std::vector<float> bound(groups);
+            const DrawArgs args{.logits = row.data(),
+                                .vocab = vocab,
+                                .group_max = group_max.data(),
+                                .max_logit = kernels->fold(row.data(), vocab, group_max.data()),
+                                .inverse_temperature = 1.25f,
+                                .z_min = -15.0f,
+                                .logit_min = -2.0f,
+                                .last_id = 40000,
+                                .seed = 77,
+                                .position = 3,
+                                .race = race.data(),
+                                .bound = bound.data()};
+            const float low = kernels->draw(args).score - 4.0f;
+            std::vector<std::int32_t> tokens(row.size());
+            std::vector<float> scores(row.size());
+            tokens.resize(
+                static_cast<std::size_t>(kernels->rivals(args, low, tokens.data(), scores.data())));
+            std::vector<float> values(row.size(), -1.0f);
+            const double sum = kernels->soften(args, values.data());
+            double plain_sum = 0.0;
+            std::size_t found = 0;
+            for (std::int32_t t = 0; t < vocab; ++t) {
+                const float logit = row[static_cast<std::size_t>(t)];
+                const float z = (logit - args.max_logit) * args.inverse_temperature;
+                const bool kept = z >= args.z_min && logit >= args.logit_min;
+                const float value = kept ? fixed_exp(z) : 0.0f;
+                plain_sum += static_cast<double>(value);
+                CHECK(values[static_cast<std::size_t>(t)] == value);
+                const float score = z + gumbel(args.seed, 3, t);
+                const auto at = std::find(tokens.begin(), tokens.end(), t);
+                CHECK((at != tokens.end()) == (kept && score >= low));
+                if (at == tokens.end()) continue;
+                ++found;
+                CHECK(scores[static_cast<std::size_t>(at - tokens.begin())] == score);
+            }
+            CHECK(found == tokens.size());
+            CHECK(sum == doctest::Approx(plain_sum).epsilon(1e-6));
+            values.push_back(static_cast<float>(sum));
+            if (first_values.empty()) first_values = values;
+            CHECK(same_bytes(first_values, values));
+        }
+    }
+}
+
+TEST_CASE("the fixed exponential is within its error of the true one") {
+    for (float z = 0.0f; z > -85.9f; z -= 0.00371f) {
+        const double want = std::exp(static_cast<double>(z));
+        CHECK(std::fabs(static_cast<double>(fixed_exp(z)) - want) < 5e-6 * want);
+    }
+    CHECK(fixed_exp(0.0f) == 1.0f);
+    CHECK(fixed_exp(-86.0f) == 0.0f);
+    CHECK(fixed_exp(-std::numeric_limits<float>::infinity()) == 0.0f);
+    CHECK(fixed_exp(std::numeric_limits<float>::quiet_NaN()) == 0.0f);
 }

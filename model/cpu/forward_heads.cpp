@@ -1,0 +1,81 @@
+// The heads of Forward: hidden states to logits.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "model/cpu/forward.hpp"
+#include "model/cpu/forward_scratch.hpp"
+
+namespace paceline {
+namespace {
+
+/// logits[0 .. tokens) are those of the listed tokens: each moves to its token's place, all other
+/// places become -inf. Backwards, for a token's place is never before its place in the list.
+void spread(const std::vector<TokenId>& tokens, int vocab, float* logits) {
+    int end = vocab;
+    for (int i = static_cast<int>(tokens.size()) - 1; i >= 0; --i) {
+        const int token = tokens[static_cast<std::size_t>(i)];
+        const float logit = logits[i];
+        std::fill(logits + token + 1, logits + end, -std::numeric_limits<float>::infinity());
+        logits[token] = logit;
+        end = token;
+    }
+    std::fill(logits, logits + end, -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
+
+void Forward::point_at_rows(float* logits, int rows) {
+    for (int r = 0; r < rows; ++r) {
+        logits_rows_[static_cast<std::size_t>(r)] =
+            logits + static_cast<std::ptrdiff_t>(r) * config_.vocab_size;
+    }
+}
+
+void Forward::head(const float* hidden, int rows, float* logits) {
+    point_at_rows(logits, rows);
+    auto work = [&](int thread) {
+        const PackedInputs x =
+            pack_rows(thread, rows, config_.dim, type_bit(weights_.head()),
+                      [&](int r, Columns columns, float* out) {
+                          norm_columns(hidden + static_cast<std::ptrdiff_t>(r) * config_.dim,
+                                       weights_.output_norm(), columns, out);
+                      });
+        multiply(thread, weights_.head(), x, logits_rows_.data(), false);
+    };
+    team_.run(work);
+}
+
+void Forward::head(const CpuHead& head, const float* hidden, int rows, float* logits) {
+    point_at_rows(logits, rows);
+    const auto pack = [&](int thread, const PackedMatrix& matrix, const float* from, bool normed) {
+        return pack_rows(
+            thread, rows, config_.dim, type_bit(matrix), [&](int r, Columns columns, float* out) {
+                const float* row = from + static_cast<std::ptrdiff_t>(r) * config_.dim;
+                if (normed) {
+                    norm_columns(row, weights_.output_norm(), columns, out);
+                    return;
+                }
+                std::memcpy(out + columns.first, row + columns.first,
+                            static_cast<std::size_t>(columns.last - columns.first) * sizeof(float));
+            });
+    };
+    const bool turns = head.transform.rows > 0;
+    auto work = [&](int thread) {
+        if (turns) {
+            const PackedInputs h = pack(thread, head.transform, hidden, head.norm_first);
+            multiply(thread, head.transform, h, turned_rows_.data(), false);
+            team_.barrier();
+        }
+        const PackedInputs x =
+            pack(thread, head.output, turns ? turned_.data() : hidden, !turns || !head.norm_first);
+        multiply(thread, head.output, x, logits_rows_.data(), false);
+        if (head.tokens.empty()) return;
+        team_.barrier();
+        for (int r = thread; r < rows; r += team_.size())
+            spread(head.tokens, config_.vocab_size, logits_rows_[static_cast<std::size_t>(r)]);
+    };
+    team_.run(work);
+}
+
+}  // namespace paceline

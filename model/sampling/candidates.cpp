@@ -1,0 +1,150 @@
+#include "model/sampling/candidates.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/sampling/fixed_math.hpp"
+#include "model/sampling/penalties.hpp"
+#include "model/sampling/race.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kMarginMax = 100.0f;  // wider is the whole row
+
+/// A token's rank in a race: higher score first, lower id among equals.
+bool ahead(const Candidate& a, const Candidate& b) {
+    return a.log_prob > b.log_prob || (a.log_prob == b.log_prob && a.token < b.token);
+}
+
+/// The best few of what it is shown, in order. Until finish(), log_prob is the score.
+class Best {
+public:
+    explicit Best(int count) : count_{static_cast<std::size_t>(count)} { list_.reserve(count_); }
+
+    /// A score below this is not among the best.
+    [[nodiscard]] float floor() const {
+        return list_.size() < count_ ? -kInfinity : list_.back().log_prob;
+    }
+    void show(TokenId token, float score) {
+        const Candidate candidate{token, score};
+        if (list_.size() == count_) {
+            if (!ahead(candidate, list_.back())) return;
+            list_.pop_back();
+        }
+        list_.insert(std::upper_bound(list_.begin(), list_.end(), candidate, ahead), candidate);
+    }
+    [[nodiscard]] std::vector<Candidate>& list() { return list_; }
+
+private:
+    std::size_t count_;
+    std::vector<Candidate> list_;
+};
+
+std::vector<Candidate> greedy_candidates(std::span<float> logits,
+                                         int count,
+                                         SamplerScratch& scratch) {
+    const int vocab = static_cast<int>(logits.size());
+    float top = scratch.kernels->fold(logits.data(), vocab, scratch.group_max.data());
+    if (top == -kInfinity) return {};
+    Best best{count};
+    const int groups = groups_of(vocab);
+    for (int group = 0; group < groups; ++group) {
+        const float largest = scratch.group_max[static_cast<std::size_t>(group)];
+        if (largest == -kInfinity || largest < best.floor()) continue;
+        const int first = group / noise::kColumns * noise::kTileTokens + group % noise::kColumns;
+        const int end = std::min(vocab, first + noise::kTileTokens);
+        for (int token = first; token < end; token += noise::kColumns) {
+            const float logit = logits[static_cast<std::size_t>(token)];
+            if (logit > -kInfinity && logit >= best.floor()) best.show(token, logit);
+        }
+    }
+    if (top == kInfinity) {
+        make_finite(logits);
+        top = std::numeric_limits<float>::max();
+    }
+    const double total = scratch.kernels->soften({.logits = logits.data(),
+                                                  .vocab = vocab,
+                                                  .group_max = nullptr,
+                                                  .max_logit = top,
+                                                  .inverse_temperature = 1.0f,
+                                                  .z_min = -kInfinity,
+                                                  .logit_min = -kInfinity,
+                                                  .last_id = vocab,
+                                                  .seed = 0,
+                                                  .position = 0,
+                                                  .race = nullptr,
+                                                  .bound = nullptr},
+                                                 nullptr);
+    const float log_total = fixed_log(static_cast<float>(total));
+    for (Candidate& candidate : best.list()) {
+        const float behind = std::min(candidate.log_prob, top) - top;
+        candidate.log_prob = std::min(behind - log_total, 0.0f);
+    }
+    return std::move(best.list());
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(std::span<float> logits,
+                                  Position position,
+                                  const SeenTokens& seen,
+                                  const SamplingParams& params,
+                                  int count,
+                                  SamplerScratch& scratch) {
+    PACE_CHECK(position >= 0, "a token has a position");
+    PACE_CHECK(count >= 1, "a race has a winner");
+    scratch.fit(static_cast<int>(logits.size()));
+    apply_bias_and_penalties(logits, seen, params, scratch);
+    if (params.greedy()) return greedy_candidates(logits, count, scratch);
+
+    const std::optional<DrawArgs> race = prepare_race(logits, position, params, scratch);
+    if (!race) return {};
+    const float top = scratch.kernels->draw(*race).score;
+    if (scratch.scores.size() < logits.size()) scratch.scores.resize(logits.size());
+    float total = 0.0f;
+    // Mostly the first margin holds enough of them; a widening one finds the far ones of a row
+    // that leaves few, and ends at the whole row.
+    for (float margin = kRivalMargin;; margin *= 1.5f) {
+        const bool all = margin > kMarginMax;
+        const float low = all ? std::numeric_limits<float>::lowest() : top - margin;
+        const int rivals =
+            scratch.kernels->rivals(*race, low, scratch.collected.data(), scratch.scores.data());
+        Best best{count};
+        for (int i = 0; i < rivals; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            if (margin == kRivalMargin) total += fixed_exp(scratch.scores[at] - top);
+            best.show(scratch.collected[at], scratch.scores[at]);
+        }
+        if (!all && best.list().size() < static_cast<std::size_t>(count)) continue;
+        const float log_total = fixed_log(total);
+        for (Candidate& candidate : best.list())
+            candidate.log_prob = std::min(candidate.log_prob - top - log_total, 0.0f);
+        return std::move(best.list());
+    }
+}
+
+bool probabilities(std::span<float> logits,
+                   const SeenTokens& seen,
+                   const SamplingParams& params,
+                   std::span<float> probabilities,
+                   SamplerScratch& scratch) {
+    PACE_CHECK(probabilities.size() == logits.size(), "one probability per token");
+    scratch.fit(static_cast<int>(logits.size()));
+    apply_bias_and_penalties(logits, seen, params, scratch);
+    if (params.greedy()) {
+        std::fill(probabilities.begin(), probabilities.end(), 0.0f);
+        const std::optional<TokenId> token = argmax(logits, scratch);
+        if (token) probabilities[static_cast<std::size_t>(*token)] = 1.0f;
+        return token.has_value();
+    }
+    const std::optional<DrawArgs> race = prepare_race(logits, 0, params, scratch);
+    if (!race) return false;
+    const double inverse = 1.0 / scratch.kernels->soften(*race, probabilities.data());
+    for (float& p : probabilities) p = static_cast<float>(static_cast<double>(p) * inverse);
+    return true;
+}
+
+}  // namespace paceline

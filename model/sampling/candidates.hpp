@@ -1,0 +1,46 @@
+// Candidates: what a model other than the target would draw, best first.
+//
+// A draft or an early exit guesses what sample() will say of the target's logits. With the same
+// parameters and the same noise of the position, its own race is the best guess there is: the
+// first candidate is sample() of its logits, the others are the runners-up of that race.
+// Pure; not thread-safe (the scratch).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "model/sampling/sampling.hpp"
+
+namespace paceline {
+
+struct Candidate {
+    TokenId token = 0;
+    float log_prob = 0.0f;  // log softmax of the race's scores over the kept tokens: how far ahead
+                            // it is, which for greedy is how sure the model is. <= 0
+};
+
+/// Tokens whose score is further behind the best do not count in log_prob of a race with noise:
+/// it is a guess about a guess, and the noise of a whole row costs ten times that of its best.
+inline constexpr float kRivalMargin = 5.0f;
+
+/// The `count` (>= 1) best of the race at `position` for these logits, at most; ties to the lowest
+/// id, so that the first is what sample() returns. Greedy rows race without noise, their log_prob is
+/// that of temperature 1. Tokens that the filters remove, or whose logit is -inf or NaN, are not
+/// among them. Parameters as those of sample().
+[[nodiscard]] std::vector<Candidate> candidates(std::span<float> logits,
+                                                Position position,
+                                                const SeenTokens& seen,
+                                                const SamplingParams& params,
+                                                int count,
+                                                SamplerScratch& scratch);
+
+/// p of every token after penalties, bias, temperature and filters: what sample() draws from.
+/// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
+/// token it takes. False if no token can be drawn.
+[[nodiscard]] bool probabilities(std::span<float> logits,
+                                 const SeenTokens& seen,
+                                 const SamplingParams& params,
+                                 std::span<float> probabilities,
+                                 SamplerScratch& scratch);
+
+}  // namespace paceline
