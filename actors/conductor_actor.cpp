@@ -326,15 +326,22 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     event.kind = TraceKind::Commit;
     context_->trace(event);
     context_->count(Counter::TokensCommitted, verdict.count);
-    AnswerFigures& figures = answer.figures;
-    ++figures.waves;
-    figures.proposed_tokens += verdict.wave_rows > 0 ? verdict.wave_rows - 1 : 0;
-    figures.accepted_tokens += verdict.count > 0 ? verdict.count - 1 : 0;
-    if (figures.generated_tokens == 0) figures.first_token = context_->now();
+    if (answer.figures.generated_tokens == 0) answer.figures.first_token = context_->now();
+    record(verdict, answer.figures);
     if (verdict.count > 0) answer.losses = 0;
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;
     hand_on(request, answer.turn, verdict);
+}
+
+void ConductorActor::record(const msg::Verdict& verdict, AnswerFigures& figures) {
+    const std::uint32_t accepted = verdict.count > 0 ? verdict.count - 1 : 0;
+    ++figures.waves;
+    figures.proposed_tokens += verdict.wave_rows > 0 ? verdict.wave_rows - 1 : 0;
+    figures.accepted_tokens += accepted;
+    figures.rows_judged += verdict.wave_rows;
+    for (std::uint32_t i = 0; i < std::min(verdict.depth, kGammaMax); ++i) ++figures.judged_at[i];
+    for (std::uint32_t i = 0; i < std::min(accepted, kGammaMax); ++i) ++figures.accepted_at[i];
 }
 
 /// A callback may end this answer or any other, and close them.

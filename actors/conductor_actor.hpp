@@ -14,7 +14,7 @@
 //       |  cancelled                      v
 //       +----------------------------> [Ended]   on_end; the text stays for a next turn
 //
-// A lost stage that is not essential (a draft) changes no attempt: it gets its Begin again when
+// A lost stage that is not essential (draft, correct) changes no attempt: it gets its Begin again when
 // it is back. A request that was running at `poison_limit` losses in a row without a token
 // committed between them is ended as poison: one bad prompt must not become a crash loop.
 // Ids of requests are never used twice, also not by another turn of the same one: that has a
@@ -24,6 +24,7 @@
 // Threads: all calls come from its loop, or between two runs of it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,9 +58,13 @@ struct ConductorPlan {
 struct AnswerFigures {
     std::int32_t prompt_tokens = 0;  // not reused from the KV cache
     std::int32_t generated_tokens = 0;
-    std::int64_t waves = 0;
+    std::int64_t waves = 0;            // verdicts
     std::int64_t proposed_tokens = 0;  // rows of the waves but for their roots
     std::int64_t accepted_tokens = 0;
+    std::int64_t rows_judged = 0;  // rows of the waves, the roots included
+    // [i]: verdicts about a guess at depth i + 1 below the root, and those that accepted one there.
+    std::array<std::int64_t, kGammaMax> judged_at{};
+    std::array<std::int64_t, kGammaMax> accepted_at{};
     std::uint32_t replays = 0;  // attempts begun because a stage was lost
     Micros begun{0};
     Micros first_token{0};  // when it came; times are of the context's clock
@@ -142,6 +147,7 @@ private:
     void lose_essential(const ConductorPlan::Stage& lost);
     void replay_later(RequestId request, const ConductorPlan::Stage& lost);
     void follow(const msg::Verdict& verdict);
+    static void record(const msg::Verdict& verdict, AnswerFigures& figures);
     void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
     void send_stop(RequestId request, Attempt attempt);
     void end(RequestId request, msg::Finish finish, const Status& status);

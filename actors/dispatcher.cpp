@@ -1,6 +1,8 @@
 #include "actors/dispatcher.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -10,14 +12,33 @@
 namespace paceline {
 namespace {
 
-// A draft that let this many turns pass in a row is taken for dead or too slow.
-constexpr std::uint32_t kSilentTurnsMax = 3;
+// A draft that let this many waits pass in a row is taken for dead or too slow.
+constexpr std::uint32_t kSilentWaitsMax = 3;
+// Less probable than anything: keeps sums along a path finite.
+constexpr float kLogProbMin = -1000.0F;
 
 Status check_range(const char* field, std::uint32_t value, std::uint32_t low, std::uint32_t high) {
     if (value >= low && value <= high) return {};
     return Error{Errc::BadArgument, std::string{"dispatch: "} + field + " = " +
                                         std::to_string(value) + ", must be " + std::to_string(low) +
                                         " .. " + std::to_string(high)};
+}
+
+/// The node of `proposal` where the text that was committed behind its root ends (kBelowRoot: no
+/// text was). Nothing if the text went on in another way.
+std::optional<std::int16_t> follow_text(const msg::Proposal& proposal,
+                                        std::span<const TokenId> text) {
+    std::int16_t at = msg::kBelowRoot;
+    std::size_t i = 0;
+    for (const TokenId token : text) {
+        while (i < proposal.count &&
+               (proposal.nodes[i].parent != at || proposal.nodes[i].token != token)) {
+            ++i;
+        }
+        if (i == proposal.count) return std::nullopt;
+        at = static_cast<std::int16_t>(i++);
+    }
+    return at;
 }
 
 }  // namespace
@@ -33,6 +54,14 @@ Status validate(const DispatchOptions& options) {
     }
     if (Status rows = check_range("prefill_rows", options.prefill_rows, 1, kWaveRowsMax); !rows) {
         return rows;
+    }
+    if (Status parts = check_range("requests_max", options.requests_max, 1, kWavePartsMax);
+        !parts) {
+        return parts;
+    }
+    if (!(options.reach_min >= 0.0F && options.reach_min <= 1.0F)) {
+        return Error{Errc::BadArgument, "dispatch: reach_min = " +
+                                            std::to_string(options.reach_min) + ", must be 0 .. 1"};
     }
     if (options.proposal_wait < Micros{0}) {
         return Error{Errc::BadArgument,
@@ -58,10 +87,7 @@ Status Dispatcher::begin(const std::shared_ptr<RequestState>& state, Micros now)
         }
         lane.slots.cut(reuse);
         lane.state = state;
-        lane.in_flight.clear();
-        lane.ahead.reset();
-        lane.answered = false;
-        lane.wait_until = now + options_.proposal_wait;
+        restart(lane, now);
         return {};
     }
     if (before != lanes_.end()) {
@@ -71,11 +97,22 @@ Status Dispatcher::begin(const std::shared_ptr<RequestState>& state, Micros now)
     Result<RequestSlots> slots = RequestSlots::make(pages_, state->spec().context);
     while (!slots && evict()) slots = RequestSlots::make(pages_, state->spec().context);
     if (!slots) return slots.error();
-    lanes_.emplace(state->request(), Lane{.state = state,
-                                          .slots = std::move(slots).value(),
-                                          .in_flight = {},
-                                          .wait_until = now + options_.proposal_wait});
+    const auto made =
+        lanes_.emplace(state->request(), Lane{.state = state, .slots = std::move(slots).value()});
+    restart(made.first->second, now);
     return {};
+}
+
+/// A text begins anew: nothing was sent of it, nothing was heard of it.
+void Dispatcher::restart(Lane& lane, Micros now) const {
+    lane.in_flight.clear();
+    lane.heard = {};
+    lane.round_root = kNever;
+    lane.wait_until = now + options_.proposal_wait;
+    lane.half_until.reset();
+    lane.blocked = false;
+    lane.passed = 0;
+    for (auto& proposal : lane.ahead) proposal.reset();
 }
 
 bool Dispatcher::holds(RequestId request) const {
@@ -93,7 +130,10 @@ bool Dispatcher::has_room(RequestId request, const Request& spec) const {
 
 void Dispatcher::draft_changed(bool present) {
     draft_present_ = present;
-    for (auto& [request, lane] : lanes_) lane.silent = 0;
+    for (auto& [request, lane] : lanes_) {
+        lane.silent = 0;
+        if (!present) lane.half_until.reset();
+    }
 }
 
 bool Dispatcher::evict() {
@@ -104,165 +144,149 @@ bool Dispatcher::evict() {
     return true;
 }
 
-void Dispatcher::propose(const msg::Proposal& proposal, Micros now) {
+// ---- What the draft says
+
+void Dispatcher::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
     const auto found = lanes_.find(proposal.route.request);
     if (found == lanes_.end()) return;
-    if (proposal.root_position > found->second.state->tree().root().position) {
-        found->second.ahead = proposal;
+    Lane& lane = found->second;
+    if (proposal.root_position > lane.state->tree().root().position) {
+        std::optional<msg::Proposal>& kept = lane.ahead[static_cast<std::size_t>(speaker)];
+        const bool same_root = kept && kept->root_position == proposal.root_position;
+        const msg::ProposalState before = same_root ? kept->state : proposal.state;
+        kept = proposal;
+        kept->state = std::max(before, proposal.state);
     } else {
-        merge(found->second, proposal, now);
+        merge(lane, proposal, speaker, now);
     }
 }
 
-void Dispatcher::merge(Lane& lane, const msg::Proposal& proposal, Micros now) {
-    TokenTree& tree = lane.state->tree();
-    if (lane.state->over() || proposal.root_position != tree.root().position ||
-        proposal.root_token != tree.root().token) {
+void Dispatcher::merge(Lane& lane, const msg::Proposal& proposal, Speaker speaker, Micros now) {
+    const std::span<const TokenId> text = lane.state->text();
+    const auto at = static_cast<std::size_t>(proposal.root_position);
+    if (lane.state->over() || text[at] != proposal.root_token) {
+        ++figures_.proposals_outdated;
+        return;
+    }
+    if (speaker == Speaker::Draft) hear(lane, proposal, now);
+    const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
+    if (!top) {
         ++figures_.proposals_outdated;
         return;
     }
     ++figures_.proposals_used;
-    lane.answered = true;
-    if (now <= lane.wait_until) lane.silent = 0;  // it would have been in time
-    NodeId at = tree.root().id;
+    grow(lane, proposal, *top);
+}
+
+/// Notes how far the draft has come, and whether that was in time.
+void Dispatcher::hear(Lane& lane, const msg::Proposal& proposal, Micros now) const {
+    const Position root = proposal.root_position;
+    Heard& heard = lane.heard;
+    heard.anything = std::max(heard.anything, root);
+    if (proposal.state != msg::ProposalState::Growing)
+        heard.halfway = std::max(heard.halfway, root);
+    if (proposal.state == msg::ProposalState::Complete) {
+        heard.complete = std::max(heard.complete, root);
+    }
+    if (heard.halfway >= lane.round_root) lane.half_until.reset();
+    // Also one that is not waited for any longer: it would have been in time.
+    if (now <= lane.wait_until && heard.complete >= wanted_root(lane)) lane.silent = 0;
+}
+
+/// Hangs what the proposal has below `top` under the root.
+void Dispatcher::grow(Lane& lane, const msg::Proposal& proposal, std::int16_t top) const {
+    TokenTree& tree = lane.state->tree();
+    std::array<NodeId, kProposalNodesMax> names{};
+    names.fill(TokenTree::kNobody);
     for (std::uint32_t i = 0; i < proposal.count; ++i) {
-        const std::optional<NodeId> below = tree.grow(at, proposal.tokens[i]);
-        if (!below) break;  // the tree is full: the rest of the guess is lost, nothing else
-        at = *below;
+        const msg::ProposedNode& node = proposal.nodes[i];
+        if (node.parent < top) continue;
+        const NodeId above =
+            node.parent == top ? tree.root().id : names[static_cast<std::size_t>(node.parent)];
+        // Its parent found no room, was useless, or had to make room itself.
+        const TreeNode* below = tree.find(above);
+        if (below == nullptr || !worth_a_row(lane, *below)) continue;
+        const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
+        names[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNobody);
     }
 }
 
-void Dispatcher::follow(RequestId request, const TreeStep& step, Micros now) {
+Outcome Dispatcher::follow(RequestId request, const TreeStep& step, Micros now) {
     const auto found = lanes_.find(request);
     // A late verdict on a request that was stopped, whose pages serve another by now.
-    if (found == lanes_.end()) return;
+    if (found == lanes_.end()) return {};
     Lane& lane = found->second;
     for (const TreeNode& node : step.committed) lane.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) lane.slots.free(node.position, node.slot);
+    figures_.rows_wasted += step.dropped.size();
     const TokenTree& tree = lane.state->tree();
     std::erase_if(lane.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
                             [&](NodeId node) { return tree.find(node) != nullptr; });
     });
-    lane.answered = false;
     lane.wait_until = now + options_.proposal_wait;
-    if (lane.ahead && lane.ahead->root_position <= tree.root().position) {
-        merge(lane, *std::exchange(lane.ahead, std::nullopt), now);
+    lane.half_until.reset();
+    lane.blocked = false;
+    if (lane.state->over()) return {};
+    const Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
+    ++(outcome.prepared ? figures_.outcomes[static_cast<std::size_t>(outcome.origin)]
+                        : figures_.outcomes_none);
+    for (std::size_t i = 0; i < lane.ahead.size(); ++i) {
+        std::optional<msg::Proposal>& ahead = lane.ahead[i];
+        if (!ahead || ahead->root_position > tree.root().position) continue;
+        merge(lane, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
+    return outcome;
 }
 
-std::optional<msg::Wave> Dispatcher::next_wave(Micros now) {
-    // One round over all requests, beginning behind the one that was served last.
-    auto lane = lanes_.upper_bound(last_served_);
-    for (std::size_t i = 0; i < lanes_.size(); ++i, ++lane) {
-        if (lane == lanes_.end()) lane = lanes_.begin();
-        std::optional<msg::Wave> wave = wave_for(lane->second, now);
-        if (!wave) continue;
-        last_served_ = lane->first;
-        return wave;
+bool Dispatcher::halfway(RequestId request, Micros now) {
+    const auto found = lanes_.find(request);
+    if (found == lanes_.end()) return true;
+    Lane& lane = found->second;
+    if (lane.state->over() || (lane.half_until && now >= *lane.half_until)) {
+        lane.half_until.reset();
     }
-    return std::nullopt;
+    return !lane.half_until;
 }
 
-std::optional<msg::Wave> Dispatcher::wave_for(Lane& lane, Micros now) {
-    if (lane.state->over()) return std::nullopt;
-    if (!lane.state->prefilled()) return prefill_wave(lane, now);
-    if (!may_start(lane, now)) return std::nullopt;
-    return verify_wave(lane);
-}
+// ---- Waiting
 
-msg::Wave Dispatcher::new_wave(Lane& lane, msg::WaveKind kind) {
-    msg::Wave wave{};
-    wave.route.request = lane.state->request();
-    wave.route.attempt = lane.state->attempt();
-    wave.wave = WaveId{lane.next_wave++};
-    wave.kind = kind;
-    wave.base = static_cast<Position>(lane.state->slots().size());
-    wave.tensor = msg::kNoTensor;
-    return wave;
-}
-
-msg::Wave Dispatcher::prefill_wave(Lane& lane, Micros now) {
-    msg::Wave wave = new_wave(lane, msg::WaveKind::Prefill);
-    const std::vector<TokenId>& text = lane.state->text();
-    auto position = static_cast<std::size_t>(wave.base);
-    while (wave.row_count < options_.prefill_rows && position + 1 < text.size()) {
-        const Result<KvSlot> slot = lane.slots.name(static_cast<Position>(position));
-        PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
-        lane.slots.commit(slot.value());
-        wave.rows[wave.row_count++] = {.node = TokenTree::kNobody,
-                                       .parent = msg::kNoParent,
-                                       .token = text[position],
-                                       .position = static_cast<Position>(position),
-                                       .slot = slot.value()};
-        ++position;
+/// The root of which the draft must have said all before the next wave starts.
+Position Dispatcher::wanted_root(const Lane& lane) const {
+    switch (options_.start) {
+        case StartRule::AtOnce:
+            return kNever;
+        case StartRule::Turns:
+            return lane.state->tree().root().position;
+        case StartRule::Lockstep:
+            return lane.round_root;  // it began that round together with the last wave
     }
-    lane.wait_until = now + options_.proposal_wait;
-    return wave;
+    return kNever;
 }
 
+/// Whether something that the draft may say in time is worth more than starting now.
 bool Dispatcher::waits_for_draft(const Lane& lane) const {
-    if (options_.start != StartRule::Turns || !draft_present_ || lane.answered ||
-        lane.silent >= kSilentTurnsMax) {
+    if (!draft_present_ || lane.silent >= kSilentWaitsMax || lane.state->spec().gamma == 0) {
         return false;
     }
     const TreeNode& root = lane.state->tree().root();
-    const bool guess_is_here = lane.state->tree().trunk_child(root.id) != nullptr;
     const bool guess_is_useless = lane.state->finish_rule().room_at(root.position + 1) <= 1;
-    return lane.state->spec().gamma > 0 && !guess_is_here && !guess_is_useless;
-}
-
-bool Dispatcher::may_start(const Lane& lane, Micros now) const {
-    if (lane.in_flight.size() >= options_.waves_in_flight_max) return false;
-    if (!lane.in_flight.empty()) return true;  // if there are rows: verify_wave() looks
-    return !waits_for_draft(lane) || now >= lane.wait_until;
-}
-
-std::vector<NodeId> Dispatcher::unsent_trunk(const Lane& lane) const {
-    const TokenTree& tree = lane.state->tree();
-    const FinishRule& rule = lane.state->finish_rule();
-    std::vector<NodeId> nodes;
-    for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
-         node = tree.trunk_child(node->id)) {
-        // A row is of use only if the token after it can still be committed.
-        if (rule.room_at(node->position + 1) < 1) break;
-        if (!node->sent()) nodes.push_back(node->id);
-    }
-    return nodes;
-}
-
-std::optional<msg::Wave> Dispatcher::verify_wave(Lane& lane) {
-    const std::vector<NodeId> nodes = unsent_trunk(lane);
-    if (nodes.empty()) return std::nullopt;
-    if (lane.in_flight.empty() && waits_for_draft(lane)) {
-        ++lane.silent;
-        ++figures_.turns_waited_out;
-    }
-    TokenTree& tree = lane.state->tree();
-    const auto id = lane.next_wave;
-    msg::Wave wave = new_wave(lane, msg::WaveKind::Verify);
-    std::vector<NodeId> sent;
-    for (const NodeId node : nodes) {
-        const Result<KvSlot> slot = lane.slots.name(tree.find(node)->position);
-        if (!slot) break;  // no spare left for a sibling: it waits, the rest of its path with it
-        wave.rows[wave.row_count++] = tree.send(node, slot.value());
-        sent.push_back(node);
-    }
-    if (sent.empty()) {
-        PACE_CHECK(!lane.in_flight.empty(), "the root finds no KV slot");
-        lane.next_wave = id;
-        return std::nullopt;
-    }
-    lane.in_flight.push_back(std::move(sent));
-    return wave;
+    if (guess_is_useless || lane.heard.complete >= wanted_root(lane)) return false;
+    if (options_.start != StartRule::Turns) return true;
+    // What was prepared for this root goes at once, unless the draft is still adding to it.
+    const bool growing = lane.heard.anything >= root.position;
+    return growing || lane.state->tree().trunk_child(root.id) == nullptr;
 }
 
 std::optional<Micros> Dispatcher::due() const {
     std::optional<Micros> soonest;
+    const auto at = [&](Micros when) {
+        if (!soonest || when < *soonest) soonest = when;
+    };
     for (const auto& [request, lane] : lanes_) {
         if (lane.state->over() || !lane.state->prefilled()) continue;
-        if (!lane.in_flight.empty() || !waits_for_draft(lane)) continue;
-        if (!soonest || lane.wait_until < *soonest) soonest = lane.wait_until;
+        if (lane.half_until) at(*lane.half_until);
+        if (lane.in_flight.empty() && waits_for_draft(lane)) at(lane.wait_until);
     }
     return soonest;
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "actors/message_checks.hpp"
 #include "ipc/base/check.hpp"
@@ -22,10 +21,17 @@ MessageLimits limits_of(const DraftPlan& plan) {
     return {.vocab_size = plan.vocab_size, .kv_slots = kAnySlots, .context = kAnySlots};
 }
 
+Error unexpected(StageId from, const std::string& what) {
+    return Error{Errc::Protocol, "stage " + std::to_string(from.value) + " sent a draft " + what};
+}
+
 }  // namespace
 
-DraftActor::DraftActor(DraftPlan plan, DraftSourceFactory sources)
-    : plan_{plan}, sources_{std::move(sources)} {}
+DraftActor::DraftActor(DraftPlan plan, DraftTools tools) : plan_{plan}, tools_{std::move(tools)} {
+    PACE_CHECK(tools_.model != nullptr || tools_.source, "a draft with nothing to think with");
+}
+
+DraftActor::~DraftActor() = default;
 
 void DraftActor::on_control(StageId /*from*/, const control::Message& message) {
     const auto* begun = std::get_if<control::Begin>(&message);
@@ -37,10 +43,15 @@ void DraftActor::handle(StageId from, std::uint16_t kind, std::span<const std::b
     if (const Status status = receive(from, kind, bytes); !status) context_->fail(status.error());
 }
 
-std::shared_ptr<DraftActor::Work> DraftActor::find(const msg::Route& route) const {
+DraftActor::WorkPtr DraftActor::find(const msg::Route& route) const {
     const auto found = works_.find(route.request);
     if (found == works_.end() || found->second->attempt != route.attempt) return nullptr;
     return found->second;
+}
+
+bool DraftActor::current(const WorkPtr& work) const {
+    const auto found = works_.find(work->request);
+    return found != works_.end() && found->second == work;
 }
 
 Status DraftActor::begin(const control::Begin& begin) {
@@ -55,22 +66,14 @@ Status DraftActor::begin(const control::Begin& begin) {
         gate_.begun(begin.request, begin.attempt);
         return receive_due();
     }
-    auto work = std::make_shared<Work>();
-    work->request = begin.request;
-    work->attempt = begin.attempt;
-    work->gamma = request.gamma;
-    work->finish = request.finish_rule();
-    work->root_position = static_cast<Position>(request.text.size()) - 1;
-    work->root_token = request.text.back();
-    work->source = sources_(request);
-    work->source->commit(request.text);
+    const auto work = std::make_shared<DraftWork>(begin, request, plan_, tools_);
     works_[begin.request] = work;
     gate_.begun(begin.request, begin.attempt);
     work->cancel.watch(context_->void_word(begin.request),
                        CancelBoard::mark_of(begin.request, begin.attempt));
     fault_point(FaultPoint::BeginTaken);
     context_->set(Gauge::Requests, works_.size());
-    draft(work);
+    go_on(work);
     return receive_due();
 }
 
@@ -83,10 +86,19 @@ Status DraftActor::receive_due() {
 }
 
 void DraftActor::on_peer(StageId peer, PeerChange change) {
+    if (change == PeerChange::Lost) gate_.forget(peer);
+    if (peer == plan_.correct) notes_.clear();  // their slots went with the channel
     if (peer != plan_.first_segment && peer != plan_.judge) return;
     // Without these no attempt that is known here can be continued; the next one has its Begin.
-    if (change == PeerChange::Lost) gate_.forget(peer);
     while (!works_.empty()) stop(works_.begin()->first);
+}
+
+void DraftActor::on_room(StageId to) {
+    if (to == plan_.correct) (void)flush_notes();
+    if (to != plan_.first_segment) return;
+    for (const auto& [id, work] : std::map{works_}) {
+        if (work->unsent) send(work, *std::exchange(work->unsent, std::nullopt));
+    }
 }
 
 Result<Age> DraftActor::admit(StageId from,
@@ -100,145 +112,132 @@ Result<Age> DraftActor::admit(StageId from,
 
 Status DraftActor::receive(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
     switch (static_cast<msg::Kind>(kind)) {
-        case msg::Kind::Verdict: {
-            const Result<msg::Verdict> verdict = decode_message<msg::Verdict>(bytes);
-            if (!verdict) return verdict.error();
-            if (from != plan_.judge) break;
-            if (Status checked = check_message(verdict.value(), limits_of(plan_)); !checked) {
-                return checked;
-            }
-            const Result<Age> age = admit(from, kind, verdict.value().route, bytes);
-            if (!age) return age.error();
-            if (age.value() == Age::Current) follow(verdict.value());
-            return {};
-        }
-        case msg::Kind::Stop: {
-            const Result<msg::Stop> stopped = decode_message<msg::Stop>(bytes);
-            if (!stopped) return stopped.error();
-            const Result<Age> age = admit(from, kind, stopped.value().route, bytes);
-            if (!age) return age.error();
-            if (age.value() == Age::Current) stop(stopped.value().route.request);
-            return {};
-        }
-        case msg::Kind::TensorNote:
-            return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
-                                             " sent a draft a tensor note; none is expected"};
+        case msg::Kind::Verdict:
+            return receive_verdict(from, bytes);
+        case msg::Kind::Stop:
+            return receive_stop(from, bytes);
         case msg::Kind::Proposal:
+            return receive_proposal(from, bytes);
+        case msg::Kind::TensorNote:
+            return receive_note(from, bytes);
         case msg::Kind::Wave:
             break;
     }
-    return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
-                                     " sent a draft a message of kind " + std::to_string(kind)};
+    return unexpected(from, "a message of kind " + std::to_string(kind));
+}
+
+Status DraftActor::receive_verdict(StageId from, std::span<const std::byte> bytes) {
+    const Result<msg::Verdict> verdict = decode_message<msg::Verdict>(bytes);
+    if (!verdict) return verdict.error();
+    if (from != plan_.judge) return unexpected(from, "a verdict, but is not the judge");
+    if (Status checked = check_message(verdict.value(), limits_of(plan_)); !checked) return checked;
+    const auto kind = static_cast<std::uint16_t>(msg::Kind::Verdict);
+    const Result<Age> age = admit(from, kind, verdict.value().route, bytes);
+    if (!age) return age.error();
+    if (age.value() == Age::Current) follow(verdict.value());
+    return {};
+}
+
+Status DraftActor::receive_stop(StageId from, std::span<const std::byte> bytes) {
+    const Result<msg::Stop> stopped = decode_message<msg::Stop>(bytes);
+    if (!stopped) return stopped.error();
+    const auto kind = static_cast<std::uint16_t>(msg::Kind::Stop);
+    const Result<Age> age = admit(from, kind, stopped.value().route, bytes);
+    if (!age) return age.error();
+    if (age.value() == Age::Current) stop(stopped.value().route.request);
+    return {};
+}
+
+Status DraftActor::receive_proposal(StageId from, std::span<const std::byte> bytes) {
+    const Result<msg::Proposal> decoded = decode_message<msg::Proposal>(bytes);
+    if (!decoded) return decoded.error();
+    const msg::Proposal& proposal = decoded.value();
+    const bool is_trunk = from == plan_.trunk_from;
+    if (!is_trunk && from != plan_.exit) {
+        return unexpected(from, "a proposal, but is neither its exit nor its trunk");
+    }
+    if (Status checked = check_message(proposal, limits_of(plan_)); !checked) return checked;
+    const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
+    const Result<Age> age = admit(from, kind, proposal.route, bytes);
+    if (!age) return age.error();
+    if (age.value() != Age::Current) return {};
+    const WorkPtr work = find(proposal.route);
+    if (!work) return {};
+    if (is_trunk) {
+        work->hear_trunk(proposal);
+    } else {
+        work->hear_names(proposal);
+    }
+    go_on(work);
+    return {};
+}
+
+/// Keys and values of a token of Draft's trunk. They may be late or useless; the slot that they
+/// lie in goes back at once in any case.
+Status DraftActor::receive_note(StageId from, std::span<const std::byte> bytes) {
+    const Result<msg::TensorNote> decoded = decode_message<msg::TensorNote>(bytes);
+    if (!decoded) return decoded.error();
+    if (from != plan_.trunk_from) return unexpected(from, "a tensor note; none is expected");
+    const msg::TensorNote& note = decoded.value();
+    Status taken = take_note(from, note);
+    if (TensorConsumer* tensors = context_->tensors_from(from); tensors != nullptr) {
+        tensors->release({note.tensor, note.tensor_generation});
+    }
+    return taken;
+}
+
+Status DraftActor::take_note(StageId from, const msg::TensorNote& note) {
+    const auto kind = static_cast<std::uint16_t>(msg::Kind::TensorNote);
+    const Age age = gate_.look(from, note.route);
+    if (age == Age::Stale) count_fenced(*context_, from, kind, note.route);
+    const WorkPtr work = age == Age::Current ? find(note.route) : nullptr;
+    TensorConsumer* tensors = context_->tensors_from(from);
+    if (!work || tensors == nullptr || tools_.model == nullptr) return {};
+    const std::size_t expected = tools_.model->kv_bytes();
+    if (expected == 0) return {};
+    if (note.role != msg::TensorRole::Keys || msg::tensor_bytes(note) != expected) {
+        return unexpected(from, "keys and values in a tensor [" + std::to_string(note.rows) + ", " +
+                                    std::to_string(note.row_elements) + "] that should have " +
+                                    std::to_string(expected) + " bytes");
+    }
+    const Result<std::span<const std::byte>> kv =
+        tensors->view({note.tensor, note.tensor_generation}, expected);
+    if (!kv) return kv.error();
+    const Position position = note.first_position;
+    bool used = false;
+    if (const auto node = work->trunk_node_at(position); node) {
+        used = tools_.model->write_kv(*work->text, *node, kv.value());
+    } else if (work->trunk_is_text_at(position)) {
+        used = tools_.model->write_kv_at(*work->text, position, kv.value());
+    }
+    figures_.kv_taken += used ? 1 : 0;
+    return {};
 }
 
 void DraftActor::stop(RequestId request) {
     const auto found = works_.find(request);
     if (found == works_.end()) return;
-    found->second->cancel.cancel();  // a job keeps its Work alive until it ends
+    const WorkPtr work = found->second;  // a job keeps its text and source alive until it ends
+    work->cancel.cancel();
+    if (pass_ && pass_->works.size() == 1 && pass_->works.front() == work) {
+        pass_->given_up = true;
+        pass_->cancel.cancel();
+    }
     works_.erase(found);
     context_->set(Gauge::Requests, works_.size());
 }
 
 void DraftActor::follow(const msg::Verdict& verdict) {
-    const std::shared_ptr<Work> work = find(verdict.route);
-    if (!work || verdict.base <= work->root_position) return;
-    const bool gap = verdict.base != work->root_position + 1;  // said while this stage was lost
-    if (gap || verdict.finish != msg::Finish::No) return stop(work->request);
-    const std::span tokens{verdict.tokens.data(), verdict.count};
-    if (work->source_busy) {
-        work->cancel.cancel();
-        work->uncommitted.insert(work->uncommitted.end(), tokens.begin(), tokens.end());
-    } else {
-        work->source->commit(tokens);
+    const WorkPtr work = find(verdict.route);
+    if (!work) return;
+    const DraftWork::Fit fit = work->fit(verdict);
+    if (fit == DraftWork::Fit::Old) return;
+    // A gap: said while this stage was lost, or too slow to hear it.
+    if (fit == DraftWork::Fit::Gap || verdict.finish != msg::Finish::No) {
+        return stop(work->request);
     }
-    if (!tokens.empty()) work->root_token = tokens.back();
-    work->root_position += static_cast<Position>(verdict.count);
-    draft(work);
-}
-
-void DraftActor::draft(const std::shared_ptr<Work>& work) {
-    work->state = State::Drafting;
-    if (work->source_busy) return;  // finish_job() comes back to here
-    // The target's own token takes the last place, so one guess fewer can be of use.
-    const std::int32_t useful = work->finish.room_at(work->root_position + 1) - 1;
-    const std::int32_t gamma = std::min(work->gamma, useful);
-    if (gamma <= 0) {
-        work->state = State::Waiting;
-        return;
-    }
-    const Position root = work->root_position;
-    work->cancel.reset();
-    if (work->source->cost() == DraftCost::Instant) {
-        finish_job(work, root, work->source->propose(gamma, work->cancel));
-        return;
-    }
-    submit_job(work, gamma);
-}
-
-void DraftActor::submit_job(const std::shared_ptr<Work>& work, std::int32_t gamma) {
-    work->source_busy = true;
-    const Position root = work->root_position;
-    auto tokens = std::make_shared<std::vector<TokenId>>();
-    context_->submit(
-        {.name = "draft",
-         .request = work->request,
-         .id = static_cast<std::uint32_t>(root),
-         .rows = static_cast<std::uint32_t>(gamma),
-         .context = root + 1 + gamma},
-        [work, gamma, tokens] {
-            *tokens = work->source->propose(gamma, work->cancel);
-            return work->cancel.cancelled() ? JobOutcome::Cancelled : JobOutcome::Done;
-        },
-        [this, work, root, tokens](JobOutcome outcome) {
-            // Cancelled, and not by a verdict: the conductor has declared the attempt void.
-            const bool is_void = outcome == JobOutcome::Cancelled && root == work->root_position;
-            if (is_void && find({work->request, work->attempt, {}}) == work) stop(work->request);
-            finish_job(work, root, std::move(*tokens));
-        });
-}
-
-void DraftActor::finish_job(const std::shared_ptr<Work>& work,
-                            Position root,
-                            std::vector<TokenId> tokens) {
-    work->source_busy = false;
-    if (!work->uncommitted.empty()) {
-        work->source->commit(work->uncommitted);
-        work->uncommitted.clear();
-    }
-    const auto found = works_.find(work->request);
-    if (found == works_.end() || found->second != work || work->state != State::Drafting) return;
-    if (root != work->root_position) {
-        ++figures_.outdated;
-        draft(work);
-        return;
-    }
-    work->state = State::Waiting;
-    send_proposal(*work, tokens);
-}
-
-void DraftActor::send_proposal(const Work& work, std::span<const TokenId> tokens) {
-    msg::Proposal proposal{};
-    proposal.route = {.request = work.request, .attempt = work.attempt, .epoch = context_->epoch()};
-    proposal.root_position = work.root_position;
-    proposal.root_token = work.root_token;
-    for (const TokenId token : tokens) {
-        // A draft's vocabulary may be padded beyond the target's: such a guess ends the chain.
-        if (token < 0 || token >= plan_.vocab_size || proposal.count >= kGammaMax) break;
-        proposal.tokens[proposal.count++] = token;
-    }
-    const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
-    const auto bytes = std::as_bytes(std::span{&proposal, 1});
-    if (context_->send(plan_.first_segment, kind, bytes) == Push::Full) {
-        ++figures_.dropped;  // only a hint: the target goes on without it
-        return;
-    }
-    context_->trace({.kind = TraceKind::Proposal,
-                     .request = work.request,
-                     .attempt = work.attempt,
-                     .position = work.root_position,
-                     .count = proposal.count});
-    ++figures_.proposals;
-    figures_.tokens += proposal.count;
+    work->follow(verdict);
+    go_on(work);
 }
 
 }  // namespace paceline

@@ -13,6 +13,7 @@
 
 #include "actors/request.hpp"
 #include "ipc/base/ids.hpp"
+#include "ipc/messages.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
@@ -32,10 +33,15 @@ struct DraftSource {
     [[nodiscard]] virtual DraftCost cost() const = 0;
     /// Tokens that were committed since the last call; the first call brings the prompt.
     virtual void commit(std::span<const TokenId> tokens) = 0;
-    /// Up to `gamma` tokens that may follow the committed text; empty: no idea. `cancel` is
-    /// raised when the text has gone on meanwhile; what is returned then is not used.
-    [[nodiscard]] virtual std::vector<TokenId> propose(std::int32_t gamma,
+    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no idea.
+    /// `cancel` is raised when the text has gone on meanwhile; what is returned then is not used.
+    [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
+                                                       std::int32_t gamma,
                                                        const CancelToken& cancel) = 0;
+    /// How probable each of them is, as far as the source can tell; for the order in which nodes
+    /// are grown and sent.
+    [[nodiscard]] virtual float confidence() const { return 0.7F; }
+    [[nodiscard]] virtual msg::Origin origin() const { return msg::Origin::Trunk; }
 };
 
 using DraftSourceFactory = std::function<std::unique_ptr<DraftSource>(const Request&)>;

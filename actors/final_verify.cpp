@@ -1,12 +1,29 @@
 #include "actors/final_verify.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline {
+
+/// One request's walk, and where in the batch the logits of its rows are.
+struct FinalVerify::Walk {
+    explicit Walk(JudgedPart& judged_part)
+        : part{&judged_part},
+          walk{{.rows = judged_part.rows,
+                .committed = judged_part.committed,
+                .sampling = judged_part.state.spec().sampling,
+                .finish = judged_part.state.finish_rule(),
+                .rule = judged_part.state.spec().acceptance}} {}
+
+    JudgedPart* part;
+    WaveWalk walk;
+    std::vector<std::size_t> likely = {};                          // to be computed in this round
+    std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the batch
+};
 
 FinalVerify::FinalVerify(Backend& backend, VerifyOptions options)
     : backend_{backend}, options_{options}, scratch_{std::make_unique<SamplerScratch>()} {
@@ -19,56 +36,87 @@ FinalVerify::FinalVerify(Backend& backend, VerifyOptions options)
 
 FinalVerify::~FinalVerify() = default;
 
-Judged FinalVerify::judge(const RequestState& state,
-                          std::span<const TokenId> committed,
-                          std::span<const msg::WaveRow> rows,
-                          std::span<const float> hidden) {
-    batch_.clear();
-    const CoupledInput input{.rows = rows,
-                             .root = 0,
-                             .committed = committed,
-                             .sampling = state.spec().sampling,
-                             .finish = state.finish_rule()};
-    const auto logits = [&](std::size_t row) { return logits_of(row, rows, hidden); };
-    return judge_coupled(input, logits, *scratch_);
+void FinalVerify::judge(std::span<JudgedPart> parts) {
+    std::vector<Walk> walks;
+    walks.reserve(parts.size());
+    for (JudgedPart& part : parts) walks.emplace_back(part);
+    // Who finds no room in one round is the first of the next.
+    for (std::size_t first = 0;;) {
+        const auto next = [&]() -> std::optional<std::size_t> {
+            for (std::size_t i = 0; i < walks.size(); ++i) {
+                const std::size_t at = (first + i) % walks.size();
+                if (walks[at].walk.wanted()) return at;
+            }
+            return std::nullopt;
+        }();
+        if (!next) break;
+        compute(walks, *next);
+        feed(walks);
+        first = (*next + options_.head_rows) % walks.size();
+    }
+    for (Walk& walk : walks) walk.part->judged = walk.walk.take();
 }
 
-std::span<float> FinalVerify::logits_of(std::size_t row,
-                                        std::span<const msg::WaveRow> rows,
-                                        std::span<const float> hidden) {
+/// One call of the head: the wanted row of each walk that goes on, then, as long as there is room,
+/// one more row of each likely path after the other.
+void FinalVerify::compute(std::span<Walk> walks, std::size_t first) {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
-    auto place = std::find(batch_.begin(), batch_.end(), row);
-    if (place == batch_.end()) {
-        // The walk only goes down, so of the batch before nothing is needed any more. The first
-        // child of each row is the likeliest to be asked for next.
-        batch_.assign(1, row);
-        for (std::size_t i = row + 1; i < rows.size() && batch_.size() < options_.head_rows; ++i) {
-            if (rows[i].parent == rows[batch_.back()].node.value) batch_.push_back(i);
-        }
-        for (std::size_t i = 0; i < batch_.size(); ++i) {
-            const std::span<const float> state = hidden.subspan(batch_[i] * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      batch_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
-        }
-        const std::size_t count = batch_.size();
-        backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
-                      static_cast<int>(count), std::span{logits_}.first(count * vocab));
-        head_rows_computed_ += count;
-        place = batch_.begin();
+    for (Walk& walk : walks) {
+        const std::optional<std::size_t> row = walk.walk.wanted();
+        walk.places.clear();
+        walk.likely =
+            row ? walk.walk.likely_path(*row, options_.head_rows) : std::vector<std::size_t>{};
     }
-    return std::span{logits_}.subspan(static_cast<std::size_t>(place - batch_.begin()) * vocab,
-                                      vocab);
+    std::size_t count = 0;
+    for (std::size_t depth = 0; depth < options_.head_rows; ++depth) {
+        for (std::size_t i = 0; i < walks.size() && count < options_.head_rows; ++i) {
+            Walk& walk = walks[(first + i) % walks.size()];
+            // A path is only of use from its first row on.
+            if (depth >= walk.likely.size() || walk.places.size() != depth) continue;
+            const std::size_t row = walk.likely[depth];
+            const std::span<const float> state = walk.part->hidden.subspan(row * dim, dim);
+            std::copy(state.begin(), state.end(),
+                      batch_hidden_.begin() + static_cast<std::ptrdiff_t>(count * dim));
+            walk.places.emplace_back(row, count++);
+        }
+    }
+    backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
+                  static_cast<int>(count), std::span{logits_}.first(count * vocab));
+    head_rows_computed_ += count;
+    ++head_calls_;
 }
 
-msg::Verdict make_verdict(
-    const msg::Route& route, WaveId wave, Position base, std::uint32_t rows, const Judged& judged) {
+/// Lets every walk go on as far as the batch reaches.
+void FinalVerify::feed(std::span<Walk> walks) {
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    for (Walk& walk : walks) {
+        for (const auto& [row, place] : walk.places) {
+            if (walk.walk.wanted() != row) break;
+            walk.walk.feed(std::span{logits_}.subspan(place * vocab, vocab), *scratch_);
+        }
+    }
+}
+
+std::uint32_t depth_of(std::span<const msg::WaveRow> rows) {
+    PACE_CHECK(!rows.empty(), "a wave without its root");
+    Position deepest = rows.front().position;
+    for (const msg::WaveRow& row : rows) deepest = std::max(deepest, row.position);
+    return static_cast<std::uint32_t>(deepest - rows.front().position);
+}
+
+msg::Verdict make_verdict(const msg::Route& route,
+                          WaveId wave,
+                          Position base,
+                          std::span<const msg::WaveRow> rows,
+                          const Judged& judged) {
     msg::Verdict verdict{};
     verdict.route = route;
     verdict.wave = wave;
     verdict.base = base;
     verdict.count = static_cast<std::uint32_t>(judged.tokens.size());
-    verdict.wave_rows = rows;
+    verdict.wave_rows = static_cast<std::uint32_t>(rows.size());
+    verdict.depth = depth_of(rows);
     verdict.finish = judged.finish;
     PACE_CHECK(judged.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");
     PACE_CHECK(judged.nodes.size() + 1 == judged.tokens.size() || judged.tokens.empty(),

@@ -1,9 +1,15 @@
-// FinalVerify: the judge. Turns the hidden states of a wave into a verdict.
+// FinalVerify: the judge. Turns the hidden states of a run into a verdict per request.
 //
-// Head and sampling run inside the segment's job, after its layers. Logits are computed for as
-// few rows as needed: the head reads its weights once per call, so a call takes the row that is
-// asked for and the next rows on its trunk, up to head_rows; a rejected rest is never computed.
-// Any head_rows gives the same bits, since the head is row-invariant.
+// Head and sampling run inside the segment's job, after its layers. The walks of all requests go
+// on together, in rounds; a round is one call of the head, which reads its weights once whatever
+// the rows:
+//
+//     round   rows of the call (head_rows = 6)
+//     1       the root of A, B and C, then the likeliest row below each       A A B B C C
+//     2       what the walks want that is not computed yet, and what is likely below it
+//
+// A rejected rest is never computed. Any head_rows gives the same bits, since the head is
+// row-invariant.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
@@ -25,6 +31,15 @@ struct VerifyOptions {
     std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kWaveRowsMax
 };
 
+/// The rows of one request in a run.
+struct JudgedPart {
+    const RequestState& state;
+    std::span<const TokenId> committed;  // the text up to and including the root
+    std::span<const msg::WaveRow> rows;  // the first is the root
+    std::span<const float> hidden;       // [rows, dim] after the last layer
+    Judged judged = {};                  // the result
+};
+
 class FinalVerify {
 public:
     FinalVerify(Backend& backend, VerifyOptions options);
@@ -32,32 +47,34 @@ public:
     FinalVerify(const FinalVerify&) = delete;
     FinalVerify& operator=(const FinalVerify&) = delete;
 
-    /// Judges `rows` (the first is the root) with their hidden states [rows, dim] after the last
-    /// layer. `committed` is the text up to and including the root.
-    [[nodiscard]] Judged judge(const RequestState& state,
-                               std::span<const TokenId> committed,
-                               std::span<const msg::WaveRow> rows,
-                               std::span<const float> hidden);
+    void judge(std::span<JudgedPart> parts);
 
-    /// Rows for which the head has been computed so far.
+    /// Rows for which the head has been computed so far, and in how many calls.
     [[nodiscard]] std::uint64_t head_rows_computed() const { return head_rows_computed_; }
+    [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
 
 private:
-    std::span<float> logits_of(std::size_t row,
-                               std::span<const msg::WaveRow> rows,
-                               std::span<const float> hidden);
+    struct Walk;
+    void compute(std::span<Walk> walks, std::size_t first);
+    void feed(std::span<Walk> walks);
 
     Backend& backend_;
     VerifyOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<std::size_t> batch_;   // which rows logits_ holds
     std::vector<float> batch_hidden_;  // [head_rows, dim]
     std::vector<float> logits_;        // [head_rows, vocab]
     std::uint64_t head_rows_computed_ = 0;
+    std::uint64_t head_calls_ = 0;
 };
 
+/// Of the deepest of `rows` below the first: how much could have been accepted.
+[[nodiscard]] std::uint32_t depth_of(std::span<const msg::WaveRow> rows);
+
 /// The message that says it. `rows` were judged.
-[[nodiscard]] msg::Verdict make_verdict(
-    const msg::Route& route, WaveId wave, Position base, std::uint32_t rows, const Judged& judged);
+[[nodiscard]] msg::Verdict make_verdict(const msg::Route& route,
+                                        WaveId wave,
+                                        Position base,
+                                        std::span<const msg::WaveRow> rows,
+                                        const Judged& judged);
 
 }  // namespace paceline

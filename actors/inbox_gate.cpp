@@ -19,25 +19,29 @@ void InboxGate::begun(RequestId request, Attempt attempt) {
     current_.erase(current_.begin());
 }
 
-Age InboxGate::age(const msg::Route& route) const {
-    if (is_news(route.request, route.attempt)) return Age::Early;
-    const auto known = current_.find(route.request);
+Age InboxGate::age(RequestId request, Attempt attempt) const {
+    if (is_news(request, attempt)) return Age::Early;
+    const auto known = current_.find(request);
     if (known == current_.end()) return Age::Stale;
-    const bool current = known->second == route.attempt;
+    const bool current = known->second == attempt;
     return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
+}
+
+Age InboxGate::look(StageId from, const msg::Route& route) {
+    const auto [newest, first] = epochs_.try_emplace(from, route.epoch);
+    const bool former = route.epoch < newest->second;
+    if (former && !planted(PlantedBug::GateIgnoresEpoch)) return Age::Stale;
+    newest->second = route.epoch;
+    const Age found = age(route.request, route.attempt);
+    return found == Age::Early && planted(PlantedBug::GateDropsEarly) ? Age::Stale : found;
 }
 
 Result<Age> InboxGate::admit(StageId from,
                              std::uint16_t kind,
                              const msg::Route& route,
                              std::span<const std::byte> bytes) {
-    const auto [newest, first] = epochs_.try_emplace(from, route.epoch);
-    const bool former = route.epoch < newest->second;
-    if (former && !planted(PlantedBug::GateIgnoresEpoch)) return Age::Stale;
-    newest->second = route.epoch;
-    const Age found = age(route);
+    const Age found = look(from, route);
     if (found != Age::Early) return found;
-    if (planted(PlantedBug::GateDropsEarly)) return Age::Stale;
     if (held_.size() >= kHeldMax && overflow_ == Overflow::DropOldest) {
         held_.erase(held_.begin());
     } else if (held_.size() >= kHeldMax) {
@@ -59,7 +63,8 @@ std::vector<InboxGate::Held> InboxGate::take_due() {
     std::vector<Held> due;
     std::vector<Held> early;
     for (Held& held : held_) {
-        (age(held.route) == Age::Early ? early : due).push_back(std::move(held));
+        (age(held.route.request, held.route.attempt) == Age::Early ? early : due)
+            .push_back(std::move(held));
     }
     held_ = std::move(early);
     return due;

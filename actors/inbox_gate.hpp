@@ -55,15 +55,18 @@ public:
                       std::uint16_t kind,
                       const msg::Route& route,
                       std::span<const std::byte> bytes);
+    /// As admit(), but nothing is held: an Early one is the caller's to keep.
+    Age look(StageId from, const msg::Route& route);
     /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
     /// that its messages name, is gone.
     void forget(StageId peer);
     /// Held messages that are not early any more, in the order in which they came.
     [[nodiscard]] std::vector<Held> take_due();
 
-private:
-    [[nodiscard]] Age age(const msg::Route& route) const;
+    /// What a message is by its request and attempt alone.
+    [[nodiscard]] Age age(RequestId request, Attempt attempt) const;
 
+private:
     Overflow overflow_;
     std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
     std::map<RequestId, Attempt> current_;

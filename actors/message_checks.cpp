@@ -1,6 +1,6 @@
 #include "actors/message_checks.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -36,27 +36,79 @@ Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimi
     return {};
 }
 
+/// How probable a guess is may be said badly (the dispatcher clamps it), but not with a NaN.
+Status check_node(const msg::ProposedNode& node, std::uint32_t index, const MessageLimits& limits) {
+    const std::string name = "a proposal's node " + std::to_string(index);
+    if (!within(node.token, limits.vocab_size)) return bad(name, "token", node.token);
+    if (node.parent < msg::kBelowRoot || node.parent >= static_cast<std::int64_t>(index)) {
+        return bad(name, "parent", node.parent);
+    }
+    if (static_cast<std::uint16_t>(node.origin) >= msg::kOrigins) {
+        return bad(name, "origin", static_cast<std::int64_t>(node.origin));
+    }
+    if (std::isnan(node.log_prob)) return Error{Errc::Protocol, name + " has log_prob = nan"};
+    return {};
+}
+
+/// `rows_left`: of the wave, for this part and those behind it.
+Status check_part(std::span<const msg::WavePart> parts,
+                  std::uint32_t index,
+                  std::uint32_t rows_left,
+                  const MessageLimits& limits) {
+    const msg::WavePart& part = parts[index];
+    const std::string name = "a wave's part " + std::to_string(index);
+    if (part.kind != msg::WaveKind::Prefill && part.kind != msg::WaveKind::Verify) {
+        return bad(name, "kind", static_cast<std::int64_t>(part.kind));
+    }
+    if (!within(part.base, limits.context)) return bad(name, "base", part.base);
+    if (part.rows == 0 || part.rows > rows_left) return bad(name, "rows", part.rows);
+    if (part.hold > 1) return bad(name, "hold", part.hold);
+    for (std::uint32_t i = 0; i < index; ++i) {
+        if (parts[i].request != part.request) continue;
+        return Error{Errc::Protocol, name + " has request = " + std::to_string(part.request.value) +
+                                         ", which part " + std::to_string(i) + " has already"};
+    }
+    return {};
+}
+
 }  // namespace
 
 Status check_message(const msg::Proposal& proposal, const MessageLimits& limits) {
-    if (proposal.count > kGammaMax) return bad("a proposal", "count", proposal.count);
+    const std::string name = "a proposal";
+    if (proposal.count > kProposalNodesMax) return bad(name, "count", proposal.count);
+    if (proposal.state > msg::ProposalState::Complete) {
+        return bad(name, "state", static_cast<std::int64_t>(proposal.state));
+    }
     if (!within(proposal.root_position, limits.context)) {
-        return bad("a proposal", "root_position", proposal.root_position);
+        return bad(name, "root_position", proposal.root_position);
     }
     if (!within(proposal.root_token, limits.vocab_size)) {
-        return bad("a proposal", "root_token", proposal.root_token);
+        return bad(name, "root_token", proposal.root_token);
     }
-    return check_tokens("a proposal", std::span{proposal.tokens}.first(proposal.count), limits);
+    for (std::uint32_t i = 0; i < proposal.count; ++i) {
+        if (Status node = check_node(proposal.nodes[i], i, limits); !node) return node;
+    }
+    return {};
 }
 
 Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
-    if (wave.kind != msg::WaveKind::Prefill && wave.kind != msg::WaveKind::Verify) {
-        return bad("a wave", "kind", static_cast<std::int64_t>(wave.kind));
-    }
+    const std::string name = "a wave";
     if (wave.row_count == 0 || wave.row_count > kWaveRowsMax) {
-        return bad("a wave", "row_count", wave.row_count);
+        return bad(name, "row_count", wave.row_count);
     }
-    if (!within(wave.base, limits.context)) return bad("a wave", "base", wave.base);
+    if (wave.part_count == 0 || wave.part_count > kWavePartsMax) {
+        return bad(name, "part_count", wave.part_count);
+    }
+    std::uint32_t rows = 0;
+    const auto parts = std::span{wave.parts}.first(wave.part_count);
+    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
+        if (Status part = check_part(parts, i, wave.row_count - rows, limits); !part) return part;
+        rows += parts[i].rows;
+    }
+    if (rows != wave.row_count) {
+        return Error{Errc::Protocol, "a wave has row_count = " + std::to_string(wave.row_count) +
+                                         ", but its parts have " + std::to_string(rows)};
+    }
     for (std::uint32_t i = 0; i < wave.row_count; ++i) {
         if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
     }
@@ -96,6 +148,9 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         return bad("a verdict", "count", verdict.count);
     }
     if (verdict.wave_rows > kWaveRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
+    if (verdict.depth > kGammaMax || (verdict.depth > 0 && verdict.depth >= verdict.wave_rows)) {
+        return bad("a verdict", "depth", verdict.depth);
+    }
     if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }

@@ -29,11 +29,11 @@ public:
         send_bytes(to, static_cast<std::uint16_t>(M::kKind), std::as_bytes(std::span{&message, 1}));
     }
     /// For a receiver that can do without: what finds no room is lost, and nothing waits for it.
+    /// Whether it was sent.
     template <msg::HotMessage M>
-    void offer(StageId to, const M& message) {
-        // Full is counted by the loop; nothing else follows from it.
-        (void)context_.send(to, static_cast<std::uint16_t>(M::kKind),
-                            std::as_bytes(std::span{&message, 1}));
+    bool offer(StageId to, const M& message) {
+        return context_.send(to, static_cast<std::uint16_t>(M::kKind),
+                             std::as_bytes(std::span{&message, 1})) == Push::Ok;
     }
     /// Tries again what waits.
     void flush();

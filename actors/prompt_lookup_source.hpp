@@ -16,10 +16,12 @@ public:
 
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> tokens) override { lookup_.append(tokens); }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
+    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
+                                               std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {
-        return lookup_.propose(gamma);
+        return lookup_.propose(gamma, path);
     }
+    [[nodiscard]] msg::Origin origin() const override { return msg::Origin::Lookup; }
 
 private:
     PromptLookup lookup_;

@@ -1,18 +1,14 @@
 #include "actors/request.hpp"
 
-#include <cmath>
-#include <cstring>
-#include <exception>
-#include <sstream>
-#include <streambuf>
+#include <istream>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include <cereal/archives/portable_binary.hpp>
-
 #include "ipc/base/check.hpp"
+#include "ipc/bounded_archive.hpp"
 
 namespace paceline {
 namespace {
@@ -21,18 +17,6 @@ Error out_of_range(const std::string& field, const std::string& value, const std
     return Error{Errc::BadArgument, "request: " + field + " = " + value + ", must be " + range};
 }
 
-/// Reads from memory without copying; knows how much is left.
-class SpanBuffer final : public std::streambuf {
-public:
-    explicit SpanBuffer(std::span<const std::byte> bytes) {
-        // streambuf wants char*, and never writes through a buffer that is only read.
-        auto* begin = const_cast<char*>(reinterpret_cast<const char*>(
-            bytes.data()));  // NOLINT(cppcoreguidelines-pro-type-const-cast): see above
-        setg(begin, begin, begin + bytes.size());
-    }
-    [[nodiscard]] std::size_t left() const { return static_cast<std::size_t>(egptr() - gptr()); }
-};
-
 /// Writes fields in order. The twin of Reader: both go through one list of fields (fields()).
 class Writer {
 public:
@@ -40,6 +24,9 @@ public:
     template <class T>
     void value(std::string_view /*field*/, const T& number) {
         archive_(number);
+    }
+    void value(std::string_view /*field*/, const AcceptanceRule& rule) {
+        archive_(static_cast<std::uint8_t>(rule));
     }
     template <class T>
     void list(std::string_view /*field*/, const std::vector<T>& items, std::uint32_t items_max) {
@@ -65,6 +52,11 @@ public:
             return;
         }
         archive_(number);
+    }
+    void value(std::string_view field, AcceptanceRule& rule) {
+        std::uint8_t number = 0;
+        value(field, number);
+        rule = static_cast<AcceptanceRule>(number);  // validate() looks at it
     }
     template <class T>
     void list(std::string_view field, std::vector<T>& items, std::uint32_t items_max) {
@@ -111,6 +103,7 @@ void fields(Archive& archive, R& request) {
     archive.list("end_tokens", request.end_tokens, kEndTokensMax);
     archive.value("max_tokens", request.max_tokens);
     archive.value("gamma", request.gamma);
+    archive.value("acceptance", request.acceptance);
     archive.value("context", request.context);
 }
 
@@ -158,6 +151,10 @@ Status validate(const Request& request, int vocab_size, std::int32_t kv_slots) {
         return out_of_range("gamma", std::to_string(request.gamma),
                             "0 .. " + std::to_string(kGammaMax));
     }
+    if (request.acceptance > AcceptanceRule::Rejection) {
+        return out_of_range("acceptance", std::to_string(static_cast<int>(request.acceptance)),
+                            "0 (coupled) or 1 (rejection)");
+    }
     if (request.end_tokens.size() > kEndTokensMax) {
         return out_of_range("end_tokens", std::to_string(request.end_tokens.size()) + " tokens",
                             "at most " + std::to_string(kEndTokensMax));
@@ -170,12 +167,11 @@ Status validate(const Request& request, int vocab_size, std::int32_t kv_slots) {
 }
 
 std::vector<std::byte> encode_request(const Request& request) {
-    std::ostringstream stream;
+    std::vector<std::byte> bytes;
+    VectorBuffer buffer{bytes};
+    std::ostream stream{&buffer};
     Writer writer{stream};
     fields(writer, request);
-    const std::string text = stream.str();
-    std::vector<std::byte> bytes(text.size());
-    std::memcpy(bytes.data(), text.data(), text.size());
     return bytes;
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/acceptance.hpp"
 #include "actors/decoding/finish_rule.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
@@ -31,7 +32,8 @@ struct Request {
     std::vector<TokenId> end_tokens;
     std::int32_t max_tokens = kUnlimitedTokens;  // of the answer, >= 1
     std::int32_t gamma = 8;                      // tokens to propose at once, 0 .. kGammaMax
-    Position context = 0;                        // tokens that prompt and answer may have together
+    AcceptanceRule acceptance = AcceptanceRule::Coupled;
+    Position context = 0;  // tokens that prompt and answer may have together
 
     [[nodiscard]] FinishRule finish_rule() const {
         return {.end_tokens = end_tokens,

@@ -29,13 +29,13 @@ RequestState::RequestState(
     tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
 }
 
-Status RequestState::take_prefill(const msg::Wave& wave) {
+Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> rows) {
     const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
-    if (undecided && wave.base >= 0 && static_cast<std::size_t>(wave.base) < slots_.size()) {
-        slots_.resize(static_cast<std::size_t>(wave.base));
+    if (undecided && base >= 0 && static_cast<std::size_t>(base) < slots_.size()) {
+        slots_.resize(static_cast<std::size_t>(base));
     }
-    for (std::uint32_t i = 0; i < wave.row_count; ++i) {
-        const msg::WaveRow& row = wave.rows[i];
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const msg::WaveRow& row = rows[i];
         const std::size_t position = slots_.size() + i;
         if (position + 1 >= text_.size() || row.position != static_cast<Position>(position) ||
             row.token != text_[position]) {
@@ -46,13 +46,13 @@ Status RequestState::take_prefill(const msg::Wave& wave) {
                                              std::to_string(text_.size()) + " is next"};
         }
     }
-    for (std::uint32_t i = 0; i < wave.row_count; ++i) slots_.push_back(wave.rows[i].slot);
+    for (const msg::WaveRow& row : rows) slots_.push_back(row.slot);
     return {};
 }
 
-Status RequestState::take_rows(const msg::Wave& wave) {
-    for (std::uint32_t i = 0; i < wave.row_count; ++i) {
-        const Result<Adoption> adopted = tree_.adopt(wave.rows[i]);
+Status RequestState::take_rows(std::span<const msg::WaveRow> rows) {
+    for (const msg::WaveRow& row : rows) {
+        const Result<Adoption> adopted = tree_.adopt(row);
         if (!adopted) return adopted.error();
     }
     return {};
@@ -85,6 +85,7 @@ Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
         for (const TreeNode& node : tree_.nodes()) {
             if (node.sent()) step.dropped.push_back(node);
         }
+        step.prepared = false;
         tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
     }
     return step;

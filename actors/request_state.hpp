@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "actors/decoding/token_tree.hpp"
@@ -56,10 +57,10 @@ public:
     /// A prefill wave goes to the layers: its slots join the table. The first one may start
     /// below what was to be reused, if the dispatcher could not keep it.
     /// Errors: Protocol if its rows are not the next committed tokens.
-    Status take_prefill(const msg::Wave& wave);
-    /// A verify wave arrived from another segment: its rows join the replica of the tree.
+    Status take_prefill(Position base, std::span<const msg::WaveRow> rows);
+    /// A verify part arrived from another segment: its rows join the replica of the tree.
     /// Errors: Protocol as TokenTree::adopt.
-    Status take_rows(const msg::Wave& wave);
+    Status take_rows(std::span<const msg::WaveRow> rows);
     /// Errors: Protocol if the verdict does not continue this text (the state is unchanged).
     Result<TreeStep> apply(const msg::Verdict& verdict);
 

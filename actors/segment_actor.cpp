@@ -25,6 +25,7 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
         verify_ = std::make_unique<FinalVerify>(backend_, plan_.verify);
         hidden_.resize(kWaveRowsMax * static_cast<std::size_t>(backend_.config().dim));
     }
+    if (plan_.exit) early_ = std::make_unique<EarlyVerify>(backend_, *plan_.exit);
 }
 
 SegmentActor::~SegmentActor() = default;
@@ -57,11 +58,17 @@ MessageLimits SegmentActor::limits() const {
             .context = backend_.kv_slots()};
 }
 
-std::shared_ptr<RequestState> SegmentActor::find(const msg::Route& route) const {
-    const auto found = requests_.find(route.request);
+std::shared_ptr<RequestState> SegmentActor::find(RequestId request, Attempt attempt) const {
+    const auto found = requests_.find(request);
     if (found == requests_.end()) return nullptr;
-    const bool current = found->second->attempt() == route.attempt;
+    const bool current = found->second->attempt() == attempt;
     return current || planted(PlantedBug::GateIgnoresAttempt) ? found->second : nullptr;
+}
+
+/// Whether decoding goes on without it.
+bool SegmentActor::is_hinter(StageId peer) const {
+    return peer == plan_.draft ||
+           std::find(plan_.hinters.begin(), plan_.hinters.end(), peer) != plan_.hinters.end();
 }
 
 // ---- The inbox
@@ -83,11 +90,16 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
         outbox_->forget(peer);
         gate_.forget(peer);
     }
-    if (peer == plan_.draft) {
-        if (first()) dispatcher_->draft_changed(change == PeerChange::Joined);
+    if (is_hinter(peer)) {
+        if (first() && peer == plan_.draft) {
+            dispatcher_->draft_changed(change == PeerChange::Joined);
+        }
         return report(advance());
     }
-    if (peer == plan_.previous) in_ = nullptr;  // what is queued names tensors that are gone
+    if (peer == plan_.previous) {
+        in_ = nullptr;
+        queue_.forget_all();  // what is queued names tensors that are gone
+    }
     if (peer == plan_.next) {
         out_ = nullptr;
         out_slot_.reset();
@@ -103,7 +115,14 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
 Status SegmentActor::void_attempts() {
     for (const auto& [id, state] : requests_) state->stop();
     if (running_) running_->cancel.cancel();
-    for (const msg::Wave& wave : std::exchange(queue_, {})) drop(wave);
+    parked_.reset();
+    formed_.reset();
+    // What came ahead of its Begin is of an attempt that is still to come.
+    queue_.drop_if(
+        [this](const WaitingPart& part) {
+            return gate_.age(part.part.request, part.part.attempt) != Age::Early;
+        },
+        queue_rules());
     for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
         gate_.begun(id, begin.attempt);
     show_gauges();
@@ -193,7 +212,6 @@ Status SegmentActor::open(const control::Begin& begin, Request request) {
         return Error{Errc::OutOfMemory,
                      "more than " + std::to_string(kStatesMax) + " requests at once"};
     }
-    if (running_ && running_->state->request() == begin.request) running_->cancel.cancel();
     const TreeRole role = first() ? TreeRole::Names : TreeRole::Follows;
     const RequestState* held = before == requests_.end() ? nullptr : before->second.get();
     const auto state = std::make_shared<RequestState>(begin.request, begin.attempt,
@@ -202,6 +220,7 @@ Status SegmentActor::open(const control::Begin& begin, Request request) {
         if (Status placed = dispatcher_->begin(state, context_->now()); !placed) return placed;
     }
     requests_[begin.request] = state;
+    cancel_if_moot();
     std::erase(begun_, begin.request);
     begun_.push_back(begin.request);
     gate_.begun(begin.request, begin.attempt);
@@ -241,9 +260,9 @@ Result<Age> SegmentActor::admit(StageId from,
 }
 
 Status SegmentActor::receive_proposal(StageId from, std::span<const std::byte> bytes) {
-    if (!first() || from != plan_.draft) {
+    if (!first()) {
         return Error{Errc::Protocol, "a proposal from stage " + std::to_string(from.value) +
-                                         ", which is not the draft of this segment"};
+                                         " to a segment that dispatches nothing"};
     }
     const Result<msg::Proposal> proposal = decode_message<msg::Proposal>(bytes);
     if (!proposal) return proposal.error();
@@ -252,7 +271,9 @@ Status SegmentActor::receive_proposal(StageId from, std::span<const std::byte> b
     const Result<Age> age = admit(from, kind, proposal.value().route, bytes);
     if (!age) return age.error();
     if (age.value() != Age::Current) return {};
-    dispatcher_->propose(proposal.value(), context_->now());
+    const auto speaker =
+        from == plan_.draft ? Dispatcher::Speaker::Draft : Dispatcher::Speaker::Other;
+    dispatcher_->propose(proposal.value(), speaker, context_->now());
     return advance();
 }
 
@@ -264,16 +285,52 @@ Status SegmentActor::receive_wave(StageId from, std::span<const std::byte> bytes
     const Result<msg::Wave> wave = decode_message<msg::Wave>(bytes);
     if (!wave) return wave.error();
     if (Status checked = check_message(wave.value(), limits()); !checked) return checked;
-    const auto kind = static_cast<std::uint16_t>(msg::Kind::Wave);
-    const Result<Age> age = admit(from, kind, wave.value().route, bytes);
-    if (!age) return age.error();
-    if (age.value() == Age::Stale) drop(wave.value());
-    if (age.value() != Age::Current) return {};
-    if (queue_.size() >= kPoolSlotsMax) {
+    if (queue_.size() + kWavePartsMax > kPoolSlotsMax) {
         return Error{Errc::Protocol, "more waves wait than tensors can be on their way"};
     }
-    queue_.push_back(wave.value());
+    const msg::Wave& arrived = wave.value();
+    const auto tensor = std::make_shared<TensorShare>(
+        in_, PoolRef{.index = arrived.tensor, .generation = arrived.tensor_generation});
+    std::uint32_t first_row = 0;
+    for (std::uint32_t i = 0; i < arrived.part_count; ++i) {
+        Result<WaitingPart> part = split(arrived, i, first_row, tensor);
+        if (!part) return part.error();
+        first_row += arrived.parts[i].rows;
+        const msg::Route route{.request = arrived.parts[i].request,
+                               .attempt = arrived.parts[i].attempt,
+                               .epoch = arrived.epoch};
+        if (gate_.look(from, route) == Age::Stale) {
+            count_fenced(*context_, from, static_cast<std::uint16_t>(msg::Kind::Wave), route);
+            drop(part.value());
+        } else {
+            queue_.push(std::move(part).value());
+        }
+    }
     return advance();
+}
+
+/// One part of a wave, to wait for its turn. A held one gets a copy of its hidden states: it may
+/// wait for long, and a tensor slot that it kept would be missed.
+Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
+                                        std::uint32_t index,
+                                        std::uint32_t first_row,
+                                        const std::shared_ptr<TensorShare>& tensor) {
+    WaitingPart part{.part = wave.parts[index],
+                     .tensor = tensor,
+                     .first_row = first_row,
+                     .tensor_rows = wave.row_count};
+    const auto rows = std::span{wave.rows}.subspan(first_row, part.part.rows);
+    part.rows.assign(rows.begin(), rows.end());
+    if (part.part.hold == 0) return part;
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    const auto viewed = tensor->view(wave.row_count * dim * sizeof(float));
+    if (!viewed) return viewed.error();
+    part.hidden.resize(rows.size() * dim);
+    std::memcpy(part.hidden.data(), viewed.value().subspan(first_row * dim * sizeof(float)).data(),
+                part.hidden.size() * sizeof(float));
+    part.tensor.reset();
+    part.run_by = context_->now() + plan_.hold_limit;
+    return part;
 }
 
 Status SegmentActor::receive_verdict(StageId from, std::span<const std::byte> bytes) {
@@ -287,7 +344,8 @@ Status SegmentActor::receive_verdict(StageId from, std::span<const std::byte> by
     const auto kind = static_cast<std::uint16_t>(msg::Kind::Verdict);
     const Result<Age> age = admit(from, kind, verdict.value().route, bytes);
     if (!age) return age.error();
-    const std::shared_ptr<RequestState> state = find(verdict.value().route);
+    const msg::Route& route = verdict.value().route;
+    const std::shared_ptr<RequestState> state = find(route.request, route.attempt);
     if (age.value() != Age::Current || !state) return {};
     if (Status applied = apply(*state, verdict.value()); !applied) return applied;
     if (Status begun = begin_waiting(); !begun) return begun;
@@ -307,10 +365,10 @@ Status SegmentActor::receive_stop(StageId from, std::span<const std::byte> bytes
     } else if (age.value() != Age::Current) {
         return {};
     }
-    const std::shared_ptr<RequestState> state = find(route);
+    const std::shared_ptr<RequestState> state = find(route.request, route.attempt);
     if (!state) return {};
     state->stop();
-    if (running_ && running_->state == state) running_->cancel.cancel();
+    cancel_if_moot();
     show_gauges();
     if (Status begun = begin_waiting(); !begun) return begun;
     return advance();
@@ -319,11 +377,28 @@ Status SegmentActor::receive_stop(StageId from, std::span<const std::byte> bytes
 Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     const Result<TreeStep> step = state.apply(verdict);
     if (!step) return step.error();
-    if (first()) dispatcher_->follow(state.request(), step.value(), context_->now());
-    const bool runs_for_it = running_ && running_->state.get() == &state;
-    if (runs_for_it && !alive(state, running_->wave)) running_->cancel.cancel();
+    if (first()) {
+        const Outcome outcome = dispatcher_->follow(state.request(), step.value(), context_->now());
+        count_outcome(state, step.value(), outcome);
+    }
+    cancel_if_moot();
     if (state.over()) show_gauges();
     return {};
+}
+
+/// What a verdict says of the guesses that the first segment sent.
+void SegmentActor::count_outcome(const RequestState& state,
+                                 const TreeStep& step,
+                                 const Outcome& outcome) {
+    context_->count(Counter::RowsWasted, step.dropped.size());
+    const auto early =
+        std::count_if(step.committed.begin(), step.committed.end(),
+                      [](const TreeNode& node) { return node.origin == msg::Origin::Exit; });
+    context_->count(Counter::EarlyRight, static_cast<std::uint64_t>(early));
+    if (state.over()) return;
+    const auto whose =
+        static_cast<std::size_t>(Counter::OutcomeTrunk) + static_cast<std::size_t>(outcome.origin);
+    context_->count(outcome.prepared ? static_cast<Counter>(whose) : Counter::OutcomeNone);
 }
 
 }  // namespace paceline

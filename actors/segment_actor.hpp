@@ -4,15 +4,21 @@
 //
 // The first segment is also the dispatcher (dispatcher.hpp): it names nodes and KV slots, forms
 // waves and embeds tokens. The last one is also the judge (final_verify.hpp). With one segment
-// it is both. What goes through the layers is a queue of waves, one at a time:
+// it is both. What goes through the layers comes in waves of parts, a part per request; the parts
+// wait in a queue (segment_queue.hpp), and a run takes as many as fit:
 //
 //      wave arrives or is formed        a tensor slot is free
 //   ---------------------------> [Queued] ----------------> [Running]   (a submitted job)
 //                                   |                           |
-//                  its rows are     |          job done         |  request stopped:
+//                  its rows are     |          job done         |  all its requests stopped:
 //                  all dead, or     |     +---------------------+  job cancelled
 //                  the attempt old  v     v                     v
 //                               [Dropped] [Passed on or judged] [Dropped]
+//                                                  |
+//                                                  v   with an exit (early_verify.hpp)
+//                                              [Looked at]   (a second job: head and candidates)
+//
+// Rows that die meanwhile (fate_watch.hpp, or a verdict) are left out of what is passed on.
 //
 // The loss of another segment makes every attempt known here void (on_peer): its work is dropped,
 // and a Begin with a higher attempt follows when the chain is whole again. The loss of the draft
@@ -20,7 +26,7 @@
 //
 // Every segment applies the same waves and verdicts to its own token tree, so all name the same
 // slots. Waves keep their order; a verdict is applied as soon as it comes.
-// Threads: all calls come from the stage's loop; the job touches only what its Running wave
+// Threads: all calls come from the stage's loop; a job touches only what its run
 // owns, the backend, and parts of the request's text and slot table that no longer change.
 #pragma once
 
@@ -34,11 +40,14 @@
 #include <vector>
 
 #include "actors/dispatcher.hpp"
+#include "actors/early_verify.hpp"
+#include "actors/exit_options.hpp"
 #include "actors/final_verify.hpp"
 #include "actors/inbox_gate.hpp"
 #include "actors/message_checks.hpp"
 #include "actors/outbox.hpp"
 #include "actors/request_state.hpp"
+#include "actors/segment_queue.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/messages.hpp"
 #include "ipc/tensor_pool.hpp"
@@ -53,18 +62,22 @@ struct SegmentPlan {
     int count = 1;
     std::optional<StageId> previous;  // absent for the first segment
     std::optional<StageId> next;      // absent for the last
-    std::optional<StageId> draft;     // absent: nobody proposes; its loss changes no attempt
+    std::optional<StageId> draft;     // whom `Turns` and `Lockstep` wait for; absent: nobody
+    std::vector<StageId> hinters;     // draft and correct: their loss changes no attempt
     StageId judge;                    // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;  // the last segment: everyone who follows (not itself)
     DispatchOptions dispatch;         // read by the first segment
     VerifyOptions verify;             // read by the last segment
+    std::optional<ExitOptions> exit;  // what happens at this segment's end besides
+    StageId first_segment;            // who gets what the exit proposes; read elsewhere than there
+    Micros hold_limit{200'000};       // held parts that wait for longer than this run anyway
 };
 
 struct SegmentFigures {
-    std::uint64_t waves = 0;  // verify waves run through the layers
+    std::uint64_t waves = 0;  // runs through the layers with verify rows
     std::uint64_t rows = 0;   // their rows
     std::uint64_t prefill_rows = 0;
-    std::uint64_t dropped_waves = 0;  // arrived stale, or dead, or were cancelled
+    std::uint64_t dropped_parts = 0;  // arrived stale, or dead, or were cancelled
 };
 
 class SegmentActor final : public Actor {
@@ -86,7 +99,9 @@ public:
     [[nodiscard]] const Dispatcher* dispatcher() const { return dispatcher_.get(); }
 
 private:
-    struct Run;  // one wave inside the layers
+    struct Part;  // one request in a run
+    struct Run;   // parts inside the layers
+    struct Look;  // what an exit looks at
 
     Status begin(const control::Begin& begin);
     [[nodiscard]] bool must_wait(RequestId id, const Request& request) const;
@@ -105,25 +120,54 @@ private:
     Status receive_verdict(StageId from, std::span<const std::byte> bytes);
     Status receive_stop(StageId from, std::span<const std::byte> bytes);
     Status apply(RequestState& state, const msg::Verdict& verdict);
+    void count_outcome(const RequestState& state, const TreeStep& step, const Outcome& outcome);
     Status void_attempts();
     void connect_tensors();
 
+    [[nodiscard]] Result<WaitingPart> split(const msg::Wave& wave,
+                                            std::uint32_t index,
+                                            std::uint32_t first_row,
+                                            const std::shared_ptr<TensorShare>& tensor);
+
     Status advance();
+    [[nodiscard]] bool busy() const { return running_ || looking_ || parked_; }
     [[nodiscard]] bool channels_free();
-    [[nodiscard]] bool queue_head_ready();
+    [[nodiscard]] SegmentQueue::Rules queue_rules();
+    [[nodiscard]] Result<SegmentQueue::Turn> turn_of(WaitingPart& part);
+    [[nodiscard]] Result<std::vector<WaitingPart>> next_parts();
     void wake_when_due();
-    Status start(const std::shared_ptr<RequestState>& state, const msg::Wave& wave);
-    [[nodiscard]] bool alive(const RequestState& state, const msg::Wave& wave) const;
-    void record(const Run& run);
-    Status place_hidden(Run& run, const msg::Wave& arrived);
+    Status start(std::vector<WaitingPart> parts);
+    Status collect(Run& run, const std::vector<WaitingPart>& parts);
+    Status place_rows(Run& run, Part& part, const WaitingPart& waiting);
+    [[nodiscard]] Status check_roots(const Run& run) const;
     void build_rows(Run& run) const;
+    void watch(Run& run);
+    void prepare(Run& run);
+    void submit(const std::shared_ptr<Run>& run);
+    void record(const Run& run);
+    [[nodiscard]] bool alive(const RequestState& state, std::span<const msg::WaveRow> rows) const;
+    [[nodiscard]] bool moot(const Part& part) const;
+    void cancel_if_moot();
+
     void finish(const std::shared_ptr<Run>& run, JobOutcome outcome);
+    void leave_out_dead(Run& run, JobOutcome outcome);
+    void keep(Run& run, const std::vector<bool>& kept);
+    Status go_on(const std::shared_ptr<Run>& run);
+    void hold_if_followed(Run& run);
+    void unpark();
     void pass_on(const Run& run);
-    Status announce(const Run& run);
-    void drop(const msg::Wave& wave);
+    Status announce(Run& run);
+    void send_verdict(const msg::Verdict& verdict);
+    void start_look(const std::shared_ptr<Look>& look);
+    void finish_look(const std::shared_ptr<Look>& look);
+    [[nodiscard]] bool is_gone(const RequestState& state) const;
+    bool tell(const ExitPart& part);
+    bool propose(msg::Proposal proposal);
+    void drop(WaitingPart& part);
     void show_gauges();
     void report(const Status& status);
-    [[nodiscard]] std::shared_ptr<RequestState> find(const msg::Route& route) const;
+    [[nodiscard]] std::shared_ptr<RequestState> find(RequestId request, Attempt attempt) const;
+    [[nodiscard]] bool is_hinter(StageId peer) const;
     [[nodiscard]] MessageLimits limits() const;
     [[nodiscard]] bool first() const { return plan_.index == 1; }
     [[nodiscard]] bool last() const { return plan_.index == plan_.count; }
@@ -136,11 +180,15 @@ private:
     Backend& backend_;
     std::unique_ptr<Dispatcher> dispatcher_;  // first segment only
     std::unique_ptr<FinalVerify> verify_;     // last segment only
+    std::unique_ptr<EarlyVerify> early_;      // with an exit only
     std::map<RequestId, std::shared_ptr<RequestState>> requests_;
     std::deque<RequestId> begun_;  // those of requests_; the latest is the last
     std::map<RequestId, control::Begin> waiting_begins_;  // see must_wait()
-    std::deque<msg::Wave> queue_;
+    SegmentQueue queue_;
+    std::optional<msg::Wave> formed_;  // first segment: the next wave, formed ahead of its turn
     std::shared_ptr<Run> running_;
+    std::shared_ptr<Run> parked_;    // lockstep: through the layers, not passed on yet
+    std::shared_ptr<Look> looking_;  // the exit's job
     std::optional<Micros> wake_at_;  // the timer that is set
     std::vector<float> hidden_;      // [rows, dim]: the last segment's, whose result goes nowhere
     std::optional<Outbox> outbox_;

@@ -1,9 +1,10 @@
-// The second half of SegmentActor: its queue, and the way of one wave through the layers. The
-// first half (segment_actor.cpp) is its inbox.
+// The second part of SegmentActor: from the queue into the layers. The first (segment_actor.cpp)
+// is its inbox, the third (segment_finish.cpp) what follows from a run.
 #include "actors/segment_run.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -14,11 +15,8 @@ namespace paceline {
 
 // ---- The queue
 
-bool SegmentActor::alive(const RequestState& state, const msg::Wave& wave) const {
-    if (state.over()) return false;
-    if (wave.kind == msg::WaveKind::Prefill) return true;
-    const auto rows = std::span{wave.rows}.first(wave.row_count);
-    return std::any_of(rows.begin(), rows.end(), [&](const msg::WaveRow& row) {
+bool SegmentActor::alive(const RequestState& state, std::span<const msg::WaveRow> rows) const {
+    return !state.over() && std::any_of(rows.begin(), rows.end(), [&](const msg::WaveRow& row) {
         return state.tree().find(row.node) != nullptr;
     });
 }
@@ -31,19 +29,32 @@ bool SegmentActor::channels_free() {
     return last() || out_slot_.has_value();
 }
 
-bool SegmentActor::queue_head_ready() {
-    while (!queue_.empty()) {
-        const msg::Wave& wave = queue_.front();
-        const std::shared_ptr<RequestState> state = find(wave.route);
-        if (state && !state->over()) {
-            // A wave that builds on a verdict waits for it: both are on their way to here.
-            const auto known = static_cast<Position>(state->slots().size());
-            return wave.kind == msg::WaveKind::Prefill || wave.base <= known;
-        }
-        drop(wave);
-        queue_.pop_front();
+SegmentQueue::Rules SegmentActor::queue_rules() {
+    return {.look = [this](WaitingPart& part) { return turn_of(part); },
+            .drop = [this](WaitingPart& part) { drop(part); }};
+}
+
+Result<SegmentQueue::Turn> SegmentActor::turn_of(WaitingPart& part) {
+    using Turn = SegmentQueue::Turn;
+    const std::shared_ptr<RequestState> state = find(part.part.request, part.part.attempt);
+    if (!state) {
+        const Age age = gate_.age(part.part.request, part.part.attempt);
+        return age == Age::Early ? Turn::Waits : Turn::Moot;
     }
-    return false;
+    if (state->over()) return Turn::Moot;
+    if (part.part.kind == msg::WaveKind::Prefill) return Turn::Ready;
+    // A part that builds on a verdict waits for it: both are on their way to here.
+    if (part.part.base > static_cast<Position>(state->slots().size())) return Turn::Waits;
+    if (!part.adopted) {
+        if (Status taken = state->take_rows(part.rows); !taken) return taken.error();
+        part.adopted = true;
+    }
+    return alive(*state, part.rows) ? Turn::Ready : Turn::Moot;
+}
+
+void SegmentActor::drop(WaitingPart& part) {
+    ++figures_.dropped_parts;
+    if (part.tensor && planted(PlantedBug::TensorLeakOnStale)) part.tensor->forget();
 }
 
 void SegmentActor::show_gauges() {
@@ -54,164 +65,170 @@ void SegmentActor::show_gauges() {
 }
 
 Status SegmentActor::advance() {
-    while (!running_ && channels_free()) {
-        if (first()) {
-            const std::optional<msg::Wave> wave = dispatcher_->next_wave(context_->now());
-            if (!wave) {
-                wake_when_due();
-                return {};
-            }
-            if (Status started = start(find(wave->route), *wave); !started) return started;
-        } else {
-            if (!queue_head_ready()) return {};
-            const msg::Wave wave = queue_.front();
-            queue_.pop_front();
-            if (Status started = start(find(wave.route), wave); !started) return started;
-        }
+    unpark();
+    while (!busy() && channels_free()) {
+        Result<std::vector<WaitingPart>> parts = next_parts();
+        if (!parts) return parts.error();
+        if (parts.value().empty()) break;
+        if (Status started = start(std::move(parts).value()); !started) return started;
     }
+    wake_when_due();
     return {};
 }
 
+/// What goes into the next run. The first segment's waves come from its dispatcher.
+Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
+    if (!first()) return queue_.take(queue_rules(), context_->now());
+    std::vector<WaitingPart> parts;
+    while (parts.empty()) {
+        std::optional<msg::Wave> wave = std::exchange(formed_, std::nullopt);
+        if (!wave) wave = dispatcher_->next_wave(context_->now());
+        if (!wave) break;
+        std::uint32_t at = 0;
+        for (const msg::WavePart& part : std::span{wave->parts}.first(wave->part_count)) {
+            const auto rows = std::span{wave->rows}.subspan(at, part.rows);
+            at += part.rows;
+            const std::shared_ptr<RequestState> state = find(part.request, part.attempt);
+            if (!state || state->over()) continue;  // it has ended since the wave was formed
+            parts.push_back({.part = part, .rows = {rows.begin(), rows.end()}, .adopted = true});
+        }
+    }
+    return parts;
+}
+
+/// Sets a timer for what is due even if nothing else happens.
 void SegmentActor::wake_when_due() {
-    const std::optional<Micros> due = dispatcher_->due();
-    if (!due || (wake_at_ && *wake_at_ <= *due)) return;
-    wake_at_ = due;
-    const Micros delay = std::max(Micros{0}, *due - context_->now());
-    context_->schedule(delay, [this] {
-        wake_at_.reset();
+    const Micros now = context_->now();
+    std::optional<Micros> due = queue_.due(now);
+    // While a run is in the way the end of it comes first; a wave that is due already waits for
+    // a channel.
+    const bool waits = parked_ || (!busy() && outbox_->empty() && (last() || out_slot_));
+    if (first() && waits) {
+        const std::optional<Micros> wave = dispatcher_->due();
+        if (wave && (!due || *wave < *due)) due = wave;
+    }
+    if (!due || (wake_at_ && *wake_at_ <= *due && *wake_at_ > now)) return;
+    // A parked run asks again a little later: what is due may be another request's wave.
+    const Micros delay = std::max(parked_ ? Micros{500} : Micros{0}, *due - now);
+    wake_at_ = now + delay;
+    context_->schedule(delay, [this, at = *wake_at_] {
+        if (wake_at_ == at) wake_at_.reset();
         report(advance());
     });
 }
 
-// ---- One wave
+// ---- One run
 
-Status SegmentActor::start(const std::shared_ptr<RequestState>& state, const msg::Wave& wave) {
-    PACE_CHECK(state != nullptr, "a wave of a request that is not here is started");
-    const bool prefill = wave.kind == msg::WaveKind::Prefill;
-    if (prefill || !first()) {
-        const Status taken = prefill ? state->take_prefill(wave) : state->take_rows(wave);
-        if (!taken) return taken;
-    }
-    if (!alive(*state, wave)) {
-        drop(wave);
-        return {};
-    }
+Status SegmentActor::start(std::vector<WaitingPart> parts) {
     auto run = std::make_shared<Run>();
-    run->state = state;
-    run->wave = wave;
-    run->committed = state->text();
-    if (Status placed = place_hidden(*run, wave); !placed) return placed;
+    if (Status collected = collect(*run, parts); !collected) return collected;
+    if (run->named.empty()) return {};
+    if (Status complete = check_roots(*run); !complete) return complete;
     build_rows(*run);
     record(*run);
-    if (last() && !prefill) {
-        PACE_CHECK(run->wave.rows[0].node == state->tree().root().id,
-                   "a wave without the root reaches the judge");
-    }
-    run->cancel.watch(context_->void_word(state->request()),
-                      CancelBoard::mark_of(state->request(), state->attempt()));
-    running_ = run;
-    context_->submit(
-        {.name = prefill ? "prefill" : "verify",
-         .request = state->request(),
-         .id = wave.wave.value,
-         .rows = run->wave.row_count,
-         .layers = static_cast<std::uint32_t>(backend_.last_layer() - backend_.first_layer()),
-         .context = run->wave.rows[run->wave.row_count - 1].position + 1},
-        [this, run] {
-            if (backend_.run_layers(run->rows, run->hidden, &run->cancel) ==
-                RunOutcome::Cancelled) {
-                return JobOutcome::Cancelled;
-            }
-            if (last() && run->wave.kind == msg::WaveKind::Verify) {
-                const auto rows = std::span<const msg::WaveRow>{run->wave.rows};
-                run->judged = verify_->judge(*run->state, run->committed,
-                                             rows.first(run->wave.row_count), run->hidden);
-            }
-            return JobOutcome::Done;
-        },
-        [this, run](JobOutcome outcome) { finish(run, outcome); });
+    prepare(*run);
+    submit(run);
     return {};
 }
 
-void SegmentActor::record(const Run& run) {
-    const msg::Wave& wave = run.wave;
-    const bool prefill = wave.kind == msg::WaveKind::Prefill;
-    (prefill ? figures_.prefill_rows : figures_.rows) += wave.row_count;
-    if (!prefill) ++figures_.waves;
-    context_->count(Counter::Waves);
-    context_->count(Counter::WaveRows, wave.row_count);
-    if (prefill) context_->count(Counter::PrefillRows, wave.row_count);
-    if (!first()) return;
-    context_->trace({.kind = TraceKind::Wave,
-                     .request = wave.route.request,
-                     .attempt = wave.route.attempt,
-                     .id = wave.wave.value,
-                     .position = wave.base,
-                     .count = wave.row_count});
-}
-
-/// Finds the memory for the hidden states of the rows that live, and brings in what the segment
-/// before computed. Leaves only those rows in the run's wave.
-Status SegmentActor::place_hidden(Run& run, const msg::Wave& arrived) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+/// Brings the parts into the run: rows that live, those of one request together.
+Status SegmentActor::collect(Run& run, const std::vector<WaitingPart>& parts) {
     if (last()) {
         run.hidden = hidden_;
     } else {
-        PACE_CHECK(out_slot_.has_value(), "a wave starts without a slot to write to");
+        PACE_CHECK(out_slot_.has_value(), "a run starts without a slot to write to");
         const std::span<std::byte> slot = out_->bytes(*out_slot_);
         run.hidden = {reinterpret_cast<float*>(slot.data()), slot.size() / sizeof(float)};
     }
-    std::span<const std::byte> source;
-    const PoolRef ref{.index = arrived.tensor, .generation = arrived.tensor_generation};
-    if (!first()) {
-        PACE_CHECK(in_ != nullptr, "a wave of a lost segment is run");
-        const std::size_t bytes = arrived.row_count * dim * sizeof(float);
-        const auto viewed = in_->view(ref, bytes);
-        if (!viewed) return viewed.error();
-        source = viewed.value();
-    }
-    std::uint32_t kept = 0;
-    for (std::uint32_t i = 0; i < arrived.row_count; ++i) {
-        const bool lives = arrived.kind == msg::WaveKind::Prefill ||
-                           run.state->tree().find(arrived.rows[i].node) != nullptr;
-        if (!lives) continue;
-        run.wave.rows[kept] = arrived.rows[i];
-        if (!first()) {
-            std::memcpy(run.hidden.subspan(kept * dim).data(),
-                        source.subspan(i * dim * sizeof(float)).data(), dim * sizeof(float));
+    for (auto part = parts.begin(); part != parts.end(); ++part) {
+        const auto same = [&](const WaitingPart& other) {
+            return other.part.request == part->part.request;
+        };
+        if (std::any_of(parts.begin(), part, same)) continue;  // it went with an earlier one
+        Part one{.state = find(part->part.request, part->part.attempt),
+                 .part = part->part,
+                 .first = run.named.size(),
+                 .committed = {}};
+        PACE_CHECK(one.state != nullptr, "a part of a request that is not here is run");
+        one.part.rows = 0;
+        one.part.hold = 0;
+        for (auto merged = part; merged != parts.end(); ++merged) {
+            if (!same(*merged)) continue;
+            one.part.wave = merged->part.wave;  // a verdict answers the newest of them
+            if (Status placed = place_rows(run, one, *merged); !placed) return placed;
         }
-        ++kept;
+        one.committed = one.state->text();
+        if (one.part.rows > 0) run.parts.push_back(one);
     }
-    run.wave.row_count = kept;
-    run.hidden = run.hidden.first(kept * dim);
-    if (!first()) in_->release(ref);
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    run.hidden = run.hidden.first(run.named.size() * dim);
+    return {};
+}
+
+/// Copies what the segment before computed for the rows that live.
+Status SegmentActor::place_rows(Run& run, Part& part, const WaitingPart& waiting) {
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    const std::size_t row_bytes = dim * sizeof(float);
+    if (part.prefill()) {
+        Status taken = part.state->take_prefill(waiting.part.base, waiting.rows);
+        if (!taken) return taken;
+    }
+    std::span<const std::byte> source = std::as_bytes(std::span{waiting.hidden});
+    if (waiting.tensor) {
+        const auto viewed = waiting.tensor->view(waiting.tensor_rows * row_bytes);
+        if (!viewed) return viewed.error();
+        source = viewed.value().subspan(waiting.first_row * row_bytes);
+    }
+    for (std::size_t i = 0; i < waiting.rows.size(); ++i) {
+        const bool lives =
+            part.prefill() || part.state->tree().find(waiting.rows[i].node) != nullptr;
+        if (!lives) continue;
+        if (!first()) {
+            std::memcpy(run.hidden.subspan(run.named.size() * dim).data(),
+                        source.subspan(i * row_bytes).data(), row_bytes);
+        }
+        run.named.push_back(waiting.rows[i]);
+        ++part.part.rows;
+    }
+    return {};
+}
+
+/// What the judge gets of a request must begin with its root, or nothing could be said of it.
+Status SegmentActor::check_roots(const Run& run) const {
+    if (!last()) return {};
+    for (const Part& part : run.parts) {
+        if (part.prefill() || run.named[part.first].node == part.state->tree().root().id) continue;
+        return Error{Errc::Protocol, "a wave of request " +
+                                         std::to_string(part.state->request().value) +
+                                         " reaches the judge without its root"};
+    }
     return {};
 }
 
 /// Rows with what they see: a prefill row sees the table up to itself, a node sees the committed
 /// prefix and its path.
 void SegmentActor::build_rows(Run& run) const {
-    const RequestState& state = *run.state;
-    const KvSlot* table = state.slots().data();
     std::vector<std::size_t> path_begin;
-    for (std::uint32_t i = 0; i < run.wave.row_count; ++i) {
-        const msg::WaveRow& named = run.wave.rows[i];
-        Row row;
-        row.token = named.token;
-        row.position = named.position;
-        row.slot = named.slot;
-        row.first = 2 * backend_.first_layer();
-        row.last = 2 * backend_.last_layer();
-        row.prefix_slots = table;
-        row.prefix_count = named.position + 1;
-        path_begin.push_back(run.path_slots.size());
-        if (run.wave.kind == msg::WaveKind::Verify) {
-            const std::vector<const TreeNode*> path = state.tree().path(named.node);
-            row.path_count = static_cast<std::int32_t>(path.size());
-            row.prefix_count = named.position + 1 - row.path_count;
-            for (const TreeNode* node : path) run.path_slots.push_back(node->slot);
+    for (const Part& part : run.parts) {
+        const RequestState& state = *part.state;
+        for (const msg::WaveRow& named : run.rows_of(part)) {
+            Row row;
+            row.token = named.token;
+            row.position = named.position;
+            row.slot = named.slot;
+            row.first = 2 * backend_.first_layer();
+            row.last = 2 * backend_.last_layer();
+            row.prefix_slots = state.slots().data();
+            row.prefix_count = named.position + 1;
+            path_begin.push_back(run.path_slots.size());
+            if (!part.prefill()) {
+                const std::vector<const TreeNode*> path = state.tree().path(named.node);
+                row.path_count = static_cast<std::int32_t>(path.size());
+                row.prefix_count = named.position + 1 - row.path_count;
+                for (const TreeNode* node : path) run.path_slots.push_back(node->slot);
+            }
+            run.rows.push_back(row);
         }
-        run.rows.push_back(row);
     }
     for (std::size_t i = 0; i < run.rows.size(); ++i) {
         if (run.rows[i].path_count > 0)
@@ -219,70 +236,111 @@ void SegmentActor::build_rows(Run& run) const {
     }
 }
 
-void SegmentActor::finish(const std::shared_ptr<Run>& run, JobOutcome outcome) {
-    PACE_CHECK(running_ == run, "a job ends that is not running");
-    running_.reset();
-    const bool current = find(run->wave.route) == run->state;
-    Status status;
-    if (outcome == JobOutcome::Cancelled || !current || run->state->over()) {
-        // The slot towards the next segment, if there is one, serves another wave.
-        ++figures_.dropped_waves;
-        // Cancelled though it lives: the conductor has declared the attempt void, its word on
-        // that is on its way. Nothing may be computed behind this gap.
-        if (current && alive(*run->state, run->wave)) run->state->stop();
-    } else if (!last()) {
-        pass_on(*run);
-    } else if (run->wave.kind == msg::WaveKind::Verify) {
-        status = announce(*run);
+/// What the job can hear of while it runs. The judge itself is who says it.
+void SegmentActor::watch(Run& run) {
+    if (run.parts.size() == 1) {
+        const RequestState& state = *run.parts.front().state;
+        run.cancel.watch(context_->void_word(state.request()),
+                         CancelBoard::mark_of(state.request(), state.attempt()));
     }
-    if (status.ok()) status = advance();
-    report(status);
-}
-
-void SegmentActor::pass_on(const Run& run) {
-    const PoolRef ref = *std::exchange(out_slot_, std::nullopt);
-    out_->publish(ref, run.hidden.size_bytes());
-    msg::Wave wave = run.wave;
-    wave.route.epoch = context_->epoch();
-    wave.tensor = ref.index;
-    wave.tensor_generation = ref.generation;
-    outbox_->send(*plan_.next, wave);
-}
-
-Status SegmentActor::announce(const Run& run) {
-    msg::Route route = run.wave.route;
-    route.epoch = context_->epoch();
-    const msg::Verdict verdict =
-        make_verdict(route, run.wave.wave, static_cast<Position>(run.committed.size()),
-                     run.wave.row_count, run.judged);
-    fault_point(FaultPoint::VerdictMade);
-    context_->count(Counter::Verdicts);
-    context_->count(Counter::TokensProposed, verdict.wave_rows - 1);
-    context_->count(Counter::TokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
-    context_->trace({.kind = TraceKind::Verdict,
-                     .request = route.request,
-                     .attempt = route.attempt,
-                     .id = verdict.wave.value,
-                     .position = verdict.base,
-                     .count = verdict.count});
-    for (const StageId to : plan_.verdict_to) {
-        // A draft that hangs, or is slower than the target, must not hold it back: it notices what
-        // it missed and rests until it is told anew.
-        if (to == plan_.draft) {
-            outbox_->offer(to, verdict);
-        } else {
-            outbox_->send(to, verdict);
+    for (const Part& part : run.parts) {
+        const RequestState& state = *part.state;
+        const std::size_t place =
+            run.watch.add({.request = state.request(),
+                           .attempt = state.attempt(),
+                           .fate = last() ? nullptr : context_->fate_cell(state.request()),
+                           .word = context_->void_word(state.request())});
+        const auto rows = run.rows_of(part);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            FateWatch::WatchedRow watched{.part = place};
+            if (!part.prefill()) {
+                const std::vector<const TreeNode*> path = state.tree().path(rows[i].node);
+                watched.first = path.front()->position;
+                for (const TreeNode* node : path) watched.tokens.push_back(node->token);
+                const auto parent = std::find_if(
+                    rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const msg::WaveRow& row) { return row.node.value == rows[i].parent; });
+                if (parent != rows.begin() + static_cast<std::ptrdiff_t>(i)) {
+                    watched.parent = part.first + static_cast<std::size_t>(parent - rows.begin());
+                }
+            }
+            run.watch.add(std::move(watched));
         }
     }
-    if (Status applied = apply(*run.state, verdict); !applied) return applied;
-    return begin_waiting();  // the only segment hears of an end from itself
+    run.cancel.watch_rows(&run.watch);
 }
 
-void SegmentActor::drop(const msg::Wave& wave) {
-    ++figures_.dropped_waves;
-    if (first() || in_ == nullptr || wave.tensor == msg::kNoTensor) return;
-    if (planted(PlantedBug::TensorLeakOnStale)) return;
-    in_->release({.index = wave.tensor, .generation = wave.tensor_generation});
+/// What the job needs beside the rows.
+void SegmentActor::prepare(Run& run) {
+    watch(run);
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    for (const Part& part : run.parts) {
+        if (part.prefill()) continue;
+        const auto rows = run.rows_of(part);
+        if (last()) {
+            run.judged.push_back(
+                {.state = *part.state,
+                 .committed = part.committed,
+                 .rows = rows,
+                 .hidden = run.hidden.subspan(part.first * dim, rows.size() * dim)});
+        } else if (early_ && early_->options().defers) {
+            run.exits.push_back(early_->ask(part.state, rows, part.first));
+        }
+    }
+}
+
+void SegmentActor::submit(const std::shared_ptr<Run>& run) {
+    running_ = run;
+    JobLabel label{
+        .name = "prefill",
+        .request = run->parts.front().state->request(),
+        .id = run->parts.front().part.wave.value,
+        .rows = static_cast<std::uint32_t>(run->named.size()),
+        .layers = static_cast<std::uint32_t>(backend_.last_layer() - backend_.first_layer())};
+    for (const Part& part : run->parts) {
+        if (!part.prefill()) label.name = "verify";
+        if (!part.prefill() && last()) label.heads += depth_of(run->rows_of(part)) + 1;
+    }
+    label.heads = std::min(label.heads, std::max(plan_.verify.head_rows,
+                                                 static_cast<std::uint32_t>(run->judged.size())));
+    for (const ExitPart& part : run->exits) {
+        label.heads += static_cast<std::uint32_t>(part.rows.size());
+    }
+    for (const msg::WaveRow& row : run->named) {
+        label.context = std::max(label.context, row.position + 1);
+    }
+    context_->submit(
+        label,
+        [this, run] {
+            if (backend_.run_layers(run->rows, run->hidden, &run->cancel) ==
+                RunOutcome::Cancelled) {
+                return JobOutcome::Cancelled;
+            }
+            if (!run->judged.empty()) verify_->judge(run->judged);
+            if (!run->exits.empty()) early_->look(run->exits, run->hidden);
+            return JobOutcome::Done;
+        },
+        [this, run](JobOutcome outcome) { finish(run, outcome); });
+}
+
+void SegmentActor::record(const Run& run) {
+    context_->count(Counter::Waves);
+    context_->count(Counter::WaveRows, run.named.size());
+    bool verifies = false;
+    for (const Part& part : run.parts) {
+        verifies = verifies || !part.prefill();
+        (part.prefill() ? figures_.prefill_rows : figures_.rows) += part.part.rows;
+        if (part.prefill()) context_->count(Counter::PrefillRows, part.part.rows);
+        if (!first()) continue;
+        if (!part.prefill() && part.part.rows == 1) context_->count(Counter::RootAlone);
+        context_->trace({.kind = TraceKind::Wave,
+                         .request = part.part.request,
+                         .attempt = part.part.attempt,
+                         .id = part.part.wave.value,
+                         .position = part.part.base,
+                         .count = part.part.rows});
+    }
+    if (verifies) ++figures_.waves;
 }
 
 }  // namespace paceline

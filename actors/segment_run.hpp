@@ -1,4 +1,5 @@
-// SegmentActor::Run: one wave inside the layers of a segment.
+// SegmentActor::Run: parts of waves inside the layers of a segment, and Look: what its exit is to
+// say of them afterwards.
 //
 // Owned by the actor and by its job. The job reads and writes it between submit and its
 // completion, the actor's loop before and after; only the cancel token is used by both at once.
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "actors/decoding/acceptance.hpp"
+#include "actors/fate_watch.hpp"
 #include "actors/request_state.hpp"
 #include "actors/segment_actor.hpp"
 #include "ipc/base/ids.hpp"
@@ -18,15 +20,42 @@
 
 namespace paceline {
 
-struct SegmentActor::Run {
+/// One request in a run. Verify parts that were merged are one.
+struct SegmentActor::Part {
     std::shared_ptr<RequestState> state;
-    msg::Wave wave;           // the rows that run, and what is passed on
-    std::span<float> hidden;  // [rows, dim]
-    std::vector<Row> rows;
-    std::vector<KvSlot> path_slots;      // of all rows, one path after the other
+    msg::WavePart part;                  // as it is passed on
+    std::size_t first = 0;               // its first row in the run
     std::span<const TokenId> committed;  // the text when the run started
+
+    [[nodiscard]] bool prefill() const { return part.kind == msg::WaveKind::Prefill; }
+};
+
+struct SegmentActor::Run {
+    std::vector<Part> parts;
+    std::vector<msg::WaveRow> named;  // the rows that run, part after part
+    std::span<float> hidden;          // [rows, dim]
+    std::vector<Row> rows;
+    std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;
-    Judged judged;  // the last segment's result for a verify wave
+    FateWatch watch{cancel};
+    std::vector<JudgedPart> judged;  // last segment: the verify parts, in order
+    std::vector<ExitPart> exits;     // an exit that defers looks inside the run
+
+    [[nodiscard]] std::span<const msg::WaveRow> rows_of(const Part& part) const {
+        return std::span{named}.subspan(part.first, part.part.rows);
+    }
+};
+
+struct SegmentActor::Look {
+    std::vector<ExitPart> exits;
+    std::vector<float> hidden;  // of their rows, one after the other
+    std::vector<AheadPart> ahead;
+
+    [[nodiscard]] std::uint32_t rows() const {
+        std::size_t rows = ahead.size();
+        for (const ExitPart& part : exits) rows += part.rows.size();
+        return static_cast<std::uint32_t>(rows);
+    }
 };
 
 }  // namespace paceline

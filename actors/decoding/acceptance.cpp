@@ -1,52 +1,93 @@
 #include "actors/decoding/acceptance.hpp"
 
-#include <optional>
+#include <algorithm>
+#include <utility>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "model/sampling/candidates.hpp"
 
 namespace paceline {
-namespace {
 
-/// The row below `parent` that carries `token`.
-std::optional<std::size_t> child_row(std::span<const msg::WaveRow> rows,
-                                     std::size_t parent,
-                                     TokenId token) {
-    for (std::size_t i = parent + 1; i < rows.size(); ++i) {
-        if (rows[i].parent == rows[parent].node.value && rows[i].token == token) return i;
-    }
-    return std::nullopt;
+WaveWalk::WaveWalk(const WalkInput& input) : input_{input}, at_{0} {
+    PACE_CHECK(!input.rows.empty(), "a wave without its root is judged");
+    PACE_CHECK(!input.committed.empty(), "a wave is judged without a text before it");
 }
 
-}  // namespace
+std::optional<std::size_t> WaveWalk::wanted() const {
+    return at_;
+}
 
-Judged judge_coupled(const CoupledInput& input,
-                     const LogitsOfRow& logits,
-                     SamplerScratch& scratch) {
-    PACE_CHECK(input.root < input.rows.size(), "a wave without its root is judged");
-    PACE_CHECK(!input.committed.empty(), "a wave is judged without a text before it");
-    Judged judged;
-    std::size_t at = input.root;
-    while (true) {
-        const Position position = input.rows[at].position + 1;
-        const SeenTokens seen{.committed = input.committed, .path = judged.tokens};
-        const std::optional<TokenId> own =
-            sample(logits(at), position, seen, input.sampling, scratch);
-        ++judged.rows_sampled;
-        if (!own) {
-            // What was accepted so far stands: its last token takes the place of the target's own.
-            judged.finish = msg::Finish::Failed;
-            if (!judged.nodes.empty()) judged.nodes.pop_back();
-            return judged;
-        }
-        judged.tokens.push_back(*own);
-        judged.finish = input.finish.after(*own, position);
-        if (judged.finish != msg::Finish::No || judged.tokens.size() > kGammaMax) return judged;
-        const std::optional<std::size_t> next = child_row(input.rows, at, *own);
-        if (!next) return judged;
-        judged.nodes.push_back(input.rows[*next].node);
-        at = *next;
+std::vector<std::size_t> WaveWalk::children(std::size_t row) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = row + 1; i < input_.rows.size(); ++i) {
+        if (input_.rows[i].parent == input_.rows[row].node.value) found.push_back(i);
     }
+    return found;
+}
+
+std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t count) const {
+    PACE_CHECK(row < input_.rows.size(), "the path of a row that is not in the wave");
+    std::vector<std::size_t> path{row};
+    for (std::size_t i = row + 1; i < input_.rows.size() && path.size() < count; ++i) {
+        if (input_.rows[i].parent == input_.rows[path.back()].node.value) path.push_back(i);
+    }
+    return path;
+}
+
+/// The target's token behind the row where the walk stands.
+std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
+    const Position position = input_.rows[*at_].position + 1;
+    const SeenTokens seen{.committed = input_.committed, .path = judged_.tokens};
+    if (input_.rule == AcceptanceRule::Coupled) {
+        return sample(logits, position, seen, input_.sampling, scratch);
+    }
+    probabilities_.resize(logits.size());
+    if (!probabilities(logits, seen, input_.sampling, probabilities_, scratch)) return std::nullopt;
+    weights_.assign(probabilities_.begin(), probabilities_.end());
+    std::vector<TokenId> guesses;
+    for (const std::size_t child : children(*at_)) guesses.push_back(input_.rows[child].token);
+    CounterChance counted{input_.sampling.seed, position};
+    Chance& chance = input_.chance == nullptr ? counted : *input_.chance;
+    return choose(weights_, {.tokens = guesses}, chance).token;
+}
+
+void WaveWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
+    PACE_CHECK(at_.has_value(), "a walk that is over is fed");
+    const std::optional<TokenId> own = chosen(logits, scratch);
+    ++judged_.rows_sampled;
+    if (own) {
+        commit(*own);
+    } else {
+        fail();
+    }
+}
+
+/// What was accepted so far stands: its last token takes the place of the target's own.
+void WaveWalk::fail() {
+    judged_.finish = msg::Finish::Failed;
+    if (!judged_.nodes.empty()) judged_.nodes.pop_back();
+    at_.reset();
+}
+
+void WaveWalk::commit(TokenId own) {
+    const std::size_t from = *at_;
+    judged_.tokens.push_back(own);
+    judged_.last_row = from;
+    judged_.finish = input_.finish.after(own, input_.rows[from].position + 1);
+    at_.reset();
+    if (judged_.finish != msg::Finish::No || judged_.tokens.size() > kGammaMax) return;
+    for (const std::size_t child : children(from)) {
+        if (input_.rows[child].token != own) continue;
+        judged_.nodes.push_back(input_.rows[child].node);
+        at_ = child;
+        return;
+    }
+}
+
+Judged WaveWalk::take() {
+    PACE_CHECK(!at_.has_value(), "the verdict of a walk that is not over");
+    return std::move(judged_);
 }
 
 }  // namespace paceline

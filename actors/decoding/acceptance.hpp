@@ -1,29 +1,46 @@
-// Coupled acceptance: what the target says to a wave.
+// Acceptance: what the target says to the rows of one request in a wave, as a walk that asks for
+// one row's logits at a time.
 //
-// The target draws its own token at a row from that row's logits and the counter-based noise of
-// the position; a guess is accepted if it *is* that token. So the committed text depends on
-// model, prompt, parameters and seed alone, whatever was guessed:
+//     WaveWalk walk(...);
+//     while (auto row = walk.wanted()) walk.feed(logits of that row);
+//     walk.take()
+//
+// Coupled (the default). The target draws its own token at a row from that row's logits and the
+// counter-based noise of the position; a guess is accepted if it *is* that token. So the text
+// depends on model, prompt, parameters and seed alone, whatever was guessed:
 //
 //     at = root row
 //     loop: y = sample(logits(at), position(at) + 1)      the target's own token
 //           commit y;  stop if y ends the answer
 //           at = the child of `at` whose token is y;  stop if the wave holds none
 //
-// Lazy: only rows on the walked path are asked for logits, so a rejected row costs no sampling.
-// Pure apart from the logits it asks for. Not thread-safe (the scratch).
+// Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
+// A guess is a point mass: the child x of a row with the target's p is accepted with probability
+// p(x); if it is not, p becomes p without x, normalised, for the next sibling; where none is left
+// the target draws from what p has become. The text then depends on what was guessed, its
+// distribution does not (rejection.hpp has the rule for guesses that were drawn from a q).
+// Random numbers come from the counter-based generator, keyed by position and the number of the
+// sibling: none is used twice.
+//
+// Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
+// Pure. Not thread-safe (the scratch).
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "actors/decoding/finish_rule.hpp"
+#include "actors/decoding/rejection.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/messages.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
+
+enum class AcceptanceRule : std::uint8_t { Coupled, Rejection };
 
 struct Judged {
     std::vector<TokenId>
@@ -31,24 +48,47 @@ struct Judged {
     std::vector<NodeId> nodes;  // the accepted nodes: tokens.size() - 1 of them
     msg::Finish finish = msg::Finish::No;
     std::size_t rows_sampled = 0;
+    std::size_t last_row = 0;  // the row that the target's own last token was drawn from
 };
 
-/// Logits [vocab] of row `row` of the wave; may be changed in place by the caller.
-using LogitsOfRow = std::function<std::span<float>(std::size_t row)>;
-
-struct CoupledInput {
-    std::span<const msg::WaveRow> rows;  // tree order; rows[root] is the root
-    std::size_t root = 0;
+struct WalkInput {
+    std::span<const msg::WaveRow> rows;  // of one request, tree order; rows[0] is the root
     std::span<const TokenId> committed;  // prompt and answer so far; the root's token is the last
     const SamplingParams& sampling;
     const FinishRule& finish;
+    AcceptanceRule rule = AcceptanceRule::Coupled;
+    Chance* chance = nullptr;  // of the rejection rule; nullptr: the counter-based generator
 };
 
-/// Walks the wave. At most kGammaMax + 1 tokens come out, which is what a verdict carries.
-/// If no token can be drawn (all logits NaN or -inf) finish is Failed and `tokens` are those
-/// accepted before; it may then be empty.
-[[nodiscard]] Judged judge_coupled(const CoupledInput& input,
-                                   const LogitsOfRow& logits,
-                                   SamplerScratch& scratch);
+class WaveWalk {
+public:
+    /// What `input` refers to must outlive the walk.
+    explicit WaveWalk(const WalkInput& input);
+
+    /// The row whose logits come next; nothing when the walk is over.
+    [[nodiscard]] std::optional<std::size_t> wanted() const;
+    /// Rows that may be wanted after `row` if guesses are right: the first child, its first child
+    /// and so on, `row` included, at most `count`. To compute several in one pass of the head.
+    [[nodiscard]] std::vector<std::size_t> likely_path(std::size_t row, std::size_t count) const;
+    /// Logits [vocab] of the wanted row; may be changed in place.
+    /// If no token can be drawn (all NaN or -inf) the walk ends with Finish::Failed and the tokens
+    /// accepted before, the last of which takes the place of the target's own; maybe none.
+    void feed(std::span<float> logits, SamplerScratch& scratch);
+
+    /// At most kGammaMax + 1 tokens, which is what a verdict carries. Once, after the walk.
+    [[nodiscard]] Judged take();
+
+private:
+    [[nodiscard]] std::vector<std::size_t> children(std::size_t row) const;
+    [[nodiscard]] std::optional<TokenId> chosen(std::span<float> logits, SamplerScratch& scratch);
+    void commit(TokenId own);
+    void fail();
+
+    WalkInput input_;
+    std::optional<std::size_t> at_;
+    Judged judged_;
+    std::vector<float> probabilities_;  // of the rejection rule, [vocab]
+    std::vector<double> weights_;       // the same, as the rule uses them up
+};
 
 }  // namespace paceline

@@ -58,10 +58,13 @@ void PromptLookup::append(std::span<const TokenId> tokens) {
     }
 }
 
-std::int32_t PromptLookup::latest_match(const Index& index) const {
+std::int32_t PromptLookup::latest_match(const Index& index, std::span<const TokenId> path) const {
     const auto n = static_cast<std::size_t>(index.n);
-    if (text_.size() < n) return -1;
-    const std::span<const TokenId> suffix = std::span{text_}.last(n);
+    if (text_.size() + path.size() < n) return -1;
+    const std::size_t of_path = std::min(n, path.size());
+    const std::span<const TokenId> of_text = std::span{text_}.last(n - of_path);
+    std::vector<TokenId> suffix{of_text.begin(), of_text.end()};
+    suffix.insert(suffix.end(), path.end() - static_cast<std::ptrdiff_t>(of_path), path.end());
     const auto found = index.newest.find(hash_of(suffix));
     if (found == index.newest.end()) return -1;
     for (std::int32_t end = found->second; end >= 0;
@@ -72,16 +75,20 @@ std::int32_t PromptLookup::latest_match(const Index& index) const {
     return -1;
 }
 
-std::vector<TokenId> PromptLookup::propose(std::int32_t gamma) const {
+std::vector<TokenId> PromptLookup::propose(std::int32_t gamma,
+                                           std::span<const TokenId> path) const {
     std::vector<TokenId> tokens;
     if (gamma <= 0) return tokens;
+    const auto at = [&](std::size_t i) {
+        if (i < text_.size()) return text_[i];
+        i -= text_.size();
+        return i < path.size() ? path[i] : tokens[i - path.size()];
+    };
     for (const Index& index : indices_) {
-        const std::int32_t match = latest_match(index);
+        const std::int32_t match = latest_match(index, path);
         if (match < 0) continue;
-        const std::size_t distance = text_.size() - static_cast<std::size_t>(match);
         for (std::size_t i = 0; i < static_cast<std::size_t>(gamma); ++i) {
-            tokens.push_back(i < distance ? text_[static_cast<std::size_t>(match) + i]
-                                          : tokens[i - distance]);
+            tokens.push_back(at(static_cast<std::size_t>(match) + i));
         }
         return tokens;
     }

@@ -32,8 +32,10 @@ public:
     static Result<PromptLookup> make(NgramRange range);
 
     void append(std::span<const TokenId> tokens);
-    /// Up to `gamma` tokens; empty when no n-gram of the end stood there before.
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma) const;
+    /// Up to `gamma` tokens behind the text and then `path`; empty when no n-gram of that end
+    /// stood in the text before.
+    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
+                                               std::span<const TokenId> path = {}) const;
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
 
 private:
@@ -45,7 +47,8 @@ private:
     };
 
     explicit PromptLookup(NgramRange range);
-    [[nodiscard]] std::int32_t latest_match(const Index& index) const;
+    [[nodiscard]] std::int32_t latest_match(const Index& index,
+                                            std::span<const TokenId> path) const;
 
     std::vector<TokenId> text_;
     std::vector<Index> indices_;  // longest n first

@@ -33,6 +33,14 @@ void TokenTree::plant(TokenId token, Position position) {
 }
 
 std::size_t TokenTree::index_of(NodeId id) const {
+    if (role_ == TreeRole::Names) {
+        const auto place =
+            std::lower_bound(nodes_.begin(), nodes_.end(), id,
+                             [](const TreeNode& node, NodeId wanted) { return node.id < wanted; });
+        return place != nodes_.end() && place->id == id
+                   ? static_cast<std::size_t>(place - nodes_.begin())
+                   : nodes_.size();
+    }
     const auto it = std::find_if(nodes_.begin(), nodes_.end(),
                                  [id](const TreeNode& node) { return node.id == id; });
     return static_cast<std::size_t>(it - nodes_.begin());
@@ -55,10 +63,12 @@ const TreeNode* TokenTree::child(NodeId parent, TokenId token) const {
 
 const TreeNode* TokenTree::trunk_child(NodeId parent) const {
     if (parent == kNobody) return nullptr;
-    for (std::size_t i = nodes_.size(); i-- > 1;) {
-        if (nodes_[i].parent == parent) return &nodes_[i];
+    const TreeNode* best = nullptr;
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+        if (nodes_[i].parent != parent) continue;
+        if (best == nullptr || nodes_[i].log_prob >= best->log_prob) best = &nodes_[i];
     }
-    return nullptr;
+    return best;
 }
 
 std::vector<const TreeNode*> TokenTree::path(NodeId node) const {
@@ -72,15 +82,58 @@ std::vector<const TreeNode*> TokenTree::path(NodeId node) const {
     return nodes;
 }
 
-std::optional<NodeId> TokenTree::grow(NodeId parent, TokenId token) {
+/// Behind a change of probability at `first`, or of the root: parents stand before children.
+void TokenTree::update_reach(std::size_t first) {
+    nodes_.front().log_prob = 0.0F;
+    nodes_.front().reach = 0.0F;
+    for (std::size_t i = std::max<std::size_t>(first, 1); i < nodes_.size(); ++i) {
+        nodes_[i].reach = nodes_[index_of(nodes_[i].parent)].reach + nodes_[i].log_prob;
+    }
+}
+
+/// Lets the most improbable unsent node go, if it is less probable than `reach` (which the parent
+/// of the new node is not). The youngest of these is a leaf: children are no more probable than
+/// their parent, and younger.
+bool TokenTree::make_room(float reach) {
+    std::size_t worst = nodes_.size();
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+        const TreeNode& node = nodes_[i];
+        if (node.sent() || node.reach >= reach) continue;
+        if (worst == nodes_.size() || node.reach <= nodes_[worst].reach) worst = i;
+    }
+    if (worst == nodes_.size()) return false;
+    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(worst));
+    return true;
+}
+
+std::optional<NodeId> TokenTree::grow(NodeId parent,
+                                      TokenId token,
+                                      float log_prob,
+                                      msg::Origin origin) {
     PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree names nodes");
+    PACE_CHECK(log_prob <= 0.0F, "a guess with a log-probability that is not <= 0");
     const TreeNode* below = find(parent);
     PACE_CHECK(below != nullptr, "a child of a node that is not in the tree");
-    if (const TreeNode* known = child(parent, token); known != nullptr) return known->id;
-    if (nodes_.size() >= nodes_max_) return std::nullopt;
+    if (const TreeNode* known = child(parent, token); known != nullptr) {
+        const NodeId name = known->id;
+        if (known->log_prob != log_prob) {
+            const std::size_t index = index_of(name);
+            nodes_[index].log_prob = log_prob;
+            update_reach(index);
+        }
+        return name;
+    }
     const Position position = below->position + 1;
+    const float reach = below->reach + log_prob;
+    if (nodes_.size() >= nodes_max_ && !make_room(reach)) return std::nullopt;
     const NodeId name = new_name();
-    nodes_.push_back({.id = name, .parent = parent, .token = token, .position = position});
+    nodes_.push_back({.id = name,
+                      .parent = parent,
+                      .token = token,
+                      .position = position,
+                      .log_prob = log_prob,
+                      .reach = reach,
+                      .origin = origin});
     return name;
 }
 
@@ -180,6 +233,7 @@ Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next
     TreeNode top{.id = kNobody, .parent = last.id, .token = next, .position = last.position + 1};
     if (prepared != nullptr) {
         top = *prepared;
+        step.prepared = true;
     } else if (role_ == TreeRole::Names) {
         top.id = new_name();
     }
@@ -189,6 +243,7 @@ Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next
                            [&](const TreeNode& kept) { return kept.id == node.id; });
     });
     last_committed_ = last.id;
+    if (role_ == TreeRole::Names) update_reach(1);
     return step;
 }
 

@@ -16,7 +16,8 @@
 // parent is in no replica any more is dead everywhere. NodeIds are never used twice.
 // Pure: no I/O, no clock. Bounded by nodes_max. Not thread-safe.
 // Invariants: the root is nodes().front(); a parent stands before its children; siblings have
-// different tokens; a child's position is its parent's plus one.
+// different tokens; a child's position is its parent's plus one; a node's reach is at most its
+// parent's; the dispatcher's nodes stand in the order of their names.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +40,11 @@ struct TreeNode {
     TokenId token = 0;
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
+    // Dispatcher only: how probable the node is behind its parent, and its whole path behind the
+    // root (log), as its guessers believe; and whose guess it was.
+    float log_prob = 0.0F;
+    float reach = 0.0F;
+    msg::Origin origin = msg::Origin::Trunk;
 
     [[nodiscard]] bool sent() const { return slot != kNoSlot; }
     friend bool operator==(const TreeNode&, const TreeNode&) = default;
@@ -48,6 +54,8 @@ struct TreeNode {
 struct TreeStep {
     std::vector<TreeNode> committed;  // the old root and the accepted nodes, in order
     std::vector<TreeNode> dropped;    // sent nodes that died: their slots are free again
+    bool prepared = false;            // the new root was in the tree already: root().origin
+                                      // says whose guess it was
 };
 
 enum class Adoption : std::uint8_t { Alive, Dead };
@@ -67,9 +75,14 @@ public:
     /// Starts anew below the last committed token. Names go on where they were.
     void plant(TokenId token, Position position);
 
-    /// Dispatcher: adds a child and names it, or returns the child that is there already.
-    /// Nothing when the tree is full.
-    std::optional<NodeId> grow(NodeId parent, TokenId token);
+    /// Dispatcher: adds a child and names it, or returns the child that is there already (its
+    /// probability becomes the newer one, its origin stays). log_prob <= 0. When the tree is full
+    /// the most improbable leaf that was not sent makes room, if the new node is more probable;
+    /// nothing if it is not.
+    std::optional<NodeId> grow(NodeId parent,
+                               TokenId token,
+                               float log_prob = 0.0F,
+                               msg::Origin origin = msg::Origin::Trunk);
     /// Dispatcher: a node goes into a wave; it writes its keys and values to `slot`. Its parent
     /// was sent before, or is committed. Returns the node as the wave's row must show it.
     [[nodiscard]] msg::WaveRow send(NodeId node, KvSlot slot);
@@ -88,7 +101,8 @@ public:
     [[nodiscard]] std::span<const TreeNode> nodes() const { return nodes_; }
     [[nodiscard]] const TreeNode* find(NodeId id) const;
     [[nodiscard]] const TreeNode* child(NodeId parent, TokenId token) const;
-    /// The youngest child: the trunk goes through it. nullptr for a leaf.
+    /// The most probable child, the youngest among equals: the trunk goes through it. nullptr for
+    /// a leaf.
     [[nodiscard]] const TreeNode* trunk_child(NodeId parent) const;
     /// From the root (included) down to `node` (included). `node` must be in the tree.
     [[nodiscard]] std::vector<const TreeNode*> path(NodeId node) const;
@@ -96,6 +110,8 @@ public:
 private:
     [[nodiscard]] std::size_t index_of(NodeId id) const;  // nodes_.size(): not there
     [[nodiscard]] NodeId new_name();
+    void update_reach(std::size_t first);
+    [[nodiscard]] bool make_room(float reach);
     Result<Adoption> adopt_root(const msg::WaveRow& row);
     [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
         std::span<const NodeId> accepted) const;

@@ -87,11 +87,13 @@ public:
         last_ = tokens.back();
         length_ += static_cast<Position>(tokens.size());
     }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
+    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
+                                               std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {
         std::vector<TokenId> tokens;
-        TokenId before = last_;
-        for (std::int32_t depth = 0; depth < gamma; ++depth) {
+        const auto begin = static_cast<std::int32_t>(path.size());
+        TokenId before = path.empty() ? last_ : path.back();
+        for (std::int32_t depth = begin; depth < begin + gamma; ++depth) {
             const TokenId next = synthetic_next(before, length_ - 1 + depth);
             before =
                 is_right(static_cast<std::size_t>(depth)) ? next : (next + 1) % kSyntheticVocab;

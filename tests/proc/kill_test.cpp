@@ -21,6 +21,7 @@ namespace {
 /// The shapes that the matrix goes through in turn.
 ToyPlan shape(int number) {
     ToyPlan plan;
+    plan.exits = number / 2 % 2 == 1;
     plan.segments = 1 + number % 3;
     plan.draft =
         number % 4 == 3 ? ToyDraft::None : (number % 2 == 0 ? ToyDraft::Oracle : ToyDraft::Lookup);

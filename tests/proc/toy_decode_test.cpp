@@ -40,7 +40,7 @@ TEST_CASE("a toy decode in one process commits plain decoding's tokens") {
                 CAPTURE(segments);
                 CAPTURE(streams);
                 const bool sampled = (segments + streams) % 2 == 0;
-                check_in_one_process({.segments = segments, .draft = draft},
+                check_in_one_process({.segments = segments, .draft = draft, .exits = sampled},
                                      {.streams = streams, .answers = 40, .sampled = sampled});
             }
         }
@@ -57,8 +57,10 @@ TEST_CASE("over processes it commits the same, whoever shares a process") {
             CAPTURE(segments);
             CAPTURE(static_cast<int>(housing));
             CAPTURE(static_cast<int>(draft));
-            ToyRun run{{.plan = {.segments = segments, .draft = draft, .housing = housing},
-                        .load = {.streams = 4, .answers = 12, .sampled = segments % 2 == 0}}};
+            const bool exits = (segments + static_cast<int>(housing)) % 2 == 0;
+            ToyRun run{
+                {.plan = {.segments = segments, .draft = draft, .housing = housing, .exits = exits},
+                 .load = {.streams = 4, .answers = 12, .sampled = segments % 2 == 0}}};
             check_decodes(run);
         }
     }

@@ -47,6 +47,7 @@ struct Pipeline {
         if (index == 2) plan.previous = kFirst;
         if (index < segments) plan.next = kSecond;
         if (drafts()) plan.draft = kDraft;
+        if (drafts()) plan.hinters = {kDraft};
         plan.judge = judge();
         plan.verdict_to = {kConductor};
         if (segments == 2) plan.verdict_to.push_back(kFirst);
@@ -62,7 +63,9 @@ struct Pipeline {
         auto body = std::make_unique<Body>();
         body->one = std::make_unique<DraftActor>(
             DraftPlan{.first_segment = kFirst, .judge = judge(), .vocab_size = kSyntheticVocab},
-            [this](const Request&) { return std::make_unique<AcceptanceSource>(right, 7); });
+            DraftTools{.source = [this](const Request&) {
+                return std::make_unique<AcceptanceSource>(right, 7);
+            }});
         return body;
     }
     [[nodiscard]] std::vector<SimProcessSpec> processes() const {

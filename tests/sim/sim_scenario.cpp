@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/draft_actor.hpp"
+#include "actors/prompt_lookup_source.hpp"
 #include "actors/segment_actor.hpp"
 #include "model/kv_layout.hpp"
 #include "runtime/control_port.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr SimTime kMilli{1'000'000};
 constexpr SimTime kSecond{1'000'000'000};
-constexpr Position kContext = 96;
+constexpr Position kContext = 96;  // of every request
 
 /// Guesses the true continuation of a text that is known, each token right with a probability.
 class TextDraft final : public DraftSource {
@@ -28,7 +29,8 @@ public:
     void commit(std::span<const TokenId> tokens) override {
         so_far_.insert(so_far_.end(), tokens.begin(), tokens.end());
     }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
+    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
+                                               std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {
         const std::vector<TokenId>* known = nullptr;
         for (const auto& text : *texts_) {
@@ -38,7 +40,7 @@ public:
         }
         std::vector<TokenId> tokens;
         for (std::int32_t i = 0; i < gamma; ++i) {
-            const std::size_t at = so_far_.size() + static_cast<std::size_t>(i);
+            const std::size_t at = so_far_.size() + path.size() + static_cast<std::size_t>(i);
             const bool right = random_.chance(static_cast<std::uint32_t>(100 * right_));
             const auto guess = static_cast<TokenId>(random_.below(kFakeVocab));
             tokens.push_back(right && known != nullptr && at < known->size() ? (*known)[at]
@@ -67,8 +69,11 @@ private:
 
 struct BodyParts {
     ToyPlan plan;
-    std::uint32_t waves_in_flight = 1;
-    std::uint32_t rows_max = 8;
+    DispatchOptions dispatch = {};
+    GrowthRule growth = {};
+    SimExit exit = {};
+    Micros hold_limit{1};
+    double guess_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
     std::shared_ptr<SimTexts> texts;
 };
@@ -87,28 +92,79 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.verdict_to.push_back(kConductor);
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
-    segment.dispatch.proposal_wait = Micros{plan.proposal_wait_micros};
-    segment.dispatch.waves_in_flight_max = parts.waves_in_flight;
-    segment.dispatch.rows_max = parts.rows_max;
-    segment.dispatch.prefill_rows = 16;
-    segment.dispatch.start = parts.waves_in_flight > 1 ? StartRule::AtOnce : StartRule::Turns;
+    if (segment.draft) segment.hinters = {*segment.draft};
+    segment.first_segment = toy_segment(1);
+    segment.dispatch = parts.dispatch;
+    segment.hold_limit = parts.hold_limit;
+    if (parts.exit.at == index) segment.exit = parts.exit.options;
     auto backend =
         std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
                                       kFakeLayers * index / plan.segments, plan.kv_slots);
+    backend->guess_right = parts.guess_right;
     auto actor = std::make_unique<SegmentActor>(std::move(segment), *backend);
     return {std::move(backend), std::move(actor)};
 }
 
 ToyActor make_draft(const BodyParts& parts) {
     const ToyPlan& plan = parts.plan;
-    const DraftPlan draft{.first_segment = toy_segment(1),
-                          .judge = toy_segment(plan.segments),
-                          .vocab_size = kFakeVocab};
-    if (plan.draft == ToyDraft::Lookup) return make_toy_actor(plan, *toy_draft(plan));
-    return {nullptr, std::make_unique<DraftActor>(draft, [parts](const Request& request) {
-                return std::make_unique<TextDraft>(parts.texts, parts.plan.right, parts.draft_cost,
-                                                   parts.plan.seed + request.text.size());
-            })};
+    DraftPlan draft{.first_segment = toy_segment(1),
+                    .judge = toy_segment(plan.segments),
+                    .vocab_size = kFakeVocab,
+                    .growth = parts.growth};
+    if (parts.exit.at > 0 && parts.exit.options.names) draft.exit = toy_segment(parts.exit.at);
+    DraftTools tools;
+    tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
+        if (parts.plan.draft == ToyDraft::Lookup) {
+            return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
+        }
+        return std::make_unique<TextDraft>(parts.texts, parts.plan.right, parts.draft_cost,
+                                           parts.plan.seed + request.text.size());
+    };
+    return {nullptr, std::make_unique<DraftActor>(draft, std::move(tools))};
+}
+
+/// An exit behind some segment, for some of its uses.
+SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
+    SimExit exit;
+    if (random.chance(40)) return exit;
+    const bool ahead = plan.segments == 1 || random.chance(20);
+    exit.at =
+        ahead ? plan.segments
+              : static_cast<int>(1 + random.below(static_cast<std::uint64_t>(plan.segments - 1)));
+    ExitOptions& options = exit.options;
+    options.gate = 0.25F * static_cast<float>(random.below(5));
+    options.top = static_cast<std::uint32_t>(1 + random.below(kExitTopMax));
+    options.early_max = static_cast<std::uint32_t>(1 + random.below(8));
+    if (ahead) {
+        options.ahead = {HeadId{1}, HeadId{2}};
+        options.ahead_top = static_cast<std::uint32_t>(1 + random.below(3));
+        return exit;
+    }
+    options.names = random.chance(50);
+    if (toy_draft(plan)) options.names_to = {*toy_draft(plan)};
+    options.proposes = random.chance(60);
+    options.defers = options.proposes && random.chance(50);
+    options.lockstep = exit.at == 1 && random.chance(20);
+    return exit;
+}
+
+/// How the target takes what is proposed, and how the draft grows it.
+void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& parts) {
+    static constexpr std::array kPaces{DraftPace::Turns, DraftPace::Ahead, DraftPace::Lockstep};
+    static constexpr std::array kStarts{StartRule::Turns, StartRule::AtOnce, StartRule::Lockstep};
+    DispatchOptions& dispatch = parts.dispatch;
+    const std::uint64_t start = random.below(kStarts.size());
+    dispatch.start = kStarts[start];
+    parts.growth.pace = kPaces[random.chance(80) ? start : random.below(kPaces.size())];
+    parts.growth.exit_alternatives = static_cast<std::int32_t>(random.below(4));
+    dispatch.shape = random.chance(50) ? WaveShape::Tree : WaveShape::Chain;
+    dispatch.proposal_wait = Micros{scenario.plan.proposal_wait_micros};
+    dispatch.waves_in_flight_max = scenario.waves_in_flight;
+    dispatch.rows_max = static_cast<std::uint32_t>(2 + random.below(7));
+    dispatch.prefill_rows = 16;
+    dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
+    parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
+    parts.guess_right = 0.25 * static_cast<double>(random.below(5));
 }
 
 Request draw_request(SimRandom& random, bool first_turn) {
@@ -141,6 +197,20 @@ SimClient draw_client(SimRandom& random) {
 
 void draw_edges(SimRandom& random, SimScenario& scenario) {
     scenario.edges = toy_edges(scenario.plan);
+    const std::optional<StageId> draft = toy_draft(scenario.plan);
+    const StageId exit = toy_segment(scenario.exit.at);
+    if (scenario.exit.at > 0 && draft && scenario.exit.at < scenario.plan.segments) {
+        scenario.edges.push_back({.from = exit, .to = *draft});
+    }
+    const auto is_there = [&](StageId from, StageId to) {
+        return std::any_of(scenario.edges.begin(), scenario.edges.end(), [&](const EdgeSpec& edge) {
+            return edge.from == from && edge.to == to;
+        });
+    };
+    // What an exit proposes goes where the waves come from; the judge has that channel already.
+    if (scenario.exit.at > 1 && !is_there(exit, toy_segment(1))) {
+        scenario.edges.push_back({.from = exit, .to = toy_segment(1)});
+    }
     const std::uint32_t slots = 8U << random.below(4);
     const auto tensor_slots = static_cast<std::uint32_t>(2 + random.below(3));
     for (EdgeSpec& edge : scenario.edges) {
@@ -152,10 +222,10 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
 
 void draw_processes(SimRandom& random, SimScenario& scenario) {
     BodyParts parts{.plan = scenario.plan,
-                    .waves_in_flight = scenario.waves_in_flight,
-                    .rows_max = static_cast<std::uint32_t>(2 + random.below(7)),
+                    .exit = scenario.exit,
                     .draft_cost = random.chance(50) ? DraftCost::Compute : DraftCost::Instant,
                     .texts = scenario.texts};
+    draw_method(random, scenario, parts);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
     for (const std::vector<StageId>& home : toy_homes(scenario.plan)) {
         SimProcessSpec spec;
@@ -191,13 +261,16 @@ SimScenario draw_scenario(std::uint64_t seed) {
     plan.right = 0.25 * static_cast<double>(random.below(5));
     plan.seed = random.next();
     // Room for one context or two: what is never freed is missed at once.
-    const std::int32_t contexts = 1 + static_cast<std::int32_t>(random.below(2));
+    // But with more of it requests share waves.
+    const auto contexts =
+        static_cast<std::int32_t>(random.chance(60) ? 1 + random.below(2) : 3 + random.below(3));
     plan.kv_slots = contexts * pages_for(kContext) * kKvPageSlots;
     plan.proposal_wait_micros = static_cast<std::int64_t>(random.below(3'000));
     scenario.waves_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
+    scenario.exit = draw_exit(random, plan);
     draw_edges(random, scenario);
     draw_processes(random, scenario);
-    scenario.clients.resize(1 + random.below(3));
+    scenario.clients.resize(1 + random.below(4));
     for (SimClient& client : scenario.clients) client = draw_client(random);
 
     scenario.faults_end = random.log_uniform(20 * kMilli, 4 * kSecond);
@@ -216,13 +289,13 @@ SimScenario draw_scenario(std::uint64_t seed) {
 }
 
 std::string SimScenario::describe() const {
-    std::string text = std::to_string(plan.segments) + " segments, draft " +
-                       std::to_string(static_cast<int>(plan.draft)) + ", housing " +
-                       std::to_string(static_cast<int>(plan.housing)) + ", " +
-                       std::to_string(plan.kv_slots) + " KV slots, " +
-                       std::to_string(waves_in_flight) + " waves in flight, rings of " +
-                       std::to_string(edges.front().ring_slots) + ", " +
-                       std::to_string(clients.size()) + " clients";
+    std::string text =
+        std::to_string(plan.segments) + " segments, draft " +
+        std::to_string(static_cast<int>(plan.draft)) + ", housing " +
+        std::to_string(static_cast<int>(plan.housing)) + ", " + std::to_string(plan.kv_slots) +
+        " KV slots, " + std::to_string(waves_in_flight) + " waves in flight, exit " +
+        std::to_string(exit.at) + ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
+        std::to_string(clients.size()) + " clients";
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/exit_options.hpp"
 #include "actors/request.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
@@ -33,8 +34,15 @@ struct SimClient {
 /// The texts that plain decoding makes, as far as they are known: what a draft may guess from.
 using SimTexts = std::vector<std::vector<TokenId>>;
 
+/// An exit of the target.
+struct SimExit {
+    int at = 0;  // behind which segment; 0: there is none
+    ExitOptions options;
+};
+
 struct SimScenario {
     ToyPlan plan;
+    SimExit exit;
     std::uint32_t waves_in_flight = 1;
     std::vector<EdgeSpec> edges;
     std::vector<SimProcessSpec> processes;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <span>
@@ -56,6 +57,7 @@ public:
         PACE_CHECK(hidden.size() == rows.size() * kFakeDim, "hidden states of the wrong size");
         rows_run += rows.size();
         if (on_run) on_run();
+        const CancelToken::RowWatch* watch = cancel == nullptr ? nullptr : cancel->rows();
         for (std::size_t i = 0; i < rows.size(); ++i) {
             highest_position = std::max(highest_position, rows[i].position);
             PACE_CHECK(rows[i].prefix_count + rows[i].path_count == rows[i].position + 1,
@@ -72,6 +74,10 @@ public:
             // Asleep, not busy: many toy stages share the cores of the machine that tests them.
             if (layer_cost.count() > 0) std::this_thread::sleep_for(layer_cost);
             for (std::size_t i = 0; i < rows.size(); ++i) {
+                if (watch != nullptr && watch->dead(i)) {
+                    store(hidden, i, mix(0xdead, i));
+                    ++rows_dead;
+                }
                 key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
             }
             for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -85,11 +91,17 @@ public:
         return RunOutcome::Done;
     }
 
-    void head(HeadId /*id*/,
+    [[nodiscard]] bool has_head(HeadId /*id*/) const override { return true; }
+
+    void head(HeadId id,
               std::span<const float> hidden,
               int rows,
               std::span<float> logits) override {
         head_rows += static_cast<std::size_t>(rows);
+        ++head_calls;
+        if (id != HeadId::Final || last_layer_ != kFakeLayers) {
+            return guess(static_cast<int>(id), hidden, rows, logits);
+        }
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);
             const std::uint64_t state = load(hidden, row);
@@ -107,11 +119,34 @@ public:
         }
     }
 
+    [[nodiscard]] std::size_t kv_bytes() const override {
+        return static_cast<std::size_t>(last_layer_ - first_layer_) * sizeof(std::uint64_t);
+    }
+    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+        PACE_CHECK(bytes.size() == kv_bytes(), "keys of another size are read");
+        for (int layer = first_layer_; layer < last_layer_; ++layer) {
+            const auto at = static_cast<std::size_t>(layer - first_layer_) * sizeof(std::uint64_t);
+            std::memcpy(bytes.subspan(at).data(), &keys_[place(layer, slot)],
+                        sizeof(std::uint64_t));
+        }
+    }
+    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+        PACE_CHECK(bytes.size() == kv_bytes(), "keys of another size are written");
+        for (int layer = first_layer_; layer < last_layer_; ++layer) {
+            const auto at = static_cast<std::size_t>(layer - first_layer_) * sizeof(std::uint64_t);
+            std::memcpy(&keys_[place(layer, slot)], bytes.subspan(at).data(),
+                        sizeof(std::uint64_t));
+        }
+    }
+
     [[nodiscard]] MemoryUse memory_use() const override { return {}; }
     [[nodiscard]] std::string equality_class() const override { return "fake"; }
 
     std::size_t rows_run = 0;
+    std::size_t rows_dead = 0;  // times that a layer found a row dead
     std::size_t head_rows = 0;
+    std::size_t head_calls = 0;
+    double guess_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
     TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
     std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows
@@ -130,11 +165,30 @@ private:
             hidden[row * kFakeDim + i] = static_cast<float>((state >> (16 * i)) & 0xffffU);
         }
     }
-    std::uint64_t& key(int layer, KvSlot slot) {
-        PACE_CHECK(slot >= 0 && slot < kv_slots_, "a slot that does not exist");
-        return keys_[static_cast<std::size_t>(layer) * static_cast<std::size_t>(kv_slots_) +
-                     static_cast<std::size_t>(slot)];
+    /// Head `ahead` looks so many tokens further than the next one.
+    void guess(int ahead, std::span<const float> hidden, int rows, std::span<float> logits) const {
+        for (int r = 0; r < rows; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            const std::uint64_t state = load(hidden, row);
+            auto token = static_cast<int>(hidden[row * kFakeDim + 4]);
+            for (int step = 0; step <= ahead; ++step) token = (token * 5 + 3) % 16;
+            const std::uint64_t luck = mix(state, 0x6e55);
+            const bool right = static_cast<double>(luck >> 40U) / 16777216.0 < guess_right;
+            if (!right) token = static_cast<int>(luck % kFakeVocab);
+            const float sure = static_cast<float>(luck & 7U);
+            for (int t = 0; t < kFakeVocab; ++t) {
+                const std::uint64_t noise = mix(state, static_cast<std::uint64_t>(t)) >> 40U;
+                logits[row * kFakeVocab + static_cast<std::size_t>(t)] =
+                    static_cast<float>(noise) / 16777216.0F + (t == token ? 2.0F + sure : 0.0F);
+            }
+        }
     }
+    [[nodiscard]] std::size_t place(int layer, KvSlot slot) const {
+        PACE_CHECK(slot >= 0 && slot < kv_slots_, "a slot that does not exist");
+        return static_cast<std::size_t>(layer) * static_cast<std::size_t>(kv_slots_) +
+               static_cast<std::size_t>(slot);
+    }
+    std::uint64_t& key(int layer, KvSlot slot) { return keys_[place(layer, slot)]; }
 
     ModelConfig config_;
     int first_layer_;

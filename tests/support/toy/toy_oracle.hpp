@@ -47,10 +47,12 @@ public:
         : text_{std::move(text)}, right_{right}, cost_{cost}, random_{seed} {}
     [[nodiscard]] DraftCost cost() const override { return cost_; }
     void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma, const CancelToken&) override {
+    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
+                                               std::int32_t gamma,
+                                               const CancelToken&) override {
         std::vector<TokenId> tokens;
         for (std::int32_t i = 0; i < gamma; ++i) {
-            const std::size_t at = committed_ + static_cast<std::size_t>(i);
+            const std::size_t at = committed_ + path.size() + static_cast<std::size_t>(i);
             const bool right = std::bernoulli_distribution{right_}(random_);
             const TokenId guess =
                 std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);

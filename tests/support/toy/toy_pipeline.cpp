@@ -20,6 +20,11 @@ StageId judge_of(const ToyPlan& plan) {
     return toy_segment(plan.segments);
 }
 
+/// Behind which segment there is an exit; 0: behind none.
+int exit_of(const ToyPlan& plan) {
+    return plan.exits && plan.segments > 1 ? 1 : 0;
+}
+
 SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     SegmentPlan segment;
     segment.index = index;
@@ -27,11 +32,19 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     if (index > 1) segment.previous = toy_segment(index - 1);
     if (index < plan.segments) segment.next = toy_segment(index + 1);
     segment.draft = toy_draft(plan);
+    if (segment.draft) segment.hinters = {*segment.draft};
+    segment.first_segment = toy_segment(1);
     segment.judge = judge_of(plan);
     segment.verdict_to.push_back(kConductor);
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.dispatch.proposal_wait = Micros{plan.proposal_wait_micros};
+    if (!plan.exits) return segment;
+    segment.dispatch.shape = WaveShape::Tree;
+    segment.dispatch.waves_in_flight_max = 4;
+    if (index != exit_of(plan)) return segment;
+    segment.exit = ExitOptions{.names = true, .proposes = true, .gate = 0.5F, .defers = true};
+    if (segment.draft) segment.exit->names_to = {*segment.draft};
     return segment;
 }
 
@@ -102,6 +115,7 @@ std::vector<EdgeSpec> toy_edges(const ToyPlan& plan) {
     if (const auto draft = toy_draft(plan)) {
         edges.push_back({.from = *draft, .to = toy_segment(1)});
         edges.push_back({.from = judge, .to = *draft});
+        if (exit_of(plan) != 0) edges.push_back({.from = toy_segment(1), .to = *draft});
     }
     for (const StageId id : toy_actors(plan)) edges.push_back({.from = kConductor, .to = id});
     return edges;
@@ -121,9 +135,11 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
 
 ToyActor make_toy_actor(const ToyPlan& plan, StageId id) {
     if (id == toy_draft(plan)) {
-        const DraftPlan draft{
+        DraftPlan draft{
             .first_segment = toy_segment(1), .judge = judge_of(plan), .vocab_size = kFakeVocab};
-        return {nullptr, std::make_unique<DraftActor>(draft, draft_sources(plan))};
+        if (exit_of(plan) != 0) draft.exit = toy_segment(1);
+        return {nullptr,
+                std::make_unique<DraftActor>(draft, DraftTools{.source = draft_sources(plan)})};
     }
     const int index = id.value;
     auto backend =

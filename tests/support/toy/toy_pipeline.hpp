@@ -43,6 +43,9 @@ struct ToyPlan {
     ToyDraft draft = ToyDraft::None;
     double right = 0.8;  // of an Oracle draft: how likely each guess is right
     ToyHousing housing = ToyHousing::Apart;
+    // Trees, several waves in flight, and an exit behind the first of several segments that names,
+    // proposes and defers.
+    bool exits = false;
     std::int64_t layer_micros = 0;  // time that a wave takes in one layer
     std::int32_t kv_slots = 8192;
     std::int64_t proposal_wait_micros = 2000;

@@ -1,6 +1,8 @@
 #include "actors/decoding/acceptance.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,6 +15,7 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 namespace {
 
 constexpr int kVocab = 8;
+constexpr TokenId kNothing = -1;  // wanted by a row whose logits are all NaN
 
 /// A wave, and the token that the target prefers at each of its rows.
 struct Scene {
@@ -31,15 +34,15 @@ struct Scene {
     }
     Judged judge() {
         SamplerScratch scratch;
-        const auto logits_of = [&](std::size_t row) {
-            asked.push_back(row);
-            std::fill(logits.begin(), logits.end(), 0.0F);
-            logits[static_cast<std::size_t>(wants[row])] = 5.0F;
-            return std::span{logits};
-        };
-        return judge_coupled(
-            {.rows = rows, .root = 0, .committed = committed, .sampling = sampling, .finish = rule},
-            logits_of, scratch);
+        WaveWalk walk{{.rows = rows, .committed = committed, .sampling = sampling, .finish = rule}};
+        while (const auto row = walk.wanted()) {
+            asked.push_back(*row);
+            const float rest = wants[*row] == kNothing ? std::nanf("") : 0.0F;
+            std::fill(logits.begin(), logits.end(), rest);
+            if (wants[*row] != kNothing) logits[static_cast<std::size_t>(wants[*row])] = 5.0F;
+            walk.feed(logits, scratch);
+        }
+        return walk.take();
     }
 };
 
@@ -65,6 +68,7 @@ TEST_CASE("the walk follows a sibling where the target says so, and samples only
     CHECK(judged.finish == msg::Finish::No);
     CHECK(scene.asked == std::vector<std::size_t>{0, 1, 4, 5});
     CHECK(judged.rows_sampled == 4);
+    CHECK(judged.last_row == 5);
 }
 
 TEST_CASE("a miss at the root commits the target's own token alone") {
@@ -120,4 +124,86 @@ TEST_CASE("a verdict never holds more than a message can carry") {
     const Judged judged = scene.judge();
     CHECK(judged.tokens.size() == kGammaMax + 1);
     CHECK(judged.nodes.size() == kGammaMax);
+}
+
+TEST_CASE("a row without any token ends the walk after what was accepted before it") {
+    Scene scene = tree();
+    scene.wants[4] = kNothing;
+    const Judged judged = scene.judge();
+    CHECK(judged.finish == msg::Finish::Failed);
+    CHECK(judged.tokens == std::vector<TokenId>{1, 5});  // 5 takes the place of the own token
+    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}});
+    CHECK(judged.last_row == 1);
+    scene.wants[0] = kNothing;
+    CHECK(scene.judge().tokens.empty());
+}
+
+TEST_CASE("the likely path goes down first children, itself included, no further than asked") {
+    const Scene scene = tree();
+    const WaveWalk walk{{.rows = scene.rows,
+                         .committed = scene.committed,
+                         .sampling = scene.sampling,
+                         .finish = scene.rule}};
+    CHECK(walk.likely_path(0, 8) == std::vector<std::size_t>{0, 1, 2, 3});
+    CHECK(walk.likely_path(0, 2) == std::vector<std::size_t>{0, 1});
+    CHECK(walk.likely_path(4, 8) == std::vector<std::size_t>{4, 5});
+    CHECK(walk.likely_path(3, 8) == std::vector<std::size_t>{3});
+}
+
+TEST_CASE("coupled text is the text of plain sampling, whatever random trees are judged") {
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        SamplingParams sampling{.temperature = seed % 3 == 0 ? 0.0F : 0.9F,
+                                .top_p = 0.95F,
+                                .presence_penalty = seed % 2 == 0 ? 0.3F : 0.0F,
+                                .seed = seed};
+        const FinishRule rule{
+            .end_tokens = {7}, .max_tokens = 30, .answer_begin = 1, .context = 1000};
+        SamplerScratch scratch;
+        std::vector<float> logits(kVocab);
+        // A model of the text: the last two tokens decide.
+        const auto fill = [&](TokenId before, TokenId last) {
+            std::mt19937_64 row{seed * 1000 + static_cast<std::uint64_t>(before * kVocab + last)};
+            for (float& logit : logits) logit = static_cast<float>(row() % 1000) / 250.0F;
+        };
+        std::vector<TokenId> plain{0, 4};
+        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+            fill(plain[plain.size() - 2], plain.back());
+            const auto position = static_cast<Position>(plain.size());
+            plain.push_back(
+                sample(logits, position, {.committed = plain, .path = {}}, sampling, scratch)
+                    .value());
+            end = rule.after(plain.back(), position);
+        }
+        std::vector<TokenId> text{0, 4};
+        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+            std::vector<msg::WaveRow> rows{{NodeId{0}, msg::kNoParent, text.back(),
+                                            static_cast<Position>(text.size()) - 1, 0}};
+            for (std::uint32_t i = 1; i < 12; ++i) {
+                const msg::WaveRow& parent = rows[random() % rows.size()];
+                const std::size_t next = static_cast<std::size_t>(parent.position) + 1;
+                const bool right = random() % 2 == 0 && next < plain.size();
+                const TokenId token = right ? plain[next] : static_cast<TokenId>(random() % kVocab);
+                const bool twin = std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+                    return row.parent == parent.node.value && row.token == token;
+                });
+                if (twin) continue;
+                rows.push_back({NodeId{i}, parent.node.value, token, parent.position + 1, 0});
+            }
+            WaveWalk walk{{.rows = rows, .committed = text, .sampling = sampling, .finish = rule}};
+            while (const auto at = walk.wanted()) {
+                const msg::WaveRow& row = rows[*at];
+                const auto above = std::find_if(rows.begin(), rows.end(), [&](const auto& each) {
+                    return each.node.value == row.parent;
+                });
+                fill(above == rows.end() ? text[text.size() - 2] : above->token, row.token);
+                walk.feed(logits, scratch);
+            }
+            const Judged judged = walk.take();
+            text.insert(text.end(), judged.tokens.begin(), judged.tokens.end());
+            end = judged.finish;
+        }
+        REQUIRE(text == plain);
+    }
 }

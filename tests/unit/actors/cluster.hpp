@@ -152,6 +152,10 @@ private:
             std::make_unique<SegmentActor>(segment_plan(options_, index), *segment.backend);
     }
     void make_draft() {
+        if (options_.drafting == Drafting::Babble) {
+            draft_ = std::make_unique<Babbler>(texts_, options_.seed + ++sources_);
+            return;
+        }
         draft_ = draft_actor(options_, [this](const Request& request) {
             PipelineOptions options = options_;
             options.seed += ++sources_;  // it does not guess twice in the same way
@@ -163,22 +167,19 @@ private:
         for (int i = 1; i <= count; ++i) {
             world.link(kTheConductor, segment_id(i));
             if (i == count) break;
-            world.link(segment_id(i), segment_id(i + 1));
-            world.link(segment_id(i), segment_id(count));
+            for (int k = i + 1; k <= count; ++k) world.link(segment_id(i), segment_id(k));
             world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
                                   kWaveRowsMax * kFakeDim * sizeof(float));
         }
         if (!drafts()) return;
-        for (const StageId peer : {kTheConductor, kFirstSegment, segment_id(count)}) {
-            world.link(kTheDraft, peer);
-        }
+        world.link(kTheDraft, kTheConductor);
+        for (int i = 1; i <= count; ++i) world.link(kTheDraft, segment_id(i));
     }
 
     PipelineOptions options_;
     std::vector<Segment> segments_;
-    std::unique_ptr<DraftActor> draft_;
-    std::unique_ptr<std::vector<std::vector<TokenId>>> texts_ =
-        std::make_unique<std::vector<std::vector<TokenId>>>();
+    std::unique_ptr<Actor> draft_;
+    std::shared_ptr<Texts> texts_ = std::make_shared<Texts>();
     std::uint64_t sources_ = 0;
     std::optional<std::uint64_t> replays_at_loss_;  // of a segment, the last one
     bool conductor_is_over_ = false;

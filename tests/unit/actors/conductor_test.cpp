@@ -61,6 +61,8 @@ public:
         return nullptr;
     }
     void declare_void(RequestId request, Attempt valid) override { valid_from[request] = valid; }
+    [[nodiscard]] const FateCell* fate_cell(RequestId) override { return nullptr; }
+    void declare_fate(RequestId, Attempt, Position, TokenId) override {}
     void fail(Error error) override { failure = std::move(error); }
     void stop() override { left = true; }
 
@@ -138,6 +140,7 @@ struct Bench {
         made.base = base;
         made.count = static_cast<std::uint32_t>(tokens.size());
         made.wave_rows = made.count + 1;
+        made.depth = made.count;
         made.finish = finish;
         std::copy(tokens.begin(), tokens.end(), made.tokens.begin());
         conductor.handle(kJudge, static_cast<std::uint16_t>(msg::Kind::Verdict),
@@ -187,6 +190,21 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     CHECK(context.posted.size() == 3);
     conductor.cancel(id);
     CHECK(ends == 1);
+}
+
+TEST_CASE("each verdict counts where it judged guesses and where it accepted them") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted
+    bench.verdict(id, 1, 7, {53});
+    bench.verdict(id, 1, 8, {54, 55}, msg::Finish::EndToken);
+    const AnswerFigures& figures = bench.ears[0]->figures;
+    CHECK(figures.waves == 3);
+    CHECK(figures.rows_judged == 4 + 2 + 3);
+    CHECK(std::vector(figures.judged_at.begin(), figures.judged_at.begin() + 4) ==
+          std::vector<std::int64_t>{3, 2, 1, 0});
+    CHECK(std::vector(figures.accepted_at.begin(), figures.accepted_at.begin() + 3) ==
+          std::vector<std::int64_t>{2, 1, 0});
 }
 
 TEST_CASE("tokens are handed on in order and the verdict that ends the answer ends it once") {

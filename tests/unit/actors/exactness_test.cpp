@@ -1,4 +1,6 @@
+#include <array>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 #include "tests/unit/actors/pipeline.hpp"
@@ -15,29 +17,50 @@ std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
     return {answer.begin(), answer.end()};
 }
 
-/// Runs one request and compares with plain decoding; at the end nothing may be held.
+/// Runs requests at once and compares each with plain decoding; at the end nothing may be held.
+/// Returns the verdicts.
+int check_exact(const PipelineOptions& options, std::span<const Request> requests) {
+    std::vector<Oracle> oracles;
+    std::vector<std::vector<TokenId>> texts;
+    for (const Request& request : requests) {
+        oracles.push_back(plain_answer(request, options.all_nan_at));
+        texts.push_back(whole_text(request, oracles.back()));
+    }
+    Pipeline pipeline{options, texts};
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+    }
+    pipeline.run_until_finished(static_cast<int>(requests.size()));
+    const int verdicts = pipeline.conductor.verdicts;
+    pipeline.run_dry();
+    const Dispatcher& dispatcher = *pipeline.segment_actors.front()->dispatcher();
+    Position last_useful = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(i);
+        const RequestId id{i + 1};
+        CHECK(answer_of(pipeline, id) == oracles[i].answer);
+        // Only what is committed holds a slot: all guesses that failed have given theirs back.
+        const std::size_t text = requests[i].text.size() + oracles[i].answer.size();
+        CHECK(dispatcher.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
+        pipeline.stop(id, Attempt{1});
+        const auto length = static_cast<Position>(requests[i].text.size());
+        const Position room = requests[i].finish_rule().room_at(length);
+        last_useful = std::max(last_useful, length + room - 2);
+    }
+    pipeline.run_dry();
+    CHECK(pipeline.world.tensors_all_free());
+    // No row was computed behind the last one whose token could be committed.
+    CHECK(pipeline.backends.front()->highest_position <= last_useful);
+    return verdicts;
+}
+
 int check_exact(const PipelineOptions& options, const Request& request) {
     const Oracle oracle = plain_answer(request, options.all_nan_at);
     Pipeline pipeline{options, request, oracle};
     pipeline.open_and_begin(kOne, request);
     pipeline.run_until_finished();
-    CHECK(answer_of(pipeline, kOne) == oracle.answer);
     CHECK(pipeline.conductor.finish == oracle.finish);
-    const int verdicts = pipeline.conductor.verdicts;
-    pipeline.run_dry();
-    const Dispatcher& dispatcher = *pipeline.segment_actors.front()->dispatcher();
-    // Only what is committed holds a slot: all guesses that failed have given theirs back.
-    const std::size_t text = request.text.size() + oracle.answer.size();
-    CHECK(dispatcher.slots_in_use(kOne) == static_cast<std::int32_t>(text) - 1);
-    pipeline.stop(kOne, Attempt{1});
-    pipeline.run_dry();
-    CHECK(pipeline.world.tensors_all_free());
-    // No row was computed behind the last one whose token could be committed.
-    const std::int32_t room =
-        request.finish_rule().room_at(static_cast<Position>(request.text.size()));
-    const auto last_useful = static_cast<Position>(request.text.size()) + room - 2;
-    CHECK(pipeline.backends.front()->highest_position <= last_useful);
-    return verdicts;
+    return check_exact(options, std::span{&request, 1});
 }
 
 const char* name_of(Drafting drafting) {
@@ -60,37 +83,98 @@ const char* name_of(Drafting drafting) {
     return "";
 }
 
-/// More with PACELINE_TEST_SEEDS=n.
-std::uint64_t seeds() {
-    const char* wanted = std::getenv("PACELINE_TEST_SEEDS");
-    return wanted == nullptr ? 12 : std::strtoull(wanted, nullptr, 10);
-}
-
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
                                    Drafting::Babble};
 
+/// More with PACELINE_TEST_SEEDS=n.
+std::uint64_t seeds() {
+    const char* wanted = std::getenv("PACELINE_TEST_SEEDS");
+    return wanted == nullptr ? 500 : std::strtoull(wanted, nullptr, 10);
+}
+
+/// One choice of each dimension that the text must not depend on.
+struct Mixture {
+    std::size_t drafting;
+    std::size_t segments;
+    std::size_t start;
+    std::size_t shape;
+    std::size_t in_flight;
+    std::size_t exit;
+    std::size_t sampling;
+    std::size_t requests;
+
+    static constexpr std::array<std::size_t, 8> kSizes{std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3};
+    [[nodiscard]] std::array<std::size_t, 8> values() const {
+        return {drafting, segments, start, shape, in_flight, exit, sampling, requests};
+    }
+};
+
+Mixture draw_mixture(std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    const auto& sizes = Mixture::kSizes;
+    return {random() % sizes[0], random() % sizes[1], random() % sizes[2], random() % sizes[3],
+            random() % sizes[4], random() % sizes[5], random() % sizes[6], random() % sizes[7]};
+}
+
+PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
+    std::mt19937_64 random{seed * 7 + 1};
+    PipelineOptions options{.segments = 1 + static_cast<int>(choice.segments),
+                            .drafting = kDraftings[choice.drafting],
+                            .seed = seed,
+                            .kv_slots = 2048};
+    options.dispatch.start = static_cast<StartRule>(choice.start);
+    options.dispatch.shape = static_cast<WaveShape>(choice.shape);
+    options.dispatch.waves_in_flight_max =
+        choice.in_flight == 0 ? 1 : 2 + static_cast<std::uint32_t>(random() % 5);
+    options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
+    options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
+    options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
+    options.verify.head_rows = 1 + static_cast<std::uint32_t>(random() % 5);
+    options.guess_right = 0.25 * static_cast<double>(random() % 5);
+    add_exit(options, static_cast<Exit>(choice.exit), random);
+    return options;
+}
+
+std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
+    std::vector<Request> requests;
+    const std::size_t count = std::array<std::size_t, 3>{1, 3, 8}[choice.requests];
+    for (std::size_t i = 0; i < count; ++i) {
+        Request request = small_request(seed * 10 + i);
+        if ((choice.sampling + i) % 2 == 1) make_sampled(request, seed + i);
+        request.max_tokens = count == 1 ? 40 : 20;
+        request.context = 160;
+        requests.push_back(std::move(request));
+    }
+    return requests;
+}
+
 }  // namespace
 
 TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
-    for (const Drafting drafting : kDraftings) {
-        for (int segments = 1; segments <= 4; ++segments) {
-            for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
-                CAPTURE(name_of(drafting));
-                CAPTURE(segments);
-                CAPTURE(seed);
-                Request request = small_request(seed);
-                if (seed % 2 == 0) make_sampled(request, seed);
-                PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
-                options.dispatch.start = seed % 3 == 0 ? StartRule::AtOnce : StartRule::Turns;
-                options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
-                options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
-                options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
-                options.verify.head_rows = 1 + static_cast<std::uint32_t>(seed % 3);
-                check_exact(options, request);
+    const auto& sizes = Mixture::kSizes;
+    std::set<std::array<std::size_t, 4>> pairs;  // two dimensions, a choice of each
+    for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+        const Mixture choice = draw_mixture(seed);
+        const PipelineOptions options = options_of(choice, seed);
+        CAPTURE(seed);
+        CAPTURE(name_of(options.drafting));
+        CAPTURE(options.segments);
+        CAPTURE(choice.exit);
+        CAPTURE(choice.requests);
+        check_exact(options, requests_of(choice, seed));
+        const auto values = choice.values();
+        for (std::size_t a = 0; a < sizes.size(); ++a) {
+            for (std::size_t b = a + 1; b < sizes.size(); ++b) {
+                pairs.insert({a, b, values[a], values[b]});
             }
         }
     }
+    std::size_t all = 0;
+    for (std::size_t a = 0; a < sizes.size(); ++a) {
+        for (std::size_t b = a + 1; b < sizes.size(); ++b) all += sizes[a] * sizes[b];
+    }
+    CHECK(pairs.size() == all);
 }
 
 TEST_CASE("a draft that knows the answer saves waves, one that is always wrong costs none") {
@@ -168,30 +252,6 @@ TEST_CASE("logits that are all NaN fail the request after what was accepted befo
     REQUIRE(failed.finish == msg::Finish::Failed);
     for (const Drafting drafting : kDraftings) {
         check_exact({.segments = 2, .drafting = drafting, .all_nan_at = poison}, request);
-    }
-}
-
-TEST_CASE("requests that run at once do not disturb each other") {
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-        CAPTURE(seed);
-        std::vector<Request> requests;
-        std::vector<Oracle> oracles;
-        for (std::uint64_t i = 0; i < 4; ++i) {
-            Request request = small_request(seed * 10 + i);
-            if (i % 2 == 1) make_sampled(request, seed);
-            request.context = 160;
-            oracles.push_back(plain_answer(request));
-            requests.push_back(std::move(request));
-        }
-        PipelineOptions options{.segments = 3, .drafting = Drafting::Lookup, .seed = seed};
-        options.dispatch.waves_in_flight_max = 2;
-        Pipeline pipeline{options, requests[0], oracles[0]};
-        for (std::uint64_t i = 0; i < 4; ++i)
-            pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
-        pipeline.run_until_finished(4);
-        for (std::uint64_t i = 0; i < 4; ++i) {
-            CHECK(answer_of(pipeline, RequestId{i + 1}) == oracles[i].answer);
-        }
     }
 }
 

@@ -34,9 +34,9 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
         StoppingConductor conductor;
         DraftActor draft{
             {.first_segment = kFirstSegment, .judge = segment_id(count), .vocab_size = kFakeVocab},
-            [](const Request&) -> std::unique_ptr<DraftSource> {
+            DraftTools{.source = [](const Request&) -> std::unique_ptr<DraftSource> {
                 return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
-            }};
+            }}};
         std::vector<std::unique_ptr<FakeBackend>> backends;
         std::vector<std::unique_ptr<SegmentActor>> segments;
         LocalWorld world{LocalWorld::Clock::Virtual};
@@ -51,6 +51,7 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
             if (i > 1) plan.previous = segment_id(i - 1);
             if (i < count) plan.next = segment_id(i + 1);
             plan.draft = kTheDraft;
+            plan.hinters = {kTheDraft};
             plan.judge = segment_id(count);
             plan.verdict_to = {kTheConductor, kTheDraft};
             for (int k = 1; k < count; ++k) plan.verdict_to.push_back(segment_id(k));

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,25 @@ void refused(const M& message, const std::string& says) {
     CHECK(status.error().what.find(says) != std::string::npos);
 }
 
+/// Two verify rows of request 1, then three prefill rows of request 2.
 msg::Wave good_wave() {
     msg::Wave wave{};
-    wave.kind = msg::WaveKind::Verify;
-    wave.row_count = 2;
+    wave.part_count = 2;
+    wave.parts[0] = {.request = RequestId{1},
+                     .attempt = Attempt{1},
+                     .wave = WaveId{0},
+                     .kind = msg::WaveKind::Verify,
+                     .base = 10,
+                     .rows = 2,
+                     .hold = 1};
+    wave.parts[1] = {.request = RequestId{2},
+                     .attempt = Attempt{1},
+                     .wave = WaveId{0},
+                     .kind = msg::WaveKind::Prefill,
+                     .base = 0,
+                     .rows = 3,
+                     .hold = 0};
+    wave.row_count = 5;
     wave.rows[0] = {NodeId{1}, msg::kNoParent, 5, 10, 10};
     wave.rows[1] = {NodeId{2}, 1, 6, 11, 11};
     return wave;
@@ -54,22 +71,54 @@ TEST_CASE("a wave with a count, token, position or slot out of range is refused 
     wave = good_wave();
     wave.rows[0].slot = 64;
     refused(wave, "row 0 has slot = 64");
-    wave = good_wave();
-    wave.kind = static_cast<msg::WaveKind>(9);
-    refused(wave, "kind = 9");
-    wave = good_wave();
-    wave.base = 64;
-    refused(wave, "base = 64");
+}
+
+TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
+    const auto refused_with = [](auto change, const std::string& says) {
+        msg::Wave wave = good_wave();
+        change(wave);
+        refused(wave, says);
+    };
+    using Wave = msg::Wave;
+    refused_with([](Wave& wave) { wave.part_count = 0; }, "part_count = 0");
+    refused_with([](Wave& wave) { wave.part_count = kWavePartsMax + 1; }, "part_count = 17");
+    refused_with([](Wave& wave) { wave.parts[0].kind = static_cast<msg::WaveKind>(9); },
+                 "part 0 has kind = 9");
+    refused_with([](Wave& wave) { wave.parts[1].base = 64; }, "part 1 has base = 64");
+    refused_with([](Wave& wave) { wave.parts[1].rows = 0; }, "part 1 has rows = 0");
+    refused_with([](Wave& wave) { wave.parts[1].rows = 4; }, "part 1 has rows = 4");
+    refused_with([](Wave& wave) { wave.parts[0].rows = 0xffffffffU; }, "part 0 has rows");
+    refused_with([](Wave& wave) { wave.parts[1].rows = 2; }, "row_count = 5, but its parts have 4");
+    refused_with([](Wave& wave) { wave.parts[1].hold = 2; }, "part 1 has hold = 2");
+    refused_with([](Wave& wave) { wave.parts[1].request = RequestId{1}; },
+                 "part 1 has request = 1, which part 0 has already");
 }
 
 TEST_CASE("a proposal or verdict with a count or token out of range is refused by field") {
     msg::Proposal proposal{};
-    proposal.count = kGammaMax + 1;
-    refused(proposal, "count = 33");
-    proposal.count = 1;
-    proposal.tokens[0] = -5;
-    refused(proposal, "tokens[0] = -5");
-    proposal.tokens[0] = 5;
+    proposal.count = kProposalNodesMax + 1;
+    refused(proposal, "count = 193");
+    proposal.count = 2;
+    proposal.nodes[0] = {5, msg::kBelowRoot, msg::Origin::Exit, -0.5F};
+    proposal.nodes[1] = {-5, 0, msg::Origin::Heads, -0.5F};
+    refused(proposal, "node 1 has token = -5");
+    proposal.nodes[1].token = 5;
+    CHECK(check_message(proposal, kLimits));
+    for (const int parent : {-2, 1, 2, 191}) {  // itself, a later one, nobody
+        proposal.nodes[1].parent = static_cast<std::int16_t>(parent);
+        refused(proposal, "node 1 has parent = " + std::to_string(parent));
+    }
+    proposal.nodes[1].parent = 0;
+    proposal.nodes[1].origin = static_cast<msg::Origin>(msg::kOrigins);
+    refused(proposal, "node 1 has origin = 5");
+    proposal.nodes[1].origin = msg::Origin::Trunk;
+    proposal.nodes[1].log_prob = std::numeric_limits<float>::quiet_NaN();
+    refused(proposal, "node 1 has log_prob = nan");
+    proposal.nodes[1].log_prob = -std::numeric_limits<float>::infinity();  // is clamped
+    CHECK(check_message(proposal, kLimits));
+    proposal.state = static_cast<msg::ProposalState>(3);
+    refused(proposal, "state = 3");
+    proposal.state = msg::ProposalState::Complete;
     proposal.root_token = 100;
     refused(proposal, "root_token = 100");
     msg::Verdict verdict{};
@@ -82,6 +131,14 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     verdict.finish = msg::Finish::No;
     verdict.wave_rows = kWaveRowsMax + 1;
     refused(verdict, "wave_rows = 65");
+    verdict.wave_rows = 4;
+    verdict.depth = 3;
+    CHECK(check_message(verdict, kLimits));
+    verdict.depth = 4;
+    refused(verdict, "depth = 4");
+    verdict.wave_rows = kWaveRowsMax;
+    verdict.depth = kGammaMax + 1;
+    refused(verdict, "depth = 33");
 }
 
 TEST_CASE("a tensor note with a field out of range is refused by field, one that fits is not") {
@@ -212,6 +269,11 @@ TEST_CASE("dispatch options out of range are refused by name") {
     CHECK_FALSE(validate(DispatchOptions{.rows_max = 0}));
     CHECK_FALSE(validate(DispatchOptions{.rows_max = kGammaMax + 2}));
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kWaveRowsMax + 1}));
+    CHECK_FALSE(validate(DispatchOptions{.requests_max = 0}));
+    CHECK_FALSE(validate(DispatchOptions{.requests_max = kWavePartsMax + 1}));
+    CHECK_FALSE(validate(DispatchOptions{.reach_min = -0.1F}));
+    CHECK_FALSE(validate(DispatchOptions{.reach_min = std::nanf("")}));
+    CHECK(validate(DispatchOptions{.waves_in_flight_max = kSegmentsMax, .reach_min = 1.0F}));
     const Status waves = validate(DispatchOptions{.waves_in_flight_max = 0});
     REQUIRE_FALSE(waves);
     CHECK(waves.error().what.find("waves_in_flight_max = 0") != std::string::npos);

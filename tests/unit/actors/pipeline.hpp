@@ -2,7 +2,9 @@
 // and the plain decoder as the oracle of what they must commit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -32,51 +34,91 @@ inline StageId segment_id(int index) {
 
 inline const StageId kFirstSegment = segment_id(1);
 
-/// Talks too much: several proposals per verdict, some right, some for roots long gone, so that
-/// the tree gets siblings and rows arrive while waves are in flight.
+using Texts = std::vector<std::vector<TokenId>>;
+
+/// Talks too much: trees, several per verdict, some right, some for roots long gone or still to
+/// come, with probabilities and origins that mean nothing. So the target's tree gets siblings of
+/// every kind, and rows arrive while waves are in flight.
 class Babbler final : public Actor {
 public:
-    Babbler(std::vector<TokenId> text, std::size_t prompt, std::uint64_t seed)
-        : text_{std::move(text)}, root_{prompt - 1}, random_{seed} {}
+    /// It knows these texts, prompt and answer.
+    Babbler(std::shared_ptr<const Texts> texts, std::uint64_t seed)
+        : texts_{std::move(texts)}, random_{seed} {}
     void on_start(StageContext& context) override { context_ = &context; }
     void on_control(StageId, const control::Message& message) override {
         const auto& begin = std::get<control::Begin>(message);
-        route_ = {.request = begin.request, .attempt = begin.attempt, .epoch = Epoch{1}};
-        babble();
+        const Request request = decode_request(begin.payload).value();
+        const auto known = std::find_if(texts_->begin(), texts_->end(), [&](const auto& text) {
+            return text.size() >= request.text.size() &&
+                   std::equal(request.text.begin(), request.text.end(), text.begin());
+        });
+        if (known == texts_->end()) return;
+        told_[begin.request] = {.route = {.request = begin.request,
+                                          .attempt = begin.attempt,
+                                          .epoch = context_->epoch()},
+                                .text = *known,
+                                .root = request.text.size() - 1};
+        babble(told_[begin.request]);
     }
     void handle(StageId, std::uint16_t kind, std::span<const std::byte> bytes) override {
         if (kind != static_cast<std::uint16_t>(msg::Kind::Verdict)) return;
-        root_ += decode_message<msg::Verdict>(bytes).value().count;
-        babble();
+        const auto verdict = decode_message<msg::Verdict>(bytes).value();
+        const auto found = told_.find(verdict.route.request);
+        if (found == told_.end() || found->second.route.attempt != verdict.route.attempt) return;
+        found->second.root += verdict.count;
+        babble(found->second);
     }
 
 private:
-    void babble() {
+    struct Told {
+        msg::Route route{};
+        std::vector<TokenId> text;
+        std::size_t root = 0;
+    };
+
+    void babble(const Told& told) {
         for (int i = std::uniform_int_distribution<int>{0, 3}(random_); i > 0; --i) {
-            const std::size_t root =
-                root_ - std::min<std::size_t>(root_, random_() % 4 == 0 ? 2 : 0);
-            if (root >= text_.size()) return;
-            msg::Proposal proposal{};
-            proposal.route = route_;
-            proposal.root_position = static_cast<Position>(root);
-            proposal.root_token = text_[root];
-            proposal.count = static_cast<std::uint32_t>(random_() % 7);
-            for (std::uint32_t k = 0; k < proposal.count; ++k) {
-                const std::size_t at = root + 1 + k;
-                const bool right = random_() % 4 != 0 && at < text_.size();
-                proposal.tokens[k] =
-                    right ? text_[at] : static_cast<TokenId>(random_() % kFakeVocab);
-            }
+            std::size_t root = told.root;
+            if (random_() % 4 == 0) root -= std::min<std::size_t>(root, 2);
+            if (random_() % 4 == 0) root += random_() % 4;
+            if (root >= told.text.size()) return;
+            const msg::Proposal proposal = tree_below(told, root);
             const auto bytes = std::as_bytes(std::span{&proposal, 1});
             (void)context_->send(kFirstSegment, static_cast<std::uint16_t>(msg::Kind::Proposal),
                                  bytes);
         }
     }
-    std::vector<TokenId> text_;
-    std::size_t root_;
+    msg::Proposal tree_below(const Told& told, std::size_t root) {
+        msg::Proposal proposal{};
+        proposal.route = told.route;
+        proposal.root_position = static_cast<Position>(root);
+        proposal.root_token = told.text[root];
+        proposal.state = static_cast<msg::ProposalState>(random_() % 3);
+        proposal.count = static_cast<std::uint32_t>(random_() % 10);
+        std::vector<std::size_t> depths;
+        for (std::uint32_t k = 0; k < proposal.count; ++k) {
+            // Mostly a chain; sometimes anywhere.
+            auto parent = static_cast<std::int16_t>(static_cast<int>(k) - 1);
+            if (random_() % 3 == 0) {
+                parent = static_cast<std::int16_t>(static_cast<int>(random_() % (k + 1)) - 1);
+            }
+            const std::size_t depth = parent < 0 ? 0 : depths[static_cast<std::size_t>(parent)] + 1;
+            depths.push_back(depth);
+            const std::size_t at = root + 1 + depth;
+            const bool right = random_() % 4 != 0 && at < told.text.size();
+            proposal.nodes[k] = {
+                .token = right ? told.text[at] : static_cast<TokenId>(random_() % kFakeVocab),
+                .parent = parent,
+                .origin = static_cast<msg::Origin>(random_() % msg::kOrigins),
+                .log_prob = -static_cast<float>(random_() % 1000) / 200.0F};
+        }
+        return proposal;
+    }
+
+    std::shared_ptr<const Texts> texts_;
     std::mt19937_64 random_;
     StageContext* context_ = nullptr;
-    msg::Route route_{};
+    std::map<RequestId, Told> told_;
 };
 
 /// Hears everything, says nothing.
@@ -119,7 +161,39 @@ struct PipelineOptions {
     VerifyOptions verify = {};
     std::int32_t kv_slots = 1024;
     TokenId all_nan_at = -1;
+    int exit_at = 0;  // behind which segment `exit` stands; 0: behind none
+    ExitOptions exit = {};
+    Micros hold_limit{20'000};
+    double guess_right = 0.8;  // of the exit's head
 };
+
+enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
+inline constexpr std::uint64_t kExits = 7;
+
+/// Behind the last segment an exit can only look ahead, elsewhere it does the rest.
+inline void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
+    ExitOptions exit;
+    exit.names = kind == Exit::Names || kind == Exit::Everything || kind == Exit::Lockstep;
+    exit.proposes = kind == Exit::Proposes || kind == Exit::Defers || kind == Exit::Everything;
+    exit.defers = kind == Exit::Defers || kind == Exit::Everything;
+    exit.lockstep = kind == Exit::Lockstep;
+    if (options.drafting != Drafting::None) exit.names_to = {kTheDraft};
+    exit.gate = 0.25F * static_cast<float>(random() % 5);
+    exit.top = 1 + static_cast<std::uint32_t>(random() % kExitTopMax);
+    exit.early_max = 1 + static_cast<std::uint32_t>(random() % 8);
+    exit.ahead_top = 1 + static_cast<std::uint32_t>(random() % 3);
+    const auto heads = static_cast<std::uint8_t>(1 + random() % 3);
+    const auto inner = static_cast<std::uint64_t>(std::max(1, options.segments - 1));
+    const int place = 1 + static_cast<int>(random() % inner);
+    options.exit_at = options.segments > 1 ? place : 0;
+    if (kind == Exit::Lockstep && options.exit_at != 0) options.exit_at = 1;
+    if (kind == Exit::None) options.exit_at = 0;
+    if (kind == Exit::Ahead) {
+        options.exit_at = options.segments;
+        for (std::uint8_t head = 1; head <= heads; ++head) exit.ahead.push_back(HeadId{head});
+    }
+    options.exit = std::move(exit);
+}
 
 inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     const int count = options.segments;
@@ -130,6 +204,10 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     if (index < count) plan.next = segment_id(index + 1);
     const bool drafts = options.drafting != Drafting::None;
     if (drafts) plan.draft = kTheDraft;
+    if (drafts) plan.hinters = {kTheDraft};
+    plan.first_segment = kFirstSegment;
+    plan.hold_limit = options.hold_limit;
+    if (index == options.exit_at) plan.exit = options.exit;
     plan.judge = segment_id(count);
     plan.verdict_to = {kTheConductor};
     if (drafts) plan.verdict_to.push_back(kTheDraft);
@@ -143,11 +221,11 @@ inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& optio
     auto backend = std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / count,
                                                  kFakeLayers * index / count, options.kv_slots);
     backend->all_nan_at = options.all_nan_at;
+    backend->guess_right = options.guess_right;
     return backend;
 }
 /// Sources for drafts that know these texts (prompt and answer), or need not know them.
-inline DraftSourceFactory draft_sources(const PipelineOptions& options,
-                                        std::vector<std::vector<TokenId>> texts) {
+inline DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts) {
     return [=](const Request& request) -> std::unique_ptr<DraftSource> {
         if (options.drafting == Drafting::Lookup) {
             return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
@@ -165,22 +243,34 @@ inline DraftSourceFactory draft_sources(const PipelineOptions& options,
 }
 inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
                                                DraftSourceFactory sources) {
-    return std::make_unique<DraftActor>(DraftPlan{.first_segment = kFirstSegment,
-                                                  .judge = segment_id(options.segments),
-                                                  .vocab_size = kFakeVocab},
-                                        std::move(sources));
+    DraftPlan plan{.first_segment = kFirstSegment,
+                   .judge = segment_id(options.segments),
+                   .vocab_size = kFakeVocab};
+    if (options.exit_at > 0 && options.exit.names) plan.exit = segment_id(options.exit_at);
+    plan.growth.pace = options.dispatch.start == StartRule::AtOnce     ? DraftPace::Ahead
+                       : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
+                                                                       : DraftPace::Turns;
+    plan.growth.exit_alternatives = 2;
+    return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources)});
+}
+
+inline std::vector<TokenId> whole_text(const Request& request, const Oracle& oracle) {
+    std::vector<TokenId> text = request.text;
+    text.insert(text.end(), oracle.answer.begin(), oracle.answer.end());
+    return text;
 }
 
 class Pipeline {
 public:
     Pipeline(const PipelineOptions& options, const Request& request, const Oracle& oracle)
+        : Pipeline{options, {whole_text(request, oracle)}} {}
+    /// `texts`: prompt and answer of the requests that will come, for drafts that know them.
+    Pipeline(const PipelineOptions& options, const Texts& texts)
         : world{options.seed}, segments_{options.segments} {
         world.add(kTheConductor, conductor);
         const bool drafts = options.drafting != Drafting::None;
         for (int i = 1; i <= options.segments; ++i) add_segment(options, i);
-        std::vector<TokenId> text = request.text;
-        text.insert(text.end(), oracle.answer.begin(), oracle.answer.end());
-        if (drafts) add_draft(options, text, request.text.size());
+        if (drafts) add_draft(options, texts);
         for (int i = 1; i < options.segments; ++i) {
             world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
                                   kWaveRowsMax * kFakeDim * sizeof(float));
@@ -225,15 +315,13 @@ private:
             std::make_unique<SegmentActor>(segment_plan(options, index), *backends.back()));
         world.add(segment_id(index), *segment_actors.back());
     }
-    void add_draft(const PipelineOptions& options,
-                   const std::vector<TokenId>& text,
-                   std::size_t prompt) {
+    void add_draft(const PipelineOptions& options, const Texts& texts) {
         if (options.drafting == Drafting::Mute) {
             draft = std::make_unique<Mute>();
         } else if (options.drafting == Drafting::Babble) {
-            draft = std::make_unique<Babbler>(text, prompt, options.seed);
+            draft = std::make_unique<Babbler>(std::make_shared<Texts>(texts), options.seed);
         } else {
-            draft = draft_actor(options, draft_sources(options, {text}));
+            draft = draft_actor(options, draft_sources(options, texts));
         }
         world.add(kTheDraft, *draft);
     }

@@ -50,6 +50,8 @@ bool survives(std::uint64_t seed) {
                             .drafting = seed % 2 == 0 ? Drafting::Lookup : Drafting::SlowOracle,
                             .seed = seed};
     options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+    options.dispatch.shape = static_cast<WaveShape>(seed / 2 % 2);
+    add_exit(options, static_cast<Exit>(seed % kExits), random);
     Cluster cluster{options, {.poison_limit = 1000}};
     cluster.world.jump_max = Micros{1'000'000};
     cluster.world.channel_room = 1 + seed % 3;

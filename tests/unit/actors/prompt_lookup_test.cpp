@@ -28,6 +28,30 @@ std::vector<TokenId> naive_proposal(const std::vector<TokenId>& text, NgramRange
     return {};
 }
 
+/// The same behind a path: the n-gram is looked for in the text alone.
+std::vector<TokenId> naive_behind(const std::vector<TokenId>& text,
+                                  const std::vector<TokenId>& path,
+                                  NgramRange range,
+                                  int gamma) {
+    std::vector<TokenId> all = text;
+    all.insert(all.end(), path.begin(), path.end());
+    for (int n = range.max_ngram; n >= range.min_ngram; --n) {
+        const auto length = static_cast<std::size_t>(n);
+        if (text.size() < length + 1) continue;
+        // Not the text's own end: nothing has followed it there.
+        for (std::size_t begin = text.size() - length; begin-- > 0;) {
+            if (!std::equal(all.end() - n, all.end(),
+                            text.begin() + static_cast<std::ptrdiff_t>(begin)))
+                continue;
+            std::vector<TokenId> longer = all;
+            for (int i = 0; i < gamma; ++i)
+                longer.push_back(longer[begin + length + static_cast<std::size_t>(i)]);
+            return {longer.end() - gamma, longer.end()};
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 TEST_CASE("a proposal equals the naive search on any text, after every token") {
@@ -52,6 +76,30 @@ TEST_CASE("a proposal equals the naive search on any text, after every token") {
         }
         CHECK(matches > 0);
     }
+}
+
+TEST_CASE("a proposal behind a path equals the naive search") {
+    std::size_t matches = 0;
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        const NgramRange range{.min_ngram = 1 + static_cast<int>(seed % 2),
+                               .max_ngram = 3 + static_cast<int>(seed % 3)};
+        std::vector<TokenId> text;
+        std::vector<TokenId> path;
+        for (std::uint64_t i = random() % 80; i > 0; --i) {
+            text.push_back(static_cast<TokenId>(random() % 4));
+        }
+        for (std::uint64_t i = random() % 7; i > 0; --i) {
+            path.push_back(static_cast<TokenId>(random() % 4));
+        }
+        PromptLookup lookup = PromptLookup::make(range).value();
+        lookup.append(text);
+        const std::vector<TokenId> expected = naive_behind(text, path, range, 9);
+        CHECK(lookup.propose(9, path) == expected);
+        matches += path.empty() || expected.empty() ? 0 : 1;
+    }
+    CHECK(matches > 50);
 }
 
 TEST_CASE("appending a prompt at once or token by token makes no difference") {

@@ -17,14 +17,17 @@ std::uint64_t seeds() {
 }
 
 constexpr Drafting kDraftings[] = {Drafting::None, Drafting::Lookup, Drafting::Oracle,
-                                   Drafting::SlowOracle};
+                                   Drafting::SlowOracle, Drafting::Babble};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
-    options.dispatch.start = seed % 3 == 0 ? StartRule::AtOnce : StartRule::Turns;
+    std::mt19937_64 random{seed * 31 + static_cast<std::uint64_t>(segments)};
+    options.dispatch.start = static_cast<StartRule>(random() % 3);
+    options.dispatch.shape = static_cast<WaveShape>(random() % 2);
     options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
     options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
+    add_exit(options, static_cast<Exit>(random() % kExits), random);
     return options;
 }
 

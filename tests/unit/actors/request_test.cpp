@@ -31,6 +31,7 @@ Request full_request() {
     request.end_tokens = {9, 10};
     request.max_tokens = 77;
     request.gamma = 5;
+    request.acceptance = AcceptanceRule::Rejection;
     request.context = 64;
     return request;
 }
@@ -56,6 +57,7 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.end_tokens == in.end_tokens);
     CHECK(out.max_tokens == in.max_tokens);
     CHECK(out.gamma == in.gamma);
+    CHECK(out.acceptance == in.acceptance);
     CHECK(out.context == in.context);
 }
 
@@ -107,6 +109,7 @@ TEST_CASE("a field out of range is refused by name, value and range") {
         {[](Request& r) { r.reuse = -1; }, "reuse = -1"},
         {[](Request& r) { r.max_tokens = 2; }, "max_tokens = 2"},
         {[](Request& r) { r.gamma = 33; }, "gamma = 33"},
+        {[](Request& r) { r.acceptance = static_cast<AcceptanceRule>(2); }, "acceptance = 2"},
         {[](Request& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
         {[](Request& r) { r.sampling.top_p = std::numeric_limits<float>::quiet_NaN(); }, "top_p"},
     };

@@ -4,7 +4,8 @@
 // Each step delivers the oldest message of a random channel, ends a random job, or lets a timer
 // fire; time passes by random amounts. Channels are small, so that "full" is met; verdicts and
 // stops have reserved room. A job's work is done at once or just before its end, and its stage
-// hears of the end later. The same seed gives the same order.
+// hears of the end later; so it may find in shared memory what no message has told its stage yet.
+// The same seed gives the same order.
 //
 // Stages die and come back: lose() takes one away in the middle of whatever it does, join()
 // starts its next incarnation. Each survivor hears of both in its own time, in the order in which
@@ -237,6 +238,15 @@ private:
         void declare_void(RequestId request, Attempt valid) override {
             world.words_[request].store(CancelBoard::mark_of(request, valid));
         }
+        [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
+            return &world.fates_[request];
+        }
+        void declare_fate(RequestId request,
+                          Attempt attempt,
+                          Position position,
+                          TokenId token) override {
+            world.fates_[request].write(request, attempt, {.position = position, .token = token});
+        }
         void fail(Error error) override {
             if (!world.failure) world.failure = std::move(error);
         }
@@ -385,6 +395,7 @@ private:
     std::map<Edge, std::unique_ptr<Pool>> pools_;
     std::multimap<Micros, Timer> timers_;
     std::map<RequestId, std::atomic<std::uint64_t>> words_;
+    std::map<RequestId, FateCell> fates_;
     std::map<std::pair<StageId, Counter>, std::uint64_t> counters_;
     std::map<std::pair<StageId, TraceKind>, std::uint64_t> traces_;
     int idle_rounds_ = 0;

@@ -21,6 +21,10 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
     for (TreeNode node : tree.nodes()) {
         if (!node.sent()) continue;
         if (node.id == tree.root().id) node.parent = TokenTree::kNobody;
+        // What guessers believe is the dispatcher's alone.
+        node.log_prob = 0.0F;
+        node.reach = 0.0F;
+        node.origin = msg::Origin::Trunk;
         nodes[node.id.value] = node;
     }
     return nodes;
@@ -92,6 +96,61 @@ TEST_CASE("a full tree says so instead of growing") {
     CHECK_FALSE(tree.grow(tree.root().id, 3));
 }
 
+TEST_CASE("in a full tree the most improbable unsent leaf makes room for a better guess") {
+    //   r - a(-1) - b(-3)        the tree is full with x; a and r were sent
+    //     \ x(-2)
+    TokenTree tree{TreeRole::Names, 4};
+    tree.plant(0, 0);
+    const NodeId root = tree.root().id;
+    const NodeId a = tree.grow(root, 1, -1.0F).value();
+    const NodeId b = tree.grow(a, 2, -3.0F).value();
+    const NodeId x = tree.grow(root, 3, -2.0F).value();
+    (void)tree.send(root, 0);
+    (void)tree.send(a, 1);
+    CHECK_FALSE(tree.grow(root, 4, -5.0F));  // worse than all of them
+    const NodeId better = tree.grow(root, 4, -3.0F).value();
+    CHECK(tree.find(b) == nullptr);  // reach -4
+    CHECK(tree.find(x) != nullptr);
+    CHECK_FALSE(tree.grow(better, 5, -0.1F));  // less probable than each of them
+    (void)tree.send(x, 2);
+    (void)tree.send(better, 3);
+    CHECK_FALSE(tree.grow(a, 5, -0.1F));  // what was sent stays
+    CHECK(tree.nodes().size() == 4);
+}
+
+TEST_CASE("the trunk goes through the most probable child, the youngest among equals") {
+    TokenTree tree = planted(TreeRole::Names);
+    const NodeId root = tree.root().id;
+    const NodeId a = tree.grow(root, 1, -1.0F).value();
+    const NodeId b = tree.grow(root, 2, -0.5F, msg::Origin::Exit).value();
+    CHECK(tree.trunk_child(root)->id == b);
+    const NodeId c = tree.grow(root, 3, -0.5F).value();
+    CHECK(tree.trunk_child(root)->id == c);
+    // A newer opinion of a known guess counts, also for what is below it.
+    const NodeId d = tree.grow(a, 4, -0.25F).value();
+    CHECK(tree.find(d)->reach == -1.25F);
+    CHECK(tree.grow(root, 1, -0.125F, msg::Origin::Lookup).value() == a);
+    CHECK(tree.trunk_child(root)->id == a);
+    CHECK(tree.find(d)->reach == -0.375F);
+    CHECK(tree.find(a)->origin == msg::Origin::Trunk);  // who had the idea first
+}
+
+TEST_CASE("a verdict says whether its outcome was prepared, and by whom") {
+    TokenTree tree = planted(TreeRole::Names);
+    const NodeId root = tree.root().id;
+    const NodeId a = tree.grow(root, 1, -1.0F).value();
+    const NodeId b = tree.grow(a, 2, -2.0F, msg::Origin::Exit).value();
+    const NodeId c = tree.grow(b, 3, -0.5F).value();
+    for (const NodeId node : {root, a}) (void)tree.send(node, static_cast<KvSlot>(node.value));
+    const TreeStep hit = tree.apply(std::vector<NodeId>{a}, 2).value();
+    CHECK(hit.prepared);
+    CHECK(tree.root().origin == msg::Origin::Exit);
+    CHECK(tree.root().reach == 0.0F);
+    CHECK(tree.find(c)->reach == -0.5F);
+    (void)tree.send(b, 7);
+    CHECK_FALSE(tree.apply({}, 9).value().prepared);
+}
+
 TEST_CASE("an accepted path that is not in the tree is refused and changes nothing") {
     TokenTree tree = planted(TreeRole::Names);
     const NodeId root = tree.root().id;
@@ -142,7 +201,9 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
         for (int round = 0; round < 60; ++round) {
             for (std::size_t i = below(5); i > 0; --i) {
                 const NodeId parent = names.nodes()[below(names.nodes().size())].id;
-                names.grow(parent, static_cast<TokenId>(below(3)));
+                names.grow(parent, static_cast<TokenId>(below(3)),
+                           -static_cast<float>(below(16)) / 8.0F,
+                           static_cast<msg::Origin>(below(msg::kOrigins)));
             }
             for (std::size_t i = 0; i < names.nodes().size(); ++i) {
                 const TreeNode node = names.nodes()[i];
@@ -155,6 +216,11 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
                 on_the_way.push_back(row);
             }
             REQUIRE(sent_nodes(names) == sent_nodes(prompt_one));
+            for (const TreeNode& node : names.nodes()) {
+                float sum = 0.0F;  // eighths: exact
+                for (const TreeNode* above : names.path(node.id)) sum += above->log_prob;
+                REQUIRE(node.reach == sum);
+            }
             // A verdict: the late replica has at least the rows that it is about.
             std::vector<NodeId> accepted;
             const TreeNode* at = &names.root();

@@ -1,0 +1,218 @@
+#include "actors/decoding/growth.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr auto kDeepest = static_cast<std::int32_t>(kGammaMax);
+
+/// By index of the tree's nodes: whether they are of the trunk. For Alternatives that is what the
+/// other draft believes in, whatever an exit has said of it since.
+std::vector<bool> marked_trunk(const GuessTree& tree, GrowthPart part) {
+    const auto nodes = tree.nodes();
+    std::vector<bool> marked(nodes.size(), false);
+    if (part != GrowthPart::Alternatives) {
+        const std::vector<GuessId> trunk = tree.trunk();
+        for (std::size_t i = 0; i < nodes.size(); ++i) {
+            marked[i] = std::binary_search(trunk.begin(), trunk.end(), nodes[i].id);
+        }
+        return marked;
+    }
+    std::vector<GuessId> of_trunk;  // ascending
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const bool deviates =
+            nodes[i].origin == msg::Origin::RunnerUp || nodes[i].origin == msg::Origin::Exit;
+        marked[i] = i == 0 || (!deviates && std::binary_search(of_trunk.begin(), of_trunk.end(),
+                                                               nodes[i].parent));
+        if (marked[i]) of_trunk.push_back(nodes[i].id);
+    }
+    return marked;
+}
+
+}  // namespace
+
+std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
+                                     const GrowthRule& rule,
+                                     const GrowthView& view) {
+    const auto nodes = tree.nodes();
+    const std::vector<bool> trunk = marked_trunk(tree, rule.part);
+    const ChainStop stop{.confidence_min = rule.confidence_min, .product_min = rule.reach_min};
+    std::int32_t budget = rule.branch_budget;
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const GuessNode& node = nodes[i];
+        if (node.expanded) {
+            budget -= trunk[i] ? 0 : 1;
+            continue;
+        }
+        if (rule.part == (trunk[i] ? GrowthPart::Alternatives : GrowthPart::Trunk)) continue;
+        if (tree.depth(node) >= (trunk[i] ? view.trunk_depth : view.branch_depth)) continue;
+        if (i != 0 && stop.ends_behind(node.log_prob, node.reach)) continue;
+        open.push_back(i);
+    }
+    const auto first_trunk =
+        std::find_if(open.begin(), open.end(), [&](std::size_t i) { return trunk[i]; });
+    const std::size_t favourite =
+        view.trunk_first && first_trunk != open.end() ? *first_trunk : nodes.size();
+    std::sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) {
+        if (a == favourite || b == favourite) return a == favourite && b != favourite;
+        return nodes[a].reach > nodes[b].reach || (nodes[a].reach == nodes[b].reach && a < b);
+    });
+    std::vector<GuessId> chosen;
+    for (const std::size_t i : open) {
+        if (static_cast<std::int32_t>(chosen.size()) >= rule.width) break;
+        if (!trunk[i] && budget-- <= 0) continue;
+        chosen.push_back(nodes[i].id);
+    }
+    return chosen;
+}
+
+Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma)
+    : rule_{rule},
+      length_{request_gamma <= 0              ? 0
+              : rule.pace == DraftPace::Turns ? std::min(rule.gamma, request_gamma)
+                                              : rule.gamma,
+              rule.adaptive && rule.pace == DraftPace::Turns && request_gamma > 0} {}
+
+Growth::Step Growth::next(const GuessTree& tree, std::int32_t room) {
+    room = std::min(room, kDeepest);
+    if (length_.now() <= 0) return {};
+    if (rule_.part == GrowthPart::Alternatives) return alternatives(tree, room);
+    switch (rule_.pace) {
+        case DraftPace::Turns:
+            return turn(tree, room);
+        case DraftPace::Ahead:
+            return ahead(tree, room);
+        case DraftPace::Lockstep:
+            break;
+    }
+    return round(tree, room);
+}
+
+Growth::Step Growth::step(const GuessTree& tree,
+                          const GrowthView& view,
+                          std::int32_t chain_max) const {
+    Step step;
+    step.expand = nodes_to_expand(tree, rule_, view);
+    if (step.expand.empty()) return step;
+    const std::int32_t depth = tree.depth(*tree.find(step.expand.front()));
+    step.chain = std::min(chain_max, std::max(view.trunk_depth, view.branch_depth) - depth);
+    return step;
+}
+
+Growth::Step Growth::complete() {
+    phase_ = Phase::Done;
+    return {.expand = {}, .chain = 0, .say = msg::ProposalState::Complete};
+}
+
+Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
+    const std::int32_t depth = std::min(length_.now(), room);
+    if (phase_ == Phase::Growing) {
+        if (depth <= 0) {
+            phase_ = Phase::Done;  // nothing that could be of use: the target knows that too
+            return {};
+        }
+        // The turn is the trunk's: others are grown beside it, not after it.
+        GrowthRule trunk = rule_;
+        trunk.part = GrowthPart::Trunk;
+        if (nodes_to_expand(tree, trunk, {.trunk_depth = depth}).empty()) return complete();
+        return step(tree, {.trunk_depth = depth, .branch_depth = depth, .trunk_first = true},
+                    depth);
+    }
+    if (!named_) return {};
+    return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
+}
+
+Growth::Step Growth::ahead(const GuessTree& tree, std::int32_t room) {
+    const std::int32_t depth = std::min(length_.now(), room);
+    Step grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
+    if (!grow.expand.empty()) {
+        complete_ = false;
+        return grow;
+    }
+    if (std::exchange(complete_, true) || depth <= 0) return {};
+    return complete();
+}
+
+void Growth::begin_round() {
+    phase_ = Phase::Growing;
+    named_ = false;
+    halfway_ = false;
+    owed_ = false;
+    round_root_.reset();
+    steps_ = 0;
+}
+
+Growth::Step Growth::round(const GuessTree& tree, std::int32_t room) {
+    if (phase_ == Phase::Done && owed_) begin_round();
+    if (!round_root_) round_root_ = tree.root().position;
+    if (phase_ == Phase::Done) return {};
+    if (room <= 0) return complete();
+    const bool early = rule_.gamma_early > 0 && !halfway_;
+    const std::int32_t due = early ? std::min(rule_.gamma_early, rule_.gamma) : rule_.gamma;
+    if (phase_ == Phase::Growing && steps_ < due) {
+        Step grow =
+            step(tree, {.trunk_depth = room, .branch_depth = early ? 0 : room, .trunk_first = true},
+                 due - steps_);
+        if (!grow.expand.empty()) return grow;
+    }
+    if (early) {
+        halfway_ = true;
+        if (!named_) phase_ = Phase::ForNames;
+        return {.expand = {}, .chain = 0, .say = msg::ProposalState::Halfway};
+    }
+    if (phase_ == Phase::ForNames)
+        return {.expand = {}, .chain = 0, .say = {}, .waits_for_names = true};
+    return complete();
+}
+
+Growth::Step Growth::alternatives(const GuessTree& tree, std::int32_t room) {
+    const bool ahead = rule_.pace == DraftPace::Ahead;
+    if (!ahead && !named_) return {};
+    if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
+    const std::int32_t depth = ahead ? std::min(length_.now(), room) : room;
+    return step(tree, {.branch_depth = depth}, depth);
+}
+
+void Growth::passed(std::int32_t tokens) {
+    steps_ += tokens;
+    complete_ = false;
+}
+
+void Growth::judged(std::int32_t accepted, std::int32_t could, bool prepared) {
+    length_.judged(accepted, could);
+    complete_ = false;
+    if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
+        phase_ = Phase::Growing;
+        named_ = false;
+        steps_ = 0;
+        return;
+    }
+    if (phase_ == Phase::Done) return begin_round();
+    owed_ = true;
+    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;  // they would be of the old wave
+    halfway_ = true;
+    if (!prepared) steps_ = rule_.gamma;
+}
+
+void Growth::named() {
+    if (rule_.part == GrowthPart::Alternatives && !named_) steps_ = 0;
+    named_ = true;
+    complete_ = false;
+    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;
+}
+
+void Growth::waited_out() {
+    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;
+}
+
+bool Growth::streams() const {
+    return rule_.part == GrowthPart::Alternatives || rule_.pace == DraftPace::Ahead ||
+           (rule_.pace == DraftPace::Turns && phase_ == Phase::Done);
+}
+
+}  // namespace paceline

@@ -1,0 +1,66 @@
+// Rejection: the target's choice among guesses at one position, such that the chosen token is
+// distributed as the target's own p, whatever was guessed (Leviathan et al.; over siblings as in
+// SpecInfer).
+//
+//     point mass    a guess is just named. x is accepted with probability p(x); if it is not, p
+//                   becomes p without x, normalised, for the next sibling
+//     drawn         the siblings were drawn from q, one after the other, without putting back.
+//                   x is accepted with probability min(1, p(x) / q(x)); if it is not, p becomes
+//                   max(p - q, 0), normalised, and q becomes q without x, normalised
+//
+// Where no guess is left the token is drawn from what p has become. A guess that was *chosen*
+// (argmax of q) must count as a point mass: p / q would favour it.
+// Pure: chance comes from outside, so that a test can take every way it may fall.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline {
+
+/// Where decisions come from that p alone does not make.
+struct Chance {
+    Chance() = default;
+    Chance(const Chance&) = delete;
+    Chance& operator=(const Chance&) = delete;
+    virtual ~Chance() = default;
+    /// True with this probability; 0 never, 1 or more always.
+    [[nodiscard]] virtual bool happens(double probability) = 0;
+    /// i with probability weights[i] / their sum; never one whose weight is 0. The sum is > 0.
+    [[nodiscard]] virtual std::size_t pick(std::span<const double> weights) = 0;
+};
+
+/// The counter-based generator: decision number n at a position is a pure function of seed,
+/// position and n. Its random words are none of those that the coupled draw uses.
+class CounterChance final : public Chance {
+public:
+    CounterChance(std::uint64_t seed, Position position) : seed_{seed}, position_{position} {}
+    [[nodiscard]] bool happens(double probability) override;
+    [[nodiscard]] std::size_t pick(std::span<const double> weights) override;
+
+private:
+    [[nodiscard]] double uniform();  // in [0, 1), 53 bits
+
+    std::uint64_t seed_;
+    Position position_;
+    std::uint32_t decision_ = 0;
+};
+
+struct Guesses {
+    std::span<const TokenId> tokens;  // siblings, in the order in which they were drawn
+    std::span<double> q = {};         // [vocab], used up; empty: point masses
+};
+
+struct Choice {
+    TokenId token = 0;
+    std::optional<std::size_t> guess = std::nullopt;  // which of them it is, if any
+};
+
+/// Chooses by the rule above. `p` is [vocab], with a sum > 0 (it need not be 1), and is used up.
+[[nodiscard]] Choice choose(std::span<double> p, const Guesses& guesses, Chance& chance);
+
+}  // namespace paceline

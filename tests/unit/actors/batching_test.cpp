@@ -1,0 +1,285 @@
+// Requests that share waves: the queue that says what runs together, the judge that asks several
+// walks at once, and the pipeline as a whole.
+#include <random>
+#include <set>
+
+#include "tests/unit/actors/pipeline.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr Micros kLimit{1'000};
+
+msg::WaveRow row_at(KvSlot slot) {
+    msg::WaveRow row{};
+    row.slot = slot;
+    return row;
+}
+
+/// Parts of random requests, rows of random slots, some held.
+WaitingPart random_part(std::mt19937_64& random, std::uint32_t wave, Micros now) {
+    WaitingPart part;
+    part.part.request = RequestId{1 + random() % 5};
+    part.part.wave = WaveId{wave};
+    part.part.kind = random() % 4 == 0 ? msg::WaveKind::Prefill : msg::WaveKind::Verify;
+    part.part.rows = 1 + static_cast<std::uint32_t>(random() % 20);
+    const bool held = part.part.kind == msg::WaveKind::Verify && random() % 3 == 0;
+    part.part.hold = held ? 1 : 0;
+    part.run_by = now + kLimit;
+    for (std::uint32_t i = 0; i < part.part.rows; ++i) {
+        part.rows.push_back(row_at(static_cast<KvSlot>(random() % 400)));
+    }
+    return part;
+}
+
+/// What a queue promises of one run, given all that is in it.
+struct QueueModel {
+    std::deque<WaitingPart> waiting;
+    std::set<std::pair<std::uint64_t, std::uint32_t>> blocked;  // request, wave: not ready yet
+
+    [[nodiscard]] bool is_blocked(const WaitingPart& part) const {
+        return blocked.contains({part.part.request.value, part.part.wave.value});
+    }
+    void check_run(const std::vector<WaitingPart>& run, Micros now) {
+        std::size_t rows = 0;
+        std::map<RequestId, std::size_t> rows_of;
+        std::set<KvSlot> slots;
+        for (const WaitingPart& part : run) {
+            const RequestId request = part.part.request;
+            rows += part.rows.size();
+            const bool merged = rows_of.contains(request);
+            CHECK_FALSE((merged && part.part.kind == msg::WaveKind::Prefill));
+            rows_of[request] += part.rows.size();
+            CHECK_FALSE((merged && rows_of[request] > kGammaMax + 1));
+            for (auto ahead = waiting.begin(); ahead->part.wave != part.part.wave; ++ahead) {
+                CHECK(ahead->part.request != request);  // the order of a request is kept
+                for (const msg::WaveRow& row : ahead->rows) slots.insert(row.slot);
+            }
+            CHECK_FALSE(is_blocked(part));
+            take(part);
+        }
+        for (const WaitingPart& part : run) {
+            const bool held = part.part.hold != 0 && now < part.run_by;
+            const bool released = std::any_of(run.begin(), run.end(), [&](const auto& other) {
+                return other.part.request == part.part.request && other.part.hold == 0;
+            });
+            const bool follows = released || was_released_behind(part, now);
+            CHECK((!held || follows));
+        }
+        CHECK(rows <= kWaveRowsMax);
+        CHECK(rows_of.size() <= kWavePartsMax);
+    }
+    /// One behind it may go as soon as there is room: then it need not wait either.
+    [[nodiscard]] bool was_released_behind(const WaitingPart& part, Micros now) const {
+        return std::any_of(waiting.begin(), waiting.end(), [&](const WaitingPart& other) {
+            const bool free = other.part.hold == 0 || now >= other.run_by;
+            return other.part.request == part.part.request && free && !is_blocked(other);
+        });
+    }
+    void take(const WaitingPart& part) {
+        const auto found = std::find_if(
+            waiting.begin(), waiting.end(),
+            [&](const WaitingPart& other) { return other.part.wave == part.part.wave; });
+        REQUIRE(found != waiting.end());
+        waiting.erase(found);
+    }
+};
+
+bool share_a_slot(const WaitingPart& a, const WaitingPart& b) {
+    return std::any_of(a.rows.begin(), a.rows.end(), [&](const msg::WaveRow& one) {
+        return std::any_of(b.rows.begin(), b.rows.end(),
+                           [&](const msg::WaveRow& other) { return one.slot == other.slot; });
+    });
+}
+
+}  // namespace
+
+TEST_CASE("the queue keeps each request's order, lets others overtake, and loses nothing") {
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        SegmentQueue queue;
+        QueueModel model;
+        SegmentQueue::Rules rules{.look = [&](WaitingPart& part) -> Result<SegmentQueue::Turn> {
+                                      return model.is_blocked(part) ? SegmentQueue::Turn::Waits
+                                                                    : SegmentQueue::Turn::Ready;
+                                  },
+                                  .drop = [](WaitingPart&) { FAIL("nothing is moot here"); }};
+        Micros now{0};
+        std::uint32_t wave = 0;
+        for (int step = 0; step < 30; ++step) {
+            for (std::uint64_t i = random() % 4; i > 0; --i) {
+                WaitingPart part = random_part(random, ++wave, now);
+                if (random() % 4 == 0) model.blocked.insert({part.part.request.value, wave});
+                model.waiting.push_back(part);
+                queue.push(std::move(part));
+            }
+            if (random() % 3 == 0) model.blocked.clear();
+            now += Micros{random() % 400};
+            const std::deque<WaitingPart> before = model.waiting;
+            const auto run = queue.take(rules, now);
+            REQUIRE(run);
+            model.check_run(run.value(), now);
+            // Whoever wrote to a slot first in the queue does so first in the layers.
+            for (const WaitingPart& part : run.value()) {
+                for (const WaitingPart& ahead : before) {
+                    if (ahead.part.wave == part.part.wave) break;
+                    CHECK_FALSE(share_a_slot(ahead, part));
+                }
+            }
+        }
+        model.blocked.clear();
+        now += kLimit;
+        while (queue.size() > 0) {
+            const auto run = queue.take(rules, now);
+            REQUIRE(run);
+            REQUIRE_FALSE(run.value().empty());
+            model.check_run(run.value(), now);
+        }
+        CHECK(model.waiting.empty());
+    }
+}
+
+TEST_CASE("a held part waits for one behind it or for its time, whichever comes first") {
+    SegmentQueue queue;
+    SegmentQueue::Rules rules{.look = [](WaitingPart&) -> Result<SegmentQueue::Turn> {
+                                  return SegmentQueue::Turn::Ready;
+                              },
+                              .drop = [](WaitingPart&) {}};
+    const auto part = [](std::uint32_t wave, std::uint32_t hold) {
+        WaitingPart made;
+        made.part = {.request = RequestId{1},
+                     .attempt = Attempt{1},
+                     .wave = WaveId{wave},
+                     .kind = msg::WaveKind::Verify,
+                     .base = 0,
+                     .rows = 1,
+                     .hold = hold};
+        made.rows.push_back(row_at(static_cast<KvSlot>(wave)));
+        made.run_by = kLimit;
+        return made;
+    };
+    queue.push(part(1, 1));
+    CHECK(queue.take(rules, Micros{0}).value().empty());
+    CHECK(queue.due(Micros{0}) == kLimit);
+    queue.push(part(2, 1));
+    CHECK(queue.take(rules, kLimit - Micros{1}).value().empty());
+    queue.push(part(3, 0));
+    queue.push(part(4, 1));
+    const auto run = queue.take(rules, Micros{1}).value();
+    CHECK(run.size() == 3);
+    CHECK(queue.size() == 1);
+    CHECK(queue.take(rules, kLimit - Micros{1}).value().empty());
+    CHECK(queue.take(rules, kLimit).value().size() == 1);
+    CHECK(queue.due(kLimit) == std::nullopt);
+}
+
+namespace {
+
+/// A request with a random tree below its root, run through the layers of a fresh toy model.
+struct Judgement {
+    Request request;
+    std::shared_ptr<RequestState> state;
+    std::vector<msg::WaveRow> rows;
+    std::vector<float> hidden;
+};
+
+/// Rows whose hidden states are made up: the judge sees nothing but those.
+Judgement random_judgement(std::mt19937_64& random, std::uint64_t id) {
+    Judgement made;
+    made.request = small_request(random());
+    if (random() % 2 == 0) make_sampled(made.request, random());
+    made.state = std::make_shared<RequestState>(RequestId{id}, Attempt{1}, made.request,
+                                                TreeRole::Follows, nullptr);
+    const auto length = static_cast<Position>(made.request.text.size());
+    made.rows.push_back({.node = NodeId{1},
+                         .parent = msg::kNoParent,
+                         .token = made.request.text.back(),
+                         .position = length - 1,
+                         .slot = 0});
+    for (std::uint32_t i = 1; i < 1 + random() % 20; ++i) {
+        // Small tokens: the toy's head likes them, so that walks get somewhere.
+        const msg::WaveRow& parent = made.rows[random() % 2 == 0 ? i - 1 : random() % i];
+        msg::WaveRow row{.node = NodeId{i + 1},
+                         .parent = parent.node.value,
+                         .token = (parent.token * 5 + 3) % 16,
+                         .position = parent.position + 1,
+                         .slot = 0};
+        const bool taken = std::any_of(made.rows.begin(), made.rows.end(), [&](const auto& other) {
+            return other.parent == row.parent && other.token == row.token;
+        });
+        if (taken) row.token = static_cast<TokenId>(16 + i);
+        made.rows.push_back(row);
+    }
+    for (const msg::WaveRow& row : made.rows) {
+        for (int k = 0; k < 4; ++k) made.hidden.push_back(static_cast<float>(random() & 0xffffU));
+        made.hidden.push_back(static_cast<float>(row.token));
+    }
+    return made;
+}
+
+JudgedPart part_of(const Judgement& judgement) {
+    return {.state = *judgement.state,
+            .committed = judgement.state->text(),
+            .rows = judgement.rows,
+            .hidden = judgement.hidden};
+}
+
+}  // namespace
+
+TEST_CASE("judging many requests at once says what judging each alone says, in fewer head calls") {
+    std::uint64_t alone_calls = 0;
+    std::uint64_t together_calls = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        FakeBackend backend{0, kFakeLayers, 64};
+        FinalVerify one_by_one{backend, {.head_rows = 1}};
+        FinalVerify at_once{backend, {.head_rows = 1 + static_cast<std::uint32_t>(seed % 12)}};
+        std::vector<Judgement> judgements;
+        for (std::uint64_t i = 0; i < 1 + seed % 8; ++i) {
+            judgements.push_back(random_judgement(random, i + 1));
+        }
+        std::vector<JudgedPart> parts;
+        for (const Judgement& judgement : judgements) parts.push_back(part_of(judgement));
+        at_once.judge(parts);
+        for (std::size_t i = 0; i < judgements.size(); ++i) {
+            std::vector<JudgedPart> alone{part_of(judgements[i])};
+            one_by_one.judge(alone);
+            CHECK(parts[i].judged.tokens == alone[0].judged.tokens);
+            CHECK(parts[i].judged.nodes == alone[0].judged.nodes);
+            CHECK(parts[i].judged.finish == alone[0].judged.finish);
+            CHECK(parts[i].judged.last_row == alone[0].judged.last_row);
+        }
+        alone_calls += one_by_one.head_calls();
+        together_calls += at_once.head_calls();
+    }
+    CHECK(together_calls * 2 < alone_calls);
+}
+
+TEST_CASE("requests that run at once share waves and keep their own sampling") {
+    std::vector<Request> requests;
+    std::vector<Oracle> oracles;
+    Texts texts;
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        Request request = small_request(i + 1);
+        if (i % 2 == 1) make_sampled(request, i);
+        request.context = 160;
+        oracles.push_back(plain_answer(request));
+        texts.push_back(whole_text(request, oracles.back()));
+        requests.push_back(std::move(request));
+    }
+    PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle, .kv_slots = 2048};
+    Pipeline pipeline{options, texts};
+    for (std::uint64_t i = 0; i < 8; ++i) pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+    pipeline.run_until_finished(8);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        const auto answer = pipeline.conductor.log.answer(RequestId{i + 1});
+        CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracles[i].answer);
+    }
+    // Several verdicts come out of a run.
+    const auto runs = pipeline.segment_actors.back()->figures().waves;
+    CHECK(runs * 5 < static_cast<std::uint64_t>(pipeline.conductor.verdicts) * 4);
+}

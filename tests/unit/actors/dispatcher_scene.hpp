@@ -1,0 +1,215 @@
+// DispatcherScene: a dispatcher, requests whose text an oracle knows, and a scripted target that
+// judges waves in their order. What must hold of every wave is checked as it is formed.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "actors/dispatcher.hpp"
+#include "actors/message_checks.hpp"
+
+namespace paceline::testing {
+
+inline constexpr int kSceneVocab = 6;
+inline constexpr TokenId kSceneEnd = 5;
+
+class DispatcherScene {
+public:
+    struct Job {
+        std::vector<TokenId> oracle;                // prompt and the answer that must come out
+        std::shared_ptr<RequestState> state;        // the dispatcher's
+        std::shared_ptr<RequestState> judge_state;  // another segment's
+        std::set<std::uint32_t> sent;               // names of nodes
+        std::uint64_t last_served = 0;              // wave
+        std::size_t in_flight = 0;                  // parts
+    };
+
+    DispatcherScene(DispatchOptions options, std::int32_t kv_slots)
+        : dispatcher{options, kv_slots}, options_{options}, kv_slots_{kv_slots} {}
+
+    static RequestId id_of(std::size_t index) { return RequestId{index + 1}; }
+
+    /// The answer ends with an end token at its last place, or by its count.
+    void begin(std::vector<TokenId> prompt, std::vector<TokenId> answer) {
+        Request request;
+        request.text = prompt;
+        request.end_tokens = {kSceneEnd};
+        request.max_tokens = static_cast<std::int32_t>(answer.size());
+        request.context = static_cast<Position>(prompt.size() + answer.size()) + 8;
+        const RequestId id = id_of(jobs.size());
+        Job job;
+        job.state =
+            std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Names, nullptr);
+        job.judge_state =
+            std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Follows, nullptr);
+        REQUIRE(dispatcher.begin(job.state, now));
+        job.oracle = std::move(prompt);
+        job.oracle.insert(job.oracle.end(), answer.begin(), answer.end());
+        job.last_served = waves;
+        jobs.push_back(std::move(job));
+    }
+
+    /// The next wave, checked; it is in flight then.
+    bool form() {
+        const std::optional<msg::Wave> wave = dispatcher.next_wave(now);
+        if (!wave) return false;
+        ++waves;
+        const MessageLimits limits{
+            .vocab_size = kSceneVocab, .kv_slots = kv_slots_, .context = kv_slots_};
+        const Status form = check_message(*wave, limits);
+        REQUIRE_MESSAGE(form.ok(), (form.ok() ? "" : form.error().what));
+        REQUIRE(wave->part_count <= options_.requests_max);
+        std::uint32_t begin = 0;
+        for (const msg::WavePart& part : std::span{wave->parts}.first(wave->part_count)) {
+            check_part(part, std::span{wave->rows}.subspan(begin, part.rows));
+            begin += part.rows;
+        }
+        in_flight.push_back(*wave);
+        return true;
+    }
+
+    /// The target judges the oldest wave, and everybody applies its verdicts. Returns them.
+    std::vector<msg::Verdict> judge() {
+        REQUIRE_FALSE(in_flight.empty());
+        const msg::Wave wave = in_flight.front();
+        in_flight.pop_front();
+        std::vector<msg::Verdict> verdicts;
+        std::uint32_t begin = 0;
+        for (const msg::WavePart& part : std::span{wave.parts}.first(wave.part_count)) {
+            const auto rows = std::span{wave.rows}.subspan(begin, part.rows);
+            begin += part.rows;
+            Job& job = jobs[part.request.value - 1];
+            --job.in_flight;
+            if (part.kind == msg::WaveKind::Prefill) {
+                REQUIRE(job.judge_state->take_prefill(part.base, rows));
+                continue;
+            }
+            if (job.judge_state->over()) continue;
+            const std::optional<msg::Verdict> verdict = verdict_on(job, rows);
+            if (!verdict) continue;
+            apply(job, *verdict);
+            verdicts.push_back(*verdict);
+        }
+        return verdicts;
+    }
+
+    [[nodiscard]] bool all_over() const {
+        return std::all_of(jobs.begin(), jobs.end(),
+                           [](const Job& job) { return job.state->over(); });
+    }
+
+    /// A proposal below the text's token at `root_position`, with no nodes yet.
+    [[nodiscard]] msg::Proposal proposal(std::size_t job, Position root_position) const {
+        msg::Proposal made{};
+        made.route = {.request = id_of(job), .attempt = Attempt{1}, .epoch = Epoch{1}};
+        made.root_position = root_position;
+        made.root_token = jobs[job].oracle[static_cast<std::size_t>(root_position)];
+        made.state = msg::ProposalState::Complete;
+        return made;
+    }
+    static std::int16_t add(msg::Proposal& proposal,
+                            std::int16_t parent,
+                            TokenId token,
+                            float log_prob = -0.1F,
+                            msg::Origin origin = msg::Origin::Trunk) {
+        proposal.nodes[proposal.count] = {token, parent, origin, log_prob};
+        return static_cast<std::int16_t>(proposal.count++);
+    }
+
+    Dispatcher dispatcher;
+    Micros now{1000};
+    std::vector<Job> jobs;
+    std::deque<msg::Wave> in_flight;
+    std::uint64_t waves = 0;
+    std::uint64_t rows_sent = 0;  // of verify parts
+
+private:
+    void check_part(const msg::WavePart& part, std::span<const msg::WaveRow> rows) {
+        Job& job = jobs.at(part.request.value - 1);
+        REQUIRE(part.attempt == job.state->attempt());
+        REQUIRE_FALSE(job.state->over());
+        job.last_served = waves;
+        ++job.in_flight;
+        for (const msg::WaveRow& row : rows) {
+            REQUIRE(owner_.emplace(row.slot, part.request).second);  // nobody else has it
+        }
+        if (part.kind == msg::WaveKind::Prefill) {
+            REQUIRE(rows.size() <= options_.prefill_rows);
+            REQUIRE(job.state->take_prefill(part.base, rows));
+            return;
+        }
+        REQUIRE(job.state->prefilled());
+        REQUIRE(part.base == static_cast<Position>(job.state->slots().size()));
+        REQUIRE(rows.size() <= options_.rows_max);
+        rows_sent += rows.size();
+        const TokenTree& tree = job.state->tree();
+        for (const msg::WaveRow& row : rows) {
+            REQUIRE(job.sent.insert(row.node.value).second);  // no node twice
+            const TreeNode* node = tree.find(row.node);
+            REQUIRE(node != nullptr);
+            REQUIRE(node->slot == row.slot);
+            REQUIRE(row.token == node->token);
+            const bool root = row.node == tree.root().id;
+            if (!root) {
+                REQUIRE(job.sent.contains(row.parent));  // before it, or in an earlier wave
+                REQUIRE(tree.find(NodeId{row.parent})->position + 1 == row.position);
+                REQUIRE(job.state->finish_rule().after(row.token, row.position) == msg::Finish::No);
+            }
+        }
+    }
+
+    std::optional<msg::Verdict> verdict_on(Job& job, std::span<const msg::WaveRow> rows) {
+        RequestState& state = *job.judge_state;
+        REQUIRE(state.take_rows(rows));
+        std::vector<msg::WaveRow> alive;
+        for (const msg::WaveRow& row : rows) {
+            if (state.tree().find(row.node) != nullptr) alive.push_back(row);
+        }
+        if (alive.empty()) return std::nullopt;
+        REQUIRE(alive.front().node == state.tree().root().id);
+        msg::Verdict verdict{};
+        verdict.base = alive.front().position + 1;
+        verdict.wave_rows = static_cast<std::uint32_t>(alive.size());
+        msg::WaveRow at = alive.front();
+        while (true) {
+            const TokenId own = job.oracle.at(static_cast<std::size_t>(at.position) + 1);
+            verdict.tokens.at(verdict.count++) = own;
+            verdict.finish = state.finish_rule().after(own, at.position + 1);
+            if (verdict.finish != msg::Finish::No) break;
+            const auto next =
+                std::find_if(alive.begin(), alive.end(), [&](const msg::WaveRow& row) {
+                    return row.parent == at.node.value && row.token == own;
+                });
+            if (next == alive.end()) break;
+            verdict.nodes.at(verdict.count - 1) = next->node;
+            at = *next;
+        }
+        return verdict;
+    }
+
+    void apply(Job& job, const msg::Verdict& verdict) {
+        const std::size_t used_before = job.state->slots().size();
+        REQUIRE(job.judge_state->apply(verdict));
+        const Result<TreeStep> step = job.state->apply(verdict);
+        REQUIRE(step);
+        for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
+        CHECK(job.state->slots().size() == used_before + verdict.count);
+        REQUIRE(job.state->slots() == job.judge_state->slots());
+        (void)dispatcher.follow(job.state->request(), step.value(), now);
+    }
+
+    DispatchOptions options_;
+    std::int32_t kv_slots_;
+    std::map<KvSlot, RequestId> owner_;
+};
+
+}  // namespace paceline::testing

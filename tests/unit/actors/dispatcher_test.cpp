@@ -1,0 +1,394 @@
+#include "actors/dispatcher.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/actors/dispatcher_scene.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+using Scene = DispatcherScene;
+using Speaker = Dispatcher::Speaker;
+
+std::vector<TokenId> random_tokens(std::mt19937_64& random, std::size_t count) {
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % (kSceneVocab - 1));
+    return tokens;
+}
+
+/// Guesses of all kinds: often right, sometimes about a root that is long past or still to come.
+void babble(Scene& scene, std::size_t job, std::mt19937_64& random) {
+    const std::vector<TokenId>& oracle = scene.jobs[job].oracle;
+    const auto root = static_cast<std::size_t>(scene.jobs[job].state->tree().root().position);
+    const std::size_t back = random() % 4 == 0 ? random() % 4 : 0;
+    const std::size_t ahead = random() % 6 == 0 ? random() % 4 : 0;
+    const std::size_t at = root - std::min(root, back) + ahead;
+    if (at >= oracle.size()) return;
+    msg::Proposal proposal = scene.proposal(job, static_cast<Position>(at));
+    proposal.state = static_cast<msg::ProposalState>(random() % 3);
+    const std::size_t count = random() % 40;
+    std::vector<std::size_t> depth;
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto parent = static_cast<std::int16_t>(
+            random() % 2 == 0 ? static_cast<std::int64_t>(i) - 1
+                              : static_cast<std::int64_t>(random() % (i + 1)) - 1);
+        depth.push_back(parent < 0 ? 1 : depth[static_cast<std::size_t>(parent)] + 1);
+        const bool right = random() % 3 != 0 && at + depth[i] < oracle.size();
+        const TokenId token =
+            right ? oracle[at + depth[i]] : static_cast<TokenId>(random() % kSceneVocab);
+        const float log_prob = random() % 20 == 0 ? -std::numeric_limits<float>::infinity()
+                                                  : -static_cast<float>(random() % 100) / 50.0F;
+        (void)Scene::add(proposal, parent, token, log_prob,
+                         static_cast<msg::Origin>(random() % msg::kOrigins));
+    }
+    scene.dispatcher.propose(proposal, random() % 2 == 0 ? Speaker::Draft : Speaker::Other,
+                             scene.now);
+}
+
+DispatchOptions random_options(std::mt19937_64& random) {
+    DispatchOptions options;
+    options.start = static_cast<StartRule>(random() % 3);
+    options.shape = static_cast<WaveShape>(random() % 2);
+    options.proposal_wait = Micros{50};
+    options.rows_max = 1 + static_cast<std::uint32_t>(random() % (kGammaMax + 1));
+    options.waves_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
+    options.prefill_rows = 1 + static_cast<std::uint32_t>(random() % kWaveRowsMax);
+    options.requests_max = 1 + static_cast<std::uint32_t>(random() % kWavePartsMax);
+    options.reach_min = random() % 2 == 0 ? 0.0F : 0.05F;
+    return options;
+}
+
+/// A chain of these tokens below the text's end.
+msg::Proposal chain(const Scene& scene, std::size_t job, std::span<const TokenId> tokens) {
+    msg::Proposal made = scene.proposal(job, scene.jobs[job].state->tree().root().position);
+    std::int16_t at = msg::kBelowRoot;
+    for (const TokenId token : tokens) at = Scene::add(made, at, token);
+    return made;
+}
+
+std::span<const msg::WaveRow> rows_of(const msg::Wave& wave, std::uint32_t part = 0) {
+    std::uint32_t begin = 0;
+    for (std::uint32_t i = 0; i < part; ++i) begin += wave.parts[i].rows;
+    return std::span{wave.rows}.subspan(begin, wave.parts[part].rows);
+}
+
+/// One request, whose prompt of one token needs no prefill.
+Scene one_request(DispatchOptions options, std::vector<TokenId> answer) {
+    Scene scene{options, 1024};
+    scene.begin({0}, std::move(answer));
+    return scene;
+}
+
+const std::vector<TokenId> kAnswer{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
+
+}  // namespace
+
+TEST_CASE("whatever is proposed and however late, all texts come out, row by valid row") {
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        const DispatchOptions options = random_options(random);
+        const std::size_t requests = 1 + random() % (seed % 8 == 0 ? 40 : 6);
+        const bool tight = random() % 3 == 0;  // no page beside those that are reserved
+        Scene scene{options, static_cast<std::int32_t>(requests) * 128 + (tight ? 0 : 1024)};
+        for (std::size_t i = 0; i < requests; ++i) {
+            std::vector<TokenId> answer = random_tokens(random, 1 + random() % 30);
+            if (random() % 2 == 0) answer.back() = kSceneEnd;
+            scene.begin(random_tokens(random, 1 + random() % 80), std::move(answer));
+        }
+        const std::size_t quiet = random() % 4;  // 0: nobody ever proposes
+        int steps = 0;
+        while (!scene.all_over()) {
+            REQUIRE(++steps < 100000);
+            scene.now += Micros{random() % 3};
+            const std::size_t what = random() % 4;
+            if (what == 0 && quiet != 0) babble(scene, random() % requests, random);
+            if (what == 1 && random() % 50 == 0) scene.dispatcher.draft_changed(random() % 2 == 0);
+            if (what == 2 && !scene.in_flight.empty()) (void)scene.judge();
+            if (what != 3 || scene.form() || !scene.in_flight.empty()) continue;
+            // Nothing is under way: there must be a time at which something will be.
+            const std::optional<Micros> due = scene.dispatcher.due();
+            REQUIRE(due.has_value());
+            REQUIRE(*due > scene.now);
+            REQUIRE(*due <= scene.now + options.proposal_wait);
+            if (random() % 4 != 0) continue;
+            scene.now = *due;
+            REQUIRE(scene.form());
+        }
+        for (std::size_t i = 0; i < requests; ++i) {
+            const Scene::Job& job = scene.jobs[i];
+            REQUIRE(job.state->text() == job.oracle);
+            REQUIRE(job.judge_state->text() == job.oracle);
+            const auto kept = static_cast<std::int32_t>(job.oracle.size()) - 1;
+            REQUIRE(scene.dispatcher.slots_in_use(Scene::id_of(i)) == kept);
+        }
+        std::uint64_t committed = 0;
+        for (const Scene::Job& job : scene.jobs) {
+            committed += job.oracle.size() - job.state->spec().text.size();
+        }
+        // Every row of a verify wave was committed (the root that stands before each token) or not.
+        CHECK(scene.rows_sent == committed + scene.dispatcher.figures().rows_wasted);
+    }
+}
+
+TEST_CASE("nobody starves, neither verifies nor prefills, however many share the waves") {
+    for (const std::uint32_t requests_max : {1U, 3U, kWavePartsMax}) {
+        CAPTURE(requests_max);
+        std::mt19937_64 random{requests_max};
+        Scene scene{{.start = StartRule::AtOnce, .requests_max = requests_max}, 16384};
+        constexpr std::size_t kRequests = 40;
+        for (std::size_t i = 0; i < kRequests; ++i) {
+            const std::size_t prompt = i % 2 == 0 ? 1 : 200;
+            scene.begin(random_tokens(random, prompt), random_tokens(random, 30));
+        }
+        const std::uint64_t rounds = (kRequests + requests_max - 1) / requests_max;
+        while (!scene.all_over()) {
+            for (std::size_t i = 0; i < kRequests; ++i) {
+                if (scene.jobs[i].state->over()) continue;
+                const TreeNode& root = scene.jobs[i].state->tree().root();
+                const auto at = static_cast<std::size_t>(root.position) + 1;
+                const std::span<const TokenId> text = scene.jobs[i].oracle;
+                scene.dispatcher.propose(
+                    chain(scene, i, text.subspan(at, std::min<std::size_t>(8, text.size() - at))),
+                    Speaker::Draft, scene.now);
+            }
+            REQUIRE(scene.form());
+            (void)scene.judge();
+            for (const Scene::Job& job : scene.jobs) {
+                if (!job.state->over()) REQUIRE(scene.waves - job.last_served <= rounds + 1);
+            }
+        }
+    }
+}
+
+TEST_CASE("verify parts share the rows fairly, and prefill takes what is left") {
+    Scene scene{{.start = StartRule::AtOnce}, 16384};
+    for (int i = 0; i < 3; ++i) scene.begin({0}, std::vector<TokenId>(60, 1));
+    const std::vector<TokenId> ones(32, 1);
+    scene.dispatcher.propose(chain(scene, 0, ones), Speaker::Draft, scene.now);
+    scene.dispatcher.propose(chain(scene, 1, ones), Speaker::Draft, scene.now);
+    scene.dispatcher.propose(chain(scene, 2, std::span{ones}.first(2)), Speaker::Draft, scene.now);
+    scene.begin(std::vector<TokenId>(100, 2), {1});
+    REQUIRE(scene.form());
+    const msg::Wave& full = scene.in_flight.back();
+    REQUIRE(full.part_count == 3);
+    CHECK(rows_of(full, 0).size() == 31);
+    CHECK(rows_of(full, 1).size() == 30);
+    CHECK(rows_of(full, 2).size() == 3);  // it wanted no more
+    // The prefill was passed over: the next wave is its own, verifies being in flight.
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.back().parts[0].kind == msg::WaveKind::Prefill);
+    CHECK(scene.in_flight.back().row_count == 64);
+    (void)scene.judge();
+    REQUIRE(scene.form());
+    const msg::Wave& mixed = scene.in_flight.back();  // three roots, and the rest of the prompt
+    REQUIRE(mixed.part_count == 4);
+    CHECK(mixed.parts[3].kind == msg::WaveKind::Prefill);
+    CHECK(mixed.parts[3].rows == 35);
+}
+
+TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
+    for (const WaveShape shape : {WaveShape::Chain, WaveShape::Tree}) {
+        Scene scene =
+            one_request({.start = StartRule::AtOnce, .shape = shape, .rows_max = 4}, kAnswer);
+        msg::Proposal made = scene.proposal(0, 0);
+        const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.5F);
+        const std::int16_t b = Scene::add(made, msg::kBelowRoot, 2, -1.0F);
+        const std::int16_t c = Scene::add(made, a, 3, -2.0F);  // reach -2.5
+        (void)Scene::add(made, b, 4, -0.1F);                   // reach -1.1
+        (void)Scene::add(made, c, 1, -0.1F);                   // reach -2.6
+        scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+        REQUIRE(scene.form());
+        std::vector<TokenId> tokens;
+        for (const msg::WaveRow& row : rows_of(scene.in_flight.front()))
+            tokens.push_back(row.token);
+        const std::vector<TokenId> trunk{0, 1, 3, 1};
+        const std::vector<TokenId> best{0, 1, 2, 4};
+        CHECK(tokens == (shape == WaveShape::Chain ? trunk : best));
+    }
+}
+
+TEST_CASE("improbable rows stay, end tokens and what lies behind the limits get no row") {
+    Scene scene = one_request({.start = StartRule::AtOnce, .reach_min = 0.5F}, kAnswer);
+    msg::Proposal made = scene.proposal(0, 0);
+    const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.4F);
+    (void)Scene::add(made, a, 2, -0.4F);  // together e^-0.8 = 0.45
+    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.front().row_count == 2);
+
+    Scene ended = one_request({.start = StartRule::AtOnce}, {1, 2, kSceneEnd});
+    ended.dispatcher.propose(chain(ended, 0, std::vector<TokenId>{1, kSceneEnd, 3}), Speaker::Draft,
+                             ended.now);
+    REQUIRE(ended.form());
+    CHECK(ended.in_flight.front().row_count == 2);
+
+    Scene counted = one_request({.start = StartRule::AtOnce}, {1, 2, 3});
+    counted.dispatcher.propose(chain(counted, 0, kAnswer), Speaker::Draft, counted.now);
+    REQUIRE(counted.form());
+    CHECK(counted.in_flight.front().row_count == 3);  // behind 0, 1, 2; 3 is the last token
+}
+
+TEST_CASE("a proposal for an old root counts as far as the text went its way") {
+    Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
+    REQUIRE(scene.form());
+    (void)scene.judge();  // commits 1
+    msg::Proposal old = scene.proposal(0, 0);
+    const std::int16_t a = Scene::add(old, msg::kBelowRoot, 1);
+    const std::int16_t x = Scene::add(old, msg::kBelowRoot, 4);
+    (void)Scene::add(old, x, 3);
+    (void)Scene::add(old, Scene::add(old, a, 2), 3);
+    scene.dispatcher.propose(old, Speaker::Other, scene.now);
+    CHECK(scene.dispatcher.figures().proposals_used == 1);
+    REQUIRE(scene.form());
+    const auto rows = rows_of(scene.in_flight.front());
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[1].token == 2);
+    CHECK(rows[2].token == 3);
+    msg::Proposal wrong = scene.proposal(0, 0);
+    (void)Scene::add(wrong, msg::kBelowRoot, 4);
+    scene.dispatcher.propose(wrong, Speaker::Other, scene.now);
+    CHECK(scene.dispatcher.figures().proposals_outdated == 1);
+}
+
+TEST_CASE("a proposal for a root that is still to come is kept until its verdict is here") {
+    Scene scene = one_request({.start = StartRule::Turns}, kAnswer);
+    CHECK_FALSE(scene.form());
+    scene.dispatcher.propose(scene.proposal(0, 0), Speaker::Draft, scene.now);  // nothing to say
+    REQUIRE(scene.form());
+    msg::Proposal next = scene.proposal(0, 1);
+    (void)Scene::add(next, msg::kBelowRoot, 2);
+    scene.dispatcher.propose(next, Speaker::Draft, scene.now);
+    (void)scene.judge();
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.front().row_count == 2);
+}
+
+TEST_CASE("turns wait for all that the draft has to say, but only so long and so often") {
+    Scene scene = one_request({.start = StartRule::Turns, .proposal_wait = Micros{100}}, kAnswer);
+    msg::Proposal growing = chain(scene, 0, std::vector<TokenId>{1});
+    growing.state = msg::ProposalState::Growing;
+    scene.dispatcher.propose(growing, Speaker::Draft, scene.now);
+    CHECK_FALSE(scene.form());
+    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
+    scene.dispatcher.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), Speaker::Draft,
+                             scene.now);
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.front().row_count == 3);
+    (void)scene.judge();  // 1 and 2
+    for (int i = 0; i < 3; ++i) {
+        CHECK_FALSE(scene.form());
+        scene.now = scene.dispatcher.due().value();
+        REQUIRE(scene.form());
+        (void)scene.judge();
+    }
+    CHECK(scene.dispatcher.figures().turns_waited_out == 3);
+    REQUIRE(scene.form());  // it is not waited for any longer,
+    (void)scene.judge();
+    scene.dispatcher.propose(chain(scene, 0, {}), Speaker::Draft, scene.now);  // until it speaks
+    REQUIRE(scene.form());
+    (void)scene.judge();
+    CHECK_FALSE(scene.form());
+    scene.dispatcher.draft_changed(false);
+    CHECK(scene.form());
+}
+
+TEST_CASE("lockstep begins with the root alone, then waits for verdict and the draft's round") {
+    Scene scene =
+        one_request({.start = StartRule::Lockstep, .proposal_wait = Micros{100}}, kAnswer);
+    const RequestId id = Scene::id_of(0);
+    msg::Proposal round = chain(scene, 0, std::vector<TokenId>{1, 2, 3});
+    round.state = msg::ProposalState::Growing;
+    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.front().row_count == 1);
+    CHECK_FALSE(scene.dispatcher.halfway(id, scene.now));
+    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
+    round.state = msg::ProposalState::Halfway;
+    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    CHECK(scene.dispatcher.halfway(id, scene.now));
+    CHECK_FALSE(scene.form());  // one wave in flight, although there are rows to send
+    scene.now += Micros{10};
+    (void)scene.judge();
+    CHECK_FALSE(scene.form());  // the round that began with the first wave is not complete
+    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
+    round.state = msg::ProposalState::Complete;
+    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    REQUIRE(scene.form());
+    CHECK(scene.in_flight.front().row_count == 3);
+    CHECK_FALSE(scene.dispatcher.halfway(id, scene.now));
+    scene.now += Micros{100};  // waited long enough
+    CHECK_FALSE(scene.form());
+    CHECK(scene.dispatcher.due() == std::nullopt);
+    CHECK(scene.dispatcher.halfway(id, scene.now));
+    (void)scene.judge();  // 2, 3 and the own 4
+    CHECK_FALSE(scene.form());
+    scene.now = scene.dispatcher.due().value();
+    CHECK(scene.form());
+    CHECK(scene.dispatcher.figures().turns_waited_out == 1);
+}
+
+TEST_CASE("a wave is not held for the Halfway of a draft that is lost") {
+    Scene scene = one_request({.start = StartRule::Lockstep}, kAnswer);
+    REQUIRE(scene.form());
+    CHECK_FALSE(scene.dispatcher.halfway(Scene::id_of(0), scene.now));
+    scene.dispatcher.draft_changed(false);
+    CHECK(scene.dispatcher.halfway(Scene::id_of(0), scene.now));
+    (void)scene.judge();
+    CHECK(scene.form());
+}
+
+TEST_CASE("a proposal below a token that is not the text's changes nothing") {
+    Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
+    msg::Proposal made = chain(scene, 0, kAnswer);
+    made.root_token = 3;
+    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    CHECK(scene.jobs[0].state->tree().nodes().size() == 1);
+    CHECK(scene.dispatcher.figures().proposals_outdated == 1);
+}
+
+TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
+    Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
+    msg::Proposal made = scene.proposal(0, 0);
+    (void)Scene::add(made, msg::kBelowRoot, 1, 0.5F);
+    (void)Scene::add(made, msg::kBelowRoot, 2, -std::numeric_limits<float>::infinity());
+    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    const auto nodes = scene.jobs[0].state->tree().nodes();
+    REQUIRE(nodes.size() == 3);
+    CHECK(nodes[1].reach == 0.0F);
+    CHECK(std::isfinite(nodes[2].reach));
+}
+
+TEST_CASE("an outcome names whose guess the new root was, and what nobody had guessed") {
+    Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
+    msg::Proposal made = scene.proposal(0, 0);
+    (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);
+    (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
+    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    REQUIRE(scene.form());  // the root and 3
+    (void)scene.judge();    // 1
+    CHECK(scene.dispatcher.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)] == 1);
+    CHECK(scene.dispatcher.figures().rows_wasted == 1);
+    CHECK(scene.dispatcher.figures().roots_alone == 0);
+    REQUIRE(scene.form());
+    (void)scene.judge();
+    CHECK(scene.dispatcher.figures().outcomes_none == 1);
+    CHECK(scene.dispatcher.figures().roots_alone == 1);
+}
+
+TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {
+    Scene scene =
+        one_request({.start = StartRule::AtOnce, .rows_max = 3, .waves_in_flight_max = 3}, kAnswer);
+    scene.dispatcher.propose(chain(scene, 0, kAnswer), Speaker::Draft, scene.now);
+    for (int i = 0; i < 3; ++i) REQUIRE(scene.form());
+    CHECK_FALSE(scene.form());
+    CHECK(scene.in_flight[2].rows[0].parent == scene.in_flight[1].rows[2].node.value);
+    (void)scene.judge();
+    CHECK(scene.form());
+}

@@ -1,0 +1,406 @@
+#include "actors/draft_actor.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "actors/message_checks.hpp"
+#include "tests/unit/actors/draft_bench.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the same
+
+namespace {
+
+std::vector<TokenId> chain_of(const msg::Proposal& proposal) {
+    std::vector<TokenId> tokens;
+    for (std::uint32_t i = 0; i < proposal.count; ++i) tokens.push_back(proposal.nodes[i].token);
+    return tokens;
+}
+
+/// The tokens from the proposal's root down to node `index`.
+std::vector<TokenId> path_in(const msg::Proposal& proposal, std::int32_t index) {
+    std::vector<TokenId> tokens;
+    for (; index >= 0; index = proposal.nodes[static_cast<std::size_t>(index)].parent) {
+        tokens.insert(tokens.begin(), proposal.nodes[static_cast<std::size_t>(index)].token);
+    }
+    return tokens;
+}
+
+Request request_of(std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    Request request;
+    for (std::uint64_t i = 0; i < 1 + seed % 80; ++i) {
+        request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    request.context = 300;
+    request.gamma = 32;
+    request.sampling.seed = seed;
+    if (seed % 2 == 0) request.sampling.temperature = 0.9F;
+    return request;
+}
+
+/// Form, and: what the model calls its first choice is what plain decoding takes there.
+void check_proposal(const DraftBench& bench,
+                    const msg::Proposal& proposal,
+                    std::mt19937_64& random) {
+    const MessageLimits limits{.vocab_size = kFakeVocab, .kv_slots = 1 << 20, .context = 300};
+    REQUIRE(check_message(proposal, limits).ok());
+    REQUIRE(proposal.root_position <= bench.root());
+    const auto at = static_cast<std::size_t>(proposal.root_position);
+    CHECK(bench.text[at] == proposal.root_token);
+    if (proposal.count == 0) return;
+    const auto pick = static_cast<std::int32_t>(random() % proposal.count);
+    std::vector<TokenId> text(bench.text.begin(),
+                              bench.text.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    for (const TokenId token : path_in(proposal, pick)) text.push_back(token);
+    CHECK(text.size() < 300);  // room for the target's own token
+    if (proposal.nodes[static_cast<std::size_t>(pick)].origin != msg::Origin::Trunk) return;
+    const TokenId last = text.back();
+    text.pop_back();
+    if (text.size() < bench.text.size()) {
+        CHECK(last == bench.text[text.size()]);  // it became text while the round went on
+    } else {
+        CHECK(last == plain_next(bench.spec, text));
+    }
+}
+
+/// What an exit may say of a wave: the rows of some of the tree, and names behind them.
+msg::Proposal names_for(const DraftBench& bench,
+                        const msg::Proposal& last,
+                        std::mt19937_64& random) {
+    msg::Proposal names{};
+    names.route = bench.route();
+    names.root_position = last.root_position;
+    names.root_token = last.root_token;
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(last.count, 6); ++i) {
+        names.nodes[names.count] = last.nodes[i];
+        names.nodes[names.count++].origin = msg::Origin::RunnerUp;
+    }
+    const std::uint32_t rows = names.count;
+    for (std::uint32_t i = 0; i < 6; ++i) {
+        names.nodes[names.count++] = {.token = static_cast<TokenId>(random() % kFakeVocab),
+                                      .parent = static_cast<std::int16_t>(
+                                          static_cast<std::int32_t>(random() % (rows + 1)) - 1),
+                                      .origin = msg::Origin::Exit,
+                                      .log_prob = -static_cast<float>(random() % 4)};
+    }
+    return names;
+}
+
+/// Any order of events, for one request: jobs that take long, names, verdicts that take from the
+/// draft's tree or not, channels without room, new attempts.
+void run_at_random(DraftBench& bench, std::uint64_t seed, bool has_model) {
+    std::mt19937_64 random{seed};
+    bench.begin(request_of(seed));
+    std::optional<msg::Proposal> last;
+    std::uint32_t attempts = 1;
+    const std::uint64_t job_every = 1 + seed % 5;  // a slow draft has its job done seldom
+    for (int step = 0; step < 150; ++step) {
+        bench.context.full = random() % 5 == 0;
+        const auto event = random() % 12;
+        if (event < 6) {
+            if (random() % job_every == 0) bench.context.run_job();
+        } else if (event < 9) {
+            std::vector<TokenId> tokens;
+            if (last && last->root_position == bench.root() && last->count > 0 &&
+                random() % 4 != 0) {
+                tokens = path_in(*last, static_cast<std::int32_t>(random() % last->count));
+            }
+            if (tokens.empty() || random() % 2 == 0) {
+                tokens.push_back(static_cast<TokenId>(random() % kFakeVocab));
+            }
+            if (bench.text.size() + tokens.size() < 290) bench.verdict(tokens);
+        } else if (event == 9 && last) {
+            bench.deliver(kFirst, names_for(bench, *last, random));
+        } else if (event == 10) {
+            bench.context.fire_timer();
+            if (!bench.context.full) bench.actor.on_room(kFirst);
+        } else if (event == 11 && random() % 8 == 0) {
+            Request again = bench.spec;
+            again.text = bench.text;
+            bench.begin(again, ++attempts);
+            last.reset();
+        }
+        for (const msg::Proposal& proposal : bench.proposals()) {
+            if (has_model) check_proposal(bench, proposal, random);
+            last = proposal;
+        }
+        REQUIRE_FALSE(bench.context.failure);
+    }
+    bench.context.full = false;
+    bench.actor.on_room(kFirst);
+    for (int i = 0; i < 400 && (bench.context.run_job() || bench.context.fire_timer()); ++i) {
+    }
+    CHECK(bench.context.idle());
+    const std::vector<msg::Proposal> rest = bench.proposals();
+    if (!rest.empty()) last = rest.back();
+}
+
+}  // namespace
+
+TEST_CASE("taking turns with an instant source: one complete proposal per verdict") {
+    DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
+    Request request;
+    request.text = {1, 2, 3, 4, 1, 2};
+    request.context = 100;
+    bench.begin(request);
+    std::vector<msg::Proposal> said = bench.proposals();
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].state == msg::ProposalState::Complete);
+    CHECK(said[0].root_position == 5);
+    CHECK(chain_of(said[0]) == std::vector<TokenId>{3, 4, 1, 2});
+    CHECK(said[0].nodes[0].origin == msg::Origin::Lookup);
+    bench.verdict({3, 4, 9});
+    said = bench.proposals();
+    REQUIRE(said.size() == 1);  // also when there is nothing to propose
+    CHECK(said[0].count == 0);
+    CHECK(said[0].state == msg::ProposalState::Complete);
+    bench.verdict({3, 4});
+    CHECK(chain_of(bench.proposals().at(0)) == std::vector<TokenId>{9, 3, 4, 9});
+    bench.text.push_back(5);  // a verdict that this stage has missed
+    bench.verdict({1, 2, 3});
+    bench.verdict({4});
+    CHECK(bench.proposals().empty());
+    request.text = bench.text;
+    bench.begin(request, 2);
+    CHECK(bench.proposals().size() == 1);
+    bench.deliver(kConductor, msg::Stop{.route = bench.route()});
+    bench.verdict({1});
+    CHECK(bench.proposals().empty());
+    CHECK_FALSE(bench.context.failure);
+}
+
+TEST_CASE("nothing is guessed that could not be committed") {
+    DraftBench bench{plan_of({.gamma = 8}), with_lookup()};
+    Request request;
+    request.text = {1, 2, 1, 2, 1, 2, 1, 2};
+    request.context = 100;
+    request.max_tokens = 4;
+    bench.begin(request);
+    CHECK(bench.proposals().at(0).count == 3);
+    bench.verdict({1, 2});
+    CHECK(bench.proposals().at(0).count == 1);
+    bench.verdict({1});
+    CHECK(bench.proposals().empty());  // the target's own token is the last
+}
+
+TEST_CASE("every pace and part: random events, and the guesses are those of plain decoding") {
+    const std::vector<GrowthRule> rules{
+        {.pace = DraftPace::Turns, .gamma = 5},
+        {.pace = DraftPace::Turns, .gamma = 4, .adaptive = true, .width = 3, .own_alternatives = 2},
+        {.pace = DraftPace::Turns, .gamma = 3, .width = 2, .exit_alternatives = 3},
+        {.pace = DraftPace::Ahead, .gamma = 10},
+        {.pace = DraftPace::Ahead, .gamma = 8, .width = 4, .exit_alternatives = 4},
+        {.pace = DraftPace::Ahead,
+         .gamma = 6,
+         .width = 4,
+         .own_alternatives = 1,
+         .exit_alternatives = 2},
+        {.pace = DraftPace::Lockstep, .gamma = 4},
+        {.pace = DraftPace::Lockstep,
+         .gamma = 6,
+         .gamma_early = 3,
+         .width = 4,
+         .exit_alternatives = 4},
+        {.pace = DraftPace::Ahead, .part = GrowthPart::Trunk, .gamma = 8},
+    };
+    std::uint64_t proposals = 0;
+    for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+        CAPTURE(rule);
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+            CAPTURE(seed);
+            FakeBackend backend{0, kFakeLayers, 1024};
+            DraftBench bench{plan_of(rules[rule]), with_model(backend)};
+            run_at_random(bench, seed, true);
+            proposals += bench.actor.figures().proposals;
+            DraftBench lookup{plan_of(rules[rule]), with_lookup()};
+            run_at_random(lookup, seed, false);
+        }
+    }
+    CHECK(proposals > 1000);
+}
+
+TEST_CASE("each turn and round of a model ends with Complete, however late it is") {
+    for (const DraftPace pace : {DraftPace::Turns, DraftPace::Ahead, DraftPace::Lockstep}) {
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftBench bench{
+            plan_of({.pace = pace, .gamma = 4, .gamma_early = 2, .exit_alternatives = 1}),
+            with_model(backend)};
+        bench.begin(request_of(12));
+        for (int turn = 0; turn < 10; ++turn) {
+            std::vector<msg::Proposal> said;
+            bool halfway = false;
+            while (bench.context.run_job() || bench.context.fire_timer()) {
+            }
+            said = bench.proposals();
+            for (const auto& one : said) halfway |= one.state == msg::ProposalState::Halfway;
+            REQUIRE_FALSE(said.empty());
+            CHECK(said.back().state == msg::ProposalState::Complete);
+            CHECK(said.back().root_position == bench.root());
+            CHECK(said.back().count >= 4);
+            CHECK(halfway == (pace == DraftPace::Lockstep));
+            // A hundred times too slow: nobody waits for it, and most verdicts find it in a job.
+            bench.verdict({1});
+            bench.context.run_job();
+            for (int i = 0; i < 20; ++i) bench.verdict({plain_next(bench.spec, bench.text)});
+        }
+        CHECK_FALSE(bench.context.failure);
+    }
+}
+
+TEST_CASE("lockstep does not wait for an exit that stays silent") {
+    FakeBackend backend{0, kFakeLayers, 1024};
+    DraftBench bench{plan_of({.pace = DraftPace::Lockstep, .gamma = 3, .gamma_early = 1}),
+                     with_model(backend)};
+    bench.begin(request_of(9));
+    while (bench.context.run_job()) {
+    }
+    CHECK(bench.proposals().back().state == msg::ProposalState::Halfway);
+    REQUIRE(bench.context.fire_timer());
+    while (bench.context.run_job()) {
+    }
+    CHECK(bench.proposals().back().state == msg::ProposalState::Complete);
+}
+
+TEST_CASE("a proposal that found no room follows when there is room, if it is still of use") {
+    DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
+    Request request;
+    request.text = {1, 2, 3, 1, 2};
+    request.context = 100;
+    bench.context.full = true;
+    bench.begin(request);
+    bench.verdict({3});
+    CHECK(bench.actor.figures().dropped == 2);
+    bench.context.full = false;
+    bench.actor.on_room(kFirst);
+    const std::vector<msg::Proposal> said = bench.proposals();
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].root_position == 5);
+    bench.actor.on_room(kFirst);
+    CHECK(bench.proposals().empty());
+}
+
+TEST_CASE("a job whose attempt is void ends the request here, and a lost judge ends all") {
+    FakeBackend backend{0, kFakeLayers, 1024};
+    DraftBench bench{plan_of({.gamma = 4}), with_model(backend)};
+    bench.begin(request_of(5));
+    bench.context.word.store(CancelBoard::mark_of(kRequest, Attempt{1}) + 1);
+    while (bench.context.run_job()) {
+    }
+    CHECK(bench.proposals().empty());
+    CHECK(bench.context.idle());
+    bench.context.word.store(0);
+    bench.begin(request_of(6), 2);
+    bench.actor.on_peer(kJudge, PeerChange::Lost);
+    while (bench.context.run_job()) {
+    }
+    CHECK(bench.proposals().empty());
+    bench.begin(request_of(6), 3);
+    while (bench.context.run_job()) {
+    }
+    CHECK(bench.proposals().size() == 1);
+}
+
+TEST_CASE("a source's chain comes first, and the model goes on beside and below it") {
+    FakeBackend backend{0, kFakeLayers, 1024};
+    DraftTools tools = with_model(backend);
+    tools.source = with_lookup().source;
+    DraftBench bench{plan_of({.gamma = 4, .width = 8}), std::move(tools)};
+    Request request;
+    request.text = {1, 2, 3, 4, 1, 2};
+    request.context = 100;
+    bench.begin(request);
+    while (bench.context.run_job()) {
+    }
+    const msg::Proposal said = bench.proposals().at(0);
+    std::vector<TokenId> lookup;
+    bool model = false;
+    for (std::uint32_t i = 0; i < said.count; ++i) {
+        if (said.nodes[i].origin == msg::Origin::Lookup) lookup.push_back(said.nodes[i].token);
+        model |= said.nodes[i].origin == msg::Origin::Trunk;
+    }
+    CHECK(lookup == std::vector<TokenId>{3, 4, 1, 2});
+    CHECK(model);
+    CHECK(backend.head_rows >= 4);
+}
+
+TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the exit names") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        FakeBackend draft_backend{0, kFakeLayers, 1024};
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftPlan plan = plan_of({.pace = DraftPace::Ahead, .part = GrowthPart::Trunk, .gamma = 8});
+        plan.exit.reset();
+        plan.correct = kCorrectId;
+        DraftBench draft{plan, with_model(draft_backend)};
+        DraftPlan correct_plan = plan_of({.pace = DraftPace::Ahead,
+                                          .part = GrowthPart::Alternatives,
+                                          .gamma = 8,
+                                          .width = 4,
+                                          .exit_alternatives = 3});
+        correct_plan.trunk_from = kDraftId;
+        DraftBench correct{correct_plan, with_model(backend), kCorrectId};
+        ScriptedPool pool{4, kFakeLayers * sizeof(std::uint64_t)};
+        draft.context.out = &pool.producer;
+        correct.context.in = &pool.consumer;
+        draft.begin(request_of(seed));
+        correct.begin(request_of(seed));
+        std::optional<msg::Proposal> trunk;
+        std::uint64_t alternatives = 0;
+        for (int step = 0; step < 150; ++step) {
+            const auto event = random() % 8;
+            if (event < 3) draft.context.run_job();
+            if (event >= 3 && event < 5) correct.context.run_job();
+            if (event == 5 && trunk) correct.deliver(kFirst, names_for(correct, *trunk, random));
+            if (event == 6 && trunk && trunk->root_position == draft.root()) {
+                std::vector<TokenId> tokens =
+                    path_in(*trunk, static_cast<std::int32_t>(random() % 3) - 1);
+                if (random() % 3 == 0 || tokens.empty()) {
+                    tokens.push_back(static_cast<TokenId>(random() % kFakeVocab));
+                }
+                if (draft.text.size() + tokens.size() < 280 && trunk->count > 2) {
+                    draft.verdict(tokens);
+                    correct.verdict(tokens);
+                }
+            }
+            draft.context.deliver_all(kCorrectId, [&](std::uint16_t kind, auto bytes) {
+                correct.actor.handle(kDraftId, kind, bytes);
+            });
+            for (const msg::Proposal& one : draft.proposals()) trunk = one;
+            for (const msg::Proposal& one : correct.proposals()) {
+                check_proposal(correct, one, random);
+                for (std::uint32_t i = 0; i < one.count; ++i) {
+                    const std::int16_t parent = one.nodes[i].parent;
+                    alternatives +=
+                        parent >= 0 && one.nodes[static_cast<std::size_t>(parent)].origin ==
+                                           msg::Origin::Exit
+                            ? 1
+                            : 0;
+                }
+            }
+            REQUIRE_FALSE(draft.context.failure);
+            REQUIRE_FALSE(correct.context.failure);
+        }
+        CHECK(alternatives > 0);
+        CHECK(draft.actor.figures().kv_sent > 0);
+        CHECK(correct.actor.figures().kv_taken > 0);
+    }
+}
+
+TEST_CASE("messages from the wrong peer, or of the wrong kind, are refused by name") {
+    const auto refused = [](StageId from, const auto& message) {
+        DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
+        bench.deliver(from, message);
+        return bench.context.failure.has_value();
+    };
+    CHECK(refused(kFirst, msg::Verdict{}));
+    CHECK(refused(kJudge, msg::Proposal{}));
+    CHECK(refused(kJudge, msg::TensorNote{}));
+    CHECK(refused(kJudge, msg::Wave{}));
+}

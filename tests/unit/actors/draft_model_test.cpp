@@ -1,0 +1,290 @@
+#include "actors/draft_model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/toy/toy_backend.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the same
+
+namespace {
+
+/// What a plain forward of all tokens says of the next one: fresh backend, one row per position.
+std::vector<Candidate> plain_candidates(const std::vector<TokenId>& tokens,
+                                        Position begin,
+                                        int count,
+                                        const SamplingParams& sampling,
+                                        int vocab) {
+    const std::vector<TokenId> known(tokens.begin() + begin, tokens.end());
+    const auto length = static_cast<std::int32_t>(known.size());
+    FakeBackend backend{0, kFakeLayers, length};
+    std::vector<KvSlot> slots;
+    for (KvSlot slot = 0; slot < length; ++slot) slots.push_back(slot);
+    std::vector<Row> rows;
+    for (std::int32_t p = 0; p < length; ++p) {
+        rows.push_back({.token = known[static_cast<std::size_t>(p)],
+                        .position = p,
+                        .slot = p,
+                        .prefix_slots = slots.data(),
+                        .prefix_count = p + 1,
+                        .last = 2 * kFakeLayers});
+    }
+    std::vector<float> hidden(rows.size() * kFakeDim);
+    REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    std::vector<float> logits(kFakeVocab);
+    backend.head(HeadId::Final, std::span{hidden}.last(kFakeDim), 1, logits);
+    logits.resize(static_cast<std::size_t>(vocab), -std::numeric_limits<float>::infinity());
+    SamplerScratch scratch;
+    return candidates(logits, static_cast<Position>(tokens.size()),
+                      {.committed = tokens, .path = {}}, sampling, count, scratch);
+}
+
+void check_same(const std::vector<Candidate>& said, const std::vector<Candidate>& expected) {
+    REQUIRE(said.size() == expected.size());
+    for (std::size_t i = 0; i < said.size(); ++i) {
+        CHECK(said[i].token == expected[i].token);
+        CHECK(said[i].log_prob == expected[i].log_prob);
+    }
+}
+
+Request request_of(std::size_t length, std::mt19937_64& random) {
+    Request request;
+    for (std::size_t i = 0; i < length; ++i) {
+        request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    request.context = 400;
+    request.sampling.seed = random();
+    if (random() % 2 == 0) request.sampling.temperature = 0.8F;
+    if (random() % 2 == 0) {
+        request.sampling.repetition_penalty = 1.2F;
+        request.sampling.penalty_window = random() % 2 == 0 ? 7 : -1;
+    }
+    return request;
+}
+
+std::vector<TokenId> tokens_to(const DraftText& text, GuessId node) {
+    std::vector<TokenId> tokens = text.tokens;
+    for (const GuessId id : text.tree.path(node)) {
+        if (id != text.tree.root().id) tokens.push_back(text.tree.find(id)->token);
+    }
+    return tokens;
+}
+
+/// The tokens of a random path below the root, and then maybe one that nobody guessed.
+std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& random) {
+    const auto nodes = text.tree.nodes();
+    std::vector<TokenId> tokens = tokens_to(text, nodes[random() % nodes.size()].id);
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(text.tokens.size()));
+    if (tokens.empty() || random() % 2 == 0) {
+        tokens.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    return tokens;
+}
+
+/// A text that one model computes, all by itself.
+std::vector<DraftModel::Said> pass(DraftModel& model, const std::vector<DraftModel::Wish>& wishes) {
+    if (!model.prepare(wishes)) return {};
+    return model.take(model.run(nullptr)).said;
+}
+
+}  // namespace
+
+TEST_CASE("candidates are those of a plain forward of the whole path, whatever happened before") {
+    std::size_t said_in_all = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        FakeBackend backend{0, kFakeLayers, 3 * 512};
+        DraftModel model{
+            backend,
+            {.vocab_size = kFakeVocab, .rows_max = 4 + static_cast<std::uint32_t>(random() % 40)}};
+        const std::int32_t pages = model.free_pages();
+        std::vector<std::shared_ptr<DraftText>> texts;
+        for (int step = 0; step < 60; ++step) {
+            if (texts.size() < 3 && random() % 4 != 0) {
+                texts.push_back(std::make_shared<DraftText>(request_of(1 + random() % 70, random)));
+                model.open(*texts.back());
+            }
+            std::vector<DraftModel::Wish> wishes;
+            std::map<std::pair<const DraftText*, GuessId>, std::vector<Candidate>> expected;
+            const int count = 1 + static_cast<int>(random() % 3);
+            for (const auto& text : texts) {
+                wishes.push_back({text, {}, count});
+                for (const GuessNode& node : text->tree.nodes()) {
+                    if (random() % 3 == 0) wishes.back().expand.push_back(node.id);
+                }
+            }
+            if (!model.prepare(wishes)) continue;
+            for (const auto& wish : wishes) {
+                for (const GuessId id : wish.expand) {
+                    expected[{wish.text.get(), id}] = plain_candidates(
+                        tokens_to(*wish.text, id), 0, count, wish.text->sampling, kFakeVocab);
+                }
+            }
+            CancelToken cancel;
+            if (random() % 6 == 0) cancel.cancel();
+            // Things happen while the job runs: some see them before it, some after.
+            const auto meanwhile = [&] {
+                for (auto& text : texts) {
+                    if (random() % 3 == 0) (void)text->follow(random_verdict(*text, random));
+                    if (random() % 40 == 0) text = nullptr;
+                }
+                std::erase(texts, nullptr);
+            };
+            const bool before = random() % 2 == 0;
+            if (before) meanwhile();
+            const RunOutcome outcome = model.run(&cancel);
+            if (!before) meanwhile();
+            for (const DraftModel::Said& said : model.take(outcome).said) {
+                check_same(said.candidates, expected.at({said.text.get(), said.node}));
+                ++said_in_all;
+                if (said.text->tree.find(said.node) != nullptr) {
+                    said.text->tree.expand(said.node, said.candidates);
+                }
+            }
+            for (const auto& text : texts) {
+                const GuessId at = text->tree.nodes()[random() % text->tree.nodes().size()].id;
+                (void)text->tree.add(at, static_cast<TokenId>(random() % kFakeVocab), -0.5F,
+                                     msg::Origin::Exit);
+                if (random() % 3 == 0) (void)text->follow(random_verdict(*text, random));
+            }
+            std::erase_if(texts, [](const auto& text) { return text->tokens.size() > 330; });
+        }
+        texts.clear();
+        CHECK(model.free_pages() == pages);
+    }
+    CHECK(said_in_all > 2000);
+}
+
+TEST_CASE("what is in the cache is not computed again") {
+    std::mt19937_64 random{3};
+    FakeBackend backend{0, kFakeLayers, 512};
+    DraftModel model{backend, {.vocab_size = kFakeVocab, .rows_max = 16}};
+    const auto text = std::make_shared<DraftText>(request_of(40, random));
+    model.open(*text);
+    const GuessId root = text->tree.root().id;
+    CHECK(pass(model, {{text, {root}, 1}}).empty());  // 16 of 39 tokens
+    CHECK(pass(model, {{text, {root}, 1}}).empty());
+    std::vector<DraftModel::Said> said = pass(model, {{text, {root}, 2}});
+    REQUIRE(said.size() == 1);
+    CHECK(backend.rows_run == 40);
+    text->tree.expand(root, said[0].candidates);
+    const GuessId first = text->tree.trunk_child(root)->id;
+    const TokenId token = text->tree.find(first)->token;
+    CHECK(pass(model, {{text, {first}, 1}}).size() == 1);
+    CHECK(backend.rows_run == 41);
+    const std::vector<TokenId> verdict{token};
+    CHECK(text->follow(verdict).prepared);  // its row is in the cache, and it is the root now
+    (void)text->tree.add(first, 5, -1.0F, msg::Origin::Trunk);
+    CHECK(pass(model, {{text, {text->tree.child(first, 5)->id}, 1}}).size() == 1);
+    CHECK(backend.rows_run == 42);
+    const std::vector<TokenId> miss{6, 7};
+    (void)text->follow(miss);
+    CHECK(pass(model, {{text, {text->tree.root().id}, 1}}).size() == 1);
+    CHECK(backend.rows_run == 44);  // 6 and 7
+}
+
+TEST_CASE("keys and values of another process save the row, and give the same candidates") {
+    std::mt19937_64 random{4};
+    FakeBackend backend{0, kFakeLayers, 512};
+    FakeBackend other_backend{0, kFakeLayers, 512};
+    DraftModel model{backend, {.vocab_size = kFakeVocab}};
+    DraftModel other{other_backend, {.vocab_size = kFakeVocab}};
+    const Request request = request_of(20, random);
+    const auto text = std::make_shared<DraftText>(request);
+    const auto here = std::make_shared<DraftText>(request);
+    model.open(*text);
+    other.open(*here);
+    const GuessId root = text->tree.root().id;
+    const GuessId a = *text->tree.add(root, 3, -0.1F, msg::Origin::Trunk);
+    const GuessId b = *here->tree.add(here->tree.root().id, 3, -0.1F, msg::Origin::Trunk);
+    const GuessId name = *here->tree.add(b, 9, -0.1F, msg::Origin::Exit);
+    (void)pass(model, {{text, {a}, 1}});
+    std::vector<std::byte> kv(model.kv_bytes());
+    model.read_kv(text->tree.find(a)->slot, kv);
+    CHECK_FALSE(other.write_kv(*here, b, kv));  // what is above it is missing
+    for (Position p = 0; p < 19; ++p) {         // the text, then its root
+        std::vector<std::byte> one(kv.size());
+        model.read_kv(text->cache->slots.committed()[static_cast<std::size_t>(p)], one);
+        CHECK(other.write_kv_at(*here, p, one));
+        CHECK_FALSE(other.write_kv_at(*here, p, one));
+    }
+    std::vector<std::byte> of_root(kv.size());
+    model.read_kv(text->tree.root().slot, of_root);
+    CHECK(other.write_kv(*here, here->tree.root().id, of_root));
+    CHECK(other.write_kv(*here, b, kv));
+    CHECK_FALSE(other.write_kv(*here, b, kv));
+    const std::vector<DraftModel::Said> said = pass(other, {{here, {name}, 2}});
+    CHECK(other_backend.rows_run == 1);
+    REQUIRE(said.size() == 1);
+    check_same(said[0].candidates,
+               plain_candidates(tokens_to(*here, name), 0, 2, request.sampling, kFakeVocab));
+}
+
+TEST_CASE(
+    "a vocabulary smaller than the target's: silence, then a new beginning behind the token") {
+    std::mt19937_64 random{5};
+    constexpr int kLarger = kFakeVocab + 12;
+    FakeBackend backend{0, kFakeLayers, 512};
+    DraftModel model{backend, {.vocab_size = kLarger}};
+    Request request = request_of(10, random);
+    request.sampling = {};
+    const auto text = std::make_shared<DraftText>(request);
+    model.open(*text);
+    const GuessId root = text->tree.root().id;
+    const GuessId unknown = *text->tree.add(root, kFakeVocab + 3, -0.1F, msg::Origin::Exit);
+    CHECK(pass(model, {{text, {root, unknown}, 1}}).size() == 1);
+    CHECK(text->tree.find(unknown)->expanded);  // nothing will ever be said behind it
+    const std::vector<TokenId> verdict{kFakeVocab + 3};
+    (void)text->follow(verdict);
+    for (int i = 0; i < 15; ++i) {
+        CHECK_FALSE(model.knows(*text));
+        CHECK(pass(model, {{text, {text->tree.root().id}, 1}}).empty());
+        const std::vector<TokenId> next{static_cast<TokenId>(random() % kFakeVocab)};
+        (void)text->follow(next);
+    }
+    CHECK_FALSE(model.knows(*text));
+    const std::vector<TokenId> last{1};
+    (void)text->follow(last);
+    REQUIRE(model.knows(*text));
+    const std::vector<DraftModel::Said> said = pass(model, {{text, {text->tree.root().id}, 3}});
+    REQUIRE(said.size() == 1);
+    check_same(said[0].candidates, plain_candidates(text->tokens, 11, 3, {}, kLarger));
+}
+
+TEST_CASE("a padded vocabulary is never proposed from") {
+    std::mt19937_64 random{6};
+    FakeBackend backend{0, kFakeLayers, 512};
+    DraftModel model{backend, {.vocab_size = 10}};
+    Request request;
+    request.context = 200;
+    for (int i = 0; i < 30; ++i) request.text.push_back(static_cast<TokenId>(random() % 10));
+    const auto text = std::make_shared<DraftText>(request);
+    model.open(*text);
+    const std::vector<DraftModel::Said> said = pass(model, {{text, {text->tree.root().id}, 20}});
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].candidates.size() == 10);
+    for (const Candidate& one : said[0].candidates) CHECK(one.token < 10);
+}
+
+TEST_CASE("without pages a request has no model, and it gets one when another one goes") {
+    std::mt19937_64 random{7};
+    FakeBackend backend{0, kFakeLayers, 512};
+    DraftModel model{backend, {.vocab_size = kFakeVocab}};
+    auto first = std::make_shared<DraftText>(request_of(5, random));
+    const auto second = std::make_shared<DraftText>(request_of(5, random));
+    model.open(*first);
+    model.open(*second);
+    CHECK(model.knows(*first));
+    CHECK_FALSE(model.knows(*second));
+    CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).empty());
+    first = nullptr;
+    model.open(*second);
+    CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).size() == 1);
+}

@@ -1,0 +1,295 @@
+// Exits behind a segment's layers, deferred rows, and rows that die while they run.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "actors/early_verify.hpp"
+#include "actors/fate_watch.hpp"
+#include "model/sampling/sampler_scratch.hpp"
+#include "tests/unit/actors/pipeline.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr RequestId kOne{1};
+constexpr Attempt kFirst{1};
+
+/// A tree of rows below a root at `first`, the text that will come, and a watch over the rows.
+struct WatchedTree {
+    WatchedTree(std::mt19937_64& random, const FateCell* fate, std::atomic<std::uint64_t>* word) {
+        const std::size_t part =
+            watch.add({.request = kOne, .attempt = kFirst, .fate = fate, .word = word});
+        for (int i = 0; i < 12; ++i) text.push_back(static_cast<TokenId>(random() % 3));
+        for (std::size_t i = 0; i < 1 + random() % 20; ++i) {
+            FateWatch::WatchedRow row{.part = part, .first = first};
+            if (i == 0) {
+                row.tokens = {text[0]};
+            } else {
+                row.parent = random() % 3 != 0 ? i - 1 : random() % i;
+                row.tokens = paths[*row.parent];
+                row.tokens.push_back(static_cast<TokenId>(random() % 3));
+            }
+            paths.push_back(row.tokens);
+            parents.push_back(row.parent);
+            watch.add(std::move(row));
+        }
+    }
+    [[nodiscard]] bool is_wrong(std::size_t row, std::size_t known) const {
+        const std::size_t length = std::min({paths[row].size(), text.size(), known});
+        return !std::equal(paths[row].begin(),
+                           paths[row].begin() + static_cast<std::ptrdiff_t>(length), text.begin());
+    }
+
+    Position first = 7;
+    std::vector<TokenId> text;  // what stands from `first` on
+    std::vector<std::vector<TokenId>> paths;
+    std::vector<std::optional<std::size_t>> parents;
+    CancelToken cancel;
+    FateWatch watch{cancel};
+};
+
+}  // namespace
+
+TEST_CASE("a row is called dead when the text has another token on its path, and never wrongly") {
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        FateCell fate;
+        WatchedTree tree{random, &fate, nullptr};
+        std::vector<bool> was_dead(tree.paths.size(), false);
+        for (std::size_t at = 0; at < tree.text.size(); at += 1 + random() % 3) {
+            // What another attempt says of the position means nothing here.
+            fate.write(kOne, Attempt{2}, {tree.first, tree.text[0] + 1});
+            for (std::size_t row = 0; row < tree.paths.size(); ++row) {
+                CHECK(tree.watch.dead(row) == was_dead[row]);
+            }
+            const Position position = tree.first + static_cast<Position>(at);
+            fate.write(kOne, kFirst, {position, tree.text[at]});
+            std::size_t dead = 0;
+            for (std::size_t row = 0; row < tree.paths.size(); ++row) {
+                const bool contradicted =
+                    at < tree.paths[row].size() && tree.paths[row][at] != tree.text[at];
+                const bool found = tree.watch.dead(row);
+                if (contradicted || was_dead[row]) CHECK(found);
+                if (found) CHECK(tree.is_wrong(row, at + 1));
+                if (tree.parents[row] && tree.watch.dead(*tree.parents[row])) CHECK(found);
+                was_dead[row] = found;
+                dead += found ? 1 : 0;
+            }
+            CHECK(tree.cancel.cancelled() == (dead == tree.paths.size()));
+        }
+    }
+}
+
+TEST_CASE("all rows of a void attempt are dead, those of a newer one are not") {
+    std::mt19937_64 random{1};
+    std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
+    WatchedTree tree{random, nullptr, &word};
+    CHECK_FALSE(tree.watch.is_void(0));
+    CHECK_FALSE(tree.watch.dead(0));
+    word = CancelBoard::mark_of(RequestId{2}, Attempt{9});  // the line serves another request
+    CHECK_FALSE(tree.watch.dead(0));
+    word = CancelBoard::mark_of(kOne, Attempt{2});
+    CHECK(tree.watch.is_void(0));
+    for (std::size_t row = 0; row < tree.paths.size(); ++row) CHECK(tree.watch.dead(row));
+    CHECK(tree.cancel.cancelled());
+}
+
+TEST_CASE("rows that died while they ran change no token") {
+    std::size_t dead = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Request request = small_request(seed);
+        if (seed % 2 == 0) make_sampled(request, seed);
+        const Oracle oracle = plain_answer(request);
+        PipelineOptions options{
+            .segments = 2 + static_cast<int>(seed % 3), .drafting = Drafting::Babble, .seed = seed};
+        options.dispatch.start = StartRule::AtOnce;
+        options.dispatch.shape = static_cast<WaveShape>(seed % 2);
+        options.dispatch.waves_in_flight_max = 4;
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        const auto answer = pipeline.conductor.log.answer(kOne);
+        CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+        for (const auto& backend : pipeline.backends) dead += backend->rows_dead;
+    }
+    CHECK(dead > 50);
+}
+
+namespace {
+
+/// A request whose tree has a chain of rows below the root, and an exit that looks at them.
+struct ExitBench {
+    explicit ExitBench(std::uint64_t seed, ExitOptions options, TokenId end_token = -1)
+        : request{small_request(seed)}, early{backend, std::move(options)} {
+        if (end_token >= 0) request.end_tokens = {end_token};
+        if (seed % 2 == 0) make_sampled(request, seed);
+        state = std::make_shared<RequestState>(kOne, kFirst, request, TreeRole::Names, nullptr);
+        std::mt19937_64 random{seed};
+        NodeId at = state->tree().root().id;
+        std::vector<NodeId> nodes{at};
+        for (KvSlot i = 0; i < 4; ++i) {
+            at = *state->tree().grow(at, static_cast<TokenId>(random() % kFakeVocab), -0.5F);
+            nodes.push_back(at);
+        }
+        for (const NodeId node : nodes) {
+            rows.push_back(state->tree().send(node, static_cast<KvSlot>(rows.size())));
+            for (int k = 0; k < 4; ++k) hidden.push_back(static_cast<float>(random() & 0xffffU));
+            hidden.push_back(static_cast<float>(rows.back().token));
+        }
+    }
+    ExitPart look() {
+        ExitPart part = early.ask(state, rows, 0);
+        early.look(std::span{&part, 1}, hidden);
+        return part;
+    }
+    /// The exit's race behind row i, computed without it.
+    std::vector<Candidate> race(std::size_t i, int count) {
+        std::vector<float> logits(kFakeVocab);
+        backend.head(HeadId::Final, std::span{hidden}.subspan(i * kFakeDim, kFakeDim), 1, logits);
+        std::vector<TokenId> path;
+        for (std::size_t k = 1; k <= i; ++k) path.push_back(rows[k].token);
+        SamplerScratch scratch;
+        return candidates(logits, rows[i].position + 1, {.committed = request.text, .path = path},
+                          request.sampling, count, scratch);
+    }
+
+    Request request;
+    FakeBackend backend{0, 4, 64};
+    EarlyVerify early;
+    std::shared_ptr<RequestState> state;
+    std::vector<msg::WaveRow> rows;
+    std::vector<float> hidden;
+};
+
+}  // namespace
+
+TEST_CASE("an exit names the best tokens behind every row, the trunk's own not counted") {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        const auto top = static_cast<std::uint32_t>(1 + seed % 4);
+        ExitBench bench{seed, {.names = true, .top = top}};
+        const auto names = bench.early.names(bench.look());
+        REQUIRE(names);
+        CHECK(names->root_position == bench.rows[0].position);
+        CHECK(names->root_token == bench.rows[0].token);
+        const auto nodes = std::span{names->nodes}.first(names->count);
+        // The trunk comes first: node i is row i + 1.
+        for (std::size_t i = 0; i < bench.rows.size(); ++i) {
+            CAPTURE(i);
+            const auto at = static_cast<std::int16_t>(static_cast<int>(i) - 1);
+            const bool has_child = i + 1 < bench.rows.size();
+            const std::vector<Candidate> race = bench.race(i, static_cast<int>(top) + 1);
+            std::vector<std::pair<TokenId, float>> expected;
+            for (const Candidate& best : race) {
+                const bool is_trunk = has_child && best.token == bench.rows[i + 1].token;
+                if (is_trunk) CHECK(nodes[i].log_prob == best.log_prob);
+                if (!is_trunk && expected.size() < top) {
+                    expected.emplace_back(best.token, best.log_prob);
+                }
+            }
+            std::vector<std::pair<TokenId, float>> named;
+            for (const msg::ProposedNode& node : nodes) {
+                if (node.parent != at || node.origin != msg::Origin::Exit) continue;
+                named.emplace_back(node.token, node.log_prob);
+            }
+            CHECK(named == expected);
+            if (has_child) CHECK(nodes[i].token == bench.rows[i + 1].token);
+        }
+    }
+}
+
+TEST_CASE("an exit lets the next token start early only if it is sure and there is a point") {
+    int proposed = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        const float gate = 0.9F;
+        ExitBench bench{seed, {.proposes = true, .gate = gate}};
+        const Candidate best = bench.race(4, 1).front();
+        const auto early = bench.early.early(bench.look());
+        CHECK(early.has_value() == (best.log_prob > std::log(gate)));
+        if (!early) continue;
+        ++proposed;
+        CHECK(early->count == 5);
+        CHECK(early->nodes[4].token == best.token);
+        CHECK(early->nodes[4].parent == 3);
+        CHECK(early->nodes[4].origin == msg::Origin::Exit);
+        CHECK(count_early(*early) == 1);
+        // Five rows have no verdict: with a limit of four it stays.
+        ExitBench limited{seed, {.proposes = true, .gate = gate, .early_max = 4}};
+        CHECK_FALSE(limited.early.early(limited.look()));
+        // A token that ends the answer is the judge's to say.
+        ExitBench ending{seed, {.proposes = true, .gate = gate}, best.token};
+        CHECK_FALSE(ending.early.early(ending.look()));
+    }
+    CHECK(proposed > 10);
+    CHECK(proposed < 50);
+}
+
+TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later run") {
+    std::uint64_t waves_first = 0;
+    std::uint64_t waves_last = 0;
+    std::uint64_t proposed = 0;
+    std::uint64_t right = 0;
+    for (const bool defers : {false, true}) {
+        waves_first = waves_last = proposed = right = 0;
+        for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+            CAPTURE(seed);
+            const Request request = small_request(seed);
+            const Oracle oracle = plain_answer(request);
+            PipelineOptions options{.segments = 2, .seed = seed, .exit_at = 1};
+            options.exit = {.proposes = true, .gate = 0.5F, .defers = defers};
+            options.guess_right = 1.0;
+            options.dispatch.waves_in_flight_max = 8;
+            Pipeline pipeline{options, request, oracle};
+            pipeline.open_and_begin(kOne, request);
+            pipeline.run_until_finished();
+            const auto answer = pipeline.conductor.log.answer(kOne);
+            CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+            waves_first += pipeline.segment_actors[0]->figures().waves;
+            waves_last += pipeline.segment_actors[1]->figures().waves;
+            proposed += pipeline.world.counted(kFirstSegment, Counter::EarlyProposed);
+            right += pipeline.world.counted(kFirstSegment, Counter::EarlyRight);
+        }
+        CHECK(proposed > 100);
+        CHECK(right > proposed / 5);
+        CHECK(right <= proposed);
+        if (defers) CHECK(waves_last * 4 < waves_first * 3);
+    }
+}
+
+TEST_CASE("heads that look ahead propose behind every verdict") {
+    const Request request = small_request(3);
+    const Oracle oracle = plain_answer(request);
+    PipelineOptions options{.segments = 2, .exit_at = 2};
+    options.exit = {.ahead = {HeadId{1}, HeadId{2}}, .ahead_top = 2};
+    options.guess_right = 1.0;
+    options.dispatch.start = StartRule::AtOnce;
+    options.dispatch.waves_in_flight_max = 2;
+    Pipeline pipeline{options, request, oracle};
+    pipeline.open_and_begin(kOne, request);
+    pipeline.run_until_finished();
+    const auto answer = pipeline.conductor.log.answer(kOne);
+    CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+    CHECK(pipeline.world.counted(segment_id(2), Counter::ExitRows) > 10);
+    CHECK(pipeline.conductor.verdicts < 40);
+}
+
+TEST_CASE("exit options out of range are refused by name") {
+    const auto said = [](const ExitOptions& options) {
+        const Status status = validate(options);
+        return status.ok() ? std::string{} : status.error().what;
+    };
+    CHECK(said({}).empty());
+    CHECK(said({.top = 9}) == "exit: top = 9, must be 1 .. 8");
+    CHECK(said({.early_max = 0}) == "exit: early_max = 0, must be 1 .. 32");
+    CHECK(said({.ahead_top = 0}) == "exit: ahead_top = 0, must be 1 .. 8");
+    CHECK(said({.gate = 1.5F}).starts_with("exit: gate = 1.5"));
+    CHECK(said({.gate = std::numeric_limits<float>::quiet_NaN()}).starts_with("exit: gate = "));
+    CHECK(said({.defers = true}).starts_with("exit: defers = true"));
+    CHECK(said({.defer_limit = Micros{0}}).starts_with("exit: defer_limit = 0 us"));
+    CHECK(said({.trusted = true}).starts_with("exit: trusted = true"));
+}

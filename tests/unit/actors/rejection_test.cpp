@@ -1,0 +1,336 @@
+// The law of what rejection commits, by exact enumeration: every way in which chance may fall is
+// taken, with its probability.
+#include "actors/decoding/rejection.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "actors/decoding/acceptance.hpp"
+#include "model/sampling/candidates.hpp"
+#include "model/sampling/sampler_scratch.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+namespace {
+
+using Weights = std::vector<double>;
+using Law = std::map<std::vector<TokenId>, double>;
+
+/// Takes one way after the other through all decisions that have more than one.
+class EveryWay final : public Chance {
+public:
+    [[nodiscard]] bool happens(double probability) override {
+        const double p = std::clamp(probability, 0.0, 1.0);
+        return decide({p, 1.0 - p}) == 0;
+    }
+    [[nodiscard]] std::size_t pick(std::span<const double> weights) override {
+        const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+        REQUIRE(sum > 0.0);
+        Weights normalised;
+        for (const double weight : weights) normalised.push_back(weight / sum);
+        return decide(normalised);
+    }
+    [[nodiscard]] double probability() const {
+        double product = 1.0;
+        for (const Decision& decision : way_) product *= decision.options[decision.taken];
+        return product;
+    }
+    /// False when all ways were taken.
+    [[nodiscard]] bool next() {
+        depth_ = 0;
+        while (!way_.empty()) {
+            Decision& last = way_.back();
+            ++last.taken;
+            if (settle(last)) return true;
+            way_.pop_back();
+        }
+        return false;
+    }
+
+private:
+    struct Decision {
+        Weights options;
+        std::size_t taken = 0;
+    };
+    static bool settle(Decision& decision) {
+        while (decision.taken < decision.options.size() &&
+               decision.options[decision.taken] <= 0.0) {
+            ++decision.taken;
+        }
+        return decision.taken < decision.options.size();
+    }
+    std::size_t decide(Weights options) {
+        if (depth_ == way_.size()) {
+            way_.push_back({std::move(options), 0});
+            REQUIRE(settle(way_.back()));
+        }
+        return way_[depth_++].taken;
+    }
+    std::vector<Decision> way_;
+    std::size_t depth_ = 0;
+};
+
+Law law_of(const std::function<std::vector<TokenId>(Chance&)>& draw) {
+    Law law;
+    EveryWay chance;
+    do {
+        const std::vector<TokenId> text = draw(chance);
+        law[text] += chance.probability();
+    } while (chance.next());
+    return law;
+}
+
+double distance(const Law& a, const Law& b) {
+    double worst = 0.0;
+    for (const Law* each : {&a, &b}) {
+        for (const auto& [text, p] : *each) {
+            const double other_a = a.contains(text) ? a.at(text) : 0.0;
+            const double other_b = b.contains(text) ? b.at(text) : 0.0;
+            worst = std::max(worst, std::abs(other_a - other_b));
+        }
+    }
+    return worst;
+}
+
+Law law_of_weights(const Weights& weights) {
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    Law law;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        law[{static_cast<TokenId>(i)}] = weights[i] / sum;
+    }
+    return law;
+}
+
+/// Some of them 0, not normalised.
+Weights random_weights(std::mt19937_64& random, std::size_t vocab, bool zeros) {
+    Weights weights(vocab);
+    for (double& weight : weights) {
+        weight = zeros && random() % 4 == 0 ? 0.0 : static_cast<double>(1 + random() % 1000);
+    }
+    weights[random() % vocab] = 500.0;
+    return weights;
+}
+
+/// `count` siblings drawn from q without putting back.
+std::vector<TokenId> drawn(Weights q, std::size_t count, Chance& chance) {
+    std::vector<TokenId> tokens;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (std::all_of(q.begin(), q.end(), [](double weight) { return weight <= 0.0; })) break;
+        tokens.push_back(static_cast<TokenId>(chance.pick(q)));
+        q[static_cast<std::size_t>(tokens.back())] = 0.0;
+    }
+    return tokens;
+}
+
+/// A model of five tokens: the last two tokens of the text decide.
+constexpr int kVocab = 5;
+void fill_logits(std::uint64_t seed, TokenId before, TokenId last, std::vector<float>& logits) {
+    std::mt19937_64 random{seed * 1000 + static_cast<std::uint64_t>(before * kVocab + last)};
+    for (float& logit : logits) logit = static_cast<float>(random() % 1000) / 250.0F;
+}
+
+struct Toy {
+    std::uint64_t seed = 1;
+    SamplingParams sampling = {};
+    FinishRule rule = {};
+    SamplerScratch scratch = {};
+    std::vector<float> logits = std::vector<float>(kVocab);
+
+    /// One token after the other, from the target's own p.
+    std::vector<TokenId> plain(Chance& chance) {
+        std::vector<TokenId> text{0, 3};
+        std::vector<float> p(kVocab);
+        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+            fill_logits(seed, text[text.size() - 2], text.back(), logits);
+            REQUIRE(probabilities(logits, {.committed = text, .path = {}}, sampling, p, scratch));
+            const Weights weights(p.begin(), p.end());
+            const auto position = static_cast<Position>(text.size());
+            text.push_back(static_cast<TokenId>(chance.pick(weights)));
+            end = rule.after(text.back(), position);
+        }
+        return text;
+    }
+    /// Guesses behind a text, as a draft that knows nothing of chance: a tree of some shape.
+    std::vector<msg::WaveRow> wave(const std::vector<TokenId>& text, std::size_t shape) const {
+        std::mt19937_64 random{seed + text.size() * 31 +
+                               static_cast<std::uint64_t>(text.back()) * 7};
+        std::vector<msg::WaveRow> rows{
+            {NodeId{0}, msg::kNoParent, text.back(), static_cast<Position>(text.size()) - 1, 0}};
+        const auto add = [&](std::uint32_t parent, TokenId token) {
+            const auto node = static_cast<std::uint32_t>(rows.size());
+            rows.push_back({NodeId{node}, parent, token, rows[parent].position + 1, 0});
+            return node;
+        };
+        const auto token = [&] { return static_cast<TokenId>(random() % kVocab); };
+        std::uint32_t at = 0;
+        for (std::size_t depth = 0; depth < 1 + shape % 3; ++depth) {
+            const TokenId first = token();
+            const std::uint32_t trunk = add(at, first);
+            for (TokenId i = 1; i <= static_cast<TokenId>(shape / 3); ++i) {
+                const std::uint32_t sibling = add(at, (first + i) % kVocab);
+                if (random() % 2 == 0) add(sibling, token());
+            }
+            at = trunk;
+        }
+        return rows;
+    }
+    std::vector<TokenId> speculative(std::size_t shape, Chance& chance) {
+        std::vector<TokenId> text{0, 3};
+        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+            const std::vector<msg::WaveRow> rows = wave(text, shape);
+            WaveWalk walk{{.rows = rows,
+                           .committed = text,
+                           .sampling = sampling,
+                           .finish = rule,
+                           .rule = AcceptanceRule::Rejection,
+                           .chance = &chance}};
+            while (const auto at = walk.wanted()) {
+                const msg::WaveRow& row = rows[*at];
+                const TokenId before =
+                    row.parent == msg::kNoParent ? text[text.size() - 2] : rows[row.parent].token;
+                fill_logits(seed, before, row.token, logits);
+                walk.feed(logits, scratch);
+            }
+            const Judged judged = walk.take();
+            REQUIRE(judged.nodes.size() + 1 == judged.tokens.size());
+            text.insert(text.end(), judged.tokens.begin(), judged.tokens.end());
+            end = judged.finish;
+        }
+        return text;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("siblings that were just named leave the target's law as it is") {
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        const std::size_t vocab = 4 + seed % 3;
+        const Weights p = random_weights(random, vocab, true);
+        std::vector<TokenId> guesses(vocab);
+        std::iota(guesses.begin(), guesses.end(), 0);
+        std::shuffle(guesses.begin(), guesses.end(), random);
+        guesses.resize(random() % (vocab + 1));
+        const Law law = law_of([&](Chance& chance) {
+            Weights left = p;
+            const Choice choice = choose(left, {.tokens = guesses}, chance);
+            if (choice.guess) REQUIRE(guesses[*choice.guess] == choice.token);
+            return std::vector{choice.token};
+        });
+        REQUIRE(distance(law, law_of_weights(p)) < 1e-12);
+    }
+}
+
+TEST_CASE("siblings drawn from a q without putting back leave the target's law as it is") {
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        const std::size_t vocab = 4 + seed % 3;
+        const Weights p = random_weights(random, vocab, true);
+        const Weights q = seed % 10 == 0 ? p : random_weights(random, vocab, true);
+        const std::size_t count = seed % 4;
+        const Law law = law_of([&](Chance& chance) {
+            const std::vector<TokenId> guesses = drawn(q, count, chance);
+            Weights left = p;
+            Weights guessed_from = q;
+            return std::vector{choose(left, {.tokens = guesses, .q = guessed_from}, chance).token};
+        });
+        REQUIRE(distance(law, law_of_weights(p)) < 1e-9);
+    }
+}
+
+TEST_CASE("the enumeration sees an argmax draft that is judged as if it had been drawn") {
+    const Weights p{1, 2, 3, 4};
+    const Weights q{1, 1, 5, 3};
+    const Law law = law_of([&](Chance& chance) {
+        Weights left = p;
+        Weights guessed_from = q;
+        const std::vector<TokenId> best{2};
+        return std::vector{choose(left, {.tokens = best, .q = guessed_from}, chance).token};
+    });
+    CHECK(distance(law, law_of_weights(p)) > 0.05);
+}
+
+TEST_CASE("the enumeration sees a sibling that is not taken out after it was rejected") {
+    const Weights p{1, 2, 3, 4};
+    const Law law = law_of([&](Chance& chance) {
+        if (chance.happens(0.3)) return std::vector<TokenId>{2};
+        if (chance.happens(0.4)) return std::vector<TokenId>{3};
+        return std::vector{static_cast<TokenId>(chance.pick(p))};
+    });
+    CHECK(distance(law, law_of_weights(p)) > 0.05);
+    // Drawn siblings: the second one judged by the q that the first one came from.
+    const Weights q{4, 3, 2, 1};
+    const Law kept = law_of([&](Chance& chance) {
+        const std::vector<TokenId> guesses = drawn(q, 2, chance);
+        Weights left = p;
+        for (const TokenId guess : guesses) {
+            Weights whole = q;
+            const std::vector<TokenId> one{guess};
+            const Choice choice = choose(left, {.tokens = one, .q = whole}, chance);
+            if (choice.guess || guess == guesses.back()) return std::vector{choice.token};
+            left = p;
+            for (std::size_t i = 0; i < left.size(); ++i) {
+                left[i] = std::max(left[i] / 10.0 - q[i] / 10.0, 0.0);
+            }
+        }
+        return std::vector<TokenId>{};
+    });
+    CHECK(distance(kept, law_of_weights(p)) > 0.01);
+}
+
+TEST_CASE("the law of a committed text is that of plain sampling: chains, siblings, filters") {
+    for (std::uint64_t seed = 1; seed <= 36; ++seed) {
+        CAPTURE(seed);
+        Toy toy;
+        toy.seed = seed;
+        toy.sampling.temperature =
+            seed % 4 == 0 ? 0.0F : 0.6F + 0.3F * static_cast<float>(seed % 3);
+        toy.sampling.top_k = seed % 5 == 0 ? 3 : 0;
+        toy.sampling.top_p = seed % 3 == 0 ? 0.8F : 1.0F;
+        toy.sampling.presence_penalty = seed % 7 == 0 ? 0.5F : 0.0F;
+        toy.rule = {.end_tokens = {4}, .max_tokens = 3, .answer_begin = 2, .context = 100};
+        const std::size_t shape = seed % 9;  // depth 1 .. 3, none to two siblings
+        const Law plain = law_of([&](Chance& chance) { return toy.plain(chance); });
+        const Law spoken = law_of([&](Chance& chance) { return toy.speculative(shape, chance); });
+        REQUIRE(distance(plain, spoken) < 1e-9);
+        if (toy.sampling.greedy()) CHECK(spoken.size() == 1);
+    }
+}
+
+TEST_CASE("the counter's decisions follow their probabilities and repeat with their seed") {
+    constexpr int kDraws = 40000;
+    const Weights weights{1, 0, 3, 4};
+    std::vector<int> counts(4);
+    int happened = 0;
+    int both = 0;  // a decision and the first one of the next position: independent
+    for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
+        CounterChance chance{seed, 7};
+        const bool first = chance.happens(0.3);
+        happened += first ? 1 : 0;
+        const std::size_t picked = chance.pick(weights);
+        ++counts[picked];
+        CounterChance next{seed, 8};
+        both += first && next.happens(0.3) ? 1 : 0;
+        CounterChance again{seed, 7};
+        REQUIRE(again.happens(0.3) == first);
+        REQUIRE(again.pick(weights) == picked);
+    }
+    const auto near = [&](int count, double p) {
+        return std::abs(count - kDraws * p) < 5.0 * std::sqrt(kDraws * p * (1 - p)) + 1e-9;
+    };
+    CHECK(near(happened, 0.3));
+    CHECK(near(both, 0.09));
+    CHECK(near(counts[0], 0.125));
+    CHECK(counts[1] == 0);
+    CHECK(near(counts[2], 0.375));
+    CHECK(near(counts[3], 0.5));
+}
