@@ -5,10 +5,12 @@
 #include "ipc/base/limits.hpp"
 #include "launch/chat_loop.hpp"
 #include "launch/exit_codes.hpp"
+#include "launch/methods.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/output_file.hpp"
 #include "launch/report.hpp"
 #include "launch/run_session.hpp"
+#include "launch/text_output.hpp"
 
 namespace paceline {
 
@@ -22,6 +24,7 @@ constexpr const char* kFooter =
   paceline run -m model.gguf --raw -p "Once upon a time" -n 64 --temp 0.8 --seed 7
   git diff | paceline run --system "Summarise this change in one sentence."
   paceline run --config configs/cpu-two-segments.toml -f question.txt
+  paceline run --method four-stages --figures -p "Why is the sky blue?"
   paceline run --interactive
 
 Without sampling options decoding is greedy, whatever a model's generation_config.json says; a
@@ -77,15 +80,26 @@ void add_method_options(CLI::App& command, RunOptions& options) {
         "--config", options.config_file, "pipeline of processes to decode with (configs/*.toml)");
     command
         .add_option("--method", options.method,
-                    "plain: one token after the other, in one process; prompt-lookup: a draft "
-                    "process proposes from prompt and answer. The text is the same")
-        ->check(one_of({"plain", "prompt-lookup"}))
+                    "how to decode: plain (one token after the other, in this process), or one "
+                    "of --list-methods, a pipeline of processes. The text is the same")
         ->capture_default_str()
         ->excludes(config);
+    command.add_flag("--list-methods", options.list_methods, "print the methods and end");
+    command.add_option("--draft-model", options.draft_model,
+                       "what drafts think with: a GGUF file with the same tokenizer (default: as "
+                       "the method says, prompt lookup or the target's own first layers)");
+    command.add_flag("--figures", options.figures,
+                     "print a table at the end: what was accepted, wasted, waited for");
+    command.add_flag("--baseline", options.baseline,
+                     "with --figures: decode the prompt plainly as well, compare texts and speed");
 }
 
 Status check_combinations(const RunOptions& options) {
     const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
+    if (options.config_file.empty()) {
+        if (const Result<PipelineConfig> known = method_config(options.method); !known)
+            return known.error();
+    }
     if (options.raw && !options.system.empty()) {
         return bad("--system belongs to the chat template, --raw does without one");
     }
@@ -95,6 +109,18 @@ Status check_combinations(const RunOptions& options) {
     if (!options.trace_file.empty() && !options.uses_stages()) {
         return bad(
             "--trace shows stages; give it together with --config or --method prompt-lookup");
+    }
+    if (!options.draft_model.empty() && !options.uses_stages()) {
+        return bad("--draft-model is for methods that draft; give it with --method or --config");
+    }
+    if (options.baseline && !options.figures) {
+        return bad("--baseline is a line of the table that --figures prints");
+    }
+    if (options.figures && !options.uses_stages()) {
+        return bad("--figures tells of stages; give it together with --method or --config");
+    }
+    if (options.figures && options.interactive) {
+        return bad("--figures is for a single answer, not for --interactive");
     }
     if (options.stop_strings.size() > kStopStringsMax) return bad("--stop: more than 16 texts");
     for (const std::string& stop : options.stop_strings) {
@@ -165,7 +191,10 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     return {};
 }
 
-int single_answer(RunSession& session, std::vector<TokenId> tokens) {
+int single_answer(RunSession& session,
+                  std::vector<TokenId> tokens,
+                  const RunOptions& options,
+                  const Environment& environment) {
     Result<AnswerEnd> end = session.answer(std::move(tokens));
     if (!end) return report_failure(kCommand, end.error());
     if (end.value() == AnswerEnd::ContextFull) {
@@ -173,6 +202,10 @@ int single_answer(RunSession& session, std::vector<TokenId> tokens) {
                      session.context());
     }
     std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
+    if (options.figures) {
+        if (Status s = session.print_figures(options, environment); !s.ok())
+            return report_failure(kCommand, s.error());
+    }
     if (end.value() != AnswerEnd::Interrupted) return kExitOk;
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
@@ -198,6 +231,10 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
 }
 
 int run_run(const RunOptions& options, const Environment& environment) {
+    if (options.list_methods) {
+        const Status written = write_stdout(methods_table());
+        return written.ok() ? kExitOk : report_failure(kCommand, written.error());
+    }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());
     Result<std::optional<std::string>> prompt = read_prompt(options, environment);
     if (!prompt) return report(prompt.error());
@@ -219,8 +256,9 @@ int run_run(const RunOptions& options, const Environment& environment) {
     }
     if (Status s = session.load(options, environment, outputs.value().log); !s.ok())
         return report(s.error());
-    const int code = options.interactive ? chat_loop(session, prompt.value(), environment)
-                                         : single_answer(session, std::move(tokens));
+    const int code = options.interactive
+                         ? chat_loop(session, prompt.value(), environment)
+                         : single_answer(session, std::move(tokens), options, environment);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kCommand, s.error());
     }

@@ -24,6 +24,10 @@ struct RunOptions {
     SamplingOptions sampling;
     std::string config_file;  // --config
     std::string method = "plain";
+    bool list_methods = false;
+    std::string draft_model;  // --draft-model
+    bool figures = false;     // --figures
+    bool baseline = false;    // --baseline
     std::string ids_file;
     std::string stats_file;
     std::string trace_file;

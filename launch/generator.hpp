@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,6 +20,7 @@
 #include "launch/load_model.hpp"
 #include "launch/model_options.hpp"
 #include "launch/pipeline_config.hpp"
+#include "launch/pipeline_figures.hpp"
 #include "launch/run_log.hpp"
 #include "model/backend.hpp"
 
@@ -63,6 +65,8 @@ public:
     /// All runs so far as a trace file (runtime/trace_file.hpp), also after a failed one; empty
     /// where nothing is traced.
     [[nodiscard]] virtual std::string trace_text() const { return {}; }
+    /// What the stages did during the last run; nothing where there are none.
+    [[nodiscard]] virtual std::optional<PipelineFigures> pipeline_figures() const { return {}; }
 };
 
 /// What a command wants to know about a pipeline while it runs.

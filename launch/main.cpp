@@ -11,8 +11,10 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/cli_bench.hpp"
+#include "launch/cli_check.hpp"
 #include "launch/cli_inspect.hpp"
 #include "launch/cli_run.hpp"
+#include "launch/cli_simulate.hpp"
 #include "launch/cli_tokenize.hpp"
 #include "launch/cli_top.hpp"
 #include "launch/cli_version.hpp"
@@ -49,7 +51,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* f
     for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
     std::string what = error.what();
     if (app.get_subcommands().empty() && first_word != nullptr && first_word[0] != '-') {
-        what = std::string{"'"} + first_word + "' is not one of run|tokenize|inspect|bench|top";
+        what = std::string{"'"} + first_word +
+               "' is not one of run|tokenize|inspect|bench|top|check|simulate";
     }
     std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), what.c_str(),
                  command.c_str());
@@ -86,11 +89,15 @@ int run(int argc, char** argv) {
     paceline::InspectOptions inspect_options;
     paceline::BenchOptions bench_options;
     paceline::TopOptions top_options;
+    paceline::SimulateOptions simulate_options;
+    paceline::CheckOptions check_options;
     const CLI::App* run_command = paceline::add_run(app, run_options);
     const CLI::App* tokenize_command = paceline::add_tokenize(app, tokenize_options);
     const CLI::App* inspect_command = paceline::add_inspect(app, inspect_options);
     const CLI::App* bench_command = paceline::add_bench(app, bench_options);
     const CLI::App* top_command = paceline::add_top(app, top_options);
+    const CLI::App* simulate_command = paceline::add_simulate(app, simulate_options);
+    const CLI::App* check_command = paceline::add_check(app, check_options);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {
@@ -104,6 +111,8 @@ int run(int argc, char** argv) {
     if (inspect_command->parsed()) return paceline::run_inspect(inspect_options, environment);
     if (bench_command->parsed()) return paceline::run_bench(bench_options, environment);
     if (top_command->parsed()) return paceline::run_top(top_options, environment);
+    if (simulate_command->parsed()) return paceline::run_simulate(simulate_options, environment);
+    if (check_command->parsed()) return paceline::run_check(check_options, environment);
     return paceline::kExitUsage;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "ipc/base/limits.hpp"
+#include "launch/exit_heads.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -42,7 +43,9 @@ MemoryNeed plan_backend(const ModelFile& file, const CpuOptions& options, const 
     const ModelConfig& config = file.config();
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};
-    need.weight_bytes = packed_bytes(file, options.dtype, options.first_layer, last);
+    CpuOptions whole = options;
+    whole.last_layer = last;
+    need.weight_bytes = packed_bytes(file, whole);
     need.kv_bytes = kv_bytes(config, options.kv, last - options.first_layer, options.kv_slots);
     need.other_bytes = kProcessBytes + buffer_bytes(config, options);
     return need;
@@ -50,16 +53,25 @@ MemoryNeed plan_backend(const ModelFile& file, const CpuOptions& options, const 
 
 std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                     const CpuOptions& options,
-                                    const Placement& placement) {
+                                    const Placement& placement,
+                                    const std::optional<ExitConfig>& exit,
+                                    const std::optional<DraftBackend>& draft) {
     std::vector<MemoryNeed> needs;
     for (const PlacedStage& stage : placement.stages) {
         if (stage.role != StageRole::Segment) {
-            needs.push_back({.name = stage.name, .other_bytes = kProcessBytes});
+            needs.push_back(draft ? plan_backend(draft->file(file), draft->options, stage.name)
+                                  : MemoryNeed{.name = stage.name, .other_bytes = kProcessBytes});
             continue;
         }
         CpuOptions own = options;
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;
+        if (exit) {
+            ExitHeads heads =
+                exit_heads(*exit, file.config(), stage.exit, stage.id == placement.judge(), {});
+            own.final_head = heads.final_head;
+            own.heads = std::move(heads.heads);
+        }
         needs.push_back(plan_backend(file, own, stage.name));
     }
     return needs;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "launch/draft_backend.hpp"
 #include "launch/memory_room.hpp"
 #include "launch/placement.hpp"
 #include "model/cpu/cpu_options.hpp"
@@ -32,10 +33,13 @@ struct MemoryNeed {
 [[nodiscard]] MemoryNeed plan_backend(const ModelFile& file,
                                       const CpuOptions& options,
                                       const std::string& name);
-/// In the order of the stages; `options` but for the layers.
+/// In the order of the stages; `options` but for layers and heads. `draft`: the model that draft
+/// and correct think with, each on its own; nothing: none.
 [[nodiscard]] std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                                   const CpuOptions& options,
-                                                  const Placement& placement);
+                                                  const Placement& placement,
+                                                  const std::optional<ExitConfig>& exit,
+                                                  const std::optional<DraftBackend>& draft);
 
 /// Errors: OutOfMemory with what is needed by whom, what there is, and which options need less.
 /// Without a known room everything fits.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "launch/stage_assignment.hpp"
 #include "runtime/affinity.hpp"
 
 namespace paceline {
@@ -53,21 +52,49 @@ EdgeSpec wave_edge(StageId from, int dim) {
         .tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(dim) * sizeof(float)};
 }
 
-std::vector<EdgeSpec> edges_of(const Placement& placement, int dim) {
+EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes) {
+    EdgeSpec edge{.from = draft, .to = correct};
+    if (kv_row_bytes != 0) {
+        edge.tensor_slots = kTensorSlots;
+        edge.tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(kv_row_bytes);
+    }
+    return edge;
+}
+
+std::vector<EdgeSpec> edges_of(const Placement& placement,
+                               const PipelineConfig& config,
+                               const EdgeSizes& sizes) {
     std::vector<EdgeSpec> edges;
+    const auto add = [&edges](const EdgeSpec& edge) {
+        const bool there = std::any_of(edges.begin(), edges.end(), [&](const EdgeSpec& other) {
+            return other.from == edge.from && other.to == edge.to;
+        });
+        if (!there) edges.push_back(edge);
+    };
     const StageId first{1};
     const StageId judge = placement.judge();
     for (StageId id = first; id < judge; ++id.value) {
-        edges.push_back(wave_edge(id, dim));
-        edges.push_back({.from = judge, .to = id});
+        add(wave_edge(id, sizes.dim));
+        add({.from = judge, .to = id});
     }
-    edges.push_back({.from = judge, .to = kConductor});
-    if (const std::optional<StageId> draft = placement.draft()) {
-        edges.push_back({.from = *draft, .to = first});
-        edges.push_back({.from = judge, .to = *draft});
+    add({.from = judge, .to = kConductor});
+    const std::optional<StageId> draft = placement.draft();
+    const std::optional<StageId> correct = placement.correct();
+    if (draft && correct) add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
+    for (const std::optional<StageId>& hinter : {draft, correct}) {
+        if (!hinter) continue;
+        add({.from = *hinter, .to = first});
+        add({.from = judge, .to = *hinter});
+        for (const StageId exit : placement.exits()) {
+            if (config.exit_names()) add({.from = exit, .to = *hinter});
+        }
     }
-    for (const PlacedStage& stage : placement.stages)
-        edges.push_back({.from = kConductor, .to = stage.id});
+    for (const StageId exit : placement.exits()) {
+        if (config.exit && config.exit->proposes && exit != first) add({.from = exit, .to = first});
+    }
+    // Heads that look ahead propose from the judge.
+    if (config.exit && config.exit->ahead > 0 && judge != first) add({.from = judge, .to = first});
+    for (const PlacedStage& stage : placement.stages) add({.from = kConductor, .to = stage.id});
     return edges;
 }
 
@@ -84,33 +111,41 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     return plan;
 }
 
+StageAssignment assignment_of(const PlacedProcess& process,
+                              const Placement& placement,
+                              const PipelineConfig& config,
+                              const SharedOrders& orders) {
+    StageAssignment assignment;
+    assignment.model = orders.model;
+    for (const StageId id : process.stages) {
+        const PlacedStage& stage = placement.stage(id);
+        assignment.duties.push_back({stage.id, stage.role, stage.layers, stage.exit});
+    }
+    assignment.cores = process.cores;
+    assignment.threads = process.threads;
+    assignment.usable_cores = orders.usable_cores;
+    assignment.kv_slots = orders.kv_slots;
+    assignment.segments = placement.segments();
+    assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
+    assignment.correct_stage = placement.correct().value_or(StageId{0}).value;
+    if (config.exit_names() && !placement.exits().empty())
+        assignment.naming_stage = placement.exits().front().value;
+    assignment.dispatch = dispatch_options(config);
+    assignment.draft = config.draft.value_or(DraftConfig{});
+    assignment.exit = config.exit;
+    assignment.talkative = orders.talkative;
+    return assignment;
+}
+
 std::vector<ChildSpec> children_of(const Placement& placement,
                                    const PipelineConfig& config,
-                                   const ModelOptions& model,
-                                   int usable_cores,
-                                   std::int32_t kv_slots,
-                                   bool talkative) {
+                                   const SharedOrders& orders) {
     std::vector<ChildSpec> children;
     for (const PlacedProcess& process : placement.processes) {
-        StageAssignment assignment;
-        assignment.model = model;
-        for (const StageId id : process.stages) {
-            const PlacedStage& stage = placement.stage(id);
-            assignment.duties.push_back({stage.id, stage.role, stage.layers});
-        }
-        assignment.cores = process.cores;
-        assignment.threads = process.threads;
-        assignment.usable_cores = usable_cores;
-        assignment.kv_slots = kv_slots;
-        assignment.segments = placement.segments();
-        assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
-        assignment.draft_wait_us = config.schedule.draft_wait.count();
-        assignment.draft = config.draft.value_or(DraftConfig{});
-        assignment.talkative = talkative;
         children.push_back({.id = process.id(),
                             .name = process.name,
                             .cores = process.cores,
-                            .payload = encode(assignment),
+                            .payload = encode(assignment_of(process, placement, config, orders)),
                             .on_death = process.on_death,
                             .actors = process.stages});
     }
@@ -150,6 +185,7 @@ Status check_hellos(const std::vector<control::Hello>& hellos, const Placement& 
 }
 
 std::string placement_table(const Placement& placement,
+                            const PipelineConfig& config,
                             const std::vector<pid_t>& pids,
                             const std::vector<MemoryNeed>& needs) {
     std::string text;
@@ -158,7 +194,7 @@ std::string placement_table(const Placement& placement,
                              const std::string& cores, const std::string& weights,
                              const std::string& kv) {
         char line[256];
-        std::snprintf(line, sizeof line, "%-14s %-12s %-8s %-7s %-7s %-8s %10s %10s\n", stage,
+        std::snprintf(line, sizeof line, "%-14s %-12s %-12s %-7s %-7s %-8s %10s %10s\n", stage,
                       process.c_str(), role, device.c_str(), layers.c_str(), cores.c_str(),
                       weights.c_str(), kv.c_str());
         text += line;
@@ -177,13 +213,12 @@ std::string placement_table(const Placement& placement,
         for (const StageId id : process.stages) {
             const PlacedStage& stage = placement.stage(id);
             const MemoryNeed& need = needs[id.value - std::size_t{1}];
-            const bool segment = stage.role == StageRole::Segment;
-            add(stage.name.c_str(), title, segment ? "segment" : "draft", to_text(stage.device),
+            add(stage.name.c_str(), title, placement.role_text(id), to_text(stage.device),
                 layers_text(stage), format_core_list(process.cores), megabytes(need.weight_bytes),
                 megabytes(need.kv_bytes));
         }
     }
-    return text;
+    return text + stand_ins(config);
 }
 
 }  // namespace paceline

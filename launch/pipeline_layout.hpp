@@ -13,6 +13,7 @@
 #include "launch/memory_plan.hpp"
 #include "launch/model_options.hpp"
 #include "launch/placement.hpp"
+#include "launch/stage_assignment.hpp"
 #include "runtime/supervisor.hpp"
 #include "runtime/wiring.hpp"
 
@@ -21,18 +22,39 @@ namespace paceline {
 /// Slots beyond the context, for speculation that runs ahead of it.
 inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kWaveRowsMax);
 
+/// Sizes of what travels beside the messages.
+struct EdgeSizes {
+    int dim = 0;                           // of hidden states
+    std::uint64_t draft_kv_row_bytes = 0;  // keys and values of one position; 0: none travel
+};
+
 /// From a segment to the one after it: where hidden states travel.
 [[nodiscard]] EdgeSpec wave_edge(StageId from, int dim);
-[[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement, int dim);
+/// From the draft to correct: the trunk, and its keys and values.
+[[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
+/// Every edge at most once, also where it serves two purposes.
+[[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement,
+                                             const PipelineConfig& config,
+                                             const EdgeSizes& sizes);
 [[nodiscard]] ConductorPlan conductor_plan(const Placement& placement,
                                            const SupervisionConfig& supervision);
-/// One per process, in their order. `model` names the file as the stages shall open it.
+
+/// What all processes of a pipeline are told alike.
+struct SharedOrders {
+    ModelOptions model = {};  // names the file as the stages shall open it
+    int usable_cores = 1;
+    std::int32_t kv_slots = 0;
+    bool talkative = false;
+};
+/// What one process is to be.
+[[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
+                                            const Placement& placement,
+                                            const PipelineConfig& config,
+                                            const SharedOrders& orders);
+/// One per process, in their order.
 [[nodiscard]] std::vector<ChildSpec> children_of(const Placement& placement,
                                                  const PipelineConfig& config,
-                                                 const ModelOptions& model,
-                                                 int usable_cores,
-                                                 std::int32_t kv_slots,
-                                                 bool talkative);
+                                                 const SharedOrders& orders);
 /// What [supervision] means to the supervisor; its callbacks are the caller's.
 [[nodiscard]] SupervisorOptions supervisor_options(const SupervisionConfig& supervision);
 
@@ -41,9 +63,10 @@ inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kWaveR
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
 
-/// A table for people: who does what where. `pids` in the order of the processes, `needs` in the
-/// order of the stages.
+/// A table for people: who does what where, and what stands in for trained parts. `pids` in the
+/// order of the processes, `needs` in the order of the stages.
 [[nodiscard]] std::string placement_table(const Placement& placement,
+                                          const PipelineConfig& config,
                                           const std::vector<pid_t>& pids,
                                           const std::vector<MemoryNeed>& needs);
 

@@ -79,10 +79,10 @@ Status check_automatic(const PipelineConfig& config) {
                                        " segments; give it for all of them or for none");
 }
 
-/// Segments in the order of their layers, then the draft.
+/// Segments in the order of their layers, then the draft, then correct.
 std::vector<const StageConfig*> in_id_order(const PipelineConfig& config) {
     std::vector<const StageConfig*> stages;
-    for (const StageRole role : {StageRole::Segment, StageRole::Draft}) {
+    for (const StageRole role : {StageRole::Segment, StageRole::Draft, StageRole::Correct}) {
         for (const StageConfig& stage : config.stages) {
             if (stage.role == role) stages.push_back(&stage);
         }
@@ -138,8 +138,9 @@ Status place_on_cores(const PipelineConfig& config,
     }
     const int count = static_cast<int>(placed.cores.size());
     // A draft that looks up n-grams has work for one thread only.
-    const bool computes = std::any_of(members.begin(), members.end(),
-                                      [](const StageConfig* s) { return is_segment(*s); });
+    const bool model = config.draft && config.draft->computes();
+    const bool computes = model || std::any_of(members.begin(), members.end(),
+                                               [](const StageConfig* s) { return is_segment(*s); });
     placed.threads = threads.value() != 0 ? threads.value() : (computes ? count : 1);
     if (placed.threads > count) {
         return placement_error(config, who + "threads " + std::to_string(placed.threads) +
@@ -207,9 +208,39 @@ StageId Placement::judge() const {
     return StageId{static_cast<std::uint16_t>(segments())};
 }
 
+namespace {
+
+std::optional<StageId> with_role(const Placement& placement, StageRole role) {
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role == role) return stage.id;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<StageId> Placement::draft() const {
-    if (stages.back().role != StageRole::Draft) return std::nullopt;
-    return stages.back().id;
+    return with_role(*this, StageRole::Draft);
+}
+
+std::optional<StageId> Placement::correct() const {
+    return with_role(*this, StageRole::Correct);
+}
+
+std::vector<StageId> Placement::exits() const {
+    std::vector<StageId> ids;
+    for (const PlacedStage& placed : stages) {
+        if (placed.exit) ids.push_back(placed.id);
+    }
+    return ids;
+}
+
+const char* Placement::role_text(StageId id) const {
+    const PlacedStage& placed = stage(id);
+    if (placed.role == StageRole::Draft) return "draft";
+    if (placed.role == StageRole::Correct) return "correct";
+    if (placed.exit) return "early-verify";
+    return id == judge() && !exits().empty() ? "final-verify" : "segment";
 }
 
 Result<Placement> place(const PipelineConfig& config,
@@ -228,6 +259,7 @@ Result<Placement> place(const PipelineConfig& config,
         placed.id = StageId{static_cast<std::uint16_t>(i + 1)};
         placed.name = stage.name;
         placed.role = stage.role;
+        placed.exit = stage.exit;
         placed.device = stage.device;
         placed.on_death = stage.on_death;
         if (is_segment(stage)) {

@@ -1,8 +1,8 @@
 // Placement: a PipelineConfig made concrete for one model on one machine: which stage has which
 // layers, which process hosts which stages, and on which cores.
 //
-// Stage ids: the conductor is 0, segments are 1 .. segments() in the order of their layers, the
-// draft comes after them. A process is known by its first stage. Plain values, any thread.
+// Stage ids: the conductor is 0, segments are 1 .. segments() in the order of their layers, then
+// come the draft and correct. A process is known by its first stage. Plain values, any thread.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ struct PlacedStage {
     StageId id;
     std::string name;
     StageRole role = StageRole::Segment;
-    LayerRange layers;  // of a segment; empty for a draft
+    LayerRange layers;  // of a segment; empty for others
+    bool exit = false;  // of a segment
     Device device;
     OnDeath on_death = OnDeath::RebuildChain;
 };
@@ -42,6 +43,10 @@ struct Placement {
     [[nodiscard]] int segments() const;
     [[nodiscard]] StageId judge() const;                 // the last segment
     [[nodiscard]] std::optional<StageId> draft() const;  // nothing: nobody drafts
+    [[nodiscard]] std::optional<StageId> correct() const;
+    [[nodiscard]] std::vector<StageId> exits() const;
+    /// "segment", "early-verify", "final-verify", "draft", "correct": for people.
+    [[nodiscard]] const char* role_text(StageId id) const;
 };
 
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
+#include "launch/methods.hpp"
 #include "launch/text_output.hpp"
 
 namespace paceline {
@@ -26,8 +28,12 @@ Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool ra
 }
 
 Result<PipelineConfig> pipeline_of(const RunOptions& options) {
-    if (!options.config_file.empty()) return read_pipeline_config(options.config_file);
-    return built_in_pipeline(DraftMethod::PromptLookup);
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(options.method)
+                                        : read_pipeline_config(options.config_file);
+    if (!config || options.draft_model.empty()) return config;
+    if (Status s = use_draft_model(config.value(), options.draft_model); !s.ok()) return s.error();
+    return config;
 }
 
 }  // namespace
@@ -128,6 +134,7 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
         Result<PipelineConfig> config = pipeline_of(options);
         if (!config) return config.error();
         supervision = config.value().supervision;
+        acceptance_ = config.value().acceptance;
         const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
         return make_pipeline_generator(model_->file, options.model, config.value(), hooks);
     };
@@ -158,11 +165,46 @@ Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
     record.figures.dtype = model_options_.dtype;
     record.figures.kv_dtype = model_options_.kv_dtype;
     record.figures.load_seconds = load_seconds_;
+    record.pipeline = generator_->pipeline_figures();
+    if (record.pipeline) record.pipeline->rate = record.figures.decode_rate();
     log_->info("answer: " + one_line(record.figures));
     records_.push_back(std::move(record));
     in_conversation_ = true;
     last_end_ = answer.value().end;
     return answer.value().end;
+}
+
+/// The same prompt again, plainly, in this process; the stages have nothing to do meanwhile.
+Result<double> RunSession::baseline_rate(const Environment& environment) const {
+    Result<std::unique_ptr<Generator>> plain =
+        make_plain_generator(model_->file, model_options_, environment);
+    if (!plain) return plain.error();
+    const Record& record = records_.back();
+    AnswerRequest request = request_;
+    request.max_tokens = static_cast<std::int32_t>(record.ids.size());
+    const auto nobody = [](std::string_view) { return Status{}; };
+    const Result<Answer> answer =
+        stream_answer(*plain.value(), model_->tokenizer, request, *cancel_, nobody);
+    if (!answer) return answer.error();
+    if (acceptance_ == AcceptanceRule::Coupled && answer.value().ids != record.ids &&
+        !cancel_->cancelled()) {
+        return Error{Errc::Protocol,
+                     "the answer differs from plain decoding's; please report this, with the "
+                     "command"};
+    }
+    return figures_of(answer.value(), request, *plain.value()).decode_rate();
+}
+
+Status RunSession::print_figures(const RunOptions& options, const Environment& environment) {
+    Record& record = records_.back();
+    PACE_CHECK(record.pipeline.has_value(), "a pipeline has figures");
+    if (options.baseline && !record.ids.empty()) {
+        const Result<double> rate = baseline_rate(environment);
+        if (!rate) return rate.error();
+        record.pipeline->baseline_rate = rate.value();
+    }
+    std::fputs(figures_table(*record.pipeline).c_str(), stderr);
+    return {};
 }
 
 void RunSession::reset() {
@@ -178,7 +220,11 @@ std::string RunSession::ids_json(bool chat) const {
 
 std::string RunSession::stats_json(bool chat) const {
     nlohmann::json all = nlohmann::json::array();
-    for (const Record& record : records_) all.push_back(to_json(record.figures));
+    for (const Record& record : records_) {
+        nlohmann::json figures = to_json(record.figures);
+        if (record.pipeline) figures["pipeline"] = to_json(*record.pipeline);
+        all.push_back(std::move(figures));
+    }
     return (chat ? all : all.at(0)).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
            "\n";
 }

@@ -40,6 +40,11 @@ public:
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<AnswerEnd> answer(std::vector<TokenId> tokens);
 
+    /// The table of the last answer on stderr, for --figures; with --baseline the prompt is
+    /// decoded plainly first. Errors: those of the plain decoding; Protocol if the texts differ
+    /// although the acceptance is exact: a bug.
+    [[nodiscard]] Status print_figures(const RunOptions& options, const Environment& environment);
+
     /// Forgets the conversation.
     void reset();
 
@@ -57,7 +62,9 @@ private:
     struct Record {
         std::vector<TokenId> ids;
         Figures figures;
+        std::optional<PipelineFigures> pipeline = {};
     };
+    [[nodiscard]] Result<double> baseline_rate(const Environment& environment) const;
     RunSession(OpenedModel model, const RunOptions& options);
     [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
     [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;
@@ -65,7 +72,8 @@ private:
     std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
     std::optional<ChatTemplate> chat_;    // nothing: --raw
     std::string system_;
-    AnswerRequest request_;  // of every answer, but for its tokens
+    AnswerRequest request_;                                // of every answer, but for its tokens
+    AcceptanceRule acceptance_ = AcceptanceRule::Coupled;  // of the pipeline, if there is one
     ModelOptions model_options_;
     int context_ = 0;
     double load_seconds_ = 0.0;

@@ -1,6 +1,7 @@
 #include "launch/stage_assignment.hpp"
 
 #include <istream>
+#include <type_traits>
 
 #include "ipc/bounded_archive.hpp"
 #include "ipc/control.hpp"
@@ -9,7 +10,7 @@ namespace paceline {
 
 template <class Archive>
 void serialize(Archive& archive, StageDuty& duty) {
-    archive(duty.id, duty.role, duty.layers.first, duty.layers.last);
+    archive(duty.id, duty.role, duty.layers.first, duty.layers.last, duty.exit);
 }
 
 namespace {
@@ -17,6 +18,40 @@ namespace {
 constexpr std::uint32_t kPathBytesMax = 4096;
 constexpr std::uint32_t kCoresMax = 1024;
 constexpr std::size_t kDutyBytesMin = 4;
+
+/// `Of` with the constness of `As`: an output archive reads its fields, an input archive sets them.
+template <class As, class Of>
+using Like = std::conditional_t<std::is_const_v<As>, const Of, Of>;
+
+template <class Archive, class Duration>
+void micros(Archive& archive, Duration& duration) {
+    std::int64_t count = duration.count();
+    archive(count);
+    if constexpr (!std::is_const_v<Duration>) duration = Duration{count};
+}
+
+template <class Archive, class Draft>
+void draft_fields(Archive& archive, Draft& d) {
+    archive(d.lookup, d.model, bounded(d.model_file, kPathBytesMax), d.layers, d.short_list,
+            d.min_ngram, d.max_ngram);
+    Like<Draft, GrowthRule>& g = d.growth;
+    archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.width,
+            g.own_alternatives, g.exit_alternatives, g.branch_budget, g.reach_min);
+}
+
+template <class Archive, class Exit>
+void exit_fields(Archive& archive, Exit& e) {
+    archive(e.head, e.seed, e.short_list, e.names, e.top, e.lockstep, e.proposes, e.gate,
+            e.early_max, e.defers, e.ahead, e.ahead_top);
+    micros(archive, e.defer_limit);
+}
+
+template <class Archive, class Dispatch>
+void dispatch_fields(Archive& archive, Dispatch& d) {
+    archive(d.start, d.shape, d.rows_max, d.waves_in_flight_max, d.prefill_rows, d.requests_max,
+            d.reach_min);
+    micros(archive, d.proposal_wait);
+}
 
 /// The fields in their order on the wire, for writing and for reading.
 template <class Archive, class Assignment>
@@ -26,9 +61,15 @@ void fields(Archive& archive, Assignment& a) {
             bounded(a.model.isa, control::kNameBytesMax), a.model.context);
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
     archive(bounded(a.cores, kCoresMax, sizeof(int)), a.threads, a.usable_cores);
-    archive(a.kv_slots, a.segments, a.draft_stage, a.draft_wait_us);
-    archive(a.draft.method, a.draft.gamma, a.draft.min_ngram, a.draft.max_ngram);
-    archive(a.talkative);
+    archive(a.kv_slots, a.segments, a.draft_stage, a.correct_stage, a.naming_stage, a.talkative);
+    dispatch_fields(archive, a.dispatch);
+    draft_fields(archive, a.draft);
+    bool exit = a.exit.has_value();
+    archive(exit);
+    if constexpr (!std::is_const_v<Assignment>) {
+        if (exit) a.exit.emplace();
+    }
+    if (exit) exit_fields(archive, *a.exit);
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ class Pipeline(CliTest):
         self.assertEqual([row[2:5] for row in rows],
                          [["segment", "cpu", "0..0"], ["segment", "cpu", "1..1"], ["draft", "cpu", "-"]])
         self.assertEqual(len({row[1] for row in rows}), 3, "three processes")
-        self.assertEqual(len(lines), 5, "the placement and the figures, nothing else")
+        self.assertIn("prompt lookup", lines[4], "what the draft thinks with")
+        self.assertEqual(len(lines), 6, "the placement and the figures, nothing else")
 
     def test_checksums_of_whole_messages_change_nothing(self):
         path = self.folder / "checked.toml"

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/methods.hpp"
 #include "launch/pipeline_layout.hpp"
+#include "runtime/control_port.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -60,7 +62,8 @@ std::string refusal_of(const std::vector<control::Hello>& hellos) {
 }  // namespace
 
 TEST_CASE("the judge tells everybody, the draft tells the first, and only waves carry tensors") {
-    const std::vector<EdgeSpec> edges = edges_of(two_and_a_draft(), 64);
+    const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
+    const std::vector<EdgeSpec> edges = edges_of(two_and_a_draft(), config, {.dim = 64});
     CHECK(has_edge(edges, 1, 2));  // waves
     CHECK(has_edge(edges, 2, 1));  // verdicts, also to the draft and to the conductor
     CHECK(has_edge(edges, 2, 3));
@@ -71,6 +74,47 @@ TEST_CASE("the judge tells everybody, the draft tells the first, and only waves 
     for (const EdgeSpec& edge : edges) {
         const bool wave = edge.from == StageId{1} && edge.to == StageId{2};
         CHECK((edge.tensor_slots > 0) == wave);
+    }
+}
+
+TEST_CASE("in four stages the exit tells draft and correct, and the trunk travels with its keys") {
+    const PipelineConfig config = method_config("four-stages").value();
+    const Placement placed = place(config, 8, {0, 1}).value();
+    const std::vector<EdgeSpec> edges =
+        edges_of(placed, config, {.dim = 64, .draft_kv_row_bytes = 100});
+    const int early = 1;
+    const int final_verify = 2;
+    const int draft = 3;
+    const int correct = 4;
+    CHECK(placed.draft() == StageId{draft});
+    CHECK(placed.correct() == StageId{correct});
+    for (const int hinter : {draft, correct}) {
+        CHECK(has_edge(edges, hinter, early));
+        CHECK(has_edge(edges, early, hinter));
+        CHECK(has_edge(edges, final_verify, hinter));
+    }
+    CHECK(!has_edge(edges, correct, draft));
+    const auto trunk = std::find_if(edges.begin(), edges.end(), [&](const EdgeSpec& edge) {
+        return edge.from.value == draft && edge.to.value == correct;
+    });
+    REQUIRE(trunk != edges.end());
+    CHECK(trunk->tensor_bytes == std::size_t{kWaveRowsMax} * 100);
+    const ConductorPlan plan = conductor_plan(placed, config.supervision);
+    for (const ConductorPlan::Stage& stage : plan.begin_to)
+        CHECK(stage.essential == (stage.id.value <= final_verify));
+}
+
+TEST_CASE("no method names an edge twice, and each can be wired") {
+    for (const Method& method : methods()) {
+        CAPTURE(std::string{method.name});
+        const PipelineConfig config = method_config(method.name).value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        std::vector<ProcessSpec> processes{{.id = kConductor, .actors = {kConductor}}};
+        for (const PlacedProcess& process : placed.processes)
+            processes.push_back({.id = process.id(), .actors = process.stages});
+        const auto edges = edges_of(placed, config, {.dim = 8, .draft_kv_row_bytes = 4});
+        const auto plan = WiringPlan::create(processes, edges, WiringPlan::Checksums::HeadersOnly);
+        if (!plan.ok()) FAIL(plan.error().what);
     }
 }
 
@@ -87,7 +131,8 @@ TEST_CASE("the first segment hears of a request last, and only a draft can be do
 
 TEST_CASE("every process gets the policy of its stages and its own duties") {
     const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
-    const auto children = children_of(two_and_a_draft(), config, ModelOptions{}, 2, 100, false);
+    const auto children =
+        children_of(two_and_a_draft(), config, {.usable_cores = 2, .kv_slots = 100});
     REQUIRE(children.size() == 3);
     CHECK(children[0].on_death == OnDeath::RebuildChain);
     CHECK(children[1].on_death == OnDeath::StopRun);

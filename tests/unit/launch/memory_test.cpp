@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/draft_backend.hpp"
+#include "launch/exit_heads.hpp"
 #include "launch/memory_plan.hpp"
 #include "launch/memory_room.hpp"
 #include "launch/stage_assignment.hpp"
@@ -53,6 +55,56 @@ TEST_CASE("what is planned for a backend is what it then takes") {
     CHECK(need.other_bytes >= use.workspace_bytes);
 }
 
+TEST_CASE("what is planned for a segment with exit heads, and for a draft, is what they take") {
+    const Result<ModelFile> file = ModelFile::open(kTiny);
+    REQUIRE(file.ok());
+    const PipelineConfig config = parse_pipeline_config(
+                                      "[[stage]]\nname = \"a\"\nrole = \"early-verify\"\n"
+                                      "[[stage]]\nname = \"b\"\nrole = \"final-verify\"\n"
+                                      "[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
+                                      "[draft]\nsource = \"first-layers\"\n"
+                                      "exit_alternatives = 1\n"
+                                      "[exit]\nhead = \"random\"\nshort_list = 50\nahead = 2\n",
+                                      "x.toml")
+                                      .value();
+    CpuOptions options;
+    options.kv_slots = 64;
+    options.rows_max = 64;
+    const Placement placement = place(config, file.value().config().layers, {0}).value();
+    Result<DraftBackend> draft = plan_draft_backend(*config.draft, file.value(), options);
+    REQUIRE(draft.ok());
+    const CpuOptions draft_options = draft.value().options;
+    const std::optional<DraftBackend> of_draft = std::move(draft).value();
+    const auto needs = plan_stages(file.value(), options, placement, config.exit, of_draft);
+    REQUIRE(needs.size() == 3);
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+        CAPTURE(i);
+        CpuOptions own = i == 2 ? draft_options : options;
+        if (i < 2) {
+            const PlacedStage& stage = placement.stages[i];
+            ExitHeads heads =
+                exit_heads(*config.exit, file.value().config(), stage.exit, i == 1, {});
+            own.first_layer = stage.layers.first;
+            own.last_layer = stage.layers.last;
+            own.final_head = heads.final_head;
+            own.heads = std::move(heads.heads);
+        }
+        const auto backend = make_cpu_backend(file.value(), own);
+        if (!backend.ok()) FAIL(backend.error().what);
+        CHECK(needs[i].weight_bytes == backend.value()->memory_use().weight_bytes);
+        CHECK(needs[i].kv_bytes == backend.value()->memory_use().kv_bytes);
+    }
+}
+
+TEST_CASE("a draft model must have the target's tokens") {
+    const Result<ModelFile> file = ModelFile::open(kTiny);
+    REQUIRE(file.ok());
+    CHECK(check_same_tokens(file.value(), file.value()).ok());
+    CHECK(short_list(5, 100).size() == 5);
+    CHECK(short_list(0, 100).empty());
+    CHECK(short_list(100, 100).empty());  // all of them: no list
+}
+
 TEST_CASE("the plan of two segments has the weights of both, each with its own layers") {
     const Result<ModelFile> file = ModelFile::open(kTiny);
     REQUIRE(file.ok());
@@ -64,7 +116,7 @@ TEST_CASE("the plan of two segments has the weights of both, each with its own l
                                       "x.toml")
                                       .value();
     const Placement placement = place(config, file.value().config().layers, {0}).value();
-    const auto needs = plan_stages(file.value(), options, placement);
+    const auto needs = plan_stages(file.value(), options, placement, {}, {});
     REQUIRE(needs.size() == 2);
     const MemoryNeed whole = plan_backend(file.value(), options, "all");
     CHECK(needs[0].kv_bytes + needs[1].kv_bytes == whole.kv_bytes);

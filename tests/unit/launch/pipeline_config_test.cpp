@@ -155,13 +155,16 @@ TEST_CASE("more threads than cores are refused") {
 TEST_CASE("an unknown key is refused with file, line, key, value and the known ones") {
     const std::string what = error_of(segment("a", "layer = 3"));
     CHECK(contains(what, "test.toml:4: [[stage]] \"a\": layer = 3 is not a known key"));
-    CHECK(contains(what, "known: name, role, layers, cores, threads, device, process, on_death"));
+    CHECK(contains(what,
+                   "known: name, role, layers, segments, exit, cores, threads, device, process, "
+                   "on_death"));
     CHECK(contains(error_of("[pipe]\nname = \"x\"\n" + segment("a", "")), "pipe"));
 }
 
 TEST_CASE("a value that is not allowed is named with what is") {
     CHECK(contains(error_of("[[stage]]\nname = \"a\"\nrole = \"verifier\"\n"),
-                   "role = \"verifier\" is not allowed (allowed: \"segment\", \"draft\")"));
+                   "role = \"verifier\" is not allowed (allowed: \"segment\", \"early-verify\", "
+                   "\"final-verify\", \"draft\", \"correct\")"));
     CHECK(contains(error_of(segment("a", "threads = 0")),
                    "threads = 0 must be a whole number from 1"));
     CHECK(contains(error_of(segment("a", "layers = [3, 3]")),
@@ -215,19 +218,6 @@ TEST_CASE("what is no TOML and what cannot be read is said with file and line") 
     REQUIRE(!missing.ok());
     CHECK(contains(missing.error().what, "/nonexistent/x.toml: cannot be opened: No such file"));
     CHECK(!read_pipeline_config(PACELINE_SOURCE_DIR).ok());
-}
-
-TEST_CASE("the built-in pipelines resolve") {
-    CHECK(place(built_in_pipeline(std::nullopt), 30, {0, 1}).ok());
-    const PipelineConfig lookup = built_in_pipeline(DraftMethod::PromptLookup);
-    REQUIRE(lookup.draft.has_value());
-    Result<Placement> placed = place(lookup, 30, {0, 1});
-    REQUIRE(placed.ok());
-    CHECK(placed.value().processes.size() == 2);
-    CHECK(placed.value().draft() == StageId{2});
-    CHECK(placed.value().processes[1].threads == 1);
-    CHECK(placed.value().processes[0].on_death == OnDeath::RebuildChain);
-    CHECK(placed.value().processes[1].on_death == OnDeath::RestartAlone);
 }
 
 TEST_CASE("an unknown key that is nearly a known one is answered with that one") {
@@ -331,5 +321,6 @@ TEST_CASE("a GPU that is not there is refused with what is, one that is there by
     REQUIRE(!there.ok());
     CHECK(there.error().code == Errc::Unsupported);
     CHECK(contains(there.error().what, "(H100)"));
-    CHECK(check_gpus(built_in_pipeline(std::nullopt), {}).ok());
+    const PipelineConfig cpu = parse_pipeline_config(segment("a", ""), "x.toml").value();
+    CHECK(check_gpus(cpu, {}).ok());
 }

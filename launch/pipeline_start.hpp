@@ -1,0 +1,55 @@
+// From a PipelineConfig to stages that run: what goes where is decided and checked before anything
+// is spawned (plan_pipeline), then processes are started, compared and wired (start_pipeline).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/memory_plan.hpp"
+#include "launch/model_options.hpp"
+#include "launch/pipeline_config.hpp"
+#include "launch/pipeline_layout.hpp"
+#include "launch/placement.hpp"
+#include "launch/run_log.hpp"
+#include "model/weights/model_file.hpp"
+#include "runtime/affinity.hpp"
+#include "runtime/supervisor.hpp"
+#include "runtime/wiring.hpp"
+
+namespace paceline {
+
+/// What a pipeline is made of, decided before anything is spawned.
+struct PipelinePlan {
+    Placement placement;
+    std::vector<MemoryNeed> needs;  // in the order of the stages
+    Machine machine;
+    EdgeSizes sizes;
+    Position context = 0;       // of one request
+    std::int32_t kv_slots = 0;  // for all of them
+};
+
+/// `requests`: how many contexts the KV caches have room for.
+/// Errors: as place(), check_gpus(), check_memory() and plan_draft_backend().
+[[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
+                                                 const ModelOptions& options,
+                                                 const PipelineConfig& config,
+                                                 int requests);
+
+/// Stages that have loaded, fit together and have their channels.
+struct StartedPipeline {
+    std::unique_ptr<Supervisor> supervisor;
+    std::vector<control::Hello> hellos;  // in the order of the processes
+    Wiring wiring;                       // the conductor's
+};
+
+/// `log` must outlive the supervisor. Errors: PeerGone and what the stages say, by name.
+[[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
+                                                     const ModelFile& file,
+                                                     const ModelOptions& options,
+                                                     const PipelineConfig& config,
+                                                     RunLog& log,
+                                                     bool trace);
+
+}  // namespace paceline

@@ -1,0 +1,268 @@
+// Roles, [draft], [exit] and [schedule]: what they become, which combinations are refused; and the
+// methods that are embedded in the program.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launch/exit_heads.hpp"
+#include "launch/methods.hpp"
+#include "launch/pipeline_layout.hpp"
+#include "launch/stage_assignment.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::string error_of(const std::string& text) {
+    const Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
+    REQUIRE(!config.ok());
+    CHECK(config.error().code == Errc::BadArgument);
+    CHECK(contains(config.error().what, "test.toml"));
+    return config.error().what;
+}
+
+PipelineConfig config_of(const std::string& text) {
+    Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
+    if (!config.ok()) FAIL(config.error().what);
+    return std::move(config).value();
+}
+
+std::string stage(const std::string& role, const std::string& rest = "") {
+    return "[[stage]]\nname = \"" + role + "\"\nrole = \"" + role + "\"\n" + rest + "\n";
+}
+
+/// Two segments with an exit between them and a draft that grows what it names.
+const std::string kFold = stage("draft") + stage("early-verify") + stage("final-verify");
+const std::string kGrows = "[draft]\nexit_alternatives = 2\n";
+
+}  // namespace
+
+TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it stands for") {
+    const std::set<std::string_view> wanted{"autoregressive",
+                                            "autoregressive-segments",
+                                            "speculative",
+                                            "speculative-adaptive",
+                                            "speculative-tree",
+                                            "fold-turns",
+                                            "pearl",
+                                            "pearl-lockstep",
+                                            "fold",
+                                            "fold-lockstep",
+                                            "hybrid",
+                                            "adadecode",
+                                            "adadecode-parallel",
+                                            "heads",
+                                            "prompt-lookup",
+                                            "prompt-lookup+draft",
+                                            "four-stages"};
+    std::set<std::string_view> found;
+    for (const Method& method : methods()) {
+        CAPTURE(std::string{method.name});
+        found.insert(method.name);
+        CHECK(!method.summary.empty());
+        CHECK(contains(methods_table(), std::string{method.summary}));
+        const Result<PipelineConfig> config = method_config(method.name);
+        if (!config.ok()) FAIL(config.error().what);
+        CHECK(config.value().name == method.name);
+        CHECK(validate(dispatch_options(config.value())).ok());
+        for (const int layers : {4, 5, 30, 80}) {
+            const Result<Placement> placed = place(config.value(), layers, {0, 1});
+            if (!placed.ok()) FAIL(placed.error().what);
+        }
+    }
+    CHECK(found == wanted);
+}
+
+TEST_CASE(
+    "plain is autoregressive, and a method that does not exist is answered with those that do") {
+    CHECK(method_config("plain").value().name == "autoregressive");
+    const std::string what = method_config("perl").error().what;
+    CHECK(contains(what, "'perl'"));
+    CHECK(contains(what, "did you mean 'pearl'?"));
+    CHECK(contains(what, "four-stages"));
+}
+
+TEST_CASE("a draft model takes the place of whatever stood in for it, and only there") {
+    PipelineConfig pearl = method_config("pearl").value();
+    CHECK(use_draft_model(pearl, "small.gguf").ok());
+    CHECK(source_text(*pearl.draft) == "model");
+    PipelineConfig both = method_config("prompt-lookup+draft").value();
+    CHECK(use_draft_model(both, "small.gguf").ok());
+    CHECK(source_text(*both.draft) == "prompt-lookup+model");
+    CHECK(both.draft->model_file == "small.gguf");
+    CHECK(stand_ins(both).empty());
+    PipelineConfig none = method_config("adadecode").value();
+    CHECK(contains(use_draft_model(none, "x").error().what, "no stage with role = \"draft\""));
+}
+
+TEST_CASE("the words for roles mean a segment with an exit and the last segment") {
+    const PipelineConfig config = config_of(kFold + kGrows);
+    const Placement placed = place(config, 30, {0, 1}).value();
+    CHECK(placed.exits() == std::vector{StageId{1}});
+    CHECK(std::string{placed.role_text(StageId{1})} == "early-verify");
+    CHECK(std::string{placed.role_text(StageId{2})} == "final-verify");
+    CHECK(config.exit_names());
+    CHECK(contains(error_of(stage("final-verify") + stage("segment")),
+                   "role = \"final-verify\" is for the last segment"));
+    CHECK(contains(error_of(stage("segment") + stage("early-verify")),
+                   "an exit at the end of the last segment"));
+}
+
+TEST_CASE("one line makes many segments, in one process or each in its own") {
+    const int most = static_cast<int>(kSegmentsMax);
+    for (int count = 1; count <= std::min(most, 30); ++count) {
+        const std::string so_many = "segments = " + std::to_string(count);
+        const PipelineConfig own = config_of(stage("segment", so_many));
+        const Placement placed = place(own, 30, {0}).value();
+        CHECK(placed.segments() == count);
+        CHECK(placed.processes.size() == static_cast<std::size_t>(count));
+        CHECK(placed.stages.back().name == "segment-" + std::to_string(count));
+        CHECK(placed.stages.back().layers.last == 30);
+        const PipelineConfig shared = config_of(stage("segment", so_many + "\nprocess = \"p\""));
+        CHECK(place(shared, 30, {0}).value().processes.size() == 1);
+    }
+    const std::string many = "segments = " + std::to_string(most + 1);
+    CHECK(contains(error_of(stage("segment", many)), many + " must be"));
+    CHECK(contains(error_of(stage("segment", "segments = 2\nlayers = [0, 3]")), "\"auto\""));
+    CHECK(contains(error_of(stage("draft", "segments = 2")), "belongs to segments"));
+}
+
+TEST_CASE("an exit of many segments stands between them, not behind the last") {
+    const PipelineConfig config =
+        config_of(stage("segment", "segments = 3\nexit = true") + "[exit]\nproposes = true\n");
+    const Placement placed = place(config, 30, {0}).value();
+    CHECK(placed.exits() == std::vector{StageId{1}, StageId{2}});
+    CHECK(!config.exit_names());
+    // As many early tokens as may be on their way, and the one that nobody was sure of.
+    CHECK(dispatch_options(config).waves_in_flight_max == 6);
+}
+
+TEST_CASE("what cannot work together is refused by name") {
+    const std::string draft = stage("draft");
+    const std::string segment = stage("segment");
+    const std::string chain = stage("early-verify") + stage("final-verify");
+    const struct {
+        std::string text;
+        const char* what;
+    } cases[] = {
+        {segment + "[schedule]\nmode = \"lockstep\"\n", "\"lockstep\" needs a stage with role"},
+        {segment + "[schedule]\nmode = \"turns\"\n", "\"turns\" needs a stage with role"},
+        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nmode = \"turns\"\n",
+         "lockstep is for both or neither"},
+        {draft + segment + "[draft]\n[schedule]\nmode = \"lockstep\"\n", "for both or neither"},
+        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nwaves_in_flight = 2\n",
+         "there is one at a time"},
+        {stage("correct") + segment, "role = \"correct\" needs a stage with role = \"draft\""},
+        {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
+        {chain + "[exit]\nnames = true\n", "no stage with role = \"draft\" to tell"},
+        {chain, "the exit would do nothing"},
+        {draft + chain + "[draft]\n", "nobody grows what it names"},
+        {draft + segment + "[draft]\nexit_alternatives = 2\n", "needs an exit that names"},
+        {draft + stage("segment", "segments = 3\nexit = true") + kGrows, "is for one exit, 2"},
+        {segment + "[exit]\nnames = true\n", "no stage with exit = true"},
+        {segment + "[exit]\nproposes = true\ndefers = true\nahead = 1\n", "no stage has exit"},
+        {chain + "[exit]\ndefers = true\n", "defers = true is for exits that propose"},
+        {chain + "[exit]\nproposes = true\nahead_top = 2\n", "for heads that look ahead"},
+        {draft + chain + kGrows + "gamma_early = 2\n", "gamma_early = 2 is for pace"},
+        {draft + segment + "[draft]\npace = \"lockstep\"\ngamma_early = 2\n",
+         "gamma_early needs an exit that names"},
+        {draft + chain + kGrows + "[exit]\nlockstep = true\n", "waits for the first steps"},
+        {draft + segment + "[draft]\nsource = \"model\"\n", "needs a GGUF file"},
+        {draft + segment + "[draft]\nmodel = \"x.gguf\"\n", "model = \"x.gguf\" is for source"},
+        {draft + segment + "[draft]\nlayers = 3\n", "layers = 3 is for source"},
+        {draft + segment + "[draft]\nsource = \"first-layers\"\nlayers = 2.5\n", "layers = 2.5"},
+        {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
+        {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
+        {draft + segment + "[draft]\nngrams = [3, 2]\n", "[shortest, longest]"},
+        {draft + segment + "[draft]\nsource = \"model\"\nmethod = \"model\"\n", "older name"},
+        {draft + draft + segment + "[draft]\n", "is used twice"},
+        {segment + "[acceptance]\nrule = \"trust\"\n", "rule = \"trust\" is not allowed"},
+    };
+    for (const auto& one : cases) {
+        CAPTURE(one.text);
+        CAPTURE(one.what);
+        const std::string what = error_of(one.text);
+        CAPTURE(what);
+        CHECK(contains(what, one.what));
+    }
+}
+
+TEST_CASE("the schedule follows the draft's pace unless it is given") {
+    const auto options = [](const std::string& rest) {
+        return dispatch_options(
+            config_of(stage("draft") + stage("segment", "segments = 3") + rest));
+    };
+    CHECK(options("[draft]\n").start == StartRule::Turns);
+    CHECK(options("[draft]\n").waves_in_flight_max == 1);
+    const DispatchOptions ahead = options("[draft]\npace = \"ahead\"\n");
+    CHECK(ahead.start == StartRule::AtOnce);
+    CHECK(ahead.waves_in_flight_max == 3);
+    CHECK(options("[draft]\npace = \"ahead\"\n[schedule]\nmode = \"turns\"\n").start ==
+          StartRule::Turns);
+    const DispatchOptions lockstep = options("[draft]\npace = \"lockstep\"\n");
+    CHECK(lockstep.start == StartRule::Lockstep);
+    CHECK(lockstep.proposal_wait == Micros{200'000});
+    const DispatchOptions set = options(
+        "[draft]\n[schedule]\nshape = \"tree\"\nrows_max = 9\ndraft_wait_us = 7\n"
+        "requests_max = 3\nreach_min = 0.25\n");
+    CHECK(set.shape == WaveShape::Tree);
+    CHECK(set.rows_max == 9);
+    CHECK(set.proposal_wait == Micros{7});
+    CHECK(set.requests_max == 3);
+    CHECK(set.reach_min == 0.25F);
+}
+
+TEST_CASE("every method's assignments come out of their bytes as they went in") {
+    for (const Method& method : methods()) {
+        CAPTURE(std::string{method.name});
+        const PipelineConfig config = method_config(method.name).value();
+        const Placement placed = place(config, 30, {0, 1}).value();
+        for (const PlacedProcess& process : placed.processes) {
+            const StageAssignment sent =
+                assignment_of(process, placed, config, {.model = {.model = "x.gguf"}});
+            const std::vector<std::byte> bytes = encode(sent);
+            const Result<StageAssignment> got = decode_assignment(bytes);
+            REQUIRE(got.ok());
+            CHECK(encode(got.value()) == bytes);
+            CHECK(got.value().dispatch.proposal_wait == sent.dispatch.proposal_wait);
+            CHECK(got.value().draft.growth.exit_alternatives ==
+                  sent.draft.growth.exit_alternatives);
+            REQUIRE(got.value().exit.has_value() == config.exit.has_value());
+            if (config.exit) CHECK(got.value().exit->gate == config.exit->gate);
+            CHECK(!decode_assignment(std::span{bytes}.first(bytes.size() - 1)).ok());
+        }
+    }
+}
+
+TEST_CASE("exit heads are the target's own, a short list of it, or the same noise every time") {
+    ModelConfig model;
+    model.dim = 8;
+    model.vocab_size = 100;
+    ExitConfig exit{.names = true};
+    const ExitHeads lens = exit_heads(exit, model, true, false, {StageId{3}});
+    CHECK(lens.final_head);
+    CHECK(lens.heads.empty());
+    CHECK(lens.options->head == HeadId::Final);
+    CHECK(lens.options->names_to == std::vector{StageId{3}});
+    exit.short_list = 10;
+    const ExitHeads brief = exit_heads(exit, model, true, false, {});
+    REQUIRE(brief.heads.size() == 1);
+    CHECK(!brief.final_head);
+    CHECK(brief.options->head == HeadId{1});
+    CHECK(brief.heads[0].tokens.size() == 10);
+    exit.head = ExitHead::Random;
+    const ExitHeads noise = exit_heads(exit, model, true, false, {});
+    CHECK(noise.heads[0].transform.size() == 64);
+    CHECK(noise.heads[0].transform == exit_heads(exit, model, true, false, {}).heads[0].transform);
+    exit.ahead = 2;
+    const ExitHeads last = exit_heads(exit, model, false, true, {});
+    CHECK(last.options->ahead == std::vector{HeadId{1}, HeadId{2}});
+    CHECK(last.heads[0].transform != last.heads[1].transform);
+    CHECK(!exit_heads(exit, model, false, false, {}).options.has_value());
+}

@@ -1,0 +1,115 @@
+// The table at the end of a run: acceptance figures against a plain count, and the papers' accounts.
+#include "launch/pipeline_figures.hpp"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "launch/methods.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+msg::Verdict verdict_of(std::uint32_t rows, std::uint32_t accepted) {
+    msg::Verdict verdict{};
+    verdict.wave_rows = rows;
+    verdict.count = accepted + 1;
+    return verdict;
+}
+
+}  // namespace
+
+TEST_CASE("acceptance figures are those of a plain count, over random verdicts") {
+    std::mt19937 random{5};
+    VerdictTally tally;
+    std::vector<int> lengths;  // accepted tokens per draft
+    int emitted = 0;
+    for (int i = 0; i < 500; ++i) {
+        const std::uint32_t rows = 1 + random() % 9;
+        const std::uint32_t accepted = random() % rows;
+        tally.add(verdict_of(rows, accepted));
+        emitted += static_cast<int>(accepted) + 1;
+        if (rows > 1) lengths.push_back(static_cast<int>(accepted));
+    }
+    double sum = 0;
+    std::vector<double> at(8, 0.0);
+    for (const int length : lengths) {
+        sum += length;
+        for (std::size_t i = 0; i < at.size(); ++i) at[i] += length > static_cast<int>(i) ? 1 : 0;
+    }
+    const auto drafts = static_cast<double>(lengths.size());
+    CHECK(tally.waves == 500);
+    CHECK(tally.alone == 500 - static_cast<int>(lengths.size()));
+    CHECK(tally.emitted == emitted);
+    CHECK(tally.mean_acceptance_length() == doctest::Approx(1.0 + sum / drafts));
+    const std::vector<double> rates = tally.rate_by_position();
+    REQUIRE(rates.size() == at.size());
+    for (std::size_t i = 0; i < at.size(); ++i) CHECK(rates[i] == doctest::Approx(at[i] / drafts));
+}
+
+TEST_CASE("a draft that is always rejected has a mean acceptance length of one and no positions") {
+    VerdictTally tally;
+    CHECK(tally.mean_acceptance_length() == 1.0);
+    for (int i = 0; i < 3; ++i) tally.add(verdict_of(5, 0));
+    CHECK(tally.mean_acceptance_length() == 1.0);
+    CHECK(tally.rate_by_position().empty());
+}
+
+TEST_CASE("rounds of the paper's shape fulfil its equations exactly") {
+    PipelineFigures figures;
+    figures.accounts = accounts_of(method_config("fold-lockstep").value());
+    REQUIRE(figures.accounts.gamma == 8);
+    REQUIRE(figures.accounts.gamma_late == 4);
+    // Post-verify takes gamma rows, a repaired round gamma2, pre-verify one.
+    for (int i = 0; i < 11; ++i) figures.verdicts.add(verdict_of(8, 3));
+    for (int i = 0; i < 5; ++i) figures.verdicts.add(verdict_of(4, 1));
+    for (int i = 0; i < 7; ++i) figures.verdicts.add(verdict_of(1, 0));
+    figures.counters[static_cast<std::size_t>(Counter::OutcomeExit)] = 5;
+    const FoldAccounts fold = fold_accounts(figures);
+    CHECK(fold.total == 23);
+    CHECK(fold.post == 11);
+    CHECK(fold.early == 5);
+    CHECK(fold.pre == 7);
+    REQUIRE(fold.predicted_total.has_value());
+    CHECK(*fold.predicted_total == doctest::Approx(23));
+
+    PipelineFigures pearl;
+    pearl.accounts = accounts_of(method_config("pearl-lockstep").value());
+    for (int i = 0; i < 6; ++i) pearl.verdicts.add(verdict_of(4, 3));
+    for (int i = 0; i < 9; ++i) pearl.verdicts.add(verdict_of(1, 0));
+    CHECK(fold_accounts(pearl).early == 0);
+    CHECK(*fold_accounts(pearl).predicted_total == doctest::Approx(15));
+}
+
+TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline has, no others") {
+    const auto figures_of = [](const char* method) {
+        const PipelineConfig config = method_config(method).value();
+        PipelineFigures figures;
+        figures.method = config.name;
+        figures.accounts = accounts_of(config);
+        figures.verdicts.add(verdict_of(5, 2));
+        figures.rate = 50.0;
+        figures.baseline_rate = 40.0;
+        figures.processes = {{"target", 0.5, 0.25}};
+        return figures;
+    };
+    PipelineFigures ada = figures_of("adadecode");
+    ada.counters[static_cast<std::size_t>(Counter::EarlyProposed)] = 2;
+    ada.counters[static_cast<std::size_t>(Counter::EarlyRight)] = 1;
+    const nlohmann::json json = to_json(ada);
+    CHECK(json["adadecode"]["early_prediction_rate"] == doctest::Approx(2.0 / 3.0));
+    CHECK(json["adadecode"]["rejection_rate"] == doctest::Approx(0.5));
+    CHECK(!json.contains("fold"));
+    CHECK(json["times_autoregressive"] == doctest::Approx(1.25));
+    const std::string table = figures_table(ada);
+    CHECK(table.find("early predictions") != std::string::npos);
+    CHECK(table.find("1.25 (plain decoding: 40.0 tokens/s)") != std::string::npos);
+    CHECK(table.find("busy  50%, waiting  25%") != std::string::npos);
+    CHECK(table.find("C_total") == std::string::npos);
+    CHECK(figures_table(figures_of("fold")).find("C_total") != std::string::npos);
+    CHECK(to_json(figures_of("pearl")).contains("fold") == false);
+}
