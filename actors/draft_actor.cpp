@@ -153,8 +153,9 @@ Status DraftActor::receive_proposal(StageId from, std::span<const std::byte> byt
     if (!decoded) return decoded.error();
     const msg::Proposal& proposal = decoded.value();
     const bool is_trunk = from == plan_.trunk_from;
-    if (!is_trunk && from != plan_.exit) {
-        return unexpected(from, "a proposal, but is neither its exit nor its trunk");
+    const bool is_branches = from == plan_.branches_from;
+    if (!is_trunk && !is_branches && from != plan_.exit) {
+        return unexpected(from, "a proposal, but is neither its exit nor its draft or correct");
     }
     if (Status checked = check_message(proposal, limits_of(plan_)); !checked) return checked;
     const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
@@ -165,6 +166,8 @@ Status DraftActor::receive_proposal(StageId from, std::span<const std::byte> byt
     if (!work) return {};
     if (is_trunk) {
         work->hear_trunk(proposal);
+    } else if (is_branches) {
+        work->hear_branches(proposal);
     } else {
         work->hear_names(proposal);
     }

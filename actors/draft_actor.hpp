@@ -1,7 +1,7 @@
 // DraftActor: proposes how each request's text goes on. Draft, Correct, or both in one.
-// Receives: Begin, Verdict, Stop; Proposal from the exit (names) and, as Correct, from Draft (its
-// trunk) with TensorNotes (its keys and values).
-// Sends: Proposal to the first target segment; as Draft with a Correct beside it also to that one,
+// Receives: Begin, Verdict, Stop; Proposal from the exit (names), as Correct from Draft (its
+// trunk) with TensorNotes (its keys and values), as Draft from Correct (its branches).
+// Sends: Proposal to the first target segment; as Draft or Correct also to the other one, as Draft
 // with TensorNotes.
 //
 //             Begin                    all said that there is to say

@@ -57,7 +57,10 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     hidden_.resize(options.rows_max * dim);
     head_hidden_.resize(kHeadsAtOnce * dim);
     logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
-    padded_.resize(static_cast<std::size_t>(options.vocab_size));
+    vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options.vocab_size));
+    if (options.vocab_size > config.vocab_size) {
+        padded_.resize(static_cast<std::size_t>(options.vocab_size));
+    }
 }
 
 DraftModel::~DraftModel() = default;
@@ -254,16 +257,17 @@ void DraftModel::give_candidates(std::size_t first, std::size_t count) {
     }
     backend_.head(options_.head, std::span{head_hidden_}.first(count * dim),
                   static_cast<int>(count), std::span{logits_}.first(count * vocab));
-    const std::size_t both = std::min(vocab, padded_.size());
     for (std::size_t i = 0; i < count; ++i) {
         PassHead& head = heads_[first + i];
         const PassRow& row = pass_[head.row];
-        const auto from = logits_.begin() + static_cast<std::ptrdiff_t>(i * vocab);
-        std::fill(std::copy_n(from, both, padded_.begin()), padded_.end(),
-                  -std::numeric_limits<float>::infinity());
-        head.candidates =
-            candidates(padded_, row.position + 1, {.committed = head.seen, .path = {}},
-                       row.text->sampling, head.count, scratch_);
+        std::span<float> logits = std::span{logits_}.subspan(i * vocab, vocab_both_);
+        if (!padded_.empty()) {
+            std::fill(std::copy(logits.begin(), logits.end(), padded_.begin()), padded_.end(),
+                      -std::numeric_limits<float>::infinity());
+            logits = padded_;
+        }
+        head.candidates = candidates(logits, row.position + 1, {.committed = head.seen, .path = {}},
+                                     row.text->sampling, head.count, scratch_);
     }
 }
 

@@ -169,7 +169,8 @@ private:
     std::vector<float> hidden_;       // [rows, dim]
     std::vector<float> head_hidden_;  // [heads at once, dim]
     std::vector<float> logits_;       // [heads at once, the model's vocabulary]
-    std::vector<float> padded_;       // [the target's vocabulary]
+    std::size_t vocab_both_ = 0;      // tokens that the model and the target have
+    std::vector<float> padded_;       // [the target's vocabulary] if that is larger
     SamplerScratch scratch_;
 };
 

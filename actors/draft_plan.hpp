@@ -2,7 +2,8 @@
 //
 // Draft and Correct are one state machine with different parts of the tree to grow
 // (GrowthRule::part): by default one actor does both with one model. As processes of their own,
-// Draft grows the trunk and tells Correct of it; Correct grows what the exit names beside it.
+// Draft grows the trunk and tells Correct of it; Correct grows what the exit names beside it, and
+// tells Draft.
 // Plain values.
 #pragma once
 
@@ -24,6 +25,10 @@ struct DraftPlan {
     std::optional<StageId> exit = {};        // the segment whose exit names alternatives
     std::optional<StageId> correct = {};     // Draft: who is told the trunk (and its KV rows)
     std::optional<StageId> trunk_from = {};  // Correct: who tells it
+    // Draft and Correct: Correct's proposals go to Draft as well, which goes on below the branch
+    // that the target took. Without it Draft begins anew behind a text it had not expected.
+    std::optional<StageId> branches_to = {};    // Correct: Draft
+    std::optional<StageId> branches_from = {};  // Draft: Correct
     GrowthRule growth = {};
 };
 

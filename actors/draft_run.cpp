@@ -64,8 +64,8 @@ void DraftActor::advance(const WorkPtr& work) {
 /// False: the answer comes by a job.
 bool DraftActor::ask_source(const WorkPtr& work, GuessId behind, std::int32_t tokens) {
     if (work->source->cost() == DraftCost::Instant) {
-        const std::vector<TokenId> chain =
-            work->source->propose(work->path_to(behind), tokens, work->cancel);
+        const std::vector<Candidate> chain =
+            work->source->weigh(work->path_to(behind), tokens, work->cancel);
         work->take_chain(behind, chain, tokens);
         if (!work->uses_model()) work->growth.passed(std::max<std::int32_t>(1, tokens));
         return true;
@@ -212,7 +212,7 @@ void DraftActor::submit_source(const WorkPtr& work) {
     served_ = work->request;
     const Position root = work->text->tree.root().position;
     const auto path = std::make_shared<const std::vector<TokenId>>(work->path_to(behind));
-    const auto chain = std::make_shared<std::vector<TokenId>>();
+    const auto chain = std::make_shared<std::vector<Candidate>>();
     context_->submit(
         {.name = "draft",
          .request = work->request,
@@ -220,7 +220,7 @@ void DraftActor::submit_source(const WorkPtr& work) {
          .rows = static_cast<std::uint32_t>(tokens),
          .context = root + 1 + static_cast<Position>(path->size()) + tokens},
         [work, path, tokens, chain] {
-            *chain = work->source->propose(*path, tokens, work->cancel);
+            *chain = work->source->weigh(*path, tokens, work->cancel);
             return work->cancel.cancelled() ? JobOutcome::Cancelled : JobOutcome::Done;
         },
         [this, work, root, behind, tokens, chain](JobOutcome outcome) {
@@ -246,6 +246,7 @@ void DraftActor::send(const WorkPtr& work, msg::ProposalState state) {
     proposal.route.epoch = context_->epoch();
     work->changed = false;
     if (plan_.correct && !work->uses_model()) tell_correct(work, {});
+    if (plan_.branches_to) (void)push(*context_, *plan_.branches_to, proposal);  // or it is lost
     if (push(*context_, plan_.first_segment, proposal) == Push::Full) {
         ++figures_.dropped;  // only a hint: the target goes on without it
         work->unsent = std::max(state, work->unsent.value_or(state));

@@ -5,6 +5,7 @@
 // how fast it comes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/messages.hpp"
 #include "model/backend.hpp"
+#include "model/sampling/candidates.hpp"
 
 namespace paceline {
 
@@ -38,9 +40,22 @@ struct DraftSource {
     [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) = 0;
-    /// How probable each of them is, as far as the source can tell; for the order in which nodes
-    /// are grown and sent.
+    /// How probable each of them is before it is known how often they are right; for the order in
+    /// which nodes are grown and sent.
     [[nodiscard]] virtual float confidence() const { return 0.7F; }
+    /// Whether the source can tell how probable each token is: then weigh() is asked instead, and
+    /// in turns no token is sent that is not worth its row.
+    [[nodiscard]] virtual bool weighs() const { return false; }
+    /// propose(), with the log probability of each token if those before it are right.
+    [[nodiscard]] virtual std::vector<Candidate> weigh(std::span<const TokenId> path,
+                                                       std::int32_t gamma,
+                                                       const CancelToken& cancel) {
+        std::vector<Candidate> guesses;
+        for (const TokenId token : propose(path, gamma, cancel)) {
+            guesses.push_back({.token = token, .log_prob = std::log(confidence())});
+        }
+        return guesses;
+    }
     [[nodiscard]] virtual msg::Origin origin() const { return msg::Origin::Trunk; }
 };
 

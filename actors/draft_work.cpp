@@ -11,6 +11,9 @@ namespace {
 
 constexpr float kTrustWeight = 0.1F;  // of one token: the last ten or so count
 constexpr float kTrustLeast = 0.02F;
+// A row more costs a wave of a few rows about a tenth of its time, and what the target finds
+// behind it is worth more the faster the text goes on: a path less probable does not pay.
+constexpr float kWorthARow = 0.15F;
 
 /// The proposal's root and trunk, as tokens.
 std::vector<TokenId> trunk_of(const msg::Proposal& proposal) {
@@ -87,7 +90,7 @@ void DraftWork::follow(const msg::Verdict& verdict) {
         }
         source_due = true;
     }
-    const bool prepared = text->follow(tokens).prepared;
+    bool prepared = text->follow(tokens).prepared;
     GuessTree& tree = text->tree;
     if (model_ != nullptr && !text->cache) model_->open(*text);
     // A source alone that takes turns knows more by now than when it made these guesses.
@@ -101,10 +104,11 @@ void DraftWork::follow(const msg::Verdict& verdict) {
     }
     for (const GuessId leaf : leaves) tree.reopen(leaf);
     close_ends();
+    prepared |= take_branches();
     if (source_busy && tree.find(source_behind) == nullptr) cancel.cancel();
     growth.judged(static_cast<std::int32_t>(verdict.count) - 1,
                   static_cast<std::int32_t>(verdict.depth), prepared);
-    changed = false;
+    changed = false;  // what is here now, the first segment has been told
     unsent.reset();
     wanted.clear();
     ++waits;
@@ -153,6 +157,34 @@ void DraftWork::hear_trunk(const msg::Proposal& trunk) {
     close_ends();
 }
 
+void DraftWork::hear_branches(const msg::Proposal& branches) {
+    branches_ = branches;
+    (void)take_branches();
+}
+
+bool DraftWork::take_branches() {
+    GuessTree& tree = text->tree;
+    const Position root = tree.root().position;
+    if (!branches_ || branches_->root_position > root) return false;
+    // Where there is a guess already it is this draft's own trunk; but what Correct has said before
+    // it heard of this root may be late, and come piece by piece.
+    const bool more = branches_root_ == root && branches_->root_position < root;
+    if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
+    (void)tree.merge(*branches_, text->tokens, Opinion::Trunk, 0);
+    branches_.reset();
+    // Correct has been asked about these: this draft goes on behind the last of them, and reads
+    // all that is above it in the same pass.
+    std::vector<GuessId> inner;
+    for (const GuessNode& node : tree.nodes()) {
+        if (tree.trunk_child(node.id) != nullptr) inner.push_back(node.id);
+    }
+    close(inner);
+    close_ends();
+    if (inner.empty()) return false;
+    branches_root_ = root;
+    return true;
+}
+
 bool DraftWork::trunk_is_text_at(Position position) const {
     if (position < told_root_ || position > text->tree.root().position) return false;
     const auto count = static_cast<std::size_t>(position - told_root_) + 1;
@@ -185,21 +217,32 @@ void DraftWork::take(const DraftModel::Said& said) {
     changed = true;
 }
 
-void DraftWork::take_chain(GuessId behind, std::span<const TokenId> tokens, std::int32_t asked) {
+/// Behind a less probable path a source's guesses are not taken (log).
+float DraftWork::least_reach() const {
+    // In turns all that is said is sent; one that runs ahead prepares what may be sent later.
+    const bool all_sent = plan_.growth.pace == DraftPace::Turns;
+    return std::log(std::max(plan_.growth.reach_min, all_sent ? kWorthARow : 0.0F));
+}
+
+void DraftWork::take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked) {
     if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
     GuessTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
     const bool alone = !uses_model();
-    const float log_prob = std::log(trust_);
-    if (behind == tree.root().id) chain_.assign(tokens.begin(), tokens.end());
+    if (behind == tree.root().id) {
+        chain_.clear();
+        for (const Candidate& guess : guesses) chain_.push_back(guess.token);
+    }
     std::optional<GuessId> at = behind;
     std::int32_t added = 0;
-    for (const TokenId token : tokens) {
+    for (const Candidate& guess : guesses) {
         // A draft's vocabulary may be padded beyond the target's: such a guess ends the chain.
-        if (token < 0 || token >= plan_.vocab_size || added >= asked) break;
-        const GuessNode* known = tree.child(*at, token);
+        if (guess.token < 0 || guess.token >= plan_.vocab_size || added >= asked) break;
+        const float log_prob = source->weighs() ? guess.log_prob : std::log(trust_);
+        if (source->weighs() && tree.find(*at)->reach + log_prob < least_reach()) break;
+        const GuessNode* known = tree.child(*at, guess.token);
         if (alone) tree.close(*at);
-        at = known != nullptr ? known->id : tree.add(*at, token, log_prob, source->origin());
+        at = known != nullptr ? known->id : tree.add(*at, guess.token, log_prob, source->origin());
         if (!at) break;
         ++added;
     }

@@ -1,8 +1,8 @@
 // DraftWork: one request at a draft: its text and tree, how they grow, what is to be said of them.
 //
 // Follows the text by verdicts; takes in what a model, a source, an exit or another draft says.
-// Of a source it also learns how often it was right lately, which is how much its next guess is
-// believed. Sends nothing and starts nothing: that is DraftActor's.
+// Of a source that cannot weigh its guesses it also learns how often it was right lately, which is
+// how much its next guess is believed. Sends nothing and starts nothing: that is DraftActor's.
 // Threads: the actor's loop; a job may hold the work's source (source_busy) or its text.
 #pragma once
 
@@ -37,6 +37,9 @@ public:
     /// come is kept: its sender may have heard the verdict first.
     void hear_names(const msg::Proposal& names);
     void hear_trunk(const msg::Proposal& trunk);
+    /// What Correct has prepared. Kept until the text goes another way than this tree: then what
+    /// stands there below the new root is taken over, at once or as soon as it comes.
+    void hear_branches(const msg::Proposal& branches);
     /// The node of the other draft's trunk at `position`; nothing if that is text by now, or not
     /// known here.
     [[nodiscard]] std::optional<GuessId> trunk_node_at(Position position) const;
@@ -47,7 +50,7 @@ public:
     [[nodiscard]] Growth::Step next();
     void take(const DraftModel::Said& said);
     /// A source's guess behind a node; tokens that no target has end it. `asked`: so many tokens.
-    void take_chain(GuessId behind, std::span<const TokenId> tokens, std::int32_t asked);
+    void take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked);
     /// Nothing can be said behind these for now.
     void close(std::span<const GuessId> nodes);
     /// The tokens between the root and this node, which are what a source continues.
@@ -79,6 +82,8 @@ public:
 private:
     void close_ends();
     void judge_source(std::span<const TokenId> tokens);
+    [[nodiscard]] float least_reach() const;
+    bool take_branches();
     [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
 
     const DraftPlan& plan_;
@@ -89,7 +94,9 @@ private:
     float trust_ = 0.0F;                // how often the source's tokens were right lately
     std::optional<msg::Proposal> names_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;
-    Position told_root_ = 0;  // the other draft's trunk, its root's token first
+    std::optional<msg::Proposal> branches_;  // Correct's latest
+    std::optional<Position> branches_root_;  // where they were last taken over
+    Position told_root_ = 0;                 // the other draft's trunk, its root's token first
     std::vector<TokenId> told_;
 };
 

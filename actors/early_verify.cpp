@@ -251,16 +251,4 @@ std::optional<msg::Proposal> EarlyVerify::ahead(const AheadPart& part) const {
     return proposal;
 }
 
-std::uint32_t count_early(const msg::Proposal& proposal) {
-    // A leaf is what the exit added; all else is the path to it.
-    std::uint32_t leaves = 0;
-    for (std::uint32_t i = 0; i < proposal.count; ++i) {
-        const bool has_child = std::any_of(
-            proposal.nodes.begin(), proposal.nodes.begin() + proposal.count,
-            [&](const msg::ProposedNode& node) { return node.parent == static_cast<int>(i); });
-        leaves += has_child ? 0 : 1;
-    }
-    return leaves;
-}
-
 }  // namespace paceline

@@ -77,7 +77,6 @@ public:
     /// is the caller's to fill, here and below.
     [[nodiscard]] std::optional<msg::Proposal> names(const ExitPart& part) const;
     /// What is to start at the first layer at once; nothing if the head is not sure enough.
-    /// count_early(): how many next tokens there are in it.
     [[nodiscard]] std::optional<msg::Proposal> early(const ExitPart& part) const;
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 
@@ -91,8 +90,5 @@ private:
     std::vector<float> hidden_;  // [kHeadRows, dim]
     std::vector<float> logits_;  // [kHeadRows, vocab]
 };
-
-/// The tokens of an early proposal that an exit put forward.
-[[nodiscard]] std::uint32_t count_early(const msg::Proposal& proposal);
 
 }  // namespace paceline

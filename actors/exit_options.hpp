@@ -42,8 +42,6 @@ struct ExitOptions {
     Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
     std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
     std::uint32_t ahead_top = 1;     // children per node of their tree
-    bool trusted = false;  // bench only: what an exit proposed is committed without a look at the
-                           // last layer's opinion (AdaDecode's ablation; the text is not exact)
 };
 
 /// Errors: BadArgument naming the field, its value and the allowed range.

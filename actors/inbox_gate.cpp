@@ -1,5 +1,6 @@
 #include "actors/inbox_gate.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,27 @@ Result<Age> InboxGate::admit(StageId from,
                          std::to_string(kHeldMax) + " such messages are held already"};
     }
     held_.push_back({from, kind, route, {bytes.begin(), bytes.end()}});
+    return found;
+}
+
+Age InboxGate::admit_hint(StageId from,
+                          std::uint16_t kind,
+                          const msg::Route& route,
+                          std::span<const std::byte> bytes) {
+    const Age found = look(from, route);
+    if (found != Age::Early) return found;
+    std::erase_if(held_, [&](const Held& held) {
+        return held.from == from && held.kind == kind && held.route.request == route.request &&
+               held.route.attempt <= route.attempt;
+    });
+    const auto is_hint = [kind](const Held& held) { return held.kind == kind; };
+    const auto hints = std::count_if(held_.begin(), held_.end(), is_hint);
+    if (static_cast<std::size_t>(hints) >= kHintsMax) {
+        held_.erase(std::find_if(held_.begin(), held_.end(), is_hint));
+    }
+    if (held_.size() < kHeldMax) {
+        held_.push_back({from, kind, route, {bytes.begin(), bytes.end()}});
+    }
     return found;
 }
 

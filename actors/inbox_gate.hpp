@@ -29,6 +29,7 @@ enum class Age : std::uint8_t { Stale, Current, Early };
 class InboxGate {
 public:
     static constexpr std::size_t kHeldMax = 128;
+    static constexpr std::size_t kHintsMax = kHeldMax / 2;  // of one kind that may be lost
     static constexpr std::size_t kKnownMax = 4096;  // requests; the oldest are forgotten, so Stale
 
     struct Held {
@@ -55,6 +56,12 @@ public:
                       std::uint16_t kind,
                       const msg::Route& route,
                       std::span<const std::byte> bytes);
+    /// As admit(), for a kind that may be lost: an Early one takes the place of what its sender
+    /// said of that request before, and the oldest go when there are too many.
+    Age admit_hint(StageId from,
+                   std::uint16_t kind,
+                   const msg::Route& route,
+                   std::span<const std::byte> bytes);
     /// As admit(), but nothing is held: an Early one is the caller's to keep.
     Age look(StageId from, const msg::Route& route);
     /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors

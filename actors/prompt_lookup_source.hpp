@@ -18,6 +18,14 @@ public:
     void commit(std::span<const TokenId> tokens) override { lookup_.append(tokens); }
     [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
                                                std::int32_t gamma,
+                                               const CancelToken& cancel) override {
+        std::vector<TokenId> tokens;
+        for (const Candidate& one : weigh(path, gamma, cancel)) tokens.push_back(one.token);
+        return tokens;
+    }
+    [[nodiscard]] bool weighs() const override { return true; }
+    [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
+                                               std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {
         return lookup_.propose(gamma, path);
     }

@@ -28,7 +28,10 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
     if (plan_.exit) early_ = std::make_unique<EarlyVerify>(backend_, *plan_.exit);
 }
 
-SegmentActor::~SegmentActor() = default;
+/// The context, and with it the tensors that the queue names, may be gone already.
+SegmentActor::~SegmentActor() {
+    queue_.forget_all();
+}
 
 void SegmentActor::on_start(StageContext& context) {
     context_ = &context;
@@ -268,9 +271,10 @@ Status SegmentActor::receive_proposal(StageId from, std::span<const std::byte> b
     if (!proposal) return proposal.error();
     if (Status checked = check_message(proposal.value(), limits()); !checked) return checked;
     const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
-    const Result<Age> age = admit(from, kind, proposal.value().route, bytes);
-    if (!age) return age.error();
-    if (age.value() != Age::Current) return {};
+    const msg::Route& route = proposal.value().route;
+    const Age age = gate_.admit_hint(from, kind, route, bytes);
+    if (age == Age::Stale) count_fenced(*context_, from, kind, route);
+    if (age != Age::Current) return {};
     const auto speaker =
         from == plan_.draft ? Dispatcher::Speaker::Draft : Dispatcher::Speaker::Other;
     dispatcher_->propose(proposal.value(), speaker, context_->now());
@@ -391,10 +395,17 @@ void SegmentActor::count_outcome(const RequestState& state,
                                  const TreeStep& step,
                                  const Outcome& outcome) {
     context_->count(Counter::RowsWasted, step.dropped.size());
-    const auto early =
-        std::count_if(step.committed.begin(), step.committed.end(),
-                      [](const TreeNode& node) { return node.origin == msg::Origin::Exit; });
-    context_->count(Counter::EarlyRight, static_cast<std::uint64_t>(early));
+    const auto by_exit = [](const TreeNode& node) { return node.origin == msg::Origin::Exit; };
+    const auto right = std::count_if(step.committed.begin(), step.committed.end(), by_exit);
+    // What hung below a wrong one was not judged: waste, but no prediction.
+    const auto wrong =
+        std::count_if(step.dropped.begin(), step.dropped.end(), [&](const TreeNode& node) {
+            return by_exit(node) &&
+                   std::any_of(step.committed.begin(), step.committed.end(),
+                               [&](const TreeNode& kept) { return kept.id == node.parent; });
+        });
+    context_->count(Counter::EarlyProposed, static_cast<std::uint64_t>(right + wrong));
+    context_->count(Counter::EarlyRight, static_cast<std::uint64_t>(right));
     if (state.over()) return;
     const auto whose =
         static_cast<std::size_t>(Counter::OutcomeTrunk) + static_cast<std::size_t>(outcome.origin);

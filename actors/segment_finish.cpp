@@ -292,9 +292,7 @@ bool SegmentActor::tell(const ExitPart& part) {
     }
     if (!early_->options().proposes) return false;
     const std::optional<msg::Proposal> early = early_->early(part);
-    if (!early || !propose(*early)) return false;
-    context_->count(Counter::EarlyProposed, count_early(*early));
-    return true;
+    return early && propose(*early);
 }
 
 /// To the dispatcher, here or there. It may be lost on the way.

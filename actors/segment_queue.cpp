@@ -63,7 +63,8 @@ Result<std::vector<bool>> SegmentQueue::look_at_all(const Rules& rules) {
             part = parts_.erase(part);
             continue;
         }
-        if (turn.value() == Turn::Waits) waits.insert(part->part.request);
+        // Until a prefill part has run, nobody knows which slots of an earlier turn stay.
+        if (turn.value() == Turn::Waits || is_prefill(*part)) waits.insert(part->part.request);
         ready.push_back(turn.value() == Turn::Ready);
         ++part;
     }

@@ -69,7 +69,8 @@ public:
         Moot,   // nobody needs it any more
     };
     struct Rules {
-        /// Asked in order, of a request only until one of its parts has to wait. Errors end all.
+        /// Asked in order, of a request only until one of its parts has to wait, or is a prefill.
+        /// Errors end all.
         std::function<Result<Turn>(WaitingPart& part)> look;
         /// A part that is moot leaves the queue.
         std::function<void(WaitingPart& part)> drop;

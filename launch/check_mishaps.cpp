@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds kIdle{5};
 constexpr int kStallMillisMin = 5;
 constexpr int kStallMillisMax = 300;
 constexpr std::uint64_t kTicksPerLook = 32;
+// Long enough for a death to be noticed.
+constexpr std::chrono::milliseconds kBetween{20};
 
 // glibc before 2.36 has no wrappers for these.
 OwnedFd open_process(pid_t pid) {
@@ -77,11 +79,19 @@ Mishaps::~Mishaps() {
 void Mishaps::tick(std::size_t prompt, std::size_t token, const PipelineSession& session) {
     // The list of processes is only needed for those that are slow, and changes rarely.
     if (!plan_.slow.empty() && ticks_++ % kTicksPerLook == 0) look_at(session);
-    while (next_ < due_.size() &&
-           std::pair{prompt, token} >= std::pair{due_[next_].prompt, due_[next_].token}) {
-        happen(due_[next_].kind, session);
-        ++next_;
-    }
+    const bool due = next_ < due_.size() &&
+                     std::pair{prompt, token} >= std::pair{due_[next_].prompt, due_[next_].token};
+    if (!due) return;
+    // One at a time, the next when what the last one killed is back: several losses without a
+    // token in between make a request suspicious, and several at once show less than one by one.
+    const std::vector<SessionProcess> processes = session.stages();
+    const bool whole = std::all_of(processes.begin(), processes.end(),
+                                   [](const SessionProcess& process) { return process.pid != 0; });
+    const auto now = Clock::now();
+    if (!whole || now < last_ + kBetween) return;
+    last_ = now;
+    happen(due_[next_].kind, session);
+    ++next_;
 }
 
 void Mishaps::look_at(const PipelineSession& session) {

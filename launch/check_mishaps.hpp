@@ -66,6 +66,7 @@ public:
     ~Mishaps();
 
     /// A token of an answer has come. Only looks at its plan, and at the stages where it must.
+    /// What is due happens one by one, each when the pipeline is whole again.
     void tick(std::size_t prompt, std::size_t token, const PipelineSession& session);
 
     [[nodiscard]] int kills() const { return kills_; }
@@ -88,6 +89,7 @@ private:
     std::size_t next_ = 0;
     std::uint64_t ticks_ = 0;
     std::mt19937_64 random_;
+    std::chrono::steady_clock::time_point last_{};  // mishap
     int kills_ = 0;
     int stalls_ = 0;
 

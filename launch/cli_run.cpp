@@ -107,8 +107,7 @@ Status check_combinations(const RunOptions& options) {
         return bad("--interactive needs the chat template, --raw does without one");
     }
     if (!options.trace_file.empty() && !options.uses_stages()) {
-        return bad(
-            "--trace shows stages; give it together with --config or --method prompt-lookup");
+        return bad("--trace shows stages; give it together with --method or --config");
     }
     if (!options.draft_model.empty() && !options.uses_stages()) {
         return bad("--draft-model is for methods that draft; give it with --method or --config");

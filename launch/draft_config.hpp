@@ -9,7 +9,7 @@
 //                       smaller or padded
 //     layers            0.2    of "first-layers": so many, or a part of the depth below 1
 //     short_list        0      the head knows the first so many token ids only; 0: all
-//     ngrams            [1, 3] shortest and longest run of tokens that is looked up; also
+//     ngrams            [1, 16] shortest and longest run of tokens that is looked up; also
 //                       min_ngram, max_ngram
 //     pace              "turns", "ahead" or "lockstep"
 //     gamma             8      tokens on the trunk per turn or round; with "ahead" at most
@@ -43,7 +43,7 @@ struct DraftConfig {
     double layers = 0.2;  // of first-layers: whole, or a part of the depth below 1
     int short_list = 0;
     int min_ngram = 1;
-    int max_ngram = 3;
+    int max_ngram = 16;
     GrowthRule growth = {};
 
     /// Whether a model runs: a device's work, unlike lookups.

@@ -38,17 +38,49 @@ constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", Counter::OutcomeTrun
                                                   {"heads", Counter::OutcomeHeads},
                                                   {"none", Counter::OutcomeNone}}};
 
-/// Of the verdicts that the trunk had not foreseen, the share that the exit had.
-double exit_hit_rate(const PipelineFigures& f) {
+/// Of the verdicts that the trunk had not foreseen, those that the exit had.
+struct ExitHits {
+    std::uint64_t hits = 0;
+    std::uint64_t of = 0;
+    [[nodiscard]] double rate() const { return ratio(hits, of); }
+};
+
+ExitHits exit_hits(const PipelineFigures& f) {
     const std::uint64_t hits = f.counter(Counter::OutcomeExit);
-    return ratio(hits,
-                 hits + f.counter(Counter::OutcomeRunnerUp) + f.counter(Counter::OutcomeNone));
+    return {hits, hits + f.counter(Counter::OutcomeRunnerUp) + f.counter(Counter::OutcomeNone)};
 }
 
 double early_rejection_rate(const PipelineFigures& f) {
     const std::uint64_t proposed = f.counter(Counter::EarlyProposed);
     const std::uint64_t right = std::min(proposed, f.counter(Counter::EarlyRight));
     return ratio(proposed - right, proposed);
+}
+
+/// Nothing where nobody prepares outcomes, or nobody ever had one.
+std::string outcomes_text(const PipelineFigures& f) {
+    std::string text;
+    bool any = false;
+    for (const OriginCounter& origin : kOutcomes) {
+        const auto count = static_cast<unsigned long long>(f.counter(origin.counter));
+        if (count == 0) continue;
+        any = any || origin.counter != Counter::OutcomeNone;
+        text += print("%s%s %llu", text.empty() ? "" : ", ", origin.name, count);
+    }
+    return any ? text : std::string{};
+}
+
+/// "23 = C_post 1 + C_early 1 + C_pre 21", and what the paper's equation says beside it.
+std::string total_text(const PipelineFigures& f) {
+    const FoldAccounts fold = fold_accounts(f);
+    const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+    std::string text = print("%lld = C_post %lld + ", number(fold.total), number(fold.post));
+    if (f.accounts.names) text += print("C_early %lld + ", number(fold.early));
+    text += print("C_pre %lld", number(fold.pre));
+    if (fold.predicted_total) {
+        text += print("; %.1f by equation %d, of N_verified %lld", *fold.predicted_total,
+                      f.accounts.names ? 10 : 4, number(fold.verified));
+    }
+    return text;
 }
 
 /// Named, in the order of the table; whatever was not measured is left out.
@@ -77,12 +109,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
     add("target forwards", print("%llu", static_cast<unsigned long long>(f.target_forwards)));
     add("wasted rows",
         print("%llu", static_cast<unsigned long long>(f.counter(Counter::RowsWasted))));
-    std::string outcomes;
-    for (const OriginCounter& origin : kOutcomes) {
-        const auto count = static_cast<unsigned long long>(f.counter(origin.counter));
-        if (count > 0) outcomes += print("%s %llu, ", origin.name, count);
-    }
-    if (!outcomes.empty()) add("outcomes", outcomes.substr(0, outcomes.size() - 2));
+    if (const std::string outcomes = outcomes_text(f); !outcomes.empty()) add("outcomes", outcomes);
     return lines;
 }
 
@@ -93,29 +120,24 @@ void add_accounts(const PipelineFigures& f,
                            print("%llu, %llu rows", static_cast<unsigned long long>(forwards),
                                  static_cast<unsigned long long>(f.counter(Counter::DraftRows))));
     }
-    if (f.accounts.names) {
-        lines.emplace_back("exit hit rate", print("%.2f", exit_hit_rate(f)));
+    if (const ExitHits exit = exit_hits(f); f.accounts.names && exit.of > 0) {
+        lines.emplace_back("exit hit rate",
+                           print("%.2f: %llu of the %llu roots off the trunk", exit.rate(),
+                                 static_cast<unsigned long long>(exit.hits),
+                                 static_cast<unsigned long long>(exit.of)));
     }
-    if (f.accounts.names || f.accounts.gamma > 0) {
-        const FoldAccounts fold = fold_accounts(f);
-        lines.emplace_back(
-            "C_total", print("%lld = C_post %lld + C_early %lld + C_pre %lld",
-                             static_cast<long long>(fold.total), static_cast<long long>(fold.post),
-                             static_cast<long long>(fold.early), static_cast<long long>(fold.pre)));
-        if (fold.predicted_total) {
-            lines.emplace_back(
-                f.accounts.names ? "C_total by equation 10" : "C_total by equation 4",
-                print("%.1f (N_verified %lld)", *fold.predicted_total,
-                      static_cast<long long>(fold.verified)));
-        }
+    if (f.accounts.names || f.accounts.gamma > 0) lines.emplace_back("C_total", total_text(f));
+    if (!f.accounts.proposes) return;
+    const auto proposed = static_cast<unsigned long long>(f.counter(Counter::EarlyProposed));
+    if (proposed == 0) {
+        lines.emplace_back("early predictions", "none: no exit was sure enough");
+        return;
     }
-    if (f.accounts.proposes) {
-        lines.emplace_back("early predictions",
-                           print("%.2f of the tokens, %.2f of them rejected",
-                                 ratio(static_cast<double>(f.counter(Counter::EarlyProposed)),
-                                       static_cast<double>(f.verdicts.emitted)),
-                                 early_rejection_rate(f)));
-    }
+    lines.emplace_back(
+        "early predictions",
+        print("%llu, %.2f of the tokens; %.2f of them rejected", proposed,
+              ratio(static_cast<double>(proposed), static_cast<double>(f.verdicts.emitted)),
+              early_rejection_rate(f)));
 }
 
 }  // namespace
@@ -123,6 +145,7 @@ void add_accounts(const PipelineFigures& f,
 void VerdictTally::add(const msg::Verdict& verdict) {
     ++waves;
     emitted += verdict.count;
+    ++by_rows[std::max<std::uint32_t>(verdict.wave_rows, 1)];
     if (verdict.wave_rows <= 1) {
         ++alone;
         return;
@@ -170,7 +193,7 @@ FoldAccounts fold_accounts(const PipelineFigures& figures) {
     if (figures.accounts.gamma == 0) return fold;
     // The paper's C_pre counts those that were avoided too: C_pre = C_early + the executed ones.
     const auto pre = static_cast<double>(fold.early + fold.pre);
-    const double gain = (1.0 - figures.accounts.gamma_late) * static_cast<double>(fold.early);
+    const double gain = (1.0 - figures.accounts.early_rows()) * static_cast<double>(fold.early);
     fold.predicted_total =
         (static_cast<double>(fold.verified) + gain - pre) / figures.accounts.gamma + pre;
     return fold;
@@ -207,6 +230,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"wasted_rows", f.counter(Counter::RowsWasted)},
                         {"draft_forwards", f.counter(Counter::DraftForwards)},
                         {"draft_rows", f.counter(Counter::DraftRows)}};
+    for (const auto& [rows, count] : v.by_rows) json["waves_by_rows"][std::to_string(rows)] = count;
     for (const OriginCounter& origin : kOutcomes)
         json["outcomes"][origin.name] = f.counter(origin.counter);
     if (f.rate > 0.0) json["tokens_per_second"] = f.rate;
@@ -218,7 +242,8 @@ nlohmann::json to_json(const PipelineFigures& f) {
         json["processes"].push_back(
             {{"name", process.name}, {"busy", process.busy}, {"waiting", process.waiting}});
     }
-    if (f.accounts.names) json["exit_hit_rate"] = exit_hit_rate(f);
+    if (const ExitHits exit = exit_hits(f); f.accounts.names && exit.of > 0)
+        json["exit_hit_rate"] = exit.rate();
     if (f.accounts.names || f.accounts.gamma > 0) {
         const FoldAccounts fold = fold_accounts(f);
         json["fold"] = {{"c_total", fold.total},

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct VerdictTally {
     std::int64_t accepted = 0;  // guesses that were emitted: cut at an end token
     std::int64_t emitted = 0;
     std::array<std::int64_t, kGammaMax> accepted_at{};  // [i]: drafts whose guess i stood
+    std::map<std::uint32_t, std::int64_t> by_rows{};    // waves of so many rows
 
     void add(const msg::Verdict& verdict);
     /// 1 + accepted / drafts; 1 without any.
@@ -51,6 +53,10 @@ struct PipelineAccounts {
     bool proposes = false;  // an exit proposes: AdaDecode's
     int gamma = 0;          // of lockstep; 0: event-driven, without equations 4 and 10
     int gamma_late = 0;     // gamma2 = gamma - gamma1; 0: PEARL
+
+    /// Rows of a full wave whose root an exit had named: that root, and gamma2 tokens below it.
+    /// The paper's equation 8 leaves the root out.
+    [[nodiscard]] int early_rows() const { return gamma_late + 1; }
 };
 [[nodiscard]] PipelineAccounts accounts_of(const PipelineConfig& config);
 

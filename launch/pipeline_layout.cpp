@@ -80,7 +80,10 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     add({.from = judge, .to = kConductor});
     const std::optional<StageId> draft = placement.draft();
     const std::optional<StageId> correct = placement.correct();
-    if (draft && correct) add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
+    if (draft && correct) {
+        add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
+        add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below
+    }
     for (const std::optional<StageId>& hinter : {draft, correct}) {
         if (!hinter) continue;
         add({.from = *hinter, .to = first});

@@ -132,7 +132,9 @@ public:
                 const PlacedProcess& process = plan_.placement.processes[p];
                 if (process.id() != record.id) continue;
                 figures.processes[p].busy += share(of(Counter::JobMicros));
-                figures.processes[p].waiting += share(of(Counter::WaitMicros));
+                // A wait that began before run() counts when it ends.
+                figures.processes[p].waiting +=
+                    std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
                 if (record.id == StageId{1})
                     figures.target_forwards += of(Counter::Waves) / hosted_segments(process);
             }

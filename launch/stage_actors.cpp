@@ -123,9 +123,11 @@ DraftPlan draft_plan(const StageAssignment& a, const StageDuty& duty, int vocab_
     if (!both) return plan;  // one actor grows everything
     if (duty.role == StageRole::Draft) {
         plan.correct = stage_id(a.correct_stage);
+        plan.branches_from = plan.correct;
         plan.growth.part = GrowthPart::Trunk;
     } else {
         plan.trunk_from = stage_id(a.draft_stage);
+        plan.branches_to = plan.trunk_from;
         plan.growth.part = GrowthPart::Alternatives;
     }
     return plan;

@@ -41,8 +41,9 @@ enum class Counter : std::uint8_t {
     DraftForwards,  // passes through a draft's model
     DraftRows,      // rows of them
     ExitRows,       // rows for which an exit's head was computed
-    EarlyProposed,  // next tokens that an exit put forward while its row had layers to go
-    EarlyRight,     // of them, those that the last layer agreed with (last segment)
+    EarlyProposed,  // rows whose token an exit was the first to guess, and that hung below
+                    // committed ones when a verdict came (first segment)
+    EarlyRight,     // of them, those that were committed (first segment)
     Count_,
 };
 inline constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::Count_);

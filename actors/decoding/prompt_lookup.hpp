@@ -6,10 +6,16 @@
 // the loop just entered). A match that runs into the end of the text goes on with what it has
 // proposed itself, so a loop of any period is guessed for the whole length.
 //
-// Incremental: a token costs one table insertion per n, a proposal one lookup per n, whatever
-// the length of the text. Not thread-safe. Bounded by the text: one entry per token and n.
+// Each token comes with how probable it is: how often matches of that length were right lately in
+// this very text, and before there is enough of that, in texts that were measured. Every appended
+// token counts, proposed or not, so a guess that stopped being worth a row is tried again as soon
+// as it would have been right. A pure function of the text.
+//
+// Incremental: a token costs one table insertion and a look at no more than kPlacesMax places.
+// Not thread-safe. Bounded by the text: two entries per token.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -17,41 +23,55 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "model/sampling/candidates.hpp"
 
 namespace paceline {
 
-struct NgramRange {
-    int min_ngram = 2;
-    int max_ngram = 4;
-};
 inline constexpr int kNgramMax = 16;
+struct NgramRange {
+    int min_ngram = 1;
+    int max_ngram = kNgramMax;
+};
 
 class PromptLookup {
 public:
+    static constexpr int kPlacesMax = 256;  // that are looked at, the latest ones
+
     /// Errors: BadArgument unless 1 <= min_ngram <= max_ngram <= kNgramMax.
     static Result<PromptLookup> make(NgramRange range);
 
     void append(std::span<const TokenId> tokens);
     /// Up to `gamma` tokens behind the text and then `path`; empty when no n-gram of that end
-    /// stood in the text before.
-    [[nodiscard]] std::vector<TokenId> propose(std::int32_t gamma,
-                                               std::span<const TokenId> path = {}) const;
+    /// stood in the text before. log_prob: of each if those before it are right.
+    [[nodiscard]] std::vector<Candidate> propose(std::int32_t gamma,
+                                                 std::span<const TokenId> path = {}) const;
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
 
+    /// How probable the token behind a match of this length is.
+    [[nodiscard]] float confidence(int length) const;
+
 private:
-    /// Places where n-grams of one length end, newest first per hash.
-    struct Index {
-        int n = 0;
-        std::unordered_map<std::uint64_t, std::int32_t> newest;  // hash -> end of the n-gram
-        std::vector<std::int32_t> older;  // end -> the end before it with the same hash, or -1
+    struct Match {
+        std::size_t end = 0;  // of the n-gram: what stands there followed it
+        int length = 0;       // 0: there is none
     };
+    /// Of matches of about one length: how many there were and were right, the older the less.
+    struct Record {
+        float seen = 0.0F;
+        float right = 0.0F;
+    };
+    static constexpr std::size_t kGroups = 9;
 
-    explicit PromptLookup(NgramRange range);
-    [[nodiscard]] std::int32_t latest_match(const Index& index,
-                                            std::span<const TokenId> path) const;
+    explicit PromptLookup(NgramRange range) : range_{range} {}
+    [[nodiscard]] Match longest_match(std::span<const TokenId> path) const;
+    [[nodiscard]] static std::size_t group_of(int length);
 
+    NgramRange range_;
     std::vector<TokenId> text_;
-    std::vector<Index> indices_;  // longest n first
+    std::unordered_map<std::uint64_t, std::int32_t> newest_;  // hash of min_ngram tokens -> their
+                                                              // end
+    std::vector<std::int32_t> older_;  // end -> the end before it with the same hash, or -1
+    std::array<Record, kGroups> records_{};
 };
 
 }  // namespace paceline

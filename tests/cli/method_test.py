@@ -3,8 +3,10 @@
 import json
 import subprocess
 import unittest
+from pathlib import Path
 
-from paceline_cli import BINARY, CliTest, PROMPT, TINY, environment
+import gguf_vocabulary
+from paceline_cli import BINARY, CliTest, PROMPT, TINY, demo_model, environment, needs_demo_model
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 
@@ -48,16 +50,16 @@ class Methods(CliTest):
             self.assertEqual(self.generate("--config", str(path), *args)[1], plain)
 
     def test_a_draft_model_takes_the_place_of_what_stood_in_for_it(self):
-        stderr, stats = self.figures("--method", "pearl", "--draft-model", TINY, "-n", "60")
+        # In turns, so that the target waits for it; a draft that is the target is right.
+        stderr, stats = self.figures("--method", "speculative", "--draft-model", TINY, "-n", "60")
         self.assertNotIn("prompt lookup", stderr)
-        # A draft that is the target is right whenever it has spoken in time.
         self.assertGreater(stats["pipeline"]["accepted_tokens"], 20)
         self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
 
     def test_the_table_has_the_figures_and_the_baseline(self):
         stderr, stats = self.figures("--method", "four-stages", "-n", "60", "--figures", "--baseline")
         for name in ("mean acceptance length", "acceptance by position", "times autoregressive",
-                     "C_total", "exit hit rate", "outcomes", "wasted rows", "final-verify  "):
+                     "C_total", "wasted rows", "final-verify  "):
             self.assertIn(name, stderr)
         for role in ("draft", "early-verify", "correct", "final-verify"):
             self.assertIn(f" {role} ", stderr)
@@ -66,16 +68,40 @@ class Methods(CliTest):
         self.assertEqual(pipeline["emitted_tokens"], stats["generated_tokens"])
         self.assertEqual(pipeline["fold"]["c_total"], pipeline["waves"])
 
+    def test_a_draft_model_may_know_fewer_tokens_than_the_target_or_more(self):
+        data = Path(TINY).read_bytes()
+        for name, draft in (("cut", gguf_vocabulary.cut(data, 480)), ("padded", gguf_vocabulary.padded(data, 256))):
+            path = self.folder / f"{name}.gguf"
+            path.write_bytes(draft)
+            for sampling in ([], SAMPLED):
+                args = ["-p", PROMPT, "-n", "60", *sampling]
+                plain = self.generate(*args)[1]
+                for method in ("speculative", "hybrid"):
+                    with self.subTest(draft=name, method=method, sampling=sampling):
+                        _, ids, stats = self.generate("--method", method, "--draft-model", str(path), *args)
+                        self.assertEqual(ids, plain)
+                        self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
+                        if method == "speculative":
+                            self.assertGreater(stats["pipeline"]["accepted_tokens"], 0)
+
     def test_a_draft_model_with_other_tokens_is_refused_by_name(self):
+        # A token text changed in place: ids then mean something else.
         other = self.folder / "other.gguf"
-        data = bytearray(open(TINY, "rb").read())
-        # The first token text in the file, changed in place: ids then mean something else.
-        at = data.index(b"<|im_start|>")
-        data[at:at + 12] = b"<|xm_start|>"
-        other.write_bytes(data)
+        other.write_bytes(Path(TINY).read_bytes().replace(b"<|im_start|>", b"<|xm_start|>", 1))
         stderr = self.run_fails(2, "run", "-m", TINY, "--method", "pearl", "--draft-model", str(other), "-p", "x")
         self.assertIn("other.gguf does not fit", stderr)
-        self.assertIn("token", stderr)
+        self.assertIn("token 1 is '<|xm_start|>', the target's is '<|im_start|>'", stderr)
+
+    @needs_demo_model
+    def test_a_draft_model_of_another_family_is_refused_before_anything_starts(self):
+        stderr = self.run_fails(2, "run", "-m", demo_model(), "--method", "pearl", "--draft-model", TINY, "-p", "x")
+        self.assertIn("tiny-chat.gguf does not fit", stderr)
+
+    def test_a_draft_model_needs_a_method_that_drafts(self):
+        for method, says in (("plain", "--draft-model is for methods that draft"),
+                             ("adadecode-parallel", "has no stage with role")):
+            stderr = self.run_fails(2, "run", "-m", TINY, "--method", method, "--draft-model", TINY, "-p", "x")
+            self.assertIn(says, stderr)
 
 
 if __name__ == "__main__":

@@ -44,10 +44,13 @@ class Pipeline(CliTest):
 
     @needs_demo_model
     def test_the_shipped_configurations_give_the_demo_models_own_text(self):
-        configs = sorted(str(p) for p in (ROOT / "configs").glob("*.toml"))
-        self.assertGreaterEqual(len(configs), 4)
-        for sampling in ([], SAMPLED):
-            self.same_ids(demo_model(), configs, "-p", "List the days of the week, twice.", "-n", "48", *sampling)
+        # Files of methods run with the tiny model in method_test, greedy and sampled.
+        configs = sorted((ROOT / "configs").glob("*.toml"))
+        self.assertGreaterEqual(len(configs), 20)
+        prompt = ["-p", "List the days of the week, twice."]
+        self.same_ids(demo_model(), [str(p) for p in configs], *prompt, "-n", "12")
+        placed = [str(p) for p in configs if p.name.startswith("cpu-") or p.stem == "four-stages"]
+        self.same_ids(demo_model(), placed, *prompt, "-n", "32", *SAMPLED)
 
     def test_a_chat_over_processes_says_what_a_chat_in_one_process_says(self):
         turns = "hello there\nand again hello there\n/quit\n".encode()

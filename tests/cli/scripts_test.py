@@ -57,6 +57,25 @@ class Scripts(CliTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no prompt", done.stderr)
 
+    def test_try_decodes_with_four_stages_unless_the_options_say_otherwise(self):
+        # The script beside stand-ins for all that it calls; the program prints what it is given.
+        script = self.folder / "launch" / "try"
+        program = self.folder / "build" / "release" / "paceline"
+        for path, text in ((script, (ROOT / "launch" / "try").read_text()), (program, '#!/bin/sh\necho "$@"\n'),
+                           (script.with_name("setup"), "#!/bin/sh\n"), (script.with_name("build"), "#!/bin/sh\n"),
+                           (script.with_name("fetch_model"), "#!/bin/sh\necho demo.gguf\n")):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+
+        def given(*args: str) -> str:
+            return subprocess.run([str(script), *args], capture_output=True, text=True, check=True).stdout.strip()
+
+        self.assertEqual(given("a b"), "run -m demo.gguf -p a b --method four-stages --figures")
+        self.assertEqual(given("a", "-n", "3"), "run -m demo.gguf -p a --method four-stages --figures -n 3")
+        for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"]):
+            self.assertEqual(given("a", *other), "run -m demo.gguf -p a " + " ".join(other))
+
     def test_every_script_is_executable(self):
         for name in ("launch/try", "launch/setup", "launch/build", "launch/fetch_model", "tests/run", "tests/lint",
                      ".ci/run"):

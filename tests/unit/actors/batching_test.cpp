@@ -142,6 +142,29 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
     }
 }
 
+TEST_CASE("what stands behind a prefill of its request is not looked at before that has run") {
+    SegmentQueue queue;
+    std::vector<std::uint32_t> looked;
+    const SegmentQueue::Rules rules{.look = [&](WaitingPart& part) -> Result<SegmentQueue::Turn> {
+                                        looked.push_back(part.part.wave.value);
+                                        return SegmentQueue::Turn::Ready;
+                                    },
+                                    .drop = [](WaitingPart&) {}};
+    for (std::uint32_t wave = 1; wave <= 5; ++wave) {
+        WaitingPart part;
+        part.part.request = RequestId{wave < 4 ? 1U : 2U};
+        part.part.wave = WaveId{wave};
+        part.part.kind = wave < 3 ? msg::WaveKind::Prefill : msg::WaveKind::Verify;
+        part.rows = {row_at(static_cast<KvSlot>(wave))};
+        queue.push(std::move(part));
+    }
+    CHECK(queue.take(rules, Micros{0}).value().size() == 3);
+    CHECK(looked == std::vector<std::uint32_t>{1, 4, 5});
+    CHECK(queue.take(rules, Micros{0}).value().size() == 1);
+    CHECK(queue.take(rules, Micros{0}).value().size() == 1);
+    CHECK(looked == std::vector<std::uint32_t>{1, 4, 5, 2, 3});
+}
+
 TEST_CASE("a held part waits for one behind it or for its time, whichever comes first") {
     SegmentQueue queue;
     SegmentQueue::Rules rules{.look = [](WaitingPart&) -> Result<SegmentQueue::Turn> {

@@ -1,14 +1,18 @@
 // DraftBench: a DraftActor in a ScriptedContext, the committed text beside it, and the plans and
-// tools that its tests share.
+// tools that its tests share, and what must hold of any proposal.
 #pragma once
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "actors/draft_actor.hpp"
+#include "actors/message_checks.hpp"
 #include "actors/prompt_lookup_source.hpp"
 #include "runtime/control_port.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
@@ -98,5 +102,81 @@ struct DraftBench {
     std::vector<TokenId> text;
     Attempt attempt{1};
 };
+
+inline std::vector<TokenId> chain_of(const msg::Proposal& proposal) {
+    std::vector<TokenId> tokens;
+    for (std::uint32_t i = 0; i < proposal.count; ++i) tokens.push_back(proposal.nodes[i].token);
+    return tokens;
+}
+
+/// The tokens from the proposal's root down to node `index`.
+inline std::vector<TokenId> path_in(const msg::Proposal& proposal, std::int32_t index) {
+    std::vector<TokenId> tokens;
+    for (; index >= 0; index = proposal.nodes[static_cast<std::size_t>(index)].parent) {
+        tokens.insert(tokens.begin(), proposal.nodes[static_cast<std::size_t>(index)].token);
+    }
+    return tokens;
+}
+
+inline Request request_of(std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    Request request;
+    for (std::uint64_t i = 0; i < 1 + seed % 80; ++i) {
+        request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+    }
+    request.context = 300;
+    request.gamma = 32;
+    request.sampling.seed = seed;
+    if (seed % 2 == 0) request.sampling.temperature = 0.9F;
+    return request;
+}
+
+/// Form, and: what the model calls its first choice is what plain decoding takes there.
+inline void check_proposal(const DraftBench& bench,
+                           const msg::Proposal& proposal,
+                           std::mt19937_64& random) {
+    const MessageLimits limits{.vocab_size = kFakeVocab, .kv_slots = 1 << 20, .context = 300};
+    REQUIRE(check_message(proposal, limits).ok());
+    REQUIRE(proposal.root_position <= bench.root());
+    const auto at = static_cast<std::size_t>(proposal.root_position);
+    CHECK(bench.text[at] == proposal.root_token);
+    if (proposal.count == 0) return;
+    const auto pick = static_cast<std::int32_t>(random() % proposal.count);
+    std::vector<TokenId> text(bench.text.begin(),
+                              bench.text.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    for (const TokenId token : path_in(proposal, pick)) text.push_back(token);
+    CHECK(text.size() < 300);  // room for the target's own token
+    if (proposal.nodes[static_cast<std::size_t>(pick)].origin != msg::Origin::Trunk) return;
+    const TokenId last = text.back();
+    text.pop_back();
+    if (text.size() < bench.text.size()) {
+        CHECK(last == bench.text[text.size()]);  // it became text while the round went on
+    } else {
+        CHECK(last == plain_next(bench.spec, text));
+    }
+}
+
+/// What an exit may say of a wave: the rows of some of the tree, and names behind them.
+inline msg::Proposal names_for(const DraftBench& bench,
+                               const msg::Proposal& last,
+                               std::mt19937_64& random) {
+    msg::Proposal names{};
+    names.route = bench.route();
+    names.root_position = last.root_position;
+    names.root_token = last.root_token;
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(last.count, 6); ++i) {
+        names.nodes[names.count] = last.nodes[i];
+        names.nodes[names.count++].origin = msg::Origin::RunnerUp;
+    }
+    const std::uint32_t rows = names.count;
+    for (std::uint32_t i = 0; i < 6; ++i) {
+        names.nodes[names.count++] = {.token = static_cast<TokenId>(random() % kFakeVocab),
+                                      .parent = static_cast<std::int16_t>(
+                                          static_cast<std::int32_t>(random() % (rows + 1)) - 1),
+                                      .origin = msg::Origin::Exit,
+                                      .log_prob = -static_cast<float>(random() % 4)};
+    }
+    return names;
+}
 
 }  // namespace paceline::testing

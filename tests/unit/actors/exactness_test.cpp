@@ -291,3 +291,50 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         CHECK(pipeline.segment_actors.front()->figures().prefill_rows == prefilled + 9);
     }
 }
+
+TEST_CASE("a turn finds its slots given away, and all that it counted on is computed anew") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        Request first = small_request(seed);
+        first.max_tokens = 8;
+        Request other = small_request(seed + 100);
+        other.max_tokens = 8;
+        const Texts texts{whole_text(first, plain_answer(first)),
+                          whole_text(other, plain_answer(other))};
+        // The cache holds one context and a page for siblings.
+        PipelineOptions options{.segments = 2 + static_cast<int>(seed % 3),
+                                .drafting = Drafting::Babble,
+                                .seed = seed,
+                                .kv_slots = first.context + kKvPageSlots};
+        options.dispatch.prefill_rows = 10 + static_cast<std::uint32_t>(random() % 55);
+        options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+        add_exit(options, static_cast<Exit>(random() % kExits), random);
+        Pipeline pipeline{options, texts};
+        pipeline.open_and_begin(kOne, first);
+        pipeline.run_until_finished(1);
+        pipeline.open_and_begin(RequestId{2}, other);
+        pipeline.run_until_finished(2);
+        pipeline.run_dry();
+        REQUIRE_FALSE(pipeline.segment_actors.front()->dispatcher()->holds(kOne));
+
+        Request second = first;
+        second.text = texts[0];
+        second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
+        const Oracle oracle = plain_answer(second);
+        pipeline.conductor.log.close(kOne);
+        CHECK(pipeline.conductor.log.open(kOne, second.text));
+        const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
+        // The first segment is through with the prompt when the others hear of the turn.
+        const control::Begin begin{
+            .request = kOne, .attempt = attempt, .payload = encode_request(second)};
+        pipeline.world.post(kTheDraft, begin);
+        pipeline.world.post(kFirstSegment, begin);
+        pipeline.run_dry();
+        for (int i = 2; i <= options.segments; ++i) pipeline.world.post(segment_id(i), begin);
+        pipeline.run_until_finished(3);
+        CHECK(answer_of(pipeline, kOne) == oracle.answer);
+        pipeline.run_dry();
+        CHECK(pipeline.world.tensors_all_free());
+    }
+}

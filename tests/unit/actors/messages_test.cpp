@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -262,6 +263,29 @@ TEST_CASE("a draft's gate lets the oldest early messages go instead") {
     const std::vector<InboxGate::Held> due = gate.take_due();
     REQUIRE(due.size() == InboxGate::kHeldMax);
     CHECK(due.front().bytes.front() == std::byte{1});  // number 0 is gone
+}
+
+TEST_CASE("of what may be lost the gate keeps the newest, and room for what may not") {
+    InboxGate gate;
+    for (std::uint32_t i = 0; i < 3 * InboxGate::kHeldMax; ++i) {
+        const auto bytes = std::as_bytes(std::span{&i, 1});
+        CHECK(gate.admit_hint(StageId{5}, 1, route(1 + i % 100, 1, 1), bytes) == Age::Early);
+    }
+    for (std::size_t i = 0; i < InboxGate::kHeldMax - InboxGate::kHintsMax; ++i) {
+        REQUIRE(gate.admit(StageId{0}, 4, route(1, 1, 1), {}));
+    }
+    for (std::uint32_t i = 0; i < 100; ++i) gate.begun(RequestId{1 + i}, Attempt{1});
+    std::vector<std::uint32_t> hints;
+    for (const InboxGate::Held& held : gate.take_due()) {
+        if (held.kind != 1) continue;
+        std::memcpy(&hints.emplace_back(), held.bytes.data(), sizeof(std::uint32_t));
+    }
+    REQUIRE(hints.size() == InboxGate::kHintsMax);
+    for (std::uint32_t i = 0; i < hints.size(); ++i) {
+        CHECK(hints[i] == 3 * InboxGate::kHeldMax - InboxGate::kHintsMax + i);
+    }
+    CHECK(gate.admit_hint(StageId{5}, 1, route(1, 1, 1), {}) == Age::Current);
+    CHECK(gate.admit_hint(StageId{5}, 1, route(1, 0, 1), {}) == Age::Stale);
 }
 
 TEST_CASE("dispatch options out of range are refused by name") {

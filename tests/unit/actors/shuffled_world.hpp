@@ -140,6 +140,8 @@ public:
     bool stopped = false;  // somebody has ended its loop
     Micros now{0};
     std::size_t channel_room = 3;
+    /// Sees every hot message when it is delivered, if there is one.
+    std::function<void(StageId to, std::uint16_t kind, std::span<const std::byte> bytes)> tap;
     /// When nothing else can happen, time jumps to the next timer, but not further than this.
     Micros jump_max{std::numeric_limits<std::int32_t>::max()};
 
@@ -343,6 +345,7 @@ private:
     void deliver(const Edge& edge) {
         const Letter letter = std::move(channels_[edge].front());
         channels_[edge].pop_front();
+        if (tap) tap(std::get<2>(edge), letter.kind, letter.bytes);
         stages_.at(std::get<2>(edge))->actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
     }
     void deliver_cold(Stage& stage) {

@@ -49,6 +49,43 @@ TEST_CASE("messages of an old attempt change nothing") {
     }
 }
 
+TEST_CASE("a draft that runs far ahead of the first segment's Begin does no harm") {
+    const Request request = small_request(4);
+    const Oracle oracle = plain_answer(request);
+    Pipeline pipeline{{.segments = 2, .drafting = Drafting::Mute}, request, oracle};
+    msg::Proposal early{};
+    early.root_position = static_cast<Position>(request.text.size()) - 1;
+    early.root_token = request.text.back();
+    for (std::uint32_t i = 0; i < 4 * InboxGate::kHeldMax; ++i) {
+        early.route = route(1 + i % kRequestsMax, 1);
+        early.count = 1;
+        early.nodes[0] = {.token = oracle.answer[0],
+                          .parent = msg::kBelowRoot,
+                          .origin = msg::Origin::Trunk,
+                          .log_prob = 0.0F};
+        pipeline.world.inject(kTheDraft, kFirstSegment, early);
+    }
+    pipeline.run_dry();
+    pipeline.open_and_begin(kOne, request);
+    pipeline.run_until_finished();
+    const auto committed = pipeline.conductor.log.answer(kOne);
+    CHECK(std::vector<TokenId>(committed.begin(), committed.end()) == oracle.answer);
+    CHECK(pipeline.segment_actors.front()->dispatcher()->figures().proposals_used == 1);
+}
+
+TEST_CASE("a segment that is destroyed with waves in its queue touches no tensor any more") {
+    const Request request = small_request(4);
+    Pipeline pipeline{{.segments = 2}, request, {}};
+    const Attempt attempt = pipeline.conductor.log.open(kOne, request.text).value();
+    pipeline.world.post(
+        kFirstSegment,
+        control::Begin{.request = kOne, .attempt = attempt, .payload = encode_request(request)});
+    pipeline.run_dry();
+    // The pool may be gone by then: its memory belongs to the stage's loop, not to the actor.
+    pipeline.segment_actors[1].reset();
+    CHECK_FALSE(pipeline.world.tensors_all_free());
+}
+
 TEST_CASE("a request that is stopped in the middle makes room for the next one") {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);

@@ -1,6 +1,7 @@
 // The table at the end of a run: acceptance figures against a plain count, and the papers' accounts.
 #include "launch/pipeline_figures.hpp"
 
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -59,14 +60,14 @@ TEST_CASE("a draft that is always rejected has a mean acceptance length of one a
     CHECK(tally.rate_by_position().empty());
 }
 
-TEST_CASE("rounds of the paper's shape fulfil its equations exactly") {
+TEST_CASE("rounds of full length fulfil the paper's equations exactly") {
     PipelineFigures figures;
     figures.accounts = accounts_of(method_config("fold-lockstep").value());
     REQUIRE(figures.accounts.gamma == 8);
     REQUIRE(figures.accounts.gamma_late == 4);
-    // Post-verify takes gamma rows, a repaired round gamma2, pre-verify one.
+    // Post-verify takes gamma rows, a repaired round gamma2 and its root, pre-verify one.
     for (int i = 0; i < 11; ++i) figures.verdicts.add(verdict_of(8, 3));
-    for (int i = 0; i < 5; ++i) figures.verdicts.add(verdict_of(4, 1));
+    for (int i = 0; i < 5; ++i) figures.verdicts.add(verdict_of(5, 1));
     for (int i = 0; i < 7; ++i) figures.verdicts.add(verdict_of(1, 0));
     figures.counters[static_cast<std::size_t>(Counter::OutcomeExit)] = 5;
     const FoldAccounts fold = fold_accounts(figures);
@@ -76,6 +77,13 @@ TEST_CASE("rounds of the paper's shape fulfil its equations exactly") {
     CHECK(fold.pre == 7);
     REQUIRE(fold.predicted_total.has_value());
     CHECK(*fold.predicted_total == doctest::Approx(23));
+    CHECK(figures.verdicts.by_rows ==
+          std::map<std::uint32_t, std::int64_t>{{1, 7}, {5, 5}, {8, 11}});
+    CHECK(figures_table(figures).find(
+              "23 = C_post 11 + C_early 5 + C_pre 7; 23.0 by equation 10") != std::string::npos);
+    // A round of one row less shows at once.
+    figures.verdicts.add(verdict_of(7, 1));
+    CHECK(*fold_accounts(figures).predicted_total == doctest::Approx(24.0 - 1.0 / 8));
 
     PipelineFigures pearl;
     pearl.accounts = accounts_of(method_config("pearl-lockstep").value());
@@ -83,6 +91,27 @@ TEST_CASE("rounds of the paper's shape fulfil its equations exactly") {
     for (int i = 0; i < 9; ++i) pearl.verdicts.add(verdict_of(1, 0));
     CHECK(fold_accounts(pearl).early == 0);
     CHECK(*fold_accounts(pearl).predicted_total == doctest::Approx(15));
+    CHECK(figures_table(pearl).find("15 = C_post 6 + C_pre 9; 15.0 by equation 4") !=
+          std::string::npos);
+}
+
+TEST_CASE("what never happened is left out of the table, or said in words") {
+    PipelineFigures figures;
+    figures.accounts = accounts_of(method_config("fold").value());
+    figures.counters[static_cast<std::size_t>(Counter::OutcomeTrunk)] = 3;
+    CHECK(figures_table(figures).find("exit hit rate") == std::string::npos);
+    CHECK(!to_json(figures).contains("exit_hit_rate"));
+    figures.counters[static_cast<std::size_t>(Counter::OutcomeNone)] = 3;
+    figures.counters[static_cast<std::size_t>(Counter::OutcomeExit)] = 1;
+    CHECK(figures_table(figures).find("0.25: 1 of the 4 roots off the trunk") != std::string::npos);
+    CHECK(figures_table(figures).find("trunk 3, exit 1, none 3") != std::string::npos);
+
+    PipelineFigures ada;
+    ada.accounts = accounts_of(method_config("adadecode").value());
+    ada.counters[static_cast<std::size_t>(Counter::OutcomeNone)] = 3;
+    const std::string table = figures_table(ada);
+    CHECK(table.find("none: no exit was sure enough") != std::string::npos);
+    CHECK(table.find("outcomes") == std::string::npos);
 }
 
 TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline has, no others") {

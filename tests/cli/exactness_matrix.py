@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Whatever the method, its text is plain decoding's: all pairs of settings, over many prompts.
+
+    tests/cli/exactness_matrix.py                     64 prompts of 256 tokens: hours
+    tests/cli/exactness_matrix.py --first 8 -n 64     a quick look
+    tests/cli/exactness_matrix.py --list              the rows, and the pairs that cannot be
+    tests/cli/exactness_matrix.py --rows 3 17         these rows alone
+
+Two tables are run, each of them a covering array (exactness_rows.py). The matrix: every method,
+greedy and seeded, bf16, int8 and 4-bit, 1, 2 and 4 processes, 1 and 8 answers at once, processes
+killed or not, the draft as the method has it or the model itself (always right, if in time). The
+edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
+prompts plainly first. A row that differs, fails or does not end is printed with its command; its
+configuration is kept. Exit code 1 if there was one.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from exactness_rows import (PROCESSES, Factors, Row, check_covering, covering_array, has_draft,
+                            reshaped)
+from paceline_cli import BINARY, ROOT, demo_model, environment
+
+PROMPTS = Path(__file__).resolve().parent / "exactness_prompts.jsonl"
+SAMPLING = {"greedy": [], "seeded": ["--temp", "0.8", "--top-p", "0.95"]}
+REQUESTS = {"1": 1, "8": 8}
+END_TOKEN = 2  # <|im_end|> of the demo model and of the fixture
+
+# Options of `check` in the cases that others get wrong; "stop text" is a `run`.
+CASES = {
+    "one token": ["-n", "1"],
+    "two tokens": ["-n", "2"],
+    "context full": ["-c", "120", "-n", "200"],
+    "penalties": [*SAMPLING["seeded"], "--repeat-penalty", "1.3", "--presence-penalty", "0.2",
+                  "--frequency-penalty", "0.1"],
+    "end token": ["--temp", "1", "--logit-bias", f"{END_TOKEN}=9"],
+    "prompt of one token": ["--temp", "0.8"],
+    "stop text": [],
+    "stalls": ["--stalls", "2"],
+    "slow process": ["--delay", "p0:80"],  # the draft's, where it has one of its own
+}
+SHORT_PROMPTS = ["a", "Why?", "one two three one two three one two", "Count: 1, 2, 3, 4, 5, 6"]
+ONE_TOKEN_PROMPTS = ["a", "b", "!", "0"]
+
+
+@dataclass
+class Task:
+    """What all rows have in common."""
+
+    model: str
+    raw_model: str  # the same without its chat template: prompts are read as they are
+    folder: Path  # configurations and answers
+    first: int = 64  # prompts of each row,
+    tokens: int = 256  # of so many tokens
+    kills: int = 8
+    threads: int = 0  # of each process; 0: all cores
+    seed: int = 0  # of the first row; each has its own
+    timeout: float = 7200.0
+
+    def options(self) -> list[str]:
+        return ["-t", str(self.threads)] if self.threads else []
+
+
+@dataclass
+class Outcome:
+    command: list[str]
+    seconds: float
+    wrong: str  # what differed or failed; "" if nothing
+    figures: dict
+
+
+def methods() -> list[str]:
+    listed = subprocess.run([BINARY, "run", "--list-methods"], capture_output=True, text=True,
+                            check=True)
+    return sorted(line.split()[0] for line in listed.stdout.splitlines())
+
+
+def toml_of(method: str) -> str:
+    return (ROOT / "configs" / f"{method}.toml").read_text()
+
+
+def matrix_factors(names: list[str]) -> Factors:
+    return {"method": names, "sampling": list(SAMPLING), "dtype": ["bf16", "int8", "q4"],
+            "processes": PROCESSES, "requests": list(REQUESTS), "kills": ["no", "yes"],
+            "draft": ["own", "itself"]}
+
+
+def edge_factors(names: list[str]) -> Factors:
+    return {"method": names, "case": list(CASES), "processes": PROCESSES,
+            "requests": list(REQUESTS), "draft": ["own", "itself"]}
+
+
+def table(factors: Factors) -> tuple[list[Row], dict]:
+    drafting = {name for name in factors["method"] if has_draft(toml_of(name))}
+    rows, never = covering_array(factors, drafting)
+    check_covering(factors, rows, never)
+    return rows, never
+
+
+def row_text(row: Row) -> str:
+    return "  ".join(f"{name}={value}" for name, value in row.items())
+
+
+def config_of(row: Row, name: str, task: Task) -> list[str]:
+    path = task.folder / f"{name}.toml"
+    path.write_text(reshaped(toml_of(row["method"]), int(row["processes"]), task.threads))
+    draft = ["--draft-model", task.model] if row["draft"] == "itself" else []
+    return ["--config", str(path), *draft]
+
+
+def prompts_file(prompts: list[str], name: str, task: Task) -> str:
+    path = task.folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
+    return str(path)
+
+
+def matrix_command(row: Row, index: int, task: Task) -> list[str]:
+    kills = task.kills if row["kills"] == "yes" else 0
+    return [BINARY, "check", "-m", task.model, *config_of(row, f"matrix-{index}", task),
+            *task.options(), "--dtype", row["dtype"], *SAMPLING[row["sampling"]],
+            "--seed", str(task.seed + index), "--prompts", str(PROMPTS), "--first", str(task.first),
+            "-n", str(task.tokens), "--requests", row["requests"], "--kills", str(kills)]
+
+
+def edge_command(row: Row, index: int, task: Task) -> list[str]:
+    case, name = row["case"], f"edge-{index}"
+    model, prompts = task.model, str(PROMPTS)
+    if case == "prompt of one token":
+        model, prompts = task.raw_model, prompts_file(ONE_TOKEN_PROMPTS, name, task)
+    elif case == "context full":
+        prompts = prompts_file(SHORT_PROMPTS, name, task)
+    own = CASES[case]
+    tokens = [] if "-n" in own else ["-n", str(task.tokens)]
+    return [BINARY, "check", "-m", model, *config_of(row, name, task), *task.options(), *own,
+            *tokens, "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(task.first),
+            "--requests", row["requests"]]
+
+
+def run(command: list[str], task: Task) -> tuple[int | None, str, str]:
+    """Exit code (None: it did not end in time), stdout, stderr."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=task.timeout, check=False,
+                              env=environment())
+    except subprocess.TimeoutExpired as late:
+        return None, (late.stdout or b"").decode(errors="replace"), "it did not end"
+    return (done.returncode, done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"))
+
+
+def processes_in(placement: str) -> int:
+    """How many processes the table of the placement names, one line a stage."""
+    rows = [line.split() for line in placement.splitlines()]
+    return len({row[1] for row in rows if len(row) > 3 and row[3] == "cpu"})
+
+
+def run_check(command: list[str], row: Row, task: Task) -> Outcome:
+    """Runs a check. Its exit code is not believed alone: answers and processes are counted."""
+    answer = task.folder / "check.json"
+    answer.unlink(missing_ok=True)
+    begun = time.monotonic()
+    code, out, err = run([*command, "--json", str(answer)], task)
+    seconds = time.monotonic() - begun
+    written = answer.read_text() if answer.exists() else ""
+    if code is None or not written:  # the file is opened first, and written last
+        return Outcome(command, seconds, f"exit code {code}: {err.strip()[-2000:]}", {})
+    figures = json.loads(written)
+    empty = [p["id"] for p in figures["prompts"] if p["tokens"] == 0]
+    wrong = ""
+    if code != 0 or not figures["equal"]:
+        lines = [line for line in out.splitlines()
+                 if any(word in line for word in ("instead of", "no answer", "equality"))]
+        wrong = "\n".join([f"exit code {code}", *lines, err.strip()[-2000:]])
+    elif empty:
+        wrong = f"answers without a token: {empty}"
+    elif processes_in(err) != int(row["processes"]):
+        wrong = f"{processes_in(err)} processes instead of {row['processes']}: {err.strip()}"
+    return Outcome(command, seconds, wrong, figures)
+
+
+def run_stop(row: Row, index: int, task: Task) -> Outcome:
+    """A stop text that begins and ends in the middle of the answer, across tokens."""
+    prompt = "one two three four one two three four one two three four one two"
+    common = [BINARY, "run", "-m", task.model, "-p", prompt, "-n", str(min(task.tokens, 64)),
+              *task.options(), *(SAMPLING["seeded"] if index % 2 else []),
+              "--seed", str(task.seed + index)]
+    method = config_of(row, f"edge-{index}", task)
+    begun = time.monotonic()
+    code, text, err = run(common, task)
+    place = max(1, len(text) // 2)
+    stop = ["--stop", text[place:place + 5]]
+    answers = []
+    for command in ([*common, *stop], [*common, *stop, *method]):
+        ids = task.folder / "ids.json"
+        ids.unlink(missing_ok=True)
+        code, said, err = run([*command, "--ids", str(ids)], task)
+        answers.append((code, said, ids.read_text() if ids.exists() else err))
+    wrong = ""
+    if answers[0] != answers[1]:
+        wrong = f"{answers[1]} instead of {answers[0]}"
+    elif code != 0 or not len(answers[0][1]) < len(text):
+        wrong = f"exit code {code}; the text did not stop at {stop[1]!r}: {err.strip()[-1000:]}"
+    return Outcome([*common, *stop, *method], time.monotonic() - begun, wrong, {})
+
+
+def case_happened(case: str, outcome: Outcome, task: Task) -> str:
+    """Why the run did not test what it is there for; "" if it did."""
+    counts = [p["tokens"] for p in outcome.figures.get("prompts", [])]
+    if not counts:
+        return ""
+    if case == "context full" and not all(count < 200 for count in counts):
+        return f"no answer filled the context: {counts}"
+    if case == "stalls" and outcome.figures["stalls"] == 0:
+        return "nothing was stopped"
+    if case == "end token" and not any(1 < count < task.tokens for count in counts):
+        return f"no answer ended at an end token behind the first one: {counts}"
+    return ""
+
+
+def run_row(row: Row, index: int, task: Task) -> Outcome:
+    if row.get("case") == "stop text":
+        return run_stop(row, index, task)
+    if "case" not in row:
+        outcome = run_check(matrix_command(row, index, task), row, task)
+        if not outcome.wrong and row["kills"] == "yes" and outcome.figures["kills"] == 0:
+            outcome.wrong = "nothing was killed"
+        return outcome
+    outcome = run_check(edge_command(row, index, task), row, task)
+    outcome.wrong = outcome.wrong or case_happened(row["case"], outcome, task)
+    return outcome
+
+
+def summary(outcome: Outcome) -> str:
+    figures = outcome.figures
+    if not figures:
+        return f"{outcome.seconds:6.1f} s"
+    tokens = sum(p["tokens"] for p in figures["prompts"])
+    return (f"{outcome.seconds:6.1f} s  {len(figures['prompts'])} answers, {tokens} tokens, "
+            f"{figures['kills']} kills, {figures['replays']} begun anew")
+
+
+def write_raw_model(model: str, target: Path) -> str:
+    """A copy of the file whose chat template nobody finds: one letter of its key is another."""
+    key = b"tokenizer.chat_template"
+    shutil.copyfile(model, target)
+    with open(target, "r+b") as file:
+        at = file.read(64 << 20).index(key)
+        file.seek(at + len(key) - 1)
+        file.write(b"_")
+    return str(target)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", default=demo_model(), help="default: the demo model")
+    parser.add_argument("--first", type=int, default=64, help="prompts of each row")
+    parser.add_argument("-n", type=int, default=256, help="most tokens of each answer")
+    parser.add_argument("--kills", type=int, default=8, help="in each row that has kills")
+    parser.add_argument("-t", "--threads", type=int, default=0, help="of each process; 0: all")
+    parser.add_argument("--seed", type=int, default=0, help="of the first row")
+    parser.add_argument("--timeout", type=float, default=7200, help="seconds for a row")
+    parser.add_argument("--table", choices=["matrix", "edges", "both"], default="both")
+    parser.add_argument("--rows", type=int, nargs="+", help="these rows alone, by number")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse_options()
+    names = methods()
+    tables = {"matrix": table(matrix_factors(names)), "edges": table(edge_factors(names))}
+    if options.table != "both":
+        tables = {options.table: tables[options.table]}
+    if options.list:
+        for name, (rows, never) in tables.items():
+            for index, row in enumerate(rows):
+                print(f"{name} {index:3}  {row_text(row)}")
+            for (one, a), (other, b) in sorted(never):
+                print(f"{name}: never {one}={a} with {other}={b}: "
+                      f"{never[(one, a), (other, b)]}")
+        return 0
+    if not options.model:
+        sys.exit("exactness_matrix.py: no model: give -m FILE, or run launch/fetch_model")
+    folder = Path(tempfile.mkdtemp(prefix="paceline-exactness-"))
+    task = Task(options.model, write_raw_model(options.model, folder / "raw.gguf"), folder,
+                options.first, options.n, options.kills, options.threads, options.seed,
+                options.timeout)
+    wrong = ran = 0
+    for name, (rows, _) in tables.items():
+        for index, row in enumerate(rows):
+            if options.rows and index not in options.rows:
+                continue
+            outcome = run_row(row, index, task)
+            ran += 1
+            print(f"{name} {index:3}  {'WRONG' if outcome.wrong else 'equal'}  {row_text(row)}  "
+                  f"{summary(outcome)}", flush=True)
+            if outcome.wrong:
+                wrong += 1
+                print(f"  {shlex.join(outcome.command)}\n  {outcome.wrong}", flush=True)
+    print(f"{ran} rows, {wrong} of them wrong")
+    os.unlink(task.raw_model)
+    if not wrong:
+        shutil.rmtree(folder)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

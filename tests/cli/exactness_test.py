@@ -1,0 +1,91 @@
+"""Exactness: on a small model all pairs of method, sampling, dtype, processes, requests, kills."""
+
+import json
+import unittest
+
+from deeper_model import write_deeper
+from exactness_matrix import (Task, edge_factors, matrix_factors, methods, row_text, run_check,
+                              run_row, table)
+from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, reshaped
+from paceline_cli import BINARY, ROOT, CliTest, TINY
+
+LAYERS = 4  # a process and an exit for each
+
+
+class Rows(unittest.TestCase):
+    def test_every_pair_of_settings_is_in_a_row_or_has_a_reason(self):
+        names = methods()
+        for factors in (matrix_factors(names), edge_factors(names)):
+            rows, never = table(factors)
+            self.assertEqual(set().union(*map(pairs_in, rows)) | set(never), pairs_of(factors))
+            self.assertTrue(all(reason for reason in never.values()))
+            # The two longest factors alone need as many; three times that is no covering array.
+            longest = sorted(map(len, factors.values()))[-2:]
+            self.assertLess(len(rows), 3 * longest[0] * longest[1])
+            self.assertEqual(rows, table(factors)[0], "the same rows every time")
+
+    def test_a_pair_that_no_row_holds_is_noticed(self):
+        factors = {"one": ["a", "b"], "other": ["c", "d"]}
+        rows = [{"one": a, "other": b} for a in "ab" for b in "cd"]
+        check_covering(factors, rows, {})
+        with self.assertRaisesRegex(AssertionError, "'b'.*'d'"):
+            check_covering(factors, rows[:-1], {})
+        with self.assertRaisesRegex(AssertionError, "impossible, but there"):
+            check_covering(factors, rows, {(("one", "a"), ("other", "c")): "x"})
+
+
+class Shapes(unittest.TestCase):
+    def test_four_stages_in_two_processes_are_those_who_guess_and_those_who_verify(self):
+        text = reshaped((ROOT / "configs" / "four-stages.toml").read_text(), 2)
+        blocks = {block.split('"')[1]: block for block in text.split("[[stage]]\n")[1:]}
+        self.assertEqual(list(blocks), ["draft", "correct", "segment-1", "segment-2"])
+        for name, process in (("draft", 0), ("correct", 0), ("segment-1", 1), ("segment-2", 1)):
+            self.assertIn(f'process = "p{process}"', blocks[name])
+
+    def test_what_a_method_is_stays_when_its_segments_are_split(self):
+        fold = reshaped((ROOT / "configs" / "fold.toml").read_text(), 4)
+        self.assertEqual(fold.count('role = "early-verify"'), 1)
+        self.assertEqual(fold.count('role = "final-verify"'), 1)
+        self.assertIn("exit_alternatives = 4", fold)
+        ada = reshaped((ROOT / "configs" / "adadecode.toml").read_text(), 2)
+        self.assertEqual(ada.count("exit = true"), 3, "behind each of four segments but the last")
+        self.assertFalse(has_draft(ada))
+        self.assertTrue(has_draft(fold))
+
+
+class Exactness(CliTest):
+    def task(self) -> Task:
+        model = write_deeper(TINY, self.folder / "model.gguf", LAYERS)
+        raw = write_deeper(TINY, self.folder / "raw.gguf", LAYERS, chat=False)
+        return Task(model, raw, self.folder, first=8, tokens=24, kills=2, threads=1, timeout=60)
+
+    def run_rows(self, factors: dict) -> None:
+        task = self.task()
+        for index, row in enumerate(table(factors)[0]):
+            with self.subTest(row_text(row)):
+                outcome = run_row(row, index, task)
+                self.assertEqual(outcome.wrong, "", " ".join(outcome.command))
+
+    def test_all_pairs_of_settings_commit_the_tokens_of_plain_decoding(self):
+        self.run_rows(matrix_factors(methods()))
+
+    def test_every_method_commits_the_tokens_of_plain_decoding_at_the_edges(self):
+        self.run_rows(edge_factors(methods()))
+
+    def test_a_check_that_fails_or_has_other_processes_does_not_pass_for_equal(self):
+        task = self.task()
+        path = self.folder / "one.toml"
+        path.write_text(reshaped((ROOT / "configs" / "pearl.toml").read_text(), 1, 1))
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text(json.dumps({"prompt": "one two one two"}) + "\n")
+        command = [BINARY, "check", "-m", task.model, "--config", str(path), "-t", "1", "-n", "4",
+                   "--prompts", str(prompts)]
+        self.assertEqual(run_check(command, {"processes": "1"}, task).wrong, "")
+        self.assertIn("1 processes instead of 2",
+                      run_check(command, {"processes": "2"}, task).wrong)
+        prompts.write_text("")
+        self.assertIn("prompts.jsonl", run_check(command, {"processes": "1"}, task).wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()
