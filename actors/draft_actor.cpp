@@ -62,7 +62,7 @@ Status DraftActor::begin(const control::Begin& begin) {
     if (Status valid = validate(request, plan_.vocab_size, kAnySlots); !valid) return valid;
     stop(begin.request);
     if (works_.size() >= kRequestsMax) {
-        // One of them is over, the word is on its way. Until then there is no draft for this one.
+        // One of them is over, the word is on its way. This one goes on without a draft.
         gate_.begun(begin.request, begin.attempt);
         return receive_due();
     }
@@ -159,9 +159,10 @@ Status DraftActor::receive_proposal(StageId from, std::span<const std::byte> byt
     }
     if (Status checked = check_message(proposal, limits_of(plan_)); !checked) return checked;
     const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
-    const Result<Age> age = admit(from, kind, proposal.route, bytes);
-    if (!age) return age.error();
-    if (age.value() != Age::Current) return {};
+    // Held apart from verdicts, which a flood of hints must not push out.
+    const Age age = gate_.admit_hint(from, kind, proposal.route, bytes);
+    if (age == Age::Stale) count_fenced(*context_, from, kind, proposal.route);
+    if (age != Age::Current) return {};
     const WorkPtr work = find(proposal.route);
     if (!work) return {};
     if (is_trunk) {
