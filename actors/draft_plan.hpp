@@ -11,12 +11,11 @@
 #include <optional>
 
 #include "actors/decoding/growth_rule.hpp"
+#include "actors/draft_model.hpp"
 #include "actors/draft_source.hpp"
 #include "ipc/base/ids.hpp"
 
 namespace paceline {
-
-class DraftModel;
 
 struct DraftPlan {
     StageId first_segment;                   // who gets the proposals

@@ -32,6 +32,11 @@ std::int64_t set_allocations_left(std::int64_t left) {
 void* operator new(std::size_t bytes) {
     return allocate(bytes, alignof(std::max_align_t));
 }
+/// stable_sort's buffer comes from here: a fault is an answer, and the delete below must fit.
+void* operator new(std::size_t bytes, const std::nothrow_t& /*no_throw*/) noexcept {
+    if (allocations_left >= 0 && allocations_left-- == 0) return nullptr;
+    return std::malloc(bytes == 0 ? 1 : bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     return allocate(bytes, static_cast<std::size_t>(alignment));
 }
