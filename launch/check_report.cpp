@@ -1,9 +1,10 @@
 #include "launch/check_report.hpp"
 
-#include <cstdarg>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
+
+#include "launch/print.hpp"
 
 namespace paceline {
 namespace {
@@ -36,15 +37,6 @@ std::string line(const char* what, const std::string& value) {
     return text;
 }
 
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
-    char text[240];
-    va_list values;
-    va_start(values, pattern);
-    std::vsnprintf(text, sizeof text, pattern, values);
-    va_end(values);
-    return text;
-}
-
 std::string summary(const CheckResult& result) {
     const PipelineFigures& figures = result.figures;
     const auto count = [&figures](Counter counter) {
@@ -53,32 +45,32 @@ std::string summary(const CheckResult& result) {
     const std::size_t wrong = differing(result);
     std::string text =
         line("equality", wrong == 0
-                             ? format("all %zu answers equal plain decoding", result.answers.size())
-                             : format("%zu of %zu answers DIFFER", wrong, result.answers.size()));
-    text += line("mishaps", format("%d kills, %d stalls", result.kills, result.stalls));
-    text += line("recoveries", format("%llu restarts, %u answers begun anew",
-                                      count(Counter::Restarts), replays_of(result)));
+                             ? print("all %zu answers equal plain decoding", result.answers.size())
+                             : print("%zu of %zu answers DIFFER", wrong, result.answers.size()));
+    text += line("mishaps", print("%d kills, %d stalls", result.kills, result.stalls));
+    text += line("recoveries", print("%llu restarts, %u answers begun anew",
+                                     count(Counter::Restarts), replays_of(result)));
     text += line(
         "tokens/s",
-        format("%.2f, plain decoding %.2f (%.2f times)", result.pipeline_rate, result.plain_rate,
-               result.plain_rate > 0 ? result.pipeline_rate / result.plain_rate : 0.0));
-    text += line("overlap", format("draft busy %.1f %%, target %.1f %%, both %.1f %% of the time",
-                                   100 * result.overlap.draft, 100 * result.overlap.target,
-                                   100 * result.overlap.both));
+        print("%.2f, plain decoding %.2f (%.2f times)", result.pipeline_rate, result.plain_rate,
+              result.plain_rate > 0 ? result.pipeline_rate / result.plain_rate : 0.0));
+    text += line("overlap", print("draft busy %.1f %%, target %.1f %%, both %.1f %% of the time",
+                                  100 * result.overlap.draft, 100 * result.overlap.target,
+                                  100 * result.overlap.both));
     const std::int64_t emitted = figures.verdicts.emitted;
-    text += line(
-        "wasted rows",
-        format("%llu that were not committed (%.2f for each token)", count(Counter::RowsWasted),
-               emitted > 0 ? static_cast<double>(figures.counter(Counter::RowsWasted)) /
-                                 static_cast<double>(emitted)
-                           : 0.0));
+    text +=
+        line("wasted rows",
+             print("%llu that were not committed (%.2f for each token)", count(Counter::RowsWasted),
+                   emitted > 0 ? static_cast<double>(figures.counter(Counter::RowsWasted)) /
+                                     static_cast<double>(emitted)
+                               : 0.0));
     const std::uint64_t proposed = count(Counter::TokensProposed);
     const std::uint64_t accepted = count(Counter::TokensAccepted);
     text += line("draft",
-                 format("%llu passes over %llu rows; %llu of %llu guesses accepted (%.1f %%)",
-                        count(Counter::DraftForwards), count(Counter::DraftRows),
-                        static_cast<unsigned long long>(accepted),
-                        static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
+                 print("%llu passes over %llu rows; %llu of %llu guesses accepted (%.1f %%)",
+                       count(Counter::DraftForwards), count(Counter::DraftRows),
+                       static_cast<unsigned long long>(accepted),
+                       static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
     return text;
 }
 
@@ -86,15 +78,15 @@ std::string summary(const CheckResult& result) {
 
 std::string check_table(const CheckResult& result, const CheckTask& task) {
     std::string text =
-        format("%-24s %7s %10s %10s  %s\n", "prompt", "tokens", "tokens/s", "plain", "text");
+        print("%-24s %7s %10s %10s  %s\n", "prompt", "tokens", "tokens/s", "plain", "text");
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
         const CheckedAnswer& answer = result.answers[i];
         const bool loops = first_loop(result.plain[i].ids).has_value();
-        text += format("%-24.24s %7zu %10.2f %10.2f  ", task.prompts[i].id.c_str(),
-                       answer.ids.size(), answer.rate, result.plain[i].rate);
+        text += print("%-24.24s %7zu %10.2f %10.2f  ", task.prompts[i].id.c_str(),
+                      answer.ids.size(), answer.rate, result.plain[i].rate);
         text += verdict_on(result, i);
         if (answer.figures.replays > 0)
-            text += format(", begun anew %u times", answer.figures.replays);
+            text += print(", begun anew %u times", answer.figures.replays);
         text += loops ? ", repeats itself\n" : "\n";
     }
     return text + "\n" + summary(result) + "\n" + figures_table(result.figures);

@@ -1,23 +1,15 @@
 #include "launch/pipeline_figures.hpp"
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
 
+#include "launch/print.hpp"
+
 namespace paceline {
 
 namespace {
-
-[[gnu::format(printf, 1, 2)]] std::string print(const char* format, ...) {
-    std::array<char, 256> text{};
-    va_list values;
-    va_start(values, format);
-    std::vsnprintf(text.data(), text.size(), format, values);
-    va_end(values);
-    return text.data();
-}
 
 double ratio(double part, double whole) {
     return whole > 0.0 ? part / whole : 0.0;

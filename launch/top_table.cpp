@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdarg>
 #include <cstdio>
 
+#include "launch/print.hpp"
 #include "runtime/control_port.hpp"
 
 namespace paceline {
@@ -63,15 +63,6 @@ private:
     std::chrono::nanoseconds end_;
     double seconds_;
 };
-
-[[gnu::format(printf, 1, 2)]] std::string print(const char* format, ...) {
-    std::array<char, 256> text{};
-    va_list values;
-    va_start(values, format);
-    std::vsnprintf(text.data(), text.size(), format, values);
-    va_end(values);
-    return text.data();
-}
 
 /// At most four characters: 12ms, 0.3s, 12s, 5m, 3h, 9d.
 std::string short_time(std::chrono::nanoseconds time) {
