@@ -2,16 +2,24 @@
 """All methods on the same prompts, against plain decoding and against llama.cpp.
 
     bench/methods.py --humaneval HumanEval.jsonl.gz --mt-bench mt_bench_question.jsonl
-                     [--methods pearl,fold,...] [--rounds 3] [--first 8] [-n 128] [--json FILE]
+                     [--methods pearl,fold,...] [--parts with,none] [--rejected] [--rounds 3]
+                     [--first 8] [-n 128] [--json FILE]
 
 Every round runs each method once on each set (`paceline check`, which also decodes the same
 prompts plainly on all cores, compares every token, and counts what was wasted), then plain
-decoding on one core, then llama.cpp: plain decoding of as many tokens, and its own speculation
-(llama-lookup, llama-lookahead) on the same prompts with the same file. So what is compared ran
-minutes apart at most; ratios are formed per round, the table has medians and ranges.
+decoding on one core, then llama.cpp with the same file: plain decoding of as many tokens, and every
+kind of its own speculation that needs no second model, on the first --peer-prompts of the same
+prompts. So what is compared ran minutes apart at most; ratios are formed per round, the table has
+medians and ranges.
 
-Ratios: x all: to plain decoding on all cores. x one: to plain decoding on one core. Tokens/s are
-tokens behind the first of each answer over the time for them, over all prompts of a set.
+--parts: each method with the trained parts of the model, without any (`none`), or both, a row each.
+--rejected adds rows in which every guess of the draft is wrong: a draft of the target's first layer
+whose head knows only the first 16 tokens, which no answer holds. They say what a useless draft
+costs: against plain decoding on all cores where it takes turns, on one where it has its own.
+
+Ratios: x all: to plain decoding on all cores. x one: to plain decoding on one core. x llama.cpp: to
+its plain decoding; x its best: to the fastest of its kinds of speculation, which is named. Tokens/s
+are tokens behind the first of each answer over the time for them, over all prompts of a set.
 A text that repeats itself (a run of 20 tokens that was there before) flatters every drafter, so
 every figure stands there twice: of all prompts, and of those that do not loop. In the llama.cpp
 columns the prompts that loop are always in.
@@ -28,11 +36,14 @@ import sys
 import tempfile
 
 import prompt_sets
+from llama_speculation import KINDS, Llama
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
 # Not a pipeline, or what other rows are measured against.
 LEFT_OUT = {"plain"}
+# Whose draft can be made useless: one that takes turns, one on a core of its own.
+REJECTED = ["speculative", "pearl"]
 
 
 def listed_methods(paceline):
@@ -42,16 +53,16 @@ def listed_methods(paceline):
     return [name for name in names if name not in LEFT_OUT]
 
 
-def check(options, method, file, extra=()):
+def check(options, words, file):
     """One run of `paceline check`: its JSON, or the reason why there is none."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = [options.paceline, "check", "-m", options.model, "--method", method, "--prompts",
-                   file, "-n", str(options.n), "--json", out.name, *options.sampling, *extra]
+        command = [options.paceline, "check", "-m", options.model, "--prompts", file, "-n",
+                   str(options.n), "--json", out.name, *options.sampling, *words]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         text = pathlib.Path(out.name).read_text()
         # Exit code 1 with a report: an answer that differs, which the table shows.
         if done.returncode not in (0, 1) or not text:
-            return None, (done.stderr.strip().splitlines() or ["failed"])[-1]
+            return None, (done.stderr.strip().splitlines() or ["failed"])[0]
         return json.loads(text), ""
 
 
@@ -65,61 +76,47 @@ def rate(prompts, key, loops=True):
     return tokens / seconds if seconds else 0.0
 
 
-class Llama:
-    def __init__(self, options):
-        self.bin = pathlib.Path(options.llama) / "native/bin"
-        self.options = options
-        self.threads = len(os.sched_getaffinity(0))
-
-    def present(self):
-        return (self.bin / "llama-bench").exists()
-
-    def plain(self):
-        out = subprocess.run([self.bin / "llama-bench", "-m", self.options.model, "-t",
-                              str(self.threads), "-p", "0", "-n", str(self.options.n), "-r", "1",
-                              "-o", "json"], capture_output=True, text=True, check=True).stdout
-        return json.loads(out)[-1]["avg_ts"]
-
-    def speculation(self, tool, file):
-        """Tokens/s of one of its own tools over a set; nothing if it is not built."""
-        if not (self.bin / tool).exists():
-            return None
-        tokens = seconds = 0.0
-        for line in prompt_sets.lines_of(file):
-            # The tools know no chat template: what the model sees is written out.
-            prompt = (f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"
-                      f"{prompt_sets.text_of(line)}<|im_end|>\n<|im_start|>assistant\n")
-            done = subprocess.run([self.bin / tool, "-m", self.options.model, "-t",
-                                   str(self.threads), "-n", str(self.options.n), "-c", "4096",
-                                   "--temp", "0", "-p", prompt],
-                                  capture_output=True, text=True, errors="replace")
-            found = re.search(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds",
-                              done.stderr + done.stdout)
-            if found:
-                tokens += int(found.group(1))
-                seconds += float(found.group(2))
-        return tokens / seconds if seconds else None
+def rows_of(options, methods):
+    """(label, words for `paceline check`) of every row of the tables."""
+    rows = []
+    for parts in options.parts.split(","):
+        for method in methods:
+            label = method if parts == "with" else f"{method}, no parts"
+            words = ["--parts", "none"] if parts == "none" else []
+            rows.append((label, ["--method", method, *words]))
+    return rows
 
 
-SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+def rejected_rows(options, folder):
+    """Methods whose draft is never right, as configurations of their own."""
+    rows = []
+    for method in REJECTED:
+        text = (ROOT / "configs" / f"{method}.toml").read_text(encoding="utf-8")
+        text = re.sub(r'(?m)^source\s*=.*$', 'source = "first-layers"\nlayers = 1\nshort_list = 16',
+                      text)
+        file = pathlib.Path(folder) / f"{method}-rejected.toml"
+        file.write_text(text, encoding="utf-8")
+        rows.append((f"{method}, always rejected", ["--config", str(file)]))
+    return rows
 
 
-def measure_round(options, methods, sets, llama, results):
+def measure_round(options, rows, sets, llama, results):
     for name, file in sets.items():
-        one_core, why = check(options, "autoregressive", file, ["-t", "1"])
+        one_core, why = check(options, ["--method", "autoregressive", "-t", "1"], file)
         if one_core is None:
             sys.exit(f"plain decoding on one core: {why}")
         plain_one = rate(one_core["prompts"], "plain_tokens_per_second")
         peers = {}
         if llama.present():
-            peers["llama.cpp"] = llama.plain()
-            if not options.sampling:
-                for tool in ("llama-lookup", "llama-lookahead"):
-                    peers[tool] = llama.speculation(tool, file)
-        for method in methods:
-            print(f"{name}, {method}", file=sys.stderr, flush=True)
-            made, why = check(options, method, file)
-            results.append({"set": name, "method": method, "failed": why, "plain_one": plain_one,
+            peers["plain"] = llama.plain()
+            # Its tools know greedy decoding in one way only: at temperature 0.
+            for kind in [] if options.sampling else llama.kinds:
+                print(f"{name}, llama.cpp {kind}", file=sys.stderr, flush=True)
+                peers[kind] = llama.speculation(kind, file, options.peer_prompts)
+        for label, words in rows:
+            print(f"{name}, {label}", file=sys.stderr, flush=True)
+            made, why = check(options, words, file)
+            results.append({"set": name, "method": label, "failed": why, "plain_one": plain_one,
                             "peers": peers, "check": made})
 
 
@@ -132,10 +129,25 @@ def spread(values, digits=2):
     return f"{middle:.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
+def best_kind(peers):
+    """Which of its speculations was the fastest; nothing if none was measured."""
+    rates = {kind: peers[kind] for kind in KINDS if peers.get(kind)}
+    return max(rates, key=rates.get) if rates else None
+
+
+def peers_table(name, results):
+    """What llama.cpp did by itself."""
+    rounds = {id(r["peers"]): r["peers"] for r in results if r["set"] == name}.values()
+    lines = [f"| {name} | {kind} | "
+             + spread([peers[kind] for peers in rounds if peers.get(kind)], 1) + " |"
+             for kind in ["plain", *KINDS]]
+    return "\n".join(line for line in lines if "| - |" not in line)
+
+
 def row_of(name, method, rounds):
     good = [r for r in rounds if r["check"]]
     if not good:
-        return f"| {name} | {method} | {rounds[0]['failed']} |" + " |" * 10
+        return f"| {name} | {method} | {rounds[0]['failed']} |" + " |" * 9
     checks = [r["check"] for r in good]
     ours = [rate(c["prompts"], "tokens_per_second") for c in checks]
     bare = [rate(c["prompts"], "tokens_per_second", loops=False) for c in checks]
@@ -143,9 +155,9 @@ def row_of(name, method, rounds):
     bare_plain = [rate(c["prompts"], "plain_tokens_per_second", loops=False) for c in checks]
     figures = checks[-1]["figures"]
 
-    def against(peer):
-        return [o / r["peers"][peer] for o, r in zip(ours, good) if r["peers"].get(peer)]
-
+    against = [o / r["peers"]["plain"] for o, r in zip(ours, good) if r["peers"].get("plain")]
+    kinds = [best_kind(r["peers"]) for r in good]
+    against_best = [o / r["peers"][kind] for o, r, kind in zip(ours, good, kinds) if kind]
     prompts = checks[-1]["prompts"]
     differing = sum(c["differing"] for c in checks)
     return " | ".join([
@@ -154,15 +166,14 @@ def row_of(name, method, rounds):
         spread([b / p for b, p in zip(bare, bare_plain) if p]),
         f"{sum(p['loops'] for p in prompts)}/{len(prompts)}",
         spread([o / r["plain_one"] for o, r in zip(ours, good) if r["plain_one"]]),
-        spread(against("llama.cpp")), spread(against("llama-lookup")),
-        spread(against("llama-lookahead")),
+        spread(against), spread(against_best) + (f" {kinds[-1]}" if kinds[-1] else ""),
         f"{figures.get('mean_acceptance_length', 0):.2f}",
         f"{100 * checks[-1]['overlap']['both']:.0f} % |"])
 
 
 HEADER = ("| set | method | equal | tokens/s | x all | x all, no loops | loops | x one | "
-          "x llama.cpp | x its lookup | x its lookahead | acceptance length | overlap |\n"
-          "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+          "x llama.cpp | x its best | acceptance length | overlap |\n"
+          "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 
 
 def main():
@@ -174,6 +185,13 @@ def main():
                         help="folder of bench/build_llama_cpp; without it those columns are empty")
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--methods", help="comma-separated (default: all that run --list-methods)")
+    parser.add_argument("--parts", default="with", help="with, none, or with,none")
+    parser.add_argument("--rejected", action="store_true",
+                        help="also measure drafts that are always wrong")
+    parser.add_argument("--peer-kinds", default=",".join(KINDS),
+                        help="of llama.cpp's own speculation, comma-separated")
+    parser.add_argument("--peer-prompts", type=int, default=2,
+                        help="prompts of each set for those; 0: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-n", type=int, default=128, help="most tokens of an answer")
     parser.add_argument("--temp", type=float, default=0.0)
@@ -183,20 +201,32 @@ def main():
     options = parser.parse_args()
     options.sampling = [] if options.temp == 0 else [
         "--temp", str(options.temp), "--top-p", str(options.top_p), "--seed", str(options.seed)]
+    unknown = set(options.parts.split(",")) - {"with", "none"}
+    unknown |= set(filter(None, options.peer_kinds.split(","))) - set(KINDS)
+    if unknown:
+        sys.exit(f"--parts or --peer-kinds: {', '.join(sorted(unknown))} unknown")
     methods = options.methods.split(",") if options.methods else listed_methods(options.paceline)
     sets, folder = prompt_sets.chosen(options)
-    llama = Llama(options)
+    llama = Llama(options.llama, options.model, options.n,
+                  list(filter(None, options.peer_kinds.split(","))))
     results = []
     with folder:
+        rows = rows_of(options, methods)
+        if options.rejected:
+            rows += rejected_rows(options, folder.name)
         for _ in range(options.rounds):
-            measure_round(options, methods, sets, llama, results)
+            measure_round(options, rows, sets, llama, results)
     print(subprocess.run([options.paceline, "--version"], capture_output=True, text=True).stdout)
     print(f"{options.rounds} rounds, {options.n} tokens, "
           f"{'greedy' if not options.sampling else ' '.join(options.sampling)}\n\n{HEADER}")
     for name in sets:
-        for method in methods:
-            rounds = [r for r in results if r["set"] == name and r["method"] == method]
-            print(row_of(name, method, rounds))
+        for label, _ in rows:
+            print(row_of(name, label,
+                         [r for r in results if r["set"] == name and r["method"] == label]))
+    if llama.present():
+        print("\n| set | llama.cpp | tokens/s |\n|---|---|---:|")
+        for name in sets:
+            print(peers_table(name, results))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

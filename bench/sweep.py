@@ -1,21 +1,36 @@
 #!/usr/bin/env python3
-"""Every method on four equal devices that are not there, in simulated time on real text.
+"""Every method on equal devices that are not there, in simulated time on real text.
 
     bench/sweep.py --costs costs.tsv --out FOLDER [--humaneval ...] [--mt-bench ...] [--gsm8k ...]
-                   [--first 4] [-n 96] [--sections methods,exit-layer,k,budget,gamma]
+                   [--first 4] [-n 96] [--drafts lookup,small,deep] [--sections methods,k,budget]
 
-Costs are this machine's own (`paceline simulate --measure-costs costs.tsv --short-lists 0,4096`),
-one device per process, messages between devices are free. Sections:
+Costs are this machine's own (`paceline simulate --measure-costs costs.tsv`, which measures trained
+drafts and heads too), one device per process, messages between devices are free.
 
-    methods     each method at each cost of a pass of the draft, in passes of the target: with the
-                same draft and with its own best one, greedy and at temperature 0.8
+Drafts (--drafts, comma-separated; each is a column of the tables):
+
+    lookup           prompt lookup
+    small, deep      the drafts that were trained for the target; what a pass costs was measured
+    lookup+small, lookup+deep
+    layers@X         the target's first layers (--draft-layers), and a pass of them is said to cost
+                     X of a pass of the target: where there are no trained parts, or to see how fast
+                     a draft must be
+
+Sections:
+
+    methods     each method with each draft, greedy and at temperature 0.8; turn-taking and PEARL
+                over one device for the target and over two, as many as FOLD has
     exit-layer  FOLD and the hybrid over the layer of the exit
     k           over the number of alternatives per row
     budget      over the number of alternative nodes per root
     gamma       turn-taking and lockstep methods over their tokens per turn
+    segments    over two to six target devices, with as many waves in flight and with one
 
-Written into FOLDER: a table per section (Markdown), a picture per section and set (SVG), and all
-runs (JSON). What loses stands there too. Text is compared with plain decoding once per set.
+The sections after `methods` use --draft. Written into FOLDER as they come: sweep.md with a table
+per section, a picture per section and set (SVG); at the end of each section all runs (sweep.json).
+A cell that is slower than one device that decodes plainly is marked (-), one that is slower than
+taking turns with the same draft and as many devices (=). Greedy text is compared with plain
+decoding.
 """
 
 import argparse
@@ -28,118 +43,234 @@ import tempfile
 
 import chart
 import prompt_sets
+import sweep_configs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
 
-DRAFTED = ["speculative", "speculative-adaptive", "speculative-tree", "pearl-lockstep", "pearl",
-           "fold-turns", "fold-lockstep", "fold", "hybrid"]
-UNDRAFTED = ["autoregressive", "autoregressive-segments", "prompt-lookup", "adadecode",
-             "adadecode-parallel", "heads"]
+# Row: method, target devices (0: as its configuration says), waves in flight.
+DRAFTED = {
+    "speculative": ("speculative", 0, 0),
+    "speculative, two segments": ("speculative", 2, 1),
+    "speculative-adaptive": ("speculative-adaptive", 0, 0),
+    "speculative-tree": ("speculative-tree", 0, 0),
+    "pearl-lockstep": ("pearl-lockstep", 0, 0),
+    "pearl-lockstep, two segments": ("pearl-lockstep", 2, 1),
+    "pearl": ("pearl", 0, 0),
+    "pearl, two segments": ("pearl", 2, 1),
+    "pearl, two segments, two waves": ("pearl", 2, 2),
+    "fold-turns": ("fold-turns", 0, 0),
+    "fold-lockstep": ("fold-lockstep", 0, 0),
+    "fold": ("fold", 0, 0),
+    "fold, two waves": ("fold", 2, 2),
+    "hybrid": ("hybrid", 0, 0),
+}
+UNDRAFTED = ["autoregressive-segments", "adadecode", "adadecode-parallel", "heads"]
+TWO_DEVICES = ("two segments", "fold", "hybrid")  # rows whose target has two
 EXITS = ["fold-lockstep", "fold", "hybrid"]
+SAMPLINGS = {"greedy": [],
+             "temperature 0.8": ["--temp", "0.8", "--top-p", "0.95", "--seed", "1"]}
+RATIOS = [("fold", "pearl"), ("fold", "pearl, two segments"),
+          ("fold, two waves", "pearl, two segments, two waves"),
+          ("fold-lockstep", "pearl-lockstep, two segments"),
+          ("hybrid", "speculative"), ("hybrid", "speculative, two segments")]
+
+
+def draft_words(draft, options):
+    """Settings that put a draft of --drafts into a configuration."""
+    if "@" in draft:
+        cost = draft.split("@")[1]
+        words = ["draft.source=first-layers", f"draft.layers={options.draft_layers}",
+                 f"draft.short_list={options.short_list}", f"draft-cost={cost}"]
+    elif draft == "lookup":
+        words = ["draft.source=prompt-lookup"]
+    else:
+        source, size = ("prompt-lookup+trained", draft.split("+")[1]) if "+" in draft \
+            else ("trained", draft)
+        words = [f"draft.source={source}", f"draft.size={size}"]
+    return [word for setting in words for word in ("--set", setting)]
 
 
 class Simulator:
-    def __init__(self, options):
+    def __init__(self, options, configs):
         self.options = options
+        self.configs = configs
         self.runs = []
 
-    def draft_words(self):
-        """A model that drafts: prompt lookup would not feel what a pass costs."""
-        options = self.options
-        words = ["--set", f"draft.short_list={options.short_list}"]
-        if options.draft_model:
-            return words + ["--set", "draft.source=model", "--set",
-                            f"draft.model={options.draft_model}"]
-        return words + ["--set", "draft.source=first-layers", "--set",
-                        f"draft.layers={options.draft_layers}"]
-
-    def sweep(self, method, name, file, sweeps, sampling, check=False):
-        """[(settings, tokens/s, run)] of all combinations; empty with the reason on stderr."""
+    def run(self, row, name, file, draft=None, sweeps=(), sampling=()):
+        """[(settings, tokens/s)] of all combinations; empty with the reason on stderr. `row` is
+        one of DRAFTED, (method, segments, waves) or a method."""
+        method, segments, waves = row if isinstance(row, tuple) else DRAFTED.get(row, (row, 0, 0))
         options = self.options
         with tempfile.NamedTemporaryFile(suffix=".json") as out:
-            command = [options.paceline, "simulate", "-m", options.model, "--method", method,
-                       "--costs", options.costs, "--hop-us", "0", "--prompts", file, "-n",
-                       options.n, "--json", out.name, *sampling]
-            if method in DRAFTED:
-                command += self.draft_words()
+            command = [options.paceline, "simulate", "-m", options.model, "--costs", options.costs,
+                       "--hop-us", "0", "--prompts", file, "-n", options.n, "--json", out.name,
+                       *sampling]
+            if segments:
+                command += ["--config", self.configs.file(method, segments, waves)]
+            else:
+                command += ["--method", method]
+            if options.parts:
+                command += ["--parts", options.parts]
+            if draft:
+                command += draft_words(draft, options)
             for sweep in sweeps:
                 command += ["--sweep", sweep]
-            if check:
+            if not sampling:
                 command.append("--check")
+            print(f"{name}: {row} {draft or ''} {' '.join(sweeps)}", file=sys.stderr, flush=True)
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
             text = pathlib.Path(out.name).read_text()
         if not text or done.returncode not in (0, 1):
-            print(f"{method} on {name}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+            print(f"    did not run: {done.stderr.strip()[-300:]}", file=sys.stderr)
             return []
         if done.returncode == 1:
-            print(f"{method} on {name}: AN ANSWER DIFFERS from plain decoding", file=sys.stderr)
+            print("    AN ANSWER DIFFERS from plain decoding", file=sys.stderr)
         runs = json.loads(text)
         for run in runs:
-            self.runs.append({"set": name, "sampling": sampling, **run})
-        return [(run["settings"], run["tokens_per_second"], run) for run in runs]
+            self.runs.append({"set": name, "row": row, "draft": draft, "sampling": list(sampling),
+                              "differs": done.returncode == 1, **run})
+        return [(run["settings"], run["tokens_per_second"]) for run in runs]
+
+    def one(self, *arguments, **keys):
+        made = self.run(*arguments, **keys)
+        return made[0][1] if made else 0.0
 
 
-def costs_of(options):
-    return "draft-cost=" + options.draft_costs
+class Report:
+    """sweep.md: whoever waits sees each table as soon as it is there."""
+
+    def __init__(self, path):
+        self.file = open(path, "w", encoding="utf-8")
+
+    def write(self, text):
+        self.file.write(text)
+        self.file.flush()
+
+    def table(self, head, rows):
+        self.write(f"| {' | '.join(head)} |\n|---|" + "---:|" * (len(head) - 1) + "\n"
+                   + "".join(f"| {' | '.join(row)} |\n" for row in rows))
 
 
-def methods_section(simulator, sets, options, out):
-    for title, sampling in (("greedy", []),
-                            ("temperature 0.8", ["--temp", "0.8", "--top-p", "0.95", "--seed", "1"])):
+def turns_beside(row, draft, rates):
+    """The rate of taking turns with the same draft and as many devices."""
+    two = row.startswith(TWO_DEVICES[1:]) or TWO_DEVICES[0] in row
+    return rates.get(("speculative, two segments" if two else "speculative", draft), 0.0)
+
+
+def cell(row, draft, rates, plain):
+    rate = rates.get((row, draft), 0.0)
+    if not rate:
+        return "-"
+    marks = " (-)" if rate < plain else ""
+    if draft and rate < turns_beside(row, draft, rates):
+        marks += " (=)"
+    return f"{rate:.1f}{marks}"
+
+
+def best_of(row, drafts, rates):
+    """(rate, draft) of the fastest."""
+    return max((rates.get((row, draft), 0.0), draft or "") for draft in drafts)
+
+
+def ratio_cell(above, below):
+    if not above or not below:
+        return "-"
+    return f"{above / below:.2f}{' loses' if above / below < 0.995 else ''}"
+
+
+def ratio_rows(drafts, rates):
+    """FOLD against PEARL and the like: with each draft, and each with its own best one."""
+    for above, below in RATIOS:
+        cells = [ratio_cell(rates.get((above, d), 0.0), rates.get((below, d), 0.0))
+                 for d in drafts]
+        cells.append(ratio_cell(best_of(above, drafts, rates)[0], best_of(below, drafts, rates)[0]))
+        yield [f"{above} / {below}", *cells]
+
+
+def methods_section(simulator, sets, options, report):
+    drafts = options.drafts.split(",")
+    for title, sampling in SAMPLINGS.items():
         for name, file in sets.items():
-            table, lines = [], {}
-            plain = simulator.sweep("autoregressive", name, file, [], sampling, check=True)
-            base = plain[0][1] if plain else 0.0
-            for method in DRAFTED + UNDRAFTED:
-                sweeps = [costs_of(options)] if method in DRAFTED else []
-                made = simulator.sweep(method, name, file, sweeps, sampling, check=not sampling)
-                if not made:
-                    table.append((method, {}, 0.0, "did not run"))
-                    continue
-                best = max(made, key=lambda one: one[1])
-                by_cost = {one[0].get("draft-cost", ""): one[1] for one in made}
-                table.append((method, by_cost, best[1], best[0].get("draft-cost", "-")))
-                if method in DRAFTED:
-                    lines[method] = [(float(cost), rate) for cost, rate in by_cost.items()]
-            costs = options.draft_costs.split(",")
-            out.write(f"\n## {name}, {title}\n\nTokens per simulated second; in brackets times one "
-                      "device that decodes plainly.\n\n| method | "
-                      + " | ".join(f"draft {cost}" for cost in costs)
-                      + " | best | with draft |\n|---|" + "---:|" * (len(costs) + 2) + "\n")
-            for method, by_cost, best, where in sorted(table, key=lambda row: -row[2]):
-                cells = [f"{by_cost[cost]:.1f}" if cost in by_cost else "-" for cost in costs]
-                ratio = best / base if base else 0.0
-                out.write(f"| {method} | " + " | ".join(cells)
-                          + f" | {best:.1f} ({ratio:.2f}) | {where} |\n")
-            picture(options, f"methods-{name}-{title.split()[0]}",
-                    f"{name}, {title}: four equal devices", "cost of a draft's pass", lines)
+            plain = simulator.one("autoregressive", name, file, sampling=sampling)
+            rates = {}
+            for row in DRAFTED:
+                for draft in drafts:
+                    rates[row, draft] = simulator.one(row, name, file, draft, sampling=sampling)
+            for row in UNDRAFTED:
+                rates[row, None] = simulator.one(row, name, file, sampling=sampling)
+            report.write(f"\n## {name}, {title}\n\nTokens per simulated second; one device that "
+                         f"decodes plainly: {plain:.1f}. Best: times that.\n\n")
+            order = sorted([*DRAFTED, *UNDRAFTED],
+                           key=lambda row: -best_of(row, [*drafts, None], rates)[0])
+            lines = []
+            for row in order:
+                best, draft = best_of(row, [*drafts, None], rates)
+                lines.append([row, *(cell(row, d, rates, plain) for d in drafts),
+                              cell(row, None, rates, plain),
+                              f"{best / plain:.2f} {draft}" if best and plain else "did not run"])
+            report.table(["method", *drafts, "no draft", "best"], lines)
+            report.write("\n")
+            report.table(["ratio", *drafts, "each with its best"], ratio_rows(drafts, rates))
+            costs = [d for d in drafts if "@" in d]
+            picture(options, f"methods-{name}-{title.split()[0]}", f"{name}, {title}",
+                    "cost of a draft's pass",
+                    {row: [(float(d.split("@")[1]), rates[row, d]) for d in costs if rates[row, d]]
+                     for row in DRAFTED} if len(costs) > 1 else {})
 
 
 def one_key_section(key, methods, values, label):
-    """A section that changes one setting at the middle draft cost."""
+    """A section that changes one setting, with --draft."""
 
-    def section(simulator, sets, options, out):
-        cost = options.draft_cost
+    def section(simulator, sets, options, report):
         for name, file in sets.items():
+            report.write(f"\n## {name}: {label}, draft {options.draft}\n\n")
             lines = {}
-            out.write(f"\n## {name}: {label}, draft cost {cost}\n\n")
             for method in methods:
-                made = simulator.sweep(method, name, file,
-                                       [f"draft-cost={cost}", f"{key}={values(options)}"], [])
+                made = simulator.run(method, name, file, options.draft,
+                                     sweeps=[f"{key}={values(options)}"])
                 if made:
                     lines[method] = [(float(one[0][key]), one[1]) for one in made]
-            heads = values(options).split(",")
-            out.write("| method | " + " | ".join(heads) + " |\n|---|" + "---:|" * len(heads) + "\n")
-            for method, points in lines.items():
-                out.write(f"| {method} | " + " | ".join(f"{y:.1f}" for _, y in points) + " |\n")
+            report.table(["method", *values(options).split(",")],
+                         [[method, *(f"{y:.1f}" for _, y in points)]
+                          for method, points in lines.items()])
             picture(options, f"{key.replace('.', '-')}-{name}", f"{name}: {label}", label, lines)
 
     return section
 
 
+def segments_section(simulator, sets, options, report):
+    counts = [int(count) for count in options.segments.split(",")]
+    for name, file in sets.items():
+        lines = {}
+        for method, draft in (("pearl", options.draft), ("fold", options.draft),
+                              ("hybrid", options.draft), ("adadecode-parallel", None)):
+            for waves in ("one wave", "as many waves"):
+                points = []
+                for count in counts:
+                    in_flight = 1 if waves == "one wave" else count
+                    if method == "adadecode-parallel":
+                        rate = simulator.run(method, name, file,
+                                             sweeps=[f"schedule.waves_in_flight={in_flight}"]) \
+                            if count == 2 else []
+                        rate = rate[0][1] if rate else 0.0
+                    else:
+                        rate = simulator.one((method, count, in_flight), name, file, draft)
+                    if rate:
+                        points.append((count, rate))
+                if points:
+                    lines[f"{method}, {waves}"] = points
+        report.write(f"\n## {name}: target devices, draft {options.draft}\n\n")
+        rows = []
+        for label, points in lines.items():
+            found = dict(points)
+            rows.append([label, *(f"{found[c]:.1f}" if c in found else "-" for c in counts)])
+        report.table(["method", *map(str, counts)], rows)
+        picture(options, f"segments-{name}", f"{name}: target devices", "target devices", lines)
+
+
 def picture(options, file, title, x_title, lines):
-    svg = chart.line_chart(title, x_title, "tokens per simulated second", lines)
+    svg = chart.line_chart(title, x_title, "tokens per simulated second", lines) if lines else ""
     if svg:
         (options.out / f"{file}.svg").write_text(svg)
 
@@ -154,43 +285,54 @@ SECTIONS = {
                               "branch budget"),
     "gamma": one_key_section("draft.gamma", ["speculative", "pearl-lockstep", "fold-lockstep"],
                              lambda o: o.gammas, "gamma"),
+    "segments": segments_section,
 }
 
 
-def main():
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--draft-model", help="a model that drafts, instead of first layers")
-    parser.add_argument("--draft-layers", default="6", help="of the target that draft")
+    parser.add_argument("--parts", help="folder of trained parts (default: as paceline run)")
+    parser.add_argument("--drafts", default="lookup,small,deep")
+    parser.add_argument("--draft", default="small", help="of the sections that sweep other things")
+    parser.add_argument("--draft-layers", default="6", help="of the target, for layers@X")
     parser.add_argument("--short-list", default="4096",
-                        help="tokens that the draft's head knows; the costs must have it; 0: all")
+                        help="tokens that the head of layers@X knows; the costs must have it; 0: all")
     parser.add_argument("--costs", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("-n", type=int, default=96)
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument("--draft-costs", default="0.02,0.05,0.1,0.2,0.4")
-    parser.add_argument("--draft-cost", default="0.1", help="where something else is swept")
     parser.add_argument("--exit-layers", default="5,10,15,20,25")
     parser.add_argument("--alternatives", default="1,2,4,6")
     parser.add_argument("--budgets", default="4,8,16,32,64")
     parser.add_argument("--gammas", default="2,4,6,8,12")
+    parser.add_argument("--segments", default="2,3,4,5,6")
     options = parser.parse_args()
     unknown = set(options.sections.split(",")) - set(SECTIONS)
     if unknown:
         sys.exit(f"--sections: {', '.join(unknown)} unknown; there are {', '.join(SECTIONS)}")
+    kinds = {"lookup", "small", "deep", "lookup+small", "lookup+deep"}
+    for draft in [*options.drafts.split(","), options.draft]:
+        if draft not in kinds and not draft.startswith("layers@"):
+            sys.exit(f"--drafts: {draft} unknown; there are {', '.join(sorted(kinds))}, layers@X")
+    return options
+
+
+def main():
+    options = parsed()
     options.out.mkdir(parents=True, exist_ok=True)
     sets, folder = prompt_sets.chosen(options)
-    simulator = Simulator(options)
-    with folder, open(options.out / "sweep.md", "w", encoding="utf-8") as out:
-        out.write(f"# Simulated: {options.first or 'all'} prompts of each set, {options.n} tokens, "
-                  "free messages\n")
+    with folder, tempfile.TemporaryDirectory(prefix="paceline-sweep-") as configs:
+        simulator = Simulator(options, sweep_configs.Folder(configs))
+        report = Report(options.out / "sweep.md")
+        report.write(f"# Simulated: {options.first or 'all'} prompts of each set, {options.n} "
+                     "tokens, free messages\n")
         for section in options.sections.split(","):
-            SECTIONS[section](simulator, sets, options, out)
-            out.flush()
-    (options.out / "sweep.json").write_text(json.dumps(simulator.runs, indent=1))
+            SECTIONS[section](simulator, sets, options, report)
+            (options.out / "sweep.json").write_text(json.dumps(simulator.runs, indent=1))
     print((options.out / "sweep.md").read_text())
 
 
