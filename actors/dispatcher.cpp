@@ -110,6 +110,7 @@ void Dispatcher::restart(Lane& lane, Micros now) const {
     lane.round_root = kNever;
     lane.wait_until = now + options_.proposal_wait;
     lane.half_until.reset();
+    lane.open.reset();
     lane.blocked = false;
     lane.passed = 0;
     for (auto& proposal : lane.ahead) proposal.reset();
@@ -175,6 +176,11 @@ void Dispatcher::merge(Lane& lane, const msg::Proposal& proposal, Speaker speake
         return;
     }
     ++figures_.proposals_used;
+    // Made for an older root, it had foreseen this one.
+    if (lane.open && !lane.open->prepared && *top != msg::kBelowRoot) {
+        lane.open->prepared = true;
+        lane.open->origin = proposal.nodes[static_cast<std::size_t>(*top)].origin;
+    }
     grow(lane, proposal, *top);
 }
 
@@ -226,17 +232,31 @@ Outcome Dispatcher::follow(RequestId request, const TreeStep& step, Micros now) 
     });
     lane.wait_until = now + options_.proposal_wait;
     lane.half_until.reset();
+    lane.open.reset();
     lane.blocked = false;
     if (lane.state->over()) return {};
-    const Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
-    ++(outcome.prepared ? figures_.outcomes[static_cast<std::size_t>(outcome.origin)]
-                        : figures_.outcomes_none);
+    Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
+    outcome.open = options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(lane);
+    if (outcome.open) {
+        lane.open = Outcome{};
+    } else {
+        count(outcome);
+    }
     for (std::size_t i = 0; i < lane.ahead.size(); ++i) {
         std::optional<msg::Proposal>& ahead = lane.ahead[i];
         if (!ahead || ahead->root_position > tree.root().position) continue;
         merge(lane, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
     return outcome;
+}
+
+void Dispatcher::count(const Outcome& outcome) {
+    ++(outcome.prepared ? figures_.outcomes[static_cast<std::size_t>(outcome.origin)]
+                        : figures_.outcomes_none);
+}
+
+std::vector<Outcome> Dispatcher::take_settled() {
+    return std::exchange(settled_, {});
 }
 
 bool Dispatcher::halfway(RequestId request, Micros now) {

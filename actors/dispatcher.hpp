@@ -78,6 +78,7 @@ struct DispatchOptions {
 struct Outcome {
     bool prepared = false;
     msg::Origin origin = msg::Origin::Trunk;
+    bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
 };
 
 struct DispatchFigures {
@@ -125,6 +126,8 @@ public:
     /// epoch, tensor, tensor_generation and the parts' hold are the caller's to fill, and prefill
     /// parts are the caller's to add to their states.
     [[nodiscard]] std::optional<msg::Wave> next_wave(Micros now);
+    /// The open outcomes of roots that went into a wave since the last call.
+    [[nodiscard]] std::vector<Outcome> take_settled();
     /// When a wave (or halfway()) will be due even if nothing else happens.
     [[nodiscard]] std::optional<Micros> due() const;
 
@@ -151,6 +154,7 @@ private:
         std::uint32_t silent = 0;               // waits in a row that were waited out
         Micros wait_until{0};                   // for what the draft is to say before a wave
         std::optional<Micros> half_until = {};  // for its Halfway, while a wave is held for it
+        std::optional<Outcome> open = {};       // of the current root, until it is sent
         bool blocked = false;      // found no slot for any further row: until the next verdict
         std::uint64_t passed = 0;  // waves in a row that had no room for it
         std::uint64_t served = 0;  // the wave that it was last part of
@@ -172,6 +176,7 @@ private:
     void merge(Lane& lane, const msg::Proposal& proposal, Speaker speaker, Micros now);
     void hear(Lane& lane, const msg::Proposal& proposal, Micros now) const;
     void grow(Lane& lane, const msg::Proposal& proposal, std::int16_t top) const;
+    void count(const Outcome& outcome);
     [[nodiscard]] Position wanted_root(const Lane& lane) const;
     [[nodiscard]] bool waits_for_draft(const Lane& lane) const;
 
@@ -193,6 +198,7 @@ private:
     std::map<RequestId, Lane> lanes_;
     std::uint64_t waves_ = 0;
     bool draft_present_ = true;
+    std::vector<Outcome> settled_;
     DispatchFigures figures_;
 };
 

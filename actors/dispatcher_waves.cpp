@@ -223,6 +223,10 @@ std::uint32_t Dispatcher::add_verify(msg::Wave& wave, Lane& lane, const Candidat
         ++figures_.turns_waited_out;
     }
     if (sent.size() == 1 && sent.front() == tree.root().id) ++figures_.roots_alone;
+    if (lane.open) {
+        count(*lane.open);
+        settled_.push_back(*std::exchange(lane.open, std::nullopt));
+    }
     const auto rows = static_cast<std::uint32_t>(sent.size());
     lane.in_flight.push_back(std::move(sent));
     return rows;

@@ -42,7 +42,7 @@ DraftWork::DraftWork(const control::Begin& begin,
     : request{begin.request},
       attempt{begin.attempt},
       text{std::make_shared<DraftText>(spec)},
-      growth{plan.growth, spec.gamma},
+      growth{plan.growth, spec.gamma, tools.model != nullptr},
       plan_{plan},
       model_{tools.model.get()},
       finish_{spec.finish_rule()} {

@@ -75,7 +75,8 @@ std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
 EarlyVerify::EarlyVerify(Backend& backend, ExitOptions options)
     : backend_{backend},
       options_{std::move(options)},
-      scratch_{std::make_unique<SamplerScratch>()} {
+      scratch_{std::make_unique<SamplerScratch>()},
+      policy_{options_.always_on || options_.lockstep} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
     const bool looks = options_.names || options_.proposes;
     PACE_CHECK(!looks || backend_.has_head(options_.head), "an exit without its head");
@@ -83,7 +84,8 @@ EarlyVerify::EarlyVerify(Backend& backend, ExitOptions options)
         PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
     }
     hidden_.resize(kHeadRows * static_cast<std::size_t>(backend.config().dim));
-    logits_.resize(kHeadRows * static_cast<std::size_t>(backend.config().vocab_size));
+    row_.resize(static_cast<std::size_t>(backend.config().vocab_size));
+    logits_.resize(kHeadRows * row_.size());
 }
 
 EarlyVerify::~EarlyVerify() = default;
@@ -108,17 +110,49 @@ ExitPart EarlyVerify::ask(const std::shared_ptr<RequestState>& state,
     return part;
 }
 
-/// Logits of `rows` hidden states.
+/// Logits of `rows` hidden states, of the head's short list if it has one.
 void EarlyVerify::head(HeadId id, std::span<const float> hidden, std::size_t rows) {
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
-    backend_.head(id, hidden, static_cast<int>(rows), std::span{logits_}.first(rows * vocab));
+    const std::size_t listed = backend_.short_list(id).size();
+    const auto logits = std::span{logits_}.first(rows * (listed > 0 ? listed : row_.size()));
+    if (listed > 0) {
+        backend_.head_listed(id, hidden, static_cast<int>(rows), logits);
+    } else {
+        backend_.head(id, hidden, static_cast<int>(rows), logits);
+    }
 }
 
-void EarlyVerify::look(std::span<ExitPart> parts, std::span<const float> hidden) {
+std::vector<Candidate> EarlyVerify::best_of(HeadId id,
+                                            std::size_t row,
+                                            Position position,
+                                            const SeenTokens& seen,
+                                            const SamplingParams& params,
+                                            int count) {
+    const std::span<const TokenId> list = backend_.short_list(id);
+    const std::size_t width = list.empty() ? row_.size() : list.size();
+    const auto logits = std::span{logits_}.subspan(row * width, width);
+    if (list.empty()) return candidates(logits, position, seen, params, count, *scratch_);
+    return listed_candidates(logits, list, row_, position, seen, params, count, *scratch_);
+}
+
+void EarlyVerify::leave_out_decided(ExitPart& part) {
+    if (!part.fate) return;
+    std::erase_if(part.rows, [&](const ExitRow& row) {
+        return FateWatch::is_decided(*part.fate, row.position);
+    });
+}
+
+void EarlyVerify::look(std::span<ExitPart> parts,
+                       std::span<const float> hidden,
+                       std::span<const Row> rows) {
+    if (has_adapter() && !rows.empty()) {
+        adapted_.resize(hidden.size());
+        (void)backend_.run_adapter(rows, hidden, adapted_, nullptr);
+        hidden = adapted_;
+    }
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     std::vector<std::pair<const ExitPart*, ExitRow*>> all;
     for (ExitPart& part : parts) {
+        leave_out_decided(part);
         for (ExitRow& row : part.rows) all.emplace_back(&part, &row);
     }
     for (std::size_t begin = 0; begin < all.size(); begin += kHeadRows) {
@@ -131,24 +165,22 @@ void EarlyVerify::look(std::span<ExitPart> parts, std::span<const float> hidden)
         head(options_.head, std::span{hidden_}.first(count * dim), count);
         for (std::size_t i = 0; i < count; ++i) {
             const auto& [part, row] = all[begin + i];
-            row->best = candidates(std::span{logits_}.subspan(i * vocab, vocab), row->position + 1,
-                                   {.committed = part->committed, .path = row->path},
-                                   part->state->spec().sampling, row->wanted, *scratch_);
+            row->best = best_of(options_.head, i, row->position + 1,
+                                {.committed = part->committed, .path = row->path},
+                                part->state->spec().sampling, row->wanted);
         }
     }
 }
 
 void EarlyVerify::look(std::span<AheadPart> parts) {
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (AheadPart& part : parts) {
         std::vector<TokenId> path;  // the best of each head so far
         for (const HeadId id : options_.ahead) {
             head(id, part.hidden, 1);
             const auto position = static_cast<Position>(part.committed.size() + path.size());
-            part.levels.push_back(candidates(std::span{logits_}.first(vocab), position,
-                                             {.committed = part.committed, .path = path},
-                                             part.state->spec().sampling,
-                                             static_cast<int>(options_.ahead_top), *scratch_));
+            part.levels.push_back(
+                best_of(id, 0, position, {.committed = part.committed, .path = path},
+                        part.state->spec().sampling, static_cast<int>(options_.ahead_top)));
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
         }
@@ -182,12 +214,7 @@ std::optional<msg::Proposal> EarlyVerify::names(const ExitPart& part) const {
         if (tree.find(row.node) == nullptr) continue;
         const auto at = paths.write(proposal, row.node, log_prob_of);
         if (!at) break;
-        const std::vector<TokenId> there = children_of(tree, row.node);
-        std::uint32_t named = 0;
-        for (const Candidate& best : row.best) {
-            const bool known = std::find(there.begin(), there.end(), best.token) != there.end();
-            if (known || named == options_.top) continue;
-            ++named;
+        for (const Candidate& best : news(tree, row)) {
             (void)add(proposal, {.token = best.token,
                                  .parent = *at,
                                  .origin = msg::Origin::Exit,
@@ -195,6 +222,17 @@ std::optional<msg::Proposal> EarlyVerify::names(const ExitPart& part) const {
         }
     }
     return proposal;
+}
+
+/// What is to be named behind a row: what does not stand there already.
+std::vector<Candidate> EarlyVerify::news(const TokenTree& tree, const ExitRow& row) const {
+    const std::vector<TokenId> there = children_of(tree, row.node);
+    std::vector<Candidate> named;
+    for (const Candidate& best : row.best) {
+        const bool known = std::find(there.begin(), there.end(), best.token) != there.end();
+        if (!known && named.size() < options_.top) named.push_back(best);
+    }
+    return named;
 }
 
 /// Whether the head's own next token behind a row is worth a row of its own at once.
@@ -249,6 +287,50 @@ std::optional<msg::Proposal> EarlyVerify::ahead(const AheadPart& part) const {
     }
     if (proposal.count == 0) return std::nullopt;
     return proposal;
+}
+
+// ---- What came true
+
+void EarlyVerify::remember(const ExitPart& part) {
+    const RequestState& state = *part.state;
+    SaidGuesses said{.request = state.request(), .attempt = state.attempt()};
+    for (const ExitRow& row : part.rows) {
+        if (state.tree().find(row.node) == nullptr) continue;
+        SaidGuesses::Guess guess{.at = row.position + 1, .path = row.path};
+        if (options_.names) {
+            for (const Candidate& name : news(state.tree(), row))
+                guess.tokens.push_back(name.token);
+        } else if (starts_early(part, row)) {
+            guess.tokens.push_back(row.best.front().token);
+        }
+        if (starts_early(part, row) && options_.proposes) ++rows_caused_;
+        if (!guess.tokens.empty()) said.guesses.push_back(std::move(guess));
+    }
+    book_.add(std::move(said));
+}
+
+void EarlyVerify::remember(const AheadPart& part) {
+    SaidGuesses said{
+        .request = part.state->request(), .attempt = part.state->attempt(), .chained = true};
+    auto at = static_cast<Position>(part.committed.size());
+    std::size_t width = 1;
+    for (const std::vector<Candidate>& level : part.levels) {
+        SaidGuesses::Guess guess{.at = at++};
+        for (const Candidate& best : level) guess.tokens.push_back(best.token);
+        width *= level.size();
+        rows_caused_ += width;
+        said.guesses.push_back(std::move(guess));
+    }
+    book_.add(std::move(said));
+}
+
+void EarlyVerify::learn(const RequestState& state) {
+    for (const std::size_t right : book_.settle(state.request(), state.attempt(), state.text()))
+        policy_.learned(right);
+}
+
+void EarlyVerify::spent(double share, bool delayed) {
+    policy_.spent(share, delayed, std::exchange(rows_caused_, 0));
 }
 
 }  // namespace paceline

@@ -11,7 +11,11 @@
 // early (AdaDecode):     root - a - b - x      behind the newest row, if the head is sure of x
 // ahead (appendix E):    root - x - y          behind a verdict, from heads that look further
 //
-// Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
+// What it said is compared with the text, and an exit that costs more than it gains rests for a
+// while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
+//
+// Owns the logits' memory and the sampler's scratch. Threads: one job at a time; the loop and the
+// job touch different members.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +25,9 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/exit_policy.hpp"
 #include "actors/exit_options.hpp"
+#include "actors/fate_watch.hpp"
 #include "actors/request_state.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/messages.hpp"
@@ -45,6 +51,7 @@ struct ExitPart {
     std::shared_ptr<RequestState> state = nullptr;
     std::span<const TokenId> committed = {};  // the text up to and including the root
     std::vector<ExitRow> rows = {};
+    std::optional<FateWatch::Part> fate = std::nullopt;  // where the job hears what is decided
 };
 
 /// What the heads of the last layer look at behind a verdict.
@@ -70,8 +77,25 @@ public:
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
                                std::span<const msg::WaveRow> rows,
                                std::size_t first) const;
-    void look(std::span<ExitPart> parts, std::span<const float> hidden);
+    /// Drops rows behind which the text is known meanwhile; look() begins with it.
+    static void leave_out_decided(ExitPart& part);
+    /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
+    /// otherwise they do not matter.
+    void look(std::span<ExitPart> parts, std::span<const float> hidden, std::span<const Row> rows);
     void look(std::span<AheadPart> parts);
+
+    [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
+
+    /// Whether it is to look at the wave that comes now; asked once per wave.
+    [[nodiscard]] bool wanted() { return policy_.ask(); }
+    /// What was said is kept until the text tells what came true.
+    void remember(const ExitPart& part);
+    void remember(const AheadPart& part);
+    /// The request's text has grown.
+    void learn(const RequestState& state);
+    /// ExitPolicy::spent() for the looks remembered since.
+    void spent(double share, bool delayed);
+    [[nodiscard]] const ExitPolicy& policy() const { return policy_; }
 
     /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
     /// is the caller's to fill, here and below.
@@ -82,13 +106,26 @@ public:
 
 private:
     void head(HeadId id, std::span<const float> hidden, std::size_t rows);
+    /// Of row `row` of the head's last call.
+    [[nodiscard]] std::vector<Candidate> best_of(HeadId id,
+                                                 std::size_t row,
+                                                 Position position,
+                                                 const SeenTokens& seen,
+                                                 const SamplingParams& params,
+                                                 int count);
     [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
+    [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
 
     Backend& backend_;
     ExitOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> hidden_;  // [kHeadRows, dim]
-    std::vector<float> logits_;  // [kHeadRows, vocab]
+    std::vector<float> hidden_;   // [kHeadRows, dim]
+    std::vector<float> logits_;   // [kHeadRows, vocab], or [kHeadRows, listed tokens]
+    std::vector<float> row_;      // [vocab]
+    std::vector<float> adapted_;  // [rows, dim]: what the adapter made of them
+    ExitPolicy policy_;           // this one and the next two are the loop's
+    GuessBook book_;
+    std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
 };
 
 }  // namespace paceline

@@ -12,6 +12,9 @@
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode, appendix
 //              E) propose behind each verdict
 //
+// With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
+// too, so that it has the keys of the whole text.
+//
 // Plain values.
 #pragma once
 
@@ -42,6 +45,8 @@ struct ExitOptions {
     Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
     std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
     std::uint32_t ahead_top = 1;     // children per node of their tree
+    bool always_on = false;  // also when it costs more than it gains (decoding/exit_policy.hpp); in
+                             // lockstep it always is
 };
 
 /// Errors: BadArgument naming the field, its value and the allowed range.

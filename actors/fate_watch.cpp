@@ -19,7 +19,17 @@ void FateWatch::add(WatchedRow row) {
 }
 
 bool FateWatch::is_void(std::size_t part) const {
-    const Part& watched = parts_[part];
+    return is_void(parts_[part]);
+}
+
+bool FateWatch::is_decided(const Part& part, Position position) {
+    if (is_void(part)) return true;
+    if (part.fate == nullptr) return false;
+    const std::optional<FateCell::Fate> fate = part.fate->read(part.request, part.attempt);
+    return fate && fate->position > position;
+}
+
+bool FateWatch::is_void(const Part& watched) {
     if (watched.word == nullptr) return false;
     const std::uint64_t mark = CancelBoard::mark_of(watched.request, watched.attempt);
     const std::uint64_t word = watched.word->load(std::memory_order_relaxed);

@@ -34,6 +34,10 @@ public:
         std::vector<TokenId> tokens = {};                  // down to the row itself
     };
 
+    /// Nobody asks any more what comes behind `position`: the text is known there, or the attempt
+    /// is void.
+    [[nodiscard]] static bool is_decided(const Part& part, Position position);
+
     /// `cancel` is raised when no row is left; it must outlive the watch's use.
     explicit FateWatch(CancelToken& cancel) : cancel_{cancel} {}
 
@@ -45,6 +49,7 @@ public:
     [[nodiscard]] bool is_void(std::size_t part) const;
 
 private:
+    [[nodiscard]] static bool is_void(const Part& part);
     [[nodiscard]] bool contradicted(const WatchedRow& row) const;
 
     CancelToken& cancel_;

@@ -381,6 +381,7 @@ Status SegmentActor::receive_stop(StageId from, std::span<const std::byte> bytes
 Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     const Result<TreeStep> step = state.apply(verdict);
     if (!step) return step.error();
+    if (early_) early_->learn(state);
     if (first()) {
         const Outcome outcome = dispatcher_->follow(state.request(), step.value(), context_->now());
         count_outcome(state, step.value(), outcome);
@@ -406,10 +407,19 @@ void SegmentActor::count_outcome(const RequestState& state,
         });
     context_->count(Counter::EarlyProposed, static_cast<std::uint64_t>(right + wrong));
     context_->count(Counter::EarlyRight, static_cast<std::uint64_t>(right));
-    if (state.over()) return;
+    if (!state.over() && !outcome.open) count_outcome(outcome);
+}
+
+void SegmentActor::count_outcome(const Outcome& outcome) {
     const auto whose =
         static_cast<std::size_t>(Counter::OutcomeTrunk) + static_cast<std::size_t>(outcome.origin);
     context_->count(outcome.prepared ? static_cast<Counter>(whose) : Counter::OutcomeNone);
+}
+
+std::optional<msg::Wave> SegmentActor::form_wave() {
+    std::optional<msg::Wave> wave = dispatcher_->next_wave(context_->now());
+    for (const Outcome& outcome : dispatcher_->take_settled()) count_outcome(outcome);
+    return wave;
 }
 
 }  // namespace paceline

@@ -16,7 +16,8 @@
 //                               [Dropped] [Passed on or judged] [Dropped]
 //                                                  |
 //                                                  v   with an exit (early_verify.hpp)
-//                                              [Looked at]   (a second job: head and candidates)
+//                                              [Looked at]   (a second job: adapter, head and
+//                                                             candidates)
 //
 // Rows that die meanwhile (fate_watch.hpp, or a verdict) are left out of what is passed on.
 //
@@ -102,6 +103,10 @@ private:
     struct Part;  // one request in a run
     struct Run;   // parts inside the layers
     struct Look;  // what an exit looks at
+    struct Priced {
+        Micros took;
+        Micros ended;
+    };
 
     Status begin(const control::Begin& begin);
     [[nodiscard]] bool must_wait(RequestId id, const Request& request) const;
@@ -121,6 +126,8 @@ private:
     Status receive_stop(StageId from, std::span<const std::byte> bytes);
     Status apply(RequestState& state, const msg::Verdict& verdict);
     void count_outcome(const RequestState& state, const TreeStep& step, const Outcome& outcome);
+    void count_outcome(const Outcome& outcome);
+    [[nodiscard]] std::optional<msg::Wave> form_wave();
     Status void_attempts();
     void connect_tensors();
 
@@ -140,7 +147,8 @@ private:
     Status collect(Run& run, const std::vector<WaitingPart>& parts);
     Status place_rows(Run& run, Part& part, const WaitingPart& waiting);
     [[nodiscard]] Status check_roots(const Run& run) const;
-    void build_rows(Run& run) const;
+    void build_rows(const Run& run, std::vector<Row>& rows, std::vector<KvSlot>& path_slots) const;
+    [[nodiscard]] ExitPart ask_exit(const Part& part, std::span<const msg::WaveRow> rows) const;
     void watch(Run& run);
     void prepare(Run& run);
     void submit(const std::shared_ptr<Run>& run);
@@ -158,6 +166,9 @@ private:
     void pass_on(const Run& run);
     Status announce(Run& run);
     void send_verdict(const msg::Verdict& verdict);
+    void note_wave(const Run& run);
+    void price_look(Micros now);
+    void look_at(const Run& run, Look& look) const;
     void start_look(const std::shared_ptr<Look>& look);
     void finish_look(const std::shared_ptr<Look>& look);
     [[nodiscard]] bool is_gone(const RequestState& state) const;
@@ -189,6 +200,8 @@ private:
     std::shared_ptr<Run> running_;
     std::shared_ptr<Run> parked_;    // lockstep: through the layers, not passed on yet
     std::shared_ptr<Look> looking_;  // the exit's job
+    std::optional<Priced> priced_;   // the exit's last look, until it is known who waited for it
+    double wave_us_ = 0.0;           // what a wave takes in all segments, by this one's runs
     std::optional<Micros> wake_at_;  // the timer that is set
     std::vector<float> hidden_;      // [rows, dim]: the last segment's, whose result goes nowhere
     std::optional<Outbox> outbox_;

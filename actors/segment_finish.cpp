@@ -9,6 +9,13 @@
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
+namespace {
+
+constexpr double kInsideShare = 0.1;  // of a wave: a look inside a run is not measured by itself
+constexpr double kWaveMemory = 16.0;  // waves
+constexpr Micros kAtOnce{50};
+
+}  // namespace
 
 bool SegmentActor::moot(const Part& part) const {
     return find(part.part.request, part.part.attempt) != part.state || part.state->over();
@@ -95,27 +102,18 @@ void SegmentActor::keep(Run& run, const std::vector<bool>& kept) {
 
 /// The run is through its layers, and some of it is still wanted.
 Status SegmentActor::go_on(const std::shared_ptr<Run>& run) {
+    note_wave(*run);
     if (last()) return announce(*run);
     auto look = std::make_shared<Look>();
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
     for (Part& part : run->parts) {
-        if (!early_ || part.prefill()) continue;
         const auto looked = std::find_if(run->exits.begin(), run->exits.end(),
                                          [&](const auto& at) { return at.state == part.state; });
-        if (looked != run->exits.end()) {
-            context_->count(Counter::ExitRows, looked->rows.size());
-            part.part.hold = tell(*looked) ? 1 : 0;
-            continue;
-        }
-        ExitPart asked = early_->ask(part.state, run->rows_of(part), part.first);
-        for (ExitRow& row : asked.rows) {
-            // The slot is the next segment's from now on.
-            const auto state = run->hidden.subspan(row.row * dim, dim);
-            row.row = look->hidden.size() / dim;
-            look->hidden.insert(look->hidden.end(), state.begin(), state.end());
-        }
-        if (!asked.rows.empty()) look->exits.push_back(std::move(asked));
+        if (part.prefill() || looked == run->exits.end()) continue;
+        context_->count(Counter::ExitRows, looked->rows.size());
+        part.part.hold = tell(*looked) ? 1 : 0;
     }
+    if (!run->exits.empty()) early_->spent(kInsideShare, true);
+    if (early_ && !early_->options().defers) look_at(*run, *look);
     if (first()) hold_if_followed(*run);
     if (early_ && early_->options().lockstep && first()) {
         parked_ = run;
@@ -126,13 +124,39 @@ Status SegmentActor::go_on(const std::shared_ptr<Run>& run) {
     return {};
 }
 
+/// Copies what the exit is to look at: the slot is the next segment's from now on. An adapter gets
+/// every row, or it would miss keys of the text.
+void SegmentActor::look_at(const Run& run, Look& look) const {
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    look.request = run.parts.front().part.request;
+    look.wave = run.parts.front().part.wave.value;
+    for (const msg::WaveRow& row : run.named)
+        look.context = std::max(look.context, static_cast<std::uint32_t>(row.position) + 1);
+    if (early_->has_adapter()) {
+        look.hidden.assign(run.hidden.begin(), run.hidden.end());
+        build_rows(run, look.rows, look.path_slots);
+        for (const Part& part : run.parts) look.states.push_back(part.state);
+    }
+    for (const Part& part : run.parts) {
+        if (part.prefill() || !run.looked_at) continue;
+        ExitPart asked = ask_exit(part, run.rows_of(part));
+        for (ExitRow& row : asked.rows) {
+            if (early_->has_adapter()) break;
+            const auto state = run.hidden.subspan(row.row * dim, dim);
+            row.row = look.hidden.size() / dim;
+            look.hidden.insert(look.hidden.end(), state.begin(), state.end());
+        }
+        if (!asked.rows.empty()) look.exits.push_back(std::move(asked));
+    }
+}
+
 /// A deferred row that nothing follows would wait for its limit in vain: the wave behind it is
 /// formed before it is passed on, and it is held only if a row of that wave builds on it.
 void SegmentActor::hold_if_followed(Run& run) {
     const bool holds = std::any_of(run.parts.begin(), run.parts.end(),
                                    [](const Part& part) { return part.part.hold != 0; });
     if (!holds) return;
-    if (!formed_) formed_ = dispatcher_->next_wave(context_->now());
+    if (!formed_) formed_ = form_wave();
     const auto next = formed_
                           ? std::span<const msg::WaveRow>{formed_->rows}.first(formed_->row_count)
                           : std::span<const msg::WaveRow>{};
@@ -203,13 +227,18 @@ Status SegmentActor::announce(Run& run) {
         fault_point(FaultPoint::VerdictMade);
         send_verdict(verdict);
         if (Status applied = apply(*part->state, verdict); !applied) return applied;
-        const bool looks_ahead = early_ && !early_->options().ahead.empty();
+        const bool looks_ahead = run.looked_at && !early_->options().ahead.empty();
         if (!looks_ahead || part->state->over()) continue;
         const auto state = judged.hidden.subspan(judged.judged.last_row * dim, dim);
         look->ahead.push_back({.state = part->state,
                                .committed = part->state->text(),
                                .hidden = {state.begin(), state.end()},
                                .levels = {}});
+    }
+    if (!look->ahead.empty()) {
+        look->request = look->ahead.front().state->request();
+        look->wave = run.parts.front().part.wave.value;
+        look->context = static_cast<std::uint32_t>(look->ahead.front().committed.size());
     }
     start_look(look);
     return {};
@@ -245,19 +274,42 @@ void SegmentActor::send_verdict(const msg::Verdict& verdict) {
 
 // ---- The exit
 
-/// The exit's job comes after the run was passed on, so that nobody waits for it.
+/// What a wave takes, by the runs of this segment that had nothing to fill in.
+void SegmentActor::note_wave(const Run& run) {
+    const bool prefills = std::any_of(run.parts.begin(), run.parts.end(),
+                                      [](const Part& part) { return part.prefill(); });
+    if (!early_ || prefills) return;
+    const double took = static_cast<double>((context_->now() - run.started).count());
+    const double wave = took * static_cast<double>(plan_.count);
+    wave_us_ += wave_us_ > 0.0 ? (wave - wave_us_) / kWaveMemory : wave;
+}
+
+/// A run starts: if it follows the last look at once, it may have waited for it.
+void SegmentActor::price_look(Micros now) {
+    const std::optional<Priced> look = std::exchange(priced_, std::nullopt);
+    if (!look || wave_us_ <= 0.0) return;
+    early_->spent(static_cast<double>(look->took.count()) / wave_us_, now - look->ended <= kAtOnce);
+}
+
+/// The exit's job comes after the run was passed on, so that nobody waits for it. It may start
+/// late, where others want its core: then rows whose fate is known are not looked at any more.
 void SegmentActor::start_look(const std::shared_ptr<Look>& look) {
-    const std::uint32_t rows = look->rows();
-    if (rows == 0) return;
+    for (ExitPart& part : look->exits) EarlyVerify::leave_out_decided(part);
+    const std::uint32_t heads = look->head_rows();
+    const auto fed = static_cast<std::uint32_t>(look->rows.size());
+    if (heads == 0 && fed == 0) return;
     looking_ = look;
-    const RequestState& state =
-        look->exits.empty() ? *look->ahead.front().state : *look->exits.front().state;
-    JobLabel label{.name = "exit", .request = state.request(), .rows = rows, .heads = rows};
-    label.context = static_cast<std::int32_t>(state.text().size());
+    const JobLabel label{.name = "exit",
+                         .request = look->request,
+                         .id = look->wave,
+                         .rows = std::max(heads, fed),
+                         .heads = heads,
+                         .context = static_cast<std::int32_t>(look->context)};
+    look->started = context_->now();
     context_->submit(
         label,
         [this, look] {
-            early_->look(look->exits, look->hidden);
+            early_->look(look->exits, look->hidden, look->rows);
             early_->look(look->ahead);
             return JobOutcome::Done;
         },
@@ -267,10 +319,16 @@ void SegmentActor::start_look(const std::shared_ptr<Look>& look) {
 void SegmentActor::finish_look(const std::shared_ptr<Look>& look) {
     PACE_CHECK(looking_ == look, "an exit's job ends that is not running");
     looking_.reset();
-    context_->count(Counter::ExitRows, look->rows());
+    const std::uint32_t rows = look->head_rows();
+    if (rows > 0) {
+        const Micros now = context_->now();
+        priced_ = Priced{.took = now - look->started, .ended = now};
+    }
+    context_->count(Counter::ExitRows, rows);
     for (const ExitPart& part : look->exits) (void)tell(part);
     for (const AheadPart& part : look->ahead) {
         if (is_gone(*part.state)) continue;
+        early_->remember(part);
         if (const auto proposal = early_->ahead(part)) (void)propose(*proposal);
     }
     report(advance());
@@ -284,6 +342,7 @@ bool SegmentActor::is_gone(const RequestState& state) const {
 /// to the first layer.
 bool SegmentActor::tell(const ExitPart& part) {
     if (part.rows.empty() || is_gone(*part.state)) return false;
+    early_->remember(part);
     if (early_->options().names) {
         if (std::optional<msg::Proposal> names = early_->names(part)) {
             names->route.epoch = context_->epoch();

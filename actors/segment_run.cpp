@@ -82,7 +82,7 @@ Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
     std::vector<WaitingPart> parts;
     while (parts.empty()) {
         std::optional<msg::Wave> wave = std::exchange(formed_, std::nullopt);
-        if (!wave) wave = dispatcher_->next_wave(context_->now());
+        if (!wave) wave = form_wave();
         if (!wave) break;
         std::uint32_t at = 0;
         for (const msg::WavePart& part : std::span{wave->parts}.first(wave->part_count)) {
@@ -124,7 +124,7 @@ Status SegmentActor::start(std::vector<WaitingPart> parts) {
     if (Status collected = collect(*run, parts); !collected) return collected;
     if (run->named.empty()) return {};
     if (Status complete = check_roots(*run); !complete) return complete;
-    build_rows(*run);
+    build_rows(*run, run->rows, run->path_slots);
     record(*run);
     prepare(*run);
     submit(run);
@@ -207,7 +207,9 @@ Status SegmentActor::check_roots(const Run& run) const {
 
 /// Rows with what they see: a prefill row sees the table up to itself, a node sees the committed
 /// prefix and its path.
-void SegmentActor::build_rows(Run& run) const {
+void SegmentActor::build_rows(const Run& run,
+                              std::vector<Row>& rows,
+                              std::vector<KvSlot>& path_slots) const {
     std::vector<std::size_t> path_begin;
     for (const Part& part : run.parts) {
         const RequestState& state = *part.state;
@@ -220,19 +222,18 @@ void SegmentActor::build_rows(Run& run) const {
             row.last = 2 * backend_.last_layer();
             row.prefix_slots = state.slots().data();
             row.prefix_count = named.position + 1;
-            path_begin.push_back(run.path_slots.size());
+            path_begin.push_back(path_slots.size());
             if (!part.prefill()) {
                 const std::vector<const TreeNode*> path = state.tree().path(named.node);
                 row.path_count = static_cast<std::int32_t>(path.size());
                 row.prefix_count = named.position + 1 - row.path_count;
-                for (const TreeNode* node : path) run.path_slots.push_back(node->slot);
+                for (const TreeNode* node : path) path_slots.push_back(node->slot);
             }
-            run.rows.push_back(row);
+            rows.push_back(row);
         }
     }
-    for (std::size_t i = 0; i < run.rows.size(); ++i) {
-        if (run.rows[i].path_count > 0)
-            run.rows[i].path_slots = run.path_slots.data() + path_begin[i];
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].path_count > 0) rows[i].path_slots = path_slots.data() + path_begin[i];
     }
 }
 
@@ -274,6 +275,9 @@ void SegmentActor::watch(Run& run) {
 void SegmentActor::prepare(Run& run) {
     watch(run);
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    const bool verifies = std::any_of(run.parts.begin(), run.parts.end(),
+                                      [](const Part& part) { return !part.prefill(); });
+    run.looked_at = early_ && verifies && early_->wanted();
     for (const Part& part : run.parts) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);
@@ -283,14 +287,27 @@ void SegmentActor::prepare(Run& run) {
                  .committed = part.committed,
                  .rows = rows,
                  .hidden = run.hidden.subspan(part.first * dim, rows.size() * dim)});
-        } else if (early_ && early_->options().defers) {
-            run.exits.push_back(early_->ask(part.state, rows, part.first));
+        } else if (run.looked_at && early_->options().defers) {
+            run.exits.push_back(ask_exit(part, rows));
         }
     }
 }
 
+/// What the exit looks at of a part, and where it hears that it need not.
+ExitPart SegmentActor::ask_exit(const Part& part, std::span<const msg::WaveRow> rows) const {
+    ExitPart asked = early_->ask(part.state, rows, part.first);
+    const RequestState& state = *part.state;
+    asked.fate = {.request = state.request(),
+                  .attempt = state.attempt(),
+                  .fate = context_->fate_cell(state.request()),
+                  .word = context_->void_word(state.request())};
+    return asked;
+}
+
 void SegmentActor::submit(const std::shared_ptr<Run>& run) {
     running_ = run;
+    run->started = context_->now();
+    price_look(run->started);
     JobLabel label{
         .name = "prefill",
         .request = run->parts.front().state->request(),
@@ -309,15 +326,16 @@ void SegmentActor::submit(const std::shared_ptr<Run>& run) {
     for (const msg::WaveRow& row : run->named) {
         label.context = std::max(label.context, row.position + 1);
     }
+    const bool looks_inside = early_ && !last() && early_->options().defers;
     context_->submit(
         label,
-        [this, run] {
+        [this, run, looks_inside] {
             if (backend_.run_layers(run->rows, run->hidden, &run->cancel) ==
                 RunOutcome::Cancelled) {
                 return JobOutcome::Cancelled;
             }
             if (!run->judged.empty()) verify_->judge(run->judged);
-            if (!run->exits.empty()) early_->look(run->exits, run->hidden);
+            if (looks_inside) early_->look(run->exits, run->hidden, run->rows);
             return JobOutcome::Done;
         },
         [this, run](JobOutcome outcome) { finish(run, outcome); });

@@ -40,6 +40,8 @@ struct SegmentActor::Run {
     FateWatch watch{cancel};
     std::vector<JudgedPart> judged;  // last segment: the verify parts, in order
     std::vector<ExitPart> exits;     // an exit that defers looks inside the run
+    bool looked_at = false;          // the exit does not rest
+    Micros started{0};
 
     [[nodiscard]] std::span<const msg::WaveRow> rows_of(const Part& part) const {
         return std::span{named}.subspan(part.first, part.part.rows);
@@ -48,13 +50,21 @@ struct SegmentActor::Run {
 
 struct SegmentActor::Look {
     std::vector<ExitPart> exits;
-    std::vector<float> hidden;  // of their rows, one after the other
+    std::vector<float> hidden;  // of their rows, one after the other; for an adapter of all rows
     std::vector<AheadPart> ahead;
+    std::vector<Row> rows;  // for an adapter: those of `hidden`
+    std::vector<KvSlot> path_slots;
+    std::vector<std::shared_ptr<RequestState>> states;  // whose slots they name
+    RequestId request;                                  // for people: one of those it is about
+    std::uint32_t wave = 0;
+    std::uint32_t context = 0;
+    Micros started{0};
 
-    [[nodiscard]] std::uint32_t rows() const {
-        std::size_t rows = ahead.size();
-        for (const ExitPart& part : exits) rows += part.rows.size();
-        return static_cast<std::uint32_t>(rows);
+    /// That the head is wanted for.
+    [[nodiscard]] std::uint32_t head_rows() const {
+        std::size_t count = ahead.size();
+        for (const ExitPart& part : exits) count += part.rows.size();
+        return static_cast<std::uint32_t>(count);
     }
 };
 

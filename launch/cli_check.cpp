@@ -11,6 +11,7 @@
 #include "launch/methods.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/output_file.hpp"
+#include "launch/pretrained.hpp"
 #include "launch/report.hpp"
 
 namespace paceline {
@@ -122,6 +123,8 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
     if (!config) return config.error();
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
     Result<CheckTask> task = task_of(options, model.value());
     if (!task) return task.error();
     Result<RunLog> log = RunLog::open(options.log_file, options.verbose);

@@ -12,6 +12,7 @@
 #include "launch/option_checks.hpp"
 #include "launch/report.hpp"
 #include "model/weights/describe.hpp"
+#include "model/weights/fingerprint.hpp"
 
 namespace paceline {
 
@@ -49,6 +50,7 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
     const TokenizerData& t = file.tokenizer();
     std::printf("vocabulary    %d tokens, %s, pre-tokenizer %s\n", c.vocab_size, t.model.c_str(),
                 t.pre.c_str());
+    std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
     std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
 }
 
@@ -92,6 +94,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
     return {
         {"path", summary.path},
         {"file_bytes", summary.file_bytes},
+        {"fingerprint", fingerprint_text(file.fingerprint())},
         {"name", c.name},
         {"architecture", name_of(c.architecture)},
         {"parameters", summary.parameters},

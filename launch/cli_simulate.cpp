@@ -1,5 +1,6 @@
 #include "launch/cli_simulate.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "launch/check_compare.hpp"
@@ -11,11 +12,13 @@
 #include "launch/methods.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/output_file.hpp"
+#include "launch/pretrained.hpp"
 #include "launch/report.hpp"
 #include "launch/simulate_report.hpp"
 #include "launch/simulate_settings.hpp"
 #include "launch/simulate_world.hpp"
 #include "launch/text_input.hpp"
+#include "model/weights/trained_parts.hpp"
 
 namespace paceline {
 namespace {
@@ -112,6 +115,39 @@ void add_measure_options(CLI::App& command, SimulateOptions& options) {
         ->capture_default_str();
 }
 
+struct MeasuredDrafts {
+    std::vector<ModelFile> files;  // --draft-models
+    std::vector<DraftPart> parts;  // trained for the target; they borrow from it
+};
+
+/// Also has `plan` measure the short list of the target's trained exits.
+Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
+                                         const Environment& environment,
+                                         const ModelFile& target,
+                                         CostPlan& plan) {
+    MeasuredDrafts drafts;
+    for (const std::string& path : options.measure_drafts) {
+        Result<ModelFile> file = ModelFile::open(path);
+        if (!file) return file.error();
+        drafts.files.push_back(std::move(file).value());
+    }
+    Result<FoundParts> found = find_parts(parts_search(options.model.parts, environment), target);
+    if (!found) return found.error();
+    for (const std::string& path : {found.value().draft_small, found.value().draft_deep}) {
+        if (path.empty()) continue;
+        Result<DraftPart> part = open_draft_part(path, target);
+        if (!part) return part.error();
+        drafts.parts.push_back(std::move(part).value());
+    }
+    if (found.value().heads.empty()) return drafts;
+    const Result<HeadsPart> heads = open_heads_part(found.value().heads, target);
+    if (!heads) return heads.error();
+    const auto tokens = static_cast<int>(heads.value().tokens.size());
+    if (std::count(plan.short_lists.begin(), plan.short_lists.end(), tokens) == 0)
+        plan.short_lists.push_back(tokens);
+    return drafts;
+}
+
 Status measure(const SimulateOptions& options, const Environment& environment) {
     Result<OutputFile> output = OutputFile::open(options.measure_file, "--measure-costs");
     if (!output) return output.error();
@@ -128,28 +164,35 @@ Status measure(const SimulateOptions& options, const Environment& environment) {
     const auto told = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     Result<std::string> path = choose_model(options.model, environment);
     if (!path) return path.error();
-    std::vector<std::string> paths{path.value()};
-    paths.insert(paths.end(), options.measure_drafts.begin(), options.measure_drafts.end());
-    std::vector<CostRecord> records;
+    Result<ModelFile> target = ModelFile::open(path.value());
+    if (!target) return target.error();
+    Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
+    if (!drafts) return drafts.error();
+    Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);
+    if (!records) return records.error();
     std::vector<std::string> remarks{"Measured by paceline simulate --measure-costs; medians of " +
                                      std::to_string(plan.samples) + "."};
-    for (const std::string& one : paths) {
-        Result<ModelFile> file = ModelFile::open(one);
-        if (!file) return file.error();
-        if (records.empty()) {
-            Result<std::vector<CostRecord>> hops = measure_hops(file.value().config().dim, plan);
-            if (!hops) return hops.error();
-            records = std::move(hops).value();
-        }
-        CostPlan for_it = plan;
-        if (one != paths.front()) for_it.depths.clear();
+    const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
         Result<std::vector<CostRecord>> measured =
-            measure_costs(file.value(), options.model, for_it, machine.value(), told);
+            measure_costs(file, options.model, for_it, machine.value(), told);
         if (!measured) return measured.error();
-        remarks.push_back(cost_name(one, options.model.dtype, 0) + " is " + one);
-        records.insert(records.end(), measured.value().begin(), measured.value().end());
+        remarks.push_back(cost_name(file.path(), options.model.dtype, 0) + " is " + file.path());
+        records.value().insert(records.value().end(), measured.value().begin(),
+                               measured.value().end());
+        return {};
+    };
+    if (Status s = add(target.value(), plan); !s) return s;
+    plan.depths.clear();
+    for (const ModelFile& file : drafts.value().files) {
+        if (Status s = add(file, plan); !s) return s;
     }
-    return output.value().write(cost_table_text(records, remarks));
+    for (const DraftPart& part : drafts.value().parts) {
+        CostPlan for_it = plan;
+        for_it.depths = {part.file.config().layers};
+        for_it.short_lists = {static_cast<int>(part.tokens.size())};
+        if (Status s = add(part.file, for_it); !s) return s;
+    }
+    return output.value().write(cost_table_text(records.value(), remarks));
 }
 
 struct Source {
@@ -195,6 +238,7 @@ struct Common {
     SimulateTask task;
     std::vector<std::vector<Setting>> variants;
     StageTimingOptions timing;
+    PartsSearch parts;
     std::vector<PlainAnswer> plain;  // empty: nothing is compared
 };
 
@@ -240,6 +284,7 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
                   std::move(task),
                   combinations(sweeps),
                   timing,
+                  parts_search(options.model.parts, environment),
                   {}};
 }
 
@@ -255,6 +300,7 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
     if (!options.draft_model.empty()) {
         if (Status s = use_draft_model(config, options.draft_model); !s) return s.error();
     }
+    if (Status s = use_parts(config, common.parts, common.model.file); !s) return s.error();
     if (options.check && config.acceptance == AcceptanceRule::Rejection) {
         return Error{Errc::BadArgument,
                      "--check compares texts; rule = \"rejection\" keeps their "

@@ -5,6 +5,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "model/weights/trained_parts.hpp"
 
 namespace paceline {
 
@@ -42,11 +43,20 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     DraftBackend plan;
     plan.options = target_options;
     plan.options.heads.clear();
+    plan.options.adapter.reset();
+    std::vector<TokenId> tokens;
     if (draft.model == DraftModelKind::File) {
         Result<ModelFile> own = ModelFile::open(draft.model_file);
         if (!own) return own.error();
         if (Status s = check_same_tokens(own.value(), target); !s.ok()) return s.error();
         plan.own = std::move(own).value();
+    }
+    if (draft.model == DraftModelKind::Trained) {
+        PACE_CHECK(!draft.model_file.empty(), "use_parts() has found the draft's part");
+        Result<DraftPart> part = open_draft_part(draft.model_file, target);
+        if (!part) return part.error();
+        plan.own = std::move(part.value().file);
+        tokens = std::move(part.value().tokens);
     }
     const ModelConfig& config = plan.file(target).config();
     plan.options.first_layer = 0;
@@ -54,7 +64,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
         draft.model == DraftModelKind::FirstLayers ? draft.layers_of(config.layers) : config.layers;
     plan.options.rows_max = kWaveRowsMax;
     plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
-    std::vector<TokenId> tokens = short_list(draft.short_list, config.vocab_size);
+    if (tokens.empty()) tokens = short_list(draft.short_list, config.vocab_size);
     if (tokens.empty()) {
         plan.options.final_head = true;
     } else {

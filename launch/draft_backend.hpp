@@ -1,7 +1,9 @@
 // DraftBackend: which model a draft thinks with, how large it is, and whether it fits the target.
 //
-// A file of its own, or the first layers of the target's. Its tokens must be the target's, id by
-// id, as far as both go: a vocabulary may be smaller or padded, never different.
+// A file of its own, the first layers of the target's, or a part that was trained for the target. The
+// tokens of a file of its own must be the target's, id by id, as far as both go: a vocabulary may be
+// smaller or padded, never different. A trained part borrows what it has not from the target's file,
+// which must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
 
@@ -29,8 +31,9 @@ struct DraftBackend {
 inline constexpr std::int32_t kDraftSpareSlots = 256;
 
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
-/// Precondition: draft.computes(). Errors: those of ModelFile::open(); BadArgument with the first
-/// token that differs.
+/// Preconditions: draft.computes(); use_parts() has settled where a trained draft comes from.
+/// Errors: those of ModelFile::open() and open_draft_part(); BadArgument with the first token that
+/// differs.
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);

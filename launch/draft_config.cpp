@@ -13,49 +13,80 @@ constexpr int kAlternativesMax = 8;
 constexpr int kVocabularyMax = 1 << 24;
 constexpr const char* kLookup = "prompt-lookup";
 
+bool ends_with(const std::string& text, const std::string& end) {
+    return text.size() >= end.size() &&
+           text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 Status read_source(const TomlTable& table, DraftConfig& draft) {
     if (table.has("source") && table.has("method")) {
         return table.error("method", "is the older name of source; give one of them");
     }
     const char* key = table.has("method") ? "method" : "source";
     std::string source = kLookup;
-    if (Status s = table.read_choice(
-            key,
-            {kLookup, "model", "first-layers", "prompt-lookup+model", "prompt-lookup+first-layers"},
-            source);
+    if (Status s =
+            table.read_choice(key,
+                              {kLookup, "trained", "model", "first-layers", "prompt-lookup+trained",
+                               "prompt-lookup+model", "prompt-lookup+first-layers"},
+                              source);
         !s.ok())
         return s;
-    const auto ends_with = [&](const std::string& end) {
-        return source.size() >= end.size() &&
-               source.compare(source.size() - end.size(), end.size(), end) == 0;
-    };
     draft.lookup = source.rfind(kLookup, 0) == 0;
-    if (ends_with("model")) draft.model = DraftModelKind::File;
-    if (ends_with("first-layers")) draft.model = DraftModelKind::FirstLayers;
+    if (ends_with(source, "trained")) draft.model = DraftModelKind::Trained;
+    if (ends_with(source, "model")) draft.model = DraftModelKind::File;
+    if (ends_with(source, "first-layers")) draft.model = DraftModelKind::FirstLayers;
+    return {};
+}
+
+/// `size` and `stand_in` may stay where another source is put in the place of "trained".
+Status read_trained(const TomlTable& table, DraftConfig& draft) {
+    std::string size = "small";
+    std::string stand_in = kLookup;
+    std::string part;
+    Status s = table.read_choice("size", {"small", "deep"}, size);
+    if (s.ok()) {
+        s = table.read_choice("stand_in", {kLookup, "first-layers", "prompt-lookup+first-layers"},
+                              stand_in);
+    }
+    if (s.ok()) s = table.read_text("part", part);
+    if (!s.ok()) return s;
+    if (size == "deep") draft.size = DraftSize::Deep;
+    draft.stand_in.lookup = stand_in.rfind(kLookup, 0) == 0;
+    if (ends_with(stand_in, "first-layers")) draft.stand_in.model = DraftModelKind::FirstLayers;
+    if (draft.model == DraftModelKind::Trained) draft.model_file = part;
+    if (table.has("part") && draft.model != DraftModelKind::Trained) {
+        return table.error("part",
+                           "is for source = \"trained\" or \"prompt-lookup+trained\", this "
+                           "is \"" +
+                               source_text(draft) + "\"");
+    }
     return {};
 }
 
 Status read_model(const TomlTable& table, DraftConfig& draft) {
-    Status s = table.read_text("model", draft.model_file);
+    std::string file;
+    Status s = table.read_text("model", file);
     if (s.ok()) s = table.read_int("short_list", 0, kVocabularyMax, draft.short_list);
     if (s.ok()) s = table.read_number("layers", 0.0, 1e6, draft.layers);
     if (!s.ok()) return s;
-    if (draft.model == DraftModelKind::File && draft.model_file.empty()) {
-        return table.error("model",
-                           "is missing: source = \"" + source_text(draft) + "\" needs a GGUF file");
+    const std::string& source = source_text(draft);
+    if (draft.model == DraftModelKind::File && file.empty()) {
+        return table.error("model", "is missing: source = \"" + source + "\" needs a GGUF file");
     }
     if (draft.model != DraftModelKind::File && table.has("model")) {
-        return table.error("model",
-                           "is for source = \"model\" or \"prompt-lookup+model\", this is \"" +
-                               source_text(draft) + "\"");
-    }
-    if (draft.model != DraftModelKind::FirstLayers && table.has("layers")) {
         return table.error(
-            "layers", "is for source = \"first-layers\", this is \"" + source_text(draft) + "\"");
+            "model",
+            "is for source = \"model\" or \"prompt-lookup+model\", this is \"" + source + "\"");
+    }
+    if (draft.model == DraftModelKind::File) draft.model_file = file;
+    const bool may_stand_in = draft.model == DraftModelKind::Trained &&
+                              draft.stand_in.model == DraftModelKind::FirstLayers;
+    if (draft.model != DraftModelKind::FirstLayers && !may_stand_in && table.has("layers")) {
+        return table.error("layers",
+                           "is for source = \"first-layers\", this is \"" + source + "\"");
     }
     if (!draft.computes() && draft.short_list != 0) {
-        return table.error("short_list",
-                           "is for sources with a model, this is \"" + source_text(draft) + "\"");
+        return table.error("short_list", "is for sources with a model, this is \"" + source + "\"");
     }
     if (draft.layers <= 0.0 || (draft.layers > 1.0 && draft.layers != std::floor(draft.layers))) {
         return table.error("layers", "must be a number of layers, or a part of the depth below 1");
@@ -139,19 +170,56 @@ int DraftConfig::layers_of(int of) const {
     return std::clamp(static_cast<int>(std::lround(wanted)), 1, of);
 }
 
+void DraftConfig::use_stand_in() {
+    lookup = stand_in.lookup;
+    model = stand_in.model;
+    model_file.clear();
+    if (!computes()) growth.own_alternatives = 0;  // runners-up need a model
+}
+
 std::string source_text(const DraftConfig& draft) {
-    if (!draft.computes()) return kLookup;
-    const char* model = draft.model == DraftModelKind::File ? "model" : "first-layers";
+    const char* model = "";
+    switch (draft.model) {
+        case DraftModelKind::None:
+            return kLookup;
+        case DraftModelKind::File:
+            model = "model";
+            break;
+        case DraftModelKind::FirstLayers:
+            model = "first-layers";
+            break;
+        case DraftModelKind::Trained:
+            model = "trained";
+            break;
+    }
     return draft.lookup ? std::string{kLookup} + "+" + model : model;
 }
 
 Result<DraftConfig> read_draft(const TomlTable& table) {
     DraftConfig draft;
-    Status s = table.allow_only({"source", "method", "model", "layers", "short_list", "ngrams",
-                                 "min_ngram", "max_ngram", "pace", "gamma", "gamma_early",
-                                 "adaptive", "confidence_min", "width", "own_alternatives",
-                                 "exit_alternatives", "branch_budget", "reach_min"});
+    Status s = table.allow_only({"source",
+                                 "method",
+                                 "size",
+                                 "part",
+                                 "stand_in",
+                                 "model",
+                                 "layers",
+                                 "short_list",
+                                 "ngrams",
+                                 "min_ngram",
+                                 "max_ngram",
+                                 "pace",
+                                 "gamma",
+                                 "gamma_early",
+                                 "adaptive",
+                                 "confidence_min",
+                                 "width",
+                                 "own_alternatives",
+                                 "exit_alternatives",
+                                 "branch_budget",
+                                 "reach_min"});
     if (s.ok()) s = read_source(table, draft);
+    if (s.ok()) s = read_trained(table, draft);
     if (s.ok()) s = read_model(table, draft);
     if (s.ok()) s = read_ngrams(table, draft);
     if (s.ok()) s = read_growth(table, draft.growth);

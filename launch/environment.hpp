@@ -10,6 +10,7 @@ namespace paceline {
 
 struct Environment {
     std::string model;         // PACELINE_MODEL: used where -m is not given; may be empty
+    std::string pretrained;    // PACELINE_PRETRAINED: a folder with trained parts; may be empty
     std::string cache_folder;  // where launch/fetch_model keeps the demo model
     bool stdin_is_terminal = false;
     bool stdout_is_terminal = false;

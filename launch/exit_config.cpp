@@ -1,5 +1,6 @@
 #include "launch/exit_config.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "actors/exit_options.hpp"
@@ -13,9 +14,12 @@ constexpr int kVocabularyMax = 1 << 24;
 constexpr int kAheadMax = 8;
 
 Status read_head(const TomlTable& table, ExitConfig& exit) {
-    std::string head = "logit-lens";
-    Status s = table.read_choice("head", {"logit-lens", "random"}, head);
+    std::string head = "trained";
+    Status s = table.read_choice("head", {"trained", "adapter", "logit-lens", "random"}, head);
+    if (head == "adapter") exit.head = ExitHead::Adapter;
+    if (head == "logit-lens") exit.head = ExitHead::LogitLens;
     if (head == "random") exit.head = ExitHead::Random;
+    if (s.ok()) s = table.read_text("part", exit.part);
     int seed = 1;
     if (s.ok()) s = table.read_int("seed", 0, std::numeric_limits<int>::max(), seed);
     exit.seed = static_cast<std::uint64_t>(seed);
@@ -38,6 +42,7 @@ Status read_uses(const TomlTable& table, ExitConfig& exit) {
     exit.defer_limit = std::chrono::microseconds{limit};
     if (s.ok()) s = table.read_int("ahead", 0, kAheadMax, exit.ahead);
     if (s.ok()) s = table.read_int("ahead_top", 1, static_cast<int>(kExitTopMax), exit.ahead_top);
+    if (s.ok()) s = table.read_bool("always_on", exit.always_on);
     return s;
 }
 
@@ -59,11 +64,24 @@ Status check_uses(const TomlTable& table, const ExitConfig& exit) {
 
 }  // namespace
 
+ExitHead settled_head(ExitHead wished, bool has_adapter, bool has_head) {
+    if (wished != ExitHead::Adapter && wished != ExitHead::Trained) return wished;
+    if (wished == ExitHead::Adapter && has_adapter) return ExitHead::Adapter;
+    return has_head ? ExitHead::Trained : ExitHead::LogitLens;
+}
+
+ExitHead ExitConfig::head_behind(int layer) const {
+    const auto in = [layer](const std::vector<int>& layers) {
+        return std::find(layers.begin(), layers.end(), layer) != layers.end();
+    };
+    return settled_head(head, in(adapter_layers), in(head_layers));
+}
+
 Result<ExitConfig> read_exit(const TomlTable& table) {
     ExitConfig exit;
-    Status s =
-        table.allow_only({"head", "seed", "short_list", "names", "top", "lockstep", "proposes",
-                          "gate", "early_max", "defers", "defer_limit_us", "ahead", "ahead_top"});
+    Status s = table.allow_only({"head", "part", "seed", "short_list", "names", "top", "lockstep",
+                                 "proposes", "gate", "early_max", "defers", "defer_limit_us",
+                                 "ahead", "ahead_top", "always_on"});
     if (s.ok()) s = read_head(table, exit);
     if (s.ok()) s = read_uses(table, exit);
     if (s.ok()) s = check_uses(table, exit);

@@ -26,20 +26,42 @@ HeadId next_head(const ExitHeads& heads) {
     return HeadId{static_cast<std::uint8_t>(heads.heads.size() + 1)};
 }
 
-void add_exit(const ExitConfig& exit,
-              const ModelConfig& model,
-              const std::vector<StageId>& names_to,
-              ExitHeads& out) {
-    ExitOptions& options = *out.options;
-    HeadSpec spec{.tokens = short_list(exit.short_list, model.vocab_size)};
-    if (exit.head == ExitHead::Random) spec.transform = random_transform(model.dim, exit.seed);
+void add_head(HeadSpec spec, ExitHeads& out) {
     if (spec.transform.empty() && spec.tokens.empty()) {
         out.final_head = true;
-        options.head = HeadId::Final;
-    } else {
-        options.head = next_head(out);
-        out.heads.push_back(std::move(spec));
+        out.options->head = HeadId::Final;
+        return;
     }
+    out.options->head = next_head(out);
+    out.heads.push_back(std::move(spec));
+}
+
+HeadSpec trained_head(const HeadsPart& part, const std::vector<float>& transform) {
+    return {.transform = transform, .tokens = part.tokens, .norm_first = part.norm_first};
+}
+
+void choose_head(const ExitConfig& exit,
+                 const ModelConfig& model,
+                 const ExitParts& parts,
+                 int layer,
+                 ExitHeads& out) {
+    switch (head_behind(layer, exit, parts)) {
+        case ExitHead::Adapter:
+            out.adapter = parts.adapter->adapters.at(layer);
+            out.options->head = HeadId::Adapter;
+            return;
+        case ExitHead::Trained:
+            return add_head(trained_head(*parts.heads, parts.heads->exits.at(layer)), out);
+        case ExitHead::Random:
+            return add_head({.transform = random_transform(model.dim, exit.seed),
+                             .tokens = short_list(exit.short_list, model.vocab_size)},
+                            out);
+        case ExitHead::LogitLens:
+            return add_head({.tokens = short_list(exit.short_list, model.vocab_size)}, out);
+    }
+}
+
+void set_uses(const ExitConfig& exit, const std::vector<StageId>& names_to, ExitOptions& options) {
     options.names = exit.names;
     options.top = static_cast<std::uint32_t>(exit.top);
     if (exit.names) options.names_to = names_to;
@@ -53,19 +75,50 @@ void add_exit(const ExitConfig& exit,
 
 }  // namespace
 
+Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& target) {
+    ExitParts parts;
+    const bool wants_heads = exit.head == ExitHead::Trained || exit.head == ExitHead::Adapter;
+    if (!exit.heads_file.empty() && (wants_heads || exit.ahead > 0)) {
+        Result<HeadsPart> heads = open_heads_part(exit.heads_file, target);
+        if (!heads) return heads.error();
+        parts.heads = std::move(heads).value();
+    }
+    if (!exit.adapter_file.empty() && exit.head == ExitHead::Adapter) {
+        Result<AdapterPart> adapter = open_adapter_part(exit.adapter_file, target);
+        if (!adapter) return adapter.error();
+        parts.adapter = std::move(adapter).value();
+    }
+    return parts;
+}
+
+ExitHead head_behind(int layer, const ExitConfig& exit, const ExitParts& parts) {
+    return settled_head(exit.head, parts.adapter && parts.adapter->adapters.contains(layer),
+                        parts.heads && parts.heads->exits.contains(layer));
+}
+
 ExitHeads exit_heads(const ExitConfig& exit,
                      const ModelConfig& model,
-                     bool at_exit,
-                     bool last,
+                     const ExitParts& parts,
+                     const ExitPlace& place,
                      const std::vector<StageId>& names_to) {
     ExitHeads out;
-    const bool looks_ahead = last && exit.ahead > 0;
-    if (!at_exit && !looks_ahead) return out;
+    const bool looks_ahead = place.last && exit.ahead > 0;
+    if (!place.at_exit && !looks_ahead) return out;
     out.options.emplace();
-    if (at_exit) add_exit(exit, model, names_to, out);
+    out.options->always_on = exit.always_on;
+    if (place.at_exit) {
+        choose_head(exit, model, parts, place.last_layer, out);
+        set_uses(exit, names_to, *out.options);
+    }
     if (!looks_ahead) return out;
+    const bool noise = exit.head == ExitHead::Random || !parts.heads;
     for (int i = 0; i < exit.ahead; ++i) {
+        const auto at = static_cast<std::size_t>(i);
         out.options->ahead.push_back(next_head(out));
+        if (!noise && at < parts.heads->ahead.size()) {
+            out.heads.push_back(trained_head(*parts.heads, parts.heads->ahead[at]));
+            continue;
+        }
         const std::uint64_t seed = exit.seed + 1 + static_cast<std::uint64_t>(i);
         out.heads.push_back({.transform = random_transform(model.dim, seed),
                              .tokens = short_list(exit.short_list, model.vocab_size)});

@@ -12,6 +12,7 @@
 
 #include "launch/cli_bench.hpp"
 #include "launch/cli_check.hpp"
+#include "launch/cli_generate.hpp"
 #include "launch/cli_inspect.hpp"
 #include "launch/cli_run.hpp"
 #include "launch/cli_simulate.hpp"
@@ -33,6 +34,7 @@ std::string variable(const char* name) {
 paceline::Environment read_environment() {
     paceline::Environment environment;
     environment.model = variable("PACELINE_MODEL");
+    environment.pretrained = variable("PACELINE_PRETRAINED");
     const std::string cache = variable("XDG_CACHE_HOME");
     environment.cache_folder = (cache.empty() ? variable("HOME") + "/.cache" : cache) + "/paceline";
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
@@ -52,7 +54,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* f
     std::string what = error.what();
     if (app.get_subcommands().empty() && first_word != nullptr && first_word[0] != '-') {
         what = std::string{"'"} + first_word +
-               "' is not one of run|tokenize|inspect|bench|top|check|simulate";
+               "' is not one of run|generate|tokenize|inspect|bench|top|check|simulate";
     }
     std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), what.c_str(),
                  command.c_str());
@@ -85,6 +87,7 @@ int run(int argc, char** argv) {
     app.footer(kFooter);
 
     paceline::RunOptions run_options;
+    paceline::GenerateOptions generate_options;
     paceline::TokenizeOptions tokenize_options;
     paceline::InspectOptions inspect_options;
     paceline::BenchOptions bench_options;
@@ -92,6 +95,7 @@ int run(int argc, char** argv) {
     paceline::SimulateOptions simulate_options;
     paceline::CheckOptions check_options;
     const CLI::App* run_command = paceline::add_run(app, run_options);
+    const CLI::App* generate_command = paceline::add_generate(app, generate_options);
     const CLI::App* tokenize_command = paceline::add_tokenize(app, tokenize_options);
     const CLI::App* inspect_command = paceline::add_inspect(app, inspect_options);
     const CLI::App* bench_command = paceline::add_bench(app, bench_options);
@@ -107,6 +111,7 @@ int run(int argc, char** argv) {
     }
 
     if (run_command->parsed()) return paceline::run_run(run_options, environment);
+    if (generate_command->parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command->parsed()) return paceline::run_tokenize(tokenize_options, environment);
     if (inspect_command->parsed()) return paceline::run_inspect(inspect_options, environment);
     if (bench_command->parsed()) return paceline::run_bench(bench_options, environment);

@@ -18,17 +18,19 @@ std::uint64_t kv_bytes(const ModelConfig& config, KvType type, int layers, std::
     return kv_bytes_per_slot(config, type) * rounded * static_cast<std::uint64_t>(layers);
 }
 
-/// Activations of rows_max rows, the logits of a wave, norms and biases.
-std::uint64_t buffer_bytes(const ModelConfig& config, const CpuOptions& options) {
+/// Activations of rows_max rows.
+std::uint64_t activation_bytes(const ModelConfig& config, const CpuOptions& options) {
     const auto rows = static_cast<std::uint64_t>(options.rows_max);
     const auto dim = static_cast<std::uint64_t>(config.dim);
     const auto wide = static_cast<std::uint64_t>(config.q_dim()) +
                       static_cast<std::uint64_t>(config.kv_dim()) +
                       static_cast<std::uint64_t>(config.ffn_dim);
-    const std::uint64_t widths = 4 * dim + 3 * wide;
-    const std::uint64_t logits =
-        std::uint64_t{kWaveRowsMax} * static_cast<std::uint64_t>(config.vocab_size);
-    return 4 * (rows * widths + logits);
+    return 4 * rows * (4 * dim + 3 * wide);
+}
+
+/// The logits of a wave.
+std::uint64_t logits_bytes(const ModelConfig& config) {
+    return std::uint64_t{4} * kWaveRowsMax * static_cast<std::uint64_t>(config.vocab_size);
 }
 
 std::string megabytes(std::uint64_t bytes) {
@@ -47,7 +49,15 @@ MemoryNeed plan_backend(const ModelFile& file, const CpuOptions& options, const 
     whole.last_layer = last;
     need.weight_bytes = packed_bytes(file, whole);
     need.kv_bytes = kv_bytes(config, options.kv, last - options.first_layer, options.kv_slots);
-    need.other_bytes = kProcessBytes + buffer_bytes(config, options);
+    need.other_bytes = kProcessBytes + activation_bytes(config, options) + logits_bytes(config);
+    if (options.adapter) {
+        ModelConfig adapter = config;  // one attention with heads of its own
+        adapter.heads = options.adapter->heads;
+        adapter.kv_heads = options.adapter->kv_heads;
+        adapter.ffn_dim = 0;
+        need.kv_bytes += kv_bytes(adapter, options.kv, 1, options.kv_slots);
+        need.other_bytes += activation_bytes(adapter, options);
+    }
     return need;
 }
 
@@ -55,6 +65,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                     const CpuOptions& options,
                                     const Placement& placement,
                                     const std::optional<ExitConfig>& exit,
+                                    const ExitParts& parts,
                                     const std::optional<DraftBackend>& draft) {
     std::vector<MemoryNeed> needs;
     for (const PlacedStage& stage : placement.stages) {
@@ -67,10 +78,11 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;
         if (exit) {
-            ExitHeads heads =
-                exit_heads(*exit, file.config(), stage.exit, stage.id == placement.judge(), {});
+            const ExitPlace place{stage.layers.last, stage.exit, stage.id == placement.judge()};
+            ExitHeads heads = exit_heads(*exit, file.config(), parts, place, {});
             own.final_head = heads.final_head;
             own.heads = std::move(heads.heads);
+            own.adapter = std::move(heads.adapter);
         }
         needs.push_back(plan_backend(file, own, stage.name));
     }

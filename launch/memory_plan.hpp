@@ -13,6 +13,7 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/draft_backend.hpp"
+#include "launch/exit_heads.hpp"
 #include "launch/memory_room.hpp"
 #include "launch/placement.hpp"
 #include "model/cpu/cpu_options.hpp"
@@ -33,12 +34,13 @@ struct MemoryNeed {
 [[nodiscard]] MemoryNeed plan_backend(const ModelFile& file,
                                       const CpuOptions& options,
                                       const std::string& name);
-/// In the order of the stages; `options` but for layers and heads. `draft`: the model that draft
-/// and correct think with, each on its own; nothing: none.
+/// In the order of the stages; `options` but for layers and heads. `parts`: those of `exit`;
+/// `draft`: the model that draft and correct think with, each on its own; nothing: none.
 [[nodiscard]] std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                                   const CpuOptions& options,
                                                   const Placement& placement,
                                                   const std::optional<ExitConfig>& exit,
+                                                  const ExitParts& parts,
                                                   const std::optional<DraftBackend>& draft);
 
 /// Errors: OutOfMemory with what is needed by whom, what there is, and which options need less.

@@ -18,6 +18,7 @@ struct ModelOptions {
     std::string kv_dtype = "f16";
     std::string isa = "auto";  // instruction set of the kernels
     int threads = 0;           // 0: one per physical core that may be used
+    std::string parts = {};    // --parts: a folder with trained parts, "none", or empty: searched
     int context = 0;           // 0: what the model was trained for, at most kContextDefault
 };
 
@@ -28,7 +29,7 @@ inline constexpr int kContextDefault = 8192;
 [[nodiscard]] const std::vector<std::string>& isa_names();
 
 void add_model_file_option(CLI::App& app, ModelOptions& options);
-/// -m, --dtype, --kv-dtype, --isa, -t, -c
+/// -m, --dtype, --kv-dtype, --isa, -t, -c, --parts
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 /// The file to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the

@@ -121,31 +121,4 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     return options;
 }
 
-std::string stand_ins(const PipelineConfig& config) {
-    std::string text;
-    const bool exits = std::any_of(config.stages.begin(), config.stages.end(),
-                                   [](const StageConfig& stage) { return stage.exit; });
-    if (exits && config.exit->head == ExitHead::LogitLens) {
-        text +=
-            "no trained exit for this model: the target's own head as a logit lens; slower than "
-            "with one\n";
-    }
-    if (exits && config.exit->head == ExitHead::Random) {
-        text += "no trained exit for this model: a random head, which is right by chance only\n";
-    }
-    if (config.exit && config.exit->ahead > 0) {
-        text +=
-            "no trained look-ahead heads for this model: random ones, which are right by chance "
-            "only\n";
-    }
-    if (config.draft && config.draft->model == DraftModelKind::FirstLayers) {
-        text +=
-            "no draft model: the target's own first layers with its head; slower than with one "
-            "(--draft-model FILE)\n";
-    } else if (config.draft && !config.draft->computes()) {
-        text += "the draft is prompt lookup, without a model (--draft-model FILE gives it one)\n";
-    }
-    return text;
-}
-
 }  // namespace paceline

@@ -10,7 +10,8 @@
 //     [supervision]  what happens when stages die: supervision_config.hpp
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
-// and threads may be left out. placement.hpp makes it concrete for one model on one machine.
+// and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
+// use_parts() (pretrained.hpp) settles with which trained parts.
 // Everything that a later part trusts has been checked when a value is returned; what is wrong is
 // named with file, key and value, a key that nobody knows is refused, and so are combinations that
 // cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
@@ -41,6 +42,7 @@ struct PipelineConfig {
     ScheduleConfig schedule;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;
     SupervisionConfig supervision;
+    std::vector<std::string> parts_left_out = {};  // by use_parts(): files it could not read
 
     [[nodiscard]] int segments() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
@@ -58,8 +60,5 @@ struct PipelineConfig {
 
 /// What [schedule] means to the first segment, defaults filled in.
 [[nodiscard]] DispatchOptions dispatch_options(const PipelineConfig& config);
-
-/// What stands in for trained parts, a line for each; empty if nothing does.
-[[nodiscard]] std::string stand_ins(const PipelineConfig& config);
 
 }  // namespace paceline

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "launch/pretrained.hpp"
 #include "runtime/affinity.hpp"
 
 namespace paceline {
@@ -126,7 +127,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     }
     assignment.cores = process.cores;
     assignment.threads = process.threads;
-    assignment.usable_cores = orders.usable_cores;
+    assignment.usable_cores = process.may_spin ? orders.usable_cores : 0;
     assignment.kv_slots = orders.kv_slots;
     assignment.segments = placement.segments();
     assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
@@ -221,7 +222,7 @@ std::string placement_table(const Placement& placement,
                 megabytes(need.kv_bytes));
         }
     }
-    return text + stand_ins(config);
+    return text + parts_text(config, placement);
 }
 
 }  // namespace paceline

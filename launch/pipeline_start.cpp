@@ -56,7 +56,13 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
         draft = std::move(planned).value();
         plan.sizes.draft_kv_row_bytes = kv_row_bytes(*draft, file);
     }
-    plan.needs = plan_stages(file, backend, plan.placement, config.exit, draft);
+    ExitParts parts;
+    if (config.exit) {
+        Result<ExitParts> opened = open_exit_parts(*config.exit, file);
+        if (!opened) return opened.error();
+        parts = std::move(opened).value();
+    }
+    plan.needs = plan_stages(file, backend, plan.placement, config.exit, parts, draft);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
     return plan;
 }

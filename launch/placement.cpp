@@ -5,6 +5,8 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/control.hpp"
+#include "launch/core_shares.hpp"
+#include "runtime/affinity.hpp"
 
 namespace paceline {
 namespace {
@@ -110,20 +112,17 @@ Result<T> common(const PipelineConfig& config,
     return first == nullptr ? none : get(*first);
 }
 
-Status place_on_cores(const PipelineConfig& config,
-                      const std::vector<const StageConfig*>& members,
-                      const std::vector<int>& usable_cores,
-                      PlacedProcess& placed) {
+/// What the members of a process ask for; `lane` is the caller's to fill.
+Result<CoreWish> wish_of(const PipelineConfig& config,
+                         const std::vector<const StageConfig*>& members,
+                         const std::vector<int>& usable_cores) {
     Result<std::vector<int>> cores = common(config, members, "cores", std::vector<int>{},
                                             [](const StageConfig& s) { return s.cores; });
     if (!cores) return cores.error();
     const Result<int> threads =
         common(config, members, "threads", 0, [](const StageConfig& s) { return s.threads; });
     if (!threads) return threads.error();
-
-    const std::string who = "[[stage]] \"" + members.front()->name + "\": ";
-    placed.cores = cores.value().empty() ? usable_cores : std::move(cores).value();
-    for (const int core : placed.cores) {
+    for (const int core : cores.value()) {
         if (std::find(usable_cores.begin(), usable_cores.end(), core) != usable_cores.end())
             continue;
         std::string usable;
@@ -131,19 +130,74 @@ Status place_on_cores(const PipelineConfig& config,
             if (!usable.empty()) usable += ", ";
             usable += std::to_string(c);
         }
-        std::string fault = who;
+        std::string fault = "[[stage]] \"" + members.front()->name + "\": ";
         fault.append("cores names core ").append(std::to_string(core));
         fault.append(", this process may use ").append(usable);
         return placement_error(config, fault);
     }
-    const int count = static_cast<int>(placed.cores.size());
-    // A draft that looks up n-grams has work for one thread only.
+    return CoreWish{.threads = threads.value(), .named = std::move(cores).value()};
+}
+
+/// Whether segments run at the same time: there are waves beside the one that holds the root.
+bool segments_overlap(const PipelineConfig& config) {
+    const bool guesses =
+        config.draft || (config.exit && (config.exit->proposes || config.exit->ahead > 0));
+    return guesses && dispatch_options(config).waves_in_flight_max > 1;
+}
+
+/// Whether the draft computes while the target does.
+bool draft_overlaps(const PipelineConfig& config) {
+    return config.exit_names() || config.draft->growth.pace != DraftPace::Turns ||
+           dispatch_options(config).start != StartRule::Turns;
+}
+
+/// Who takes turns with whom: lane 0 is the target, or its first process.
+void choose_lanes(const PipelineConfig& config,
+                  const Placement& placement,
+                  std::vector<CoreWish>& wishes) {
     const bool model = config.draft && config.draft->computes();
-    const bool computes = model || std::any_of(members.begin(), members.end(),
-                                               [](const StageConfig* s) { return is_segment(*s); });
-    placed.threads = threads.value() != 0 ? threads.value() : (computes ? count : 1);
-    if (placed.threads > count) {
-        return placement_error(config, who + "threads " + std::to_string(placed.threads) +
+    int lane = 0;
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+        const bool target = placement.stage(placement.processes[i].id()).role == StageRole::Segment;
+        if (target) {
+            wishes[i].lane = lane;
+            if (segments_overlap(config)) ++lane;
+        } else if (model) {
+            wishes[i].modest = draft_overlaps(config);
+            wishes[i].lane = wishes[i].modest ? ++lane : 0;
+        }
+    }
+}
+
+/// How many models compute in a process, each with threads of its own.
+int models_in(const PipelineConfig& config,
+              const Placement& placement,
+              const PlacedProcess& process) {
+    const bool model = config.draft && config.draft->computes();
+    return static_cast<int>(std::count_if(
+        process.stages.begin(), process.stages.end(),
+        [&](StageId id) { return model || placement.stage(id).role == StageRole::Segment; }));
+}
+
+Status give_cores(const PipelineConfig& config,
+                  std::vector<CoreWish>& wishes,
+                  const std::vector<int>& usable_cores,
+                  Placement& placement) {
+    choose_lanes(config, placement, wishes);
+    const std::vector<std::vector<int>> shares = share_cores(wishes, usable_cores);
+    const std::vector<bool> shared = cores_shared(shares);
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+        PlacedProcess& process = placement.processes[i];
+        process.cores = shares[i];
+        const int count = static_cast<int>(process.cores.size());
+        const int models = models_in(config, placement, process);
+        process.may_spin = !shared[i] && models <= 1;
+        // A draft that looks up n-grams has work for one thread only.
+        process.threads = models == 0 ? 1 : count;
+        if (wishes[i].threads != 0) process.threads = wishes[i].threads;
+        if (process.threads <= count) continue;
+        return placement_error(config, "[[stage]] \"" + placement.stage(process.id()).name +
+                                           "\": threads " + std::to_string(process.threads) +
                                            " is more than its " + std::to_string(count) + " cores");
     }
     return {};
@@ -161,11 +215,12 @@ int gravity(OnDeath policy) {
     return 2;
 }
 
-/// The process that hosts `stages[index]`, if it is the first one of it.
+/// The process that hosts `stages[index]`, if it is the first one of it, and what it asks for.
 Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
                                                    const std::vector<const StageConfig*>& stages,
                                                    std::size_t index,
-                                                   const std::vector<int>& usable_cores) {
+                                                   const std::vector<int>& usable_cores,
+                                                   std::vector<CoreWish>& wishes) {
     const StageConfig& first = *stages[index];
     std::vector<const StageConfig*> members;
     PlacedProcess process;
@@ -186,8 +241,9 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
                                            " stages, expected at most " +
                                            std::to_string(control::kActorsMax));
     }
-    if (Status s = place_on_cores(config, members, usable_cores, process); !s.ok())
-        return s.error();
+    Result<CoreWish> wish = wish_of(config, members, usable_cores);
+    if (!wish) return wish.error();
+    wishes.push_back(std::move(wish).value());
     return std::optional{std::move(process)};
 }
 
@@ -253,6 +309,7 @@ Result<Placement> place(const PipelineConfig& config,
         static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
 
     Placement placement;
+    std::vector<CoreWish> wishes;
     for (std::size_t i = 0; i < stages.size(); ++i) {
         const StageConfig& stage = *stages[i];
         PlacedStage& placed = placement.stages.emplace_back();
@@ -266,11 +323,12 @@ Result<Placement> place(const PipelineConfig& config,
             placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
         }
         Result<std::optional<PlacedProcess>> process =
-            place_process(config, stages, i, usable_cores);
+            place_process(config, stages, i, usable_cores, wishes);
         if (!process) return process.error();
         if (process.value()) placement.processes.push_back(*std::move(process).value());
     }
     if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
+    if (Status s = give_cores(config, wishes, usable_cores, placement); !s.ok()) return s.error();
     return placement;
 }
 

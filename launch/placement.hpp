@@ -28,8 +28,9 @@ struct PlacedStage {
 struct PlacedProcess {
     std::string name;             // of its only stage, or as `process` in the file names it
     std::vector<StageId> stages;  // in the order of their ids, never empty
-    std::vector<int> cores;       // never empty, sorted
+    std::vector<int> cores;       // never empty, in the order in which threads take them
     int threads = 1;              // 1 .. cores.size()
+    bool may_spin = false;        // nobody else computes on its cores: its threads may wait there
     OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' wishes
 
     [[nodiscard]] StageId id() const { return stages.front(); }
@@ -51,7 +52,10 @@ struct Placement {
 
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may
 /// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
-/// one that names them.
+/// one that names them. Cores that nobody names are shared out (core_shares.hpp): segments take
+/// turns unless several waves are in flight, a draft with a model takes turns with them if both
+/// wait for each other and no exit names anything; who computes at the same time gets cores of
+/// its own, if there are enough.
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
 /// exist, when a process has more threads than cores, is told two different things or hosts too
 /// many stages.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/methods.hpp"
+#include "launch/pretrained.hpp"
 #include "launch/text_output.hpp"
 
 namespace paceline {
@@ -27,12 +28,19 @@ Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool ra
     return std::optional<ChatTemplate>{std::move(chat).value()};
 }
 
-Result<PipelineConfig> pipeline_of(const RunOptions& options) {
+/// The configuration, settled for the model.
+Result<PipelineConfig> pipeline_of(const RunOptions& options,
+                                   const ModelFile& file,
+                                   const Environment& environment) {
     Result<PipelineConfig> config = options.config_file.empty()
                                         ? method_config(options.method)
                                         : read_pipeline_config(options.config_file);
-    if (!config || options.draft_model.empty()) return config;
-    if (Status s = use_draft_model(config.value(), options.draft_model); !s.ok()) return s.error();
+    if (!config) return config;
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
     return config;
 }
 
@@ -131,7 +139,7 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
         if (!options.uses_stages())
             return make_plain_generator(model_->file, options.model, environment);
-        Result<PipelineConfig> config = pipeline_of(options);
+        Result<PipelineConfig> config = pipeline_of(options, model_->file, environment);
         if (!config) return config.error();
         supervision = config.value().supervision;
         acceptance_ = config.value().acceptance;

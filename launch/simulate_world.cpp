@@ -67,6 +67,13 @@ private:
     ConductorActor conductor_;
 };
 
+/// Tokens that the head of an exit behind `layer` knows; 0: all.
+int head_tokens(const ExitConfig& exit, int layer) {
+    const ExitHead head = exit.head_behind(layer);
+    const bool trained = head == ExitHead::Trained || head == ExitHead::Adapter;
+    return trained ? exit.part_tokens : exit.short_list;
+}
+
 /// The models whose jobs a process runs, in the words of a cost table.
 StageCosts costs_of(const PlacedProcess& process,
                     const Placement& placement,
@@ -83,15 +90,18 @@ StageCosts costs_of(const PlacedProcess& process,
         if (stage.role == StageRole::Segment) {
             // The last segment's head is the whole one; an exit before it may have a short list.
             const bool judges = id == placement.judge();
-            const int short_list = !judges && config.exit ? config.exit->short_list : 0;
+            const int short_list =
+                !judges && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
             if (costs.target.head != target)
                 costs.target = {target, cost_name(file.path(), dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
-            const std::string& drafter = config.draft->model == DraftModelKind::File
-                                             ? config.draft->model_file
-                                             : file.path();
-            costs.draft = {cost_name(drafter, dtype, 0),
-                           cost_name(drafter, dtype, config.draft->short_list)};
+            const DraftConfig& draft = *config.draft;
+            const std::string& drafter =
+                draft.model == DraftModelKind::FirstLayers ? file.path() : draft.model_file;
+            const bool trained = draft.model == DraftModelKind::Trained;
+            costs.draft = {
+                cost_name(drafter, dtype, 0),
+                cost_name(drafter, dtype, trained ? draft.part_tokens : draft.short_list)};
         }
     }
     return costs;

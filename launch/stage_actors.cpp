@@ -91,11 +91,15 @@ Result<HostedActor> make_segment(const ModelFile& file,
     options.first_layer = duty.layers.first;
     options.last_layer = duty.layers.last;
     if (assignment.exit) {
-        ExitHeads heads =
-            exit_heads(*assignment.exit, file.config(), duty.exit,
-                       duty.id == stage_id(assignment.segments), hinters_of(assignment));
+        const ExitPlace place{duty.layers.last, duty.exit,
+                              duty.id == stage_id(assignment.segments)};
+        Result<ExitParts> parts = open_exit_parts(*assignment.exit, file);
+        if (!parts) return parts.error();
+        ExitHeads heads = exit_heads(*assignment.exit, file.config(), parts.value(), place,
+                                     hinters_of(assignment));
         options.final_head = heads.final_head;
         options.heads = std::move(heads.heads);
+        options.adapter = std::move(heads.adapter);
         plan.exit = std::move(heads.options);
         if (plan.exit) {
             if (Status s = validate(*plan.exit); !s.ok()) return s.error();

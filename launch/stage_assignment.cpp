@@ -32,7 +32,7 @@ void micros(Archive& archive, Duration& duration) {
 
 template <class Archive, class Draft>
 void draft_fields(Archive& archive, Draft& d) {
-    archive(d.lookup, d.model, bounded(d.model_file, kPathBytesMax), d.layers, d.short_list,
+    archive(d.lookup, d.model, bounded(d.model_file, kPathBytesMax), d.size, d.layers, d.short_list,
             d.min_ngram, d.max_ngram);
     Like<Draft, GrowthRule>& g = d.growth;
     archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.width,
@@ -41,8 +41,9 @@ void draft_fields(Archive& archive, Draft& d) {
 
 template <class Archive, class Exit>
 void exit_fields(Archive& archive, Exit& e) {
-    archive(e.head, e.seed, e.short_list, e.names, e.top, e.lockstep, e.proposes, e.gate,
-            e.early_max, e.defers, e.ahead, e.ahead_top);
+    archive(e.head, bounded(e.heads_file, kPathBytesMax), bounded(e.adapter_file, kPathBytesMax),
+            e.seed, e.short_list, e.names, e.top, e.lockstep, e.proposes, e.gate, e.early_max,
+            e.defers, e.ahead, e.ahead_top, e.always_on);
     micros(archive, e.defer_limit);
 }
 

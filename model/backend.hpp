@@ -2,6 +2,7 @@
 //
 //     run_layers(rows, hidden)   layers of [first, last) of each row, hidden states in and out
 //     head(hidden, id)           logits of hidden states
+//     run_adapter(rows, hidden)  what an exit's adapter makes of them, if there is one
 //
 // Row-invariant: the bits of a row's result depend on the row, the weights and the build alone,
 // not on the other rows, their number or the number of threads.
@@ -70,8 +71,9 @@ private:
 };
 
 /// Final: norm and head of the target (also as logit lens behind any layer). Others: the heads
-/// that a backend was given (HeadSpec), from 1 on.
-enum class HeadId : std::uint8_t { Final = 0 };
+/// that a backend was given (HeadSpec), from 1 on. Adapter: what its out_norm and short list say
+/// of what run_adapter() gave.
+enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)
@@ -118,6 +120,26 @@ public:
     [[nodiscard]] virtual bool has_head(HeadId id) const {
         return id == HeadId::Final && last_layer() == config().layers;
     }
+    /// The tokens that a head knows, ascending; empty: the whole vocabulary.
+    [[nodiscard]] virtual std::span<const TokenId> short_list(HeadId /*id*/) const { return {}; }
+    /// head() for a head with a short list, without the places of all other tokens: `logits` is
+    /// [rows, short_list(id).size()].
+    virtual void head_listed(HeadId id,
+                             std::span<const float> hidden,
+                             int rows,
+                             std::span<float> logits);
+
+    /// Whether there is an adapter (adapter_spec.hpp) behind the segment's last layer.
+    [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
+    /// The adapter's x of each row, given its hidden state behind the last layer; both [rows, dim],
+    /// in the order in which rows see each other. Its keys and values are kept under the rows' own
+    /// slots: whoever runs every row that passes has them for every text. A key that was never
+    /// put there, or that another text left, spoils the guess and nothing else. Row::first and
+    /// last do not matter. Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
+    virtual RunOutcome run_adapter(std::span<const Row> rows,
+                                   std::span<const float> hidden,
+                                   std::span<float> out,
+                                   const CancelToken* cancel);
 
     /// Bytes of one slot's keys and values over all layers of the segment; 0 if they cannot be
     /// taken out and put back.
@@ -132,6 +154,19 @@ public:
     [[nodiscard]] virtual std::string equality_class() const = 0;
 };
 
+inline void Backend::head_listed(HeadId /*id*/,
+                                 std::span<const float> /*hidden*/,
+                                 int /*rows*/,
+                                 std::span<float> /*logits*/) {
+    PACE_CHECK(false, "this backend has no head with a short list");
+}
+inline RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,
+                                       std::span<const float> /*hidden*/,
+                                       std::span<float> /*out*/,
+                                       const CancelToken* /*cancel*/) {
+    PACE_CHECK(false, "this backend has no adapter");
+    return RunOutcome::Cancelled;
+}
 inline void Backend::read_kv(KvSlot /*slot*/, std::span<std::byte> /*bytes*/) const {
     PACE_CHECK(false, "keys and values of this backend cannot be taken out");
 }

@@ -239,18 +239,28 @@ Status pin_this_thread(std::span<const int> cores) {
                  "cannot pin to cores " + format_core_list(cores) + ": " + std::strerror(errno)};
 }
 
+std::vector<bool> cores_shared(std::span<const std::vector<int>> cores) {
+    const auto meet = [](const std::vector<int>& a, const std::vector<int>& b) {
+        if (a.empty() || b.empty()) return true;
+        return std::any_of(a.begin(), a.end(), [&](int core) {
+            return std::find(b.begin(), b.end(), core) != b.end();
+        });
+    };
+    std::vector<bool> shared(cores.size());
+    for (std::size_t i = 0; i < cores.size(); ++i) {
+        for (std::size_t j = 0; j < cores.size(); ++j)
+            shared[i] = shared[i] || (i != j && meet(cores[i], cores[j]));
+    }
+    return shared;
+}
+
 std::uint32_t choose_spin(const Machine& machine, std::span<const std::vector<int>> cores) {
     // A spinner on a core that its producer needs costs twenty times what sleeping does.
-    if (machine.allowed.size() < cores.size()) return 0;
     if (machine.quota && *machine.quota < static_cast<double>(cores.size())) return 0;
-    std::set<int> taken;
-    for (const std::vector<int>& own : cores) {
-        if (own.empty()) return 0;  // not pinned: the scheduler may put it anywhere
-        for (const int core : own) {
-            if (!taken.insert(core).second) return 0;
-        }
-    }
-    return kSpinMicros;
+    const std::vector<bool> shared = cores_shared(cores);
+    const auto spinners = std::count(shared.begin(), shared.end(), false);
+    const auto there = static_cast<std::ptrdiff_t>(machine.allowed.size());
+    return spinners > 0 && spinners <= there ? kSpinMicros : 0;
 }
 
 }  // namespace paceline

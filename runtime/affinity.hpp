@@ -41,9 +41,12 @@ struct Machine {
 /// Pins the calling thread.
 [[nodiscard]] Status pin_this_thread(std::span<const int> cores);
 
-/// How long the processes of a pipeline may spin before they sleep: 0 if there are fewer cores
-/// than processes that spin, or if two of them share a core. `cores[i]` are the cores of process
-/// i, empty for one that is not pinned.
+/// For each process of a pipeline whether another one may run on any of its cores. `cores[i]` are
+/// those of process i, empty for one that is not pinned: the scheduler may put it anywhere.
+[[nodiscard]] std::vector<bool> cores_shared(std::span<const std::vector<int>> cores);
+
+/// How long those of them that share no core may spin before they sleep; who shares one never
+/// spins. 0: nobody does, for there are fewer cores than that, or their quota is less.
 [[nodiscard]] std::uint32_t choose_spin(const Machine& machine,
                                         std::span<const std::vector<int>> cores);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "runtime/affinity.hpp"
 #include "runtime/local_node.hpp"
 #include "runtime/supervisor_impl.hpp"
 
@@ -166,8 +167,12 @@ Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
 Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
     std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
     std::vector<Recovery::Member> members;
-    for (const Stage& stage : stages_) {
-        processes.push_back({stage.spec.id, stage.spec.actors, spin_micros});
+    std::vector<std::vector<int>> cores;
+    for (const Stage& stage : stages_) cores.push_back(stage.spec.cores);
+    const std::vector<bool> shared = cores_shared(cores);
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+        const Stage& stage = stages_[i];
+        processes.push_back({stage.spec.id, stage.spec.actors, shared[i] ? 0 : spin_micros});
         members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
     }
     Result<WiringPlan> plan =

@@ -83,7 +83,8 @@ public:
     /// In the order of the children given to start().
     [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
     /// Makes the channels, sends each stage its end, waits until all are Ready and returns the
-    /// conductor's own end. `spin_micros` goes to every stage; the conductor itself never spins.
+    /// conductor's own end. `spin_micros` goes to every stage that shares no core; the
+    /// conductor itself never spins.
     [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
 
     /// Orderly end: Shutdown to all, wait for them, kill what remains after the grace time.

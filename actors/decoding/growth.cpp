@@ -71,12 +71,13 @@ std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
     return chosen;
 }
 
-Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma)
+Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool doubts)
     : rule_{rule},
       length_{request_gamma <= 0              ? 0
               : rule.pace == DraftPace::Turns ? std::min(rule.gamma, request_gamma)
                                               : rule.gamma,
-              rule.adaptive && rule.pace == DraftPace::Turns && request_gamma > 0} {}
+              rule.adaptive && rule.pace == DraftPace::Turns && request_gamma > 0},
+      doubts_{doubts} {}
 
 Growth::Step Growth::next(const GuessTree& tree, std::int32_t room) {
     room = std::min(room, kDeepest);
@@ -116,6 +117,7 @@ Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
             phase_ = Phase::Done;  // nothing that could be of use: the target knows that too
             return {};
         }
+        if (rests()) return complete();
         // The turn is the trunk's: others are grown beside it, not after it.
         GrowthRule trunk = rule_;
         trunk.part = GrowthPart::Trunk;
@@ -129,7 +131,8 @@ Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
 
 Growth::Step Growth::ahead(const GuessTree& tree, std::int32_t room) {
     const std::int32_t depth = std::min(length_.now(), room);
-    Step grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
+    Step grow;
+    if (!rests()) grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
     if (!grow.expand.empty()) {
         complete_ = false;
         return grow;
@@ -185,6 +188,7 @@ void Growth::passed(std::int32_t tokens) {
 
 void Growth::judged(std::int32_t accepted, std::int32_t could, bool prepared) {
     length_.judged(accepted, could);
+    doubt_.judged(accepted, could);
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
         phase_ = Phase::Growing;

@@ -9,6 +9,7 @@
 //              A verdict that comes before Complete: the round ends with it if nothing of it is
 //              left, and the next one follows at once.
 //
+// In turns and ahead a draft that is never right rests (draft_doubt.hpp): it says Complete at once.
 // The part Alternatives (Correct) says Growing only, and grows what is not the trunk's.
 // Pure; the caller does the passes, sends, and keeps the clock.
 #pragma once
@@ -17,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/decoding/draft_doubt.hpp"
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/guess_tree.hpp"
 #include "actors/decoding/stop_policy.hpp"
@@ -40,8 +42,9 @@ struct GrowthView {
 
 class Growth {
 public:
-    /// `request_gamma`: what the request asks for; 0: no guesses at all.
-    Growth(const GrowthRule& rule, std::int32_t request_gamma);
+    /// `request_gamma`: what the request asks for; 0: no guesses at all. `doubts`: whether it may
+    /// rest: not where guesses cost nothing and say how probable they are.
+    Growth(const GrowthRule& rule, std::int32_t request_gamma, bool doubts = false);
 
     struct Step {
         std::vector<GuessId> expand;            // in the next pass; empty: none
@@ -82,8 +85,12 @@ private:
                             std::int32_t chain_max) const;
     [[nodiscard]] std::int32_t gamma_late() const { return rule_.gamma - rule_.gamma_early; }
 
+    [[nodiscard]] bool rests() const { return doubts_ && doubt_.rests(); }
+
     GrowthRule rule_;
     DraftLength length_;
+    bool doubts_;
+    DraftDoubt doubt_;
     Phase phase_ = Phase::Growing;
     bool named_ = false;     // since the root, or the round, began
     bool halfway_ = false;   // was said in this round

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ipc/base/check.hpp"
+#include "model/cpu/cpu_adapter.hpp"
 #include "model/cpu/cpu_weights.hpp"
 #include "model/cpu/forward.hpp"
 #include "model/cpu/kv_store.hpp"
@@ -24,6 +25,7 @@ struct Parts {
     std::unique_ptr<ThreadTeam> team;
     CpuWeights weights;
     KvStore kv;
+    std::unique_ptr<CpuAdapter> adapter;  // maybe none
 };
 
 class CpuBackendImpl final : public CpuBackend {
@@ -65,30 +67,41 @@ public:
               std::span<const float> hidden,
               int rows,
               std::span<float> logits) override {
-        PACE_CHECK(has_head(id), "a head of this segment");
-        const auto dim = static_cast<std::size_t>(parts_.config.dim);
-        const auto vocab = static_cast<std::size_t>(parts_.config.vocab_size);
-        PACE_CHECK(hidden.size() == static_cast<std::size_t>(rows) * dim, "hidden is [rows, dim]");
-        PACE_CHECK(logits.size() == static_cast<std::size_t>(rows) * vocab,
-                   "logits are [rows, vocab]");
-        for (int first = 0; first < rows; first += parts_.options.rows_max) {
-            const auto at = static_cast<std::size_t>(first);
-            const int count = std::min(parts_.options.rows_max, rows - first);
-            const float* from = hidden.data() + at * dim;
-            float* to = logits.data() + at * vocab;
-            if (id == HeadId::Final) {
-                forward_.head(from, count, to);
-            } else {
-                forward_.head(parts_.weights.heads()[static_cast<std::size_t>(id) - 1], from, count,
-                              to);
-            }
-        }
+        run_head(id, hidden, rows, logits, parts_.config.vocab_size);
+    }
+
+    void head_listed(HeadId id,
+                     std::span<const float> hidden,
+                     int rows,
+                     std::span<float> logits) override {
+        const std::size_t listed = short_list(id).size();
+        PACE_CHECK(listed > 0, "a head with a short list");
+        run_head(id, hidden, rows, logits, static_cast<int>(listed));
     }
 
     [[nodiscard]] bool has_head(HeadId id) const override {
+        if (id == HeadId::Adapter) return parts_.adapter != nullptr;
         if (id != HeadId::Final)
             return static_cast<std::size_t>(id) <= parts_.weights.heads().size();
         return parts_.options.final_head || last_layer() == parts_.config.layers;
+    }
+
+    [[nodiscard]] std::span<const TokenId> short_list(HeadId id) const override {
+        PACE_CHECK(has_head(id), "a head of this segment");
+        if (id == HeadId::Final) return {};
+        return id == HeadId::Adapter ? parts_.adapter->tokens() : head_of(id).tokens;
+    }
+
+    RunOutcome run_adapter(std::span<const Row> rows,
+                           std::span<const float> hidden,
+                           std::span<float> out,
+                           const CancelToken* cancel) override {
+        PACE_CHECK(has_adapter(), "an adapter of this segment");
+        const auto dim = static_cast<std::size_t>(parts_.config.dim);
+        PACE_CHECK(hidden.size() == rows.size() * dim && out.size() == hidden.size(),
+                   "hidden states and what comes of them are [rows, dim]");
+        for (const Row& row : rows) check_keys(row);
+        return parts_.adapter->run(rows, hidden, out, cancel);
     }
 
     [[nodiscard]] std::size_t kv_bytes() const override { return parts_.kv.slot_bytes(); }
@@ -109,7 +122,14 @@ public:
     }
 
     [[nodiscard]] MemoryUse memory_use() const override {
-        return {parts_.weights.packed_bytes(), parts_.kv.bytes(), forward_.workspace_bytes()};
+        MemoryUse use{parts_.weights.packed_bytes(), parts_.kv.bytes(), forward_.workspace_bytes()};
+        if (parts_.adapter) {
+            const MemoryUse more = parts_.adapter->memory_use();
+            use.weight_bytes += more.weight_bytes;
+            use.kv_bytes += more.kv_bytes;
+            use.workspace_bytes += more.workspace_bytes;
+        }
+        return use;
     }
 
     [[nodiscard]] std::string equality_class() const override {
@@ -121,17 +141,49 @@ public:
     }
 
 private:
+    [[nodiscard]] const CpuHead& head_of(HeadId id) const {
+        return parts_.weights.heads()[static_cast<std::size_t>(id) - 1];
+    }
+
+    /// Logits of [rows, width], in chunks.
+    void run_head(
+        HeadId id, std::span<const float> hidden, int rows, std::span<float> logits, int width) {
+        PACE_CHECK(has_head(id), "a head of this segment");
+        const auto dim = static_cast<std::size_t>(parts_.config.dim);
+        const auto columns = static_cast<std::size_t>(width);
+        PACE_CHECK(hidden.size() == static_cast<std::size_t>(rows) * dim, "hidden is [rows, dim]");
+        PACE_CHECK(logits.size() == static_cast<std::size_t>(rows) * columns,
+                   "logits are [rows, vocab], or [rows, listed tokens]");
+        for (int first = 0; first < rows; first += parts_.options.rows_max) {
+            const auto at = static_cast<std::size_t>(first);
+            const int count = std::min(parts_.options.rows_max, rows - first);
+            const float* from = hidden.data() + at * dim;
+            const Logits to{logits.data() + at * columns, width};
+            if (id == HeadId::Final) {
+                forward_.head(from, count, to.data);
+            } else if (id == HeadId::Adapter) {
+                parts_.adapter->head(from, count, to);
+            } else {
+                forward_.head(head_of(id), from, count, to);
+            }
+        }
+    }
+
     void check(const Row& row) const {
         PACE_CHECK(
             row.first >= 2 * first_layer() && row.last <= 2 * last_layer() && row.first <= row.last,
             "sub-layers of this segment");
+        PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < parts_.config.vocab_size),
+                   "a token of the vocabulary");
+        check_keys(row);
+    }
+
+    void check_keys(const Row& row) const {
         PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
         PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
                        row.prefix_count + row.path_count == row.position + 1,
                    "the visible keys end with the row's own");
         PACE_CHECK(row.key_slot(row.position) == row.slot, "the last visible key is the row's own");
-        PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < parts_.config.vocab_size),
-                   "a token of the vocabulary");
     }
 
     Parts parts_;
@@ -181,16 +233,29 @@ Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
     if (options.last_layer < 0) options.last_layer = config.layers;
     if (Status checked = check_options(config, options); !checked) return checked.error();
     if (Status checked = check_heads(config, options.heads); !checked) return checked.error();
+    if (options.adapter) {
+        if (Status checked = check_adapter(config, *options.adapter); !checked)
+            return checked.error();
+    }
+    const Isa isa = options.isa.value_or(best_isa());
     auto team = std::make_unique<ThreadTeam>(options.threads, options.cores, options.usable_cores);
     Result<CpuWeights> weights = CpuWeights::load(file, options, *team);
     if (!weights) return weights.error();
     Result<KvStore> kv = KvStore::make(config, options.kv, options.last_layer - options.first_layer,
                                        options.kv_slots);
     if (!kv) return kv.error();
+    std::unique_ptr<CpuAdapter> adapter;
+    if (options.adapter) {
+        Result<std::unique_ptr<CpuAdapter>> made =
+            CpuAdapter::make(file, options, weights.value().head(), kernels(isa), *team);
+        if (!made) return made.error();
+        adapter = std::move(made).value();
+    }
     options.heads.clear();  // packed
+    options.adapter.reset();
     return std::unique_ptr<CpuBackend>{std::make_unique<CpuBackendImpl>(
-        Parts{config, options, options.isa.value_or(best_isa()), file.fingerprint(),
-              std::move(team), std::move(weights).value(), std::move(kv).value()})};
+        Parts{config, options, isa, file.fingerprint(), std::move(team), std::move(weights).value(),
+              std::move(kv).value(), std::move(adapter)})};
 }
 
 }  // namespace paceline

@@ -1,17 +1,21 @@
 #include "model/cpu/cpu_options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "model/cpu/cpu_weights.hpp"
+#include "model/kernels/cpu/kernel_table.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr std::array kDtypes = {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4};
-constexpr std::size_t kHeadsMax = 255;  // HeadId is a byte, 0 is the final head
+constexpr std::size_t kHeadsMax = 254;  // HeadId is a byte; 0 is the final head, 255 an adapter's
+constexpr int kAdapterHeadsMax = 1024;  // products of shapes stay far inside an int
 constexpr std::array kKvTypes = {KvType::F32, KvType::F16, KvType::BF16};
 
 PackedType four_bits(StoredType stored) {
@@ -36,6 +40,34 @@ PackedType natural_type(StoredType stored) {
             return four_bits(stored);
     }
     return PackedType::F32;
+}
+
+Error bad(std::string what) {
+    return {Errc::BadArgument, std::move(what)};
+}
+
+/// `field` is a prefix: "heads[1].".
+Status check_list(const ModelConfig& config,
+                  const std::string& field,
+                  const std::vector<TokenId>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const std::string entry =
+            field + "tokens[" + std::to_string(i) + "] = " + std::to_string(tokens[i]);
+        if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
+            return bad(entry + ", must be 0 to " + std::to_string(config.vocab_size - 1));
+        if (i > 0 && tokens[i] <= tokens[i - 1])
+            return bad(entry + ", must be above the one before it (" +
+                       std::to_string(tokens[i - 1]) + ")");
+    }
+    return {};
+}
+
+Status check_finite(const std::string& field, const std::vector<float>& numbers) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (std::isfinite(numbers[i])) continue;
+        return bad(field + "[" + std::to_string(i) + "] is not a finite number");
+    }
+    return {};
 }
 
 }  // namespace
@@ -100,9 +132,6 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
 }
 
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
-    const auto bad = [](std::string what) {
-        return Status{Error{Errc::BadArgument, std::move(what)}};
-    };
     if (heads.size() > kHeadsMax)
         return bad("heads: " + std::to_string(heads.size()) + " of them, at most " +
                    std::to_string(kHeadsMax) + " can be named");
@@ -114,26 +143,51 @@ Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads
             return bad(field + "transform has " + std::to_string(transform.size()) +
                        " numbers, must have dim * dim = " + std::to_string(square) + " or none");
         }
-        for (std::size_t i = 0; i < transform.size(); ++i) {
-            if (std::isfinite(transform[i])) continue;
-            return bad(field + "transform[" + std::to_string(i) + "] is not a finite number");
-        }
-        const std::vector<TokenId>& tokens = heads[h].tokens;
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            const std::string entry =
-                field + "tokens[" + std::to_string(i) + "] = " + std::to_string(tokens[i]);
-            if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
-                return bad(entry + ", must be 0 to " + std::to_string(config.vocab_size - 1));
-            if (i > 0 && tokens[i] <= tokens[i - 1])
-                return bad(entry + ", must be above the one before it (" +
-                           std::to_string(tokens[i - 1]) + ")");
-        }
+        if (Status finite = check_finite(field + "transform", transform); !finite) return finite;
+        if (Status list = check_list(config, field, heads[h].tokens); !list) return list;
     }
     return {};
 }
 
+Status check_adapter(const ModelConfig& config, const AdapterSpec& adapter) {
+    const auto text = [](int number) { return std::to_string(number); };
+    if (adapter.head_dim != config.head_dim)
+        return bad("adapter.head_dim = " + text(adapter.head_dim) + ", must be the target's " +
+                   text(config.head_dim));
+    if (adapter.kv_heads < 1 || adapter.kv_heads > kAdapterHeadsMax)
+        return bad("adapter.kv_heads = " + text(adapter.kv_heads) + ", must be 1 to " +
+                   text(kAdapterHeadsMax));
+    const int most = std::min(kAdapterHeadsMax, adapter.kv_heads * kAttentionQueriesMax);
+    if (adapter.heads < 1 || adapter.heads > most || adapter.heads % adapter.kv_heads != 0)
+        return bad("adapter.heads = " + text(adapter.heads) +
+                   ", must be a multiple of kv_heads = " + text(adapter.kv_heads) + " of at most " +
+                   text(most));
+    const auto dim = static_cast<std::size_t>(config.dim);
+    const auto head_dim = static_cast<std::size_t>(adapter.head_dim);
+    const auto q_dim = static_cast<std::size_t>(adapter.heads) * head_dim;
+    const auto kv_dim = static_cast<std::size_t>(adapter.kv_heads) * head_dim;
+    const std::tuple<const char*, const std::vector<float>*, std::size_t> parts[] = {
+        {"attn_norm", &adapter.attn_norm, dim},
+        {"q", &adapter.q, q_dim * dim},
+        {"k", &adapter.k, kv_dim * dim},
+        {"v", &adapter.v, kv_dim * dim},
+        {"attn_out", &adapter.attn_out, dim * q_dim},
+        {"out_norm", &adapter.out_norm, dim},
+    };
+    for (const auto& [name, numbers, size] : parts) {
+        const std::string field = std::string{"adapter."} + name;
+        if (numbers->size() != size)
+            return bad(field + " has " + std::to_string(numbers->size()) + " numbers, must have " +
+                       std::to_string(size));
+        if (Status finite = check_finite(field, *numbers); !finite) return finite;
+    }
+    return check_list(config, "adapter.", adapter.tokens);
+}
+
 std::uint64_t packed_bytes(const ModelFile& file, const CpuOptions& options) {
-    return CpuWeights::plan(file, options).packed_bytes();
+    const std::uint64_t adapter =
+        options.adapter ? CpuWeights::plan_adapter(file, options).packed_bytes() : 0;
+    return CpuWeights::plan(file, options).packed_bytes() + adapter;
 }
 
 std::uint64_t packed_bytes(const ModelFile& file, Dtype dtype, int first_layer, int last_layer) {

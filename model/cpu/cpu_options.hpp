@@ -10,7 +10,8 @@
 //
 // Under q4 an embedding or head that is not stored in 4 bits becomes int8: it is read as a table
 // of words too, and 4 bits there cost more quality than they save time. A head's transform is bf16,
-// or f32 where the head itself is; a short list has the type of the head.
+// or f32 where the head itself is; a short list has the type of the head. An adapter's matrices are
+// int8, or f32 or bf16 where the head itself is.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
@@ -46,19 +48,23 @@ struct CpuOptions {
     int rows_max = 256;         // rows computed at once; larger calls are cut into such chunks
     int threads = 1;
     std::vector<int> cores{};       // one per thread, to pin it to; empty: not pinned
-    int usable_cores = 1;           // cores of this process: with fewer than threads nobody spins
+    int usable_cores = 1;           // of its own, 0: shared; with fewer than threads nobody spins
     std::optional<Isa> isa{};       // nothing: the best this machine has
     bool final_head = false;        // norm and head also for a segment that does not end the model:
                                     // a logit lens, or a draft made of the first layers
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...: they need the head's weights too
+    std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 
 /// What is wrong with `heads`, by field and value. Errors: BadArgument.
 [[nodiscard]] Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads);
 
-/// Bytes of packed weights of the segment that `options` describe, with all its heads, without
-/// packing anything. `options` have passed the checks of make_cpu_backend().
+/// The same for an adapter.
+[[nodiscard]] Status check_adapter(const ModelConfig& config, const AdapterSpec& adapter);
+
+/// Bytes of packed weights of the segment that `options` describe, with all its heads and its
+/// adapter, without packing anything. `options` have passed the checks of make_cpu_backend().
 [[nodiscard]] std::uint64_t packed_bytes(const ModelFile& file, const CpuOptions& options);
 
 /// The same for layers [first, last) of `file` with the embedding and head that they need.

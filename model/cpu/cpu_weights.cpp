@@ -48,6 +48,7 @@ CpuWeights CpuWeights::plan(const ModelFile& file, const CpuOptions& options) {
     weights.has_head_ = options.final_head || last_layer == file.config().layers;
     for (const HeadSpec& spec : options.heads)
         weights.has_head_ = weights.has_head_ || spec.tokens.empty();
+    if (options.adapter && options.adapter->tokens.empty()) weights.has_head_ = true;
     weights.has_norm_ = weights.has_head_ || !options.heads.empty();
     weights.head_is_embedding_ =
         weights.has_embedding_ && weights.has_head_ && file.config().tied_embeddings;
@@ -141,33 +142,37 @@ void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam
     team.run(work);
 }
 
+void CpuWeights::pack(const std::vector<float>& values, PackedMatrix& matrix, ThreadTeam& team) {
+    TensorView tensor{"given", StoredType::F32, matrix.rows, matrix.cols};
+    const auto bytes = std::as_bytes(std::span(values));
+    tensor.data = bytes.data();
+    tensor.bytes = bytes.size();
+    pack(tensor, matrix, team);
+}
+
+void CpuWeights::pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team) {
+    std::vector<std::byte> listed;
+    listed.reserve(head.tokens.size() * all.row_bytes());
+    for (const TokenId token : head.tokens)
+        listed.insert(listed.end(), all.row(token), all.row(token) + all.row_bytes());
+    TensorView rows = all;
+    rows.rows = head.output.rows;
+    rows.data = listed.data();
+    rows.bytes = listed.size();
+    pack(rows, head.output, team);
+}
+
 void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team) {
-    const TensorView& all = file.output_head();
     for (std::size_t h = 0; h < heads_.size(); ++h) {
         CpuHead& head = heads_[h];
-        if (head.transform.rows > 0) {
-            TensorView transform{"transform", StoredType::F32, head.transform.rows,
-                                 head.transform.cols};
-            const auto bytes = std::as_bytes(std::span(options.heads[h].transform));
-            transform.data = bytes.data();
-            transform.bytes = bytes.size();
-            pack(transform, head.transform, team);
-        }
+        if (head.transform.rows > 0) pack(options.heads[h].transform, head.transform, team);
         if (head.tokens.empty()) {
             head.output = head_;
-            continue;
+        } else {
+            pack_list(file.output_head(), head, team);
         }
-        std::vector<std::byte> listed;
-        listed.reserve(head.tokens.size() * all.row_bytes());
-        for (const TokenId token : head.tokens)
-            listed.insert(listed.end(), all.row(token), all.row(token) + all.row_bytes());
-        TensorView rows = all;
-        rows.rows = head.output.rows;
-        rows.data = listed.data();
-        rows.bytes = listed.size();
-        pack(rows, head.output, team);
     }
-    if (!heads_.empty()) file.release(all);
+    if (!heads_.empty()) file.release(file.output_head());
 }
 
 Result<CpuWeights> CpuWeights::load(const ModelFile& file,
@@ -193,6 +198,58 @@ Result<CpuWeights> CpuWeights::load(const ModelFile& file,
     if (options.progress && !weights.heads_.empty()) options.progress(1.0);
     if (weights.head_is_embedding_) weights.embedding_ = weights.head_;
     if (Status read = weights.read_vectors(file); !read) return read.error();
+    return weights;
+}
+
+// ---- An adapter
+
+CpuWeights CpuWeights::plan_adapter(const ModelFile& file, const CpuOptions& options) {
+    const AdapterSpec& spec = *options.adapter;
+    const int dim = file.config().dim;
+    const int q_dim = spec.heads * spec.head_dim;
+    const int kv_dim = spec.kv_heads * spec.head_dim;
+    CpuWeights weights;
+    weights.first_layer_ = kAdapterLayer;
+    weights.last_layer_ = kAdapterLayer + 1;
+    CpuHead& head = weights.heads_.emplace_back();
+    head.tokens = spec.tokens;
+    head.output = planned(file.output_head(), options.dtype, MatrixUse::Vocabulary);
+    if (!spec.tokens.empty()) head.output.rows = static_cast<int>(spec.tokens.size());
+    const bool wide = head.output.type == PackedType::F32 || head.output.type == PackedType::BF16;
+    const PackedType type = wide ? head.output.type : PackedType::Int8;
+    CpuLayer& layer = weights.layers_.emplace_back();
+    layer.q = {type, q_dim, dim, nullptr};
+    layer.k = {type, kv_dim, dim, nullptr};
+    layer.v = {type, kv_dim, dim, nullptr};
+    layer.attn_out = {type, dim, q_dim, nullptr};
+    return weights;
+}
+
+Result<CpuWeights> CpuWeights::load_adapter(const ModelFile& file,
+                                            const CpuOptions& options,
+                                            const PackedMatrix& whole,
+                                            ThreadTeam& team) {
+    const AdapterSpec& spec = *options.adapter;
+    CpuWeights weights = plan_adapter(file, options);
+    constexpr std::size_t kMatrices = 5;
+    Result<HugeArena> arena =
+        HugeArena::make(weights.packed_bytes() + kMatrices * HugeArena::kAlignment);
+    if (!arena) return arena.error();
+    weights.arena_ = std::move(arena).value();
+    CpuLayer& layer = weights.layers_.front();
+    weights.pack(spec.q, layer.q, team);
+    weights.pack(spec.k, layer.k, team);
+    weights.pack(spec.v, layer.v, team);
+    weights.pack(spec.attn_out, layer.attn_out, team);
+    layer.attn_norm = spec.attn_norm;
+    weights.output_norm_ = spec.out_norm;
+    CpuHead& head = weights.heads_.front();
+    if (head.tokens.empty()) {
+        head.output = whole;
+    } else {
+        weights.pack_list(file.output_head(), head, team);
+        file.release(file.output_head());
+    }
     return weights;
 }
 

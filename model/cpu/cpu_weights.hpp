@@ -31,6 +31,9 @@ struct CpuHead {
     bool norm_first = true;
 };
 
+/// Layer 0 would be one whose rows are embedded first.
+inline constexpr int kAdapterLayer = 1;
+
 class CpuWeights {
 public:
     /// The types and shapes of everything a segment packs; `data` pointers are null.
@@ -42,6 +45,15 @@ public:
     static Result<CpuWeights> load(const ModelFile& file,
                                    const CpuOptions& options,
                                    ThreadTeam& team);
+
+    /// An adapter as the weights of a segment of its own: the attention of kAdapterLayer, and one
+    /// head behind out_norm. `whole`: the packed head of the segment, for an adapter without a
+    /// short list. Errors as those of load(); the spec has been checked.
+    static CpuWeights plan_adapter(const ModelFile& file, const CpuOptions& options);
+    static Result<CpuWeights> load_adapter(const ModelFile& file,
+                                           const CpuOptions& options,
+                                           const PackedMatrix& whole,
+                                           ThreadTeam& team);
 
     [[nodiscard]] std::uint64_t packed_bytes() const;
     [[nodiscard]] const CpuLayer& layer(int index) const {
@@ -63,6 +75,8 @@ private:
     [[nodiscard]] std::vector<Source> sources(const ModelFile& file);
     void plan_heads(const ModelFile& file, const CpuOptions& options);
     void pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team);
+    void pack(const std::vector<float>& values, PackedMatrix& matrix, ThreadTeam& team);
+    void pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team);
     void pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team);
     Status read_vectors(const ModelFile& file);
 

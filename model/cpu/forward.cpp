@@ -68,7 +68,7 @@ Forward::Forward(const ModelConfig& config,
         const CpuLayer& layer = weights.layer(l);
         for (const PackedMatrix* m :
              {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
-            types |= type_bit(*m);
+            if (m->rows > 0) types |= type_bit(*m);
         }
     }
     if (weights.head().data != nullptr) types |= type_bit(weights.head());

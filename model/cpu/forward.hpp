@@ -37,6 +37,13 @@ struct PackedInputs {
     }
 };
 
+/// Where logits go: [rows, width]. A head with a short list has its own length as width, or the
+/// vocabulary's: then all other tokens get -inf.
+struct Logits {
+    float* data;
+    int width;
+};
+
 class Forward {
 public:
     Forward(const ModelConfig& config,
@@ -60,7 +67,7 @@ public:
     /// Norm and head for `rows` hidden states, at most rows_max of them.
     void head(const float* hidden, int rows, float* logits);
     /// The same for a head beside the final one.
-    void head(const CpuHead& head, const float* hidden, int rows, float* logits);
+    void head(const CpuHead& head, const float* hidden, int rows, Logits logits);
     double gemm_only_seconds(int rows);
     [[nodiscard]] std::uint64_t workspace_bytes() const;
 
@@ -75,7 +82,7 @@ private:
     void walk(int thread);
     [[nodiscard]] bool mark_deaths();
     void make_plan(ForwardPlan& plan);
-    void point_at_rows(float* logits, int rows);
+    void point_at_rows(Logits logits, int rows);
     void attention(int thread, int layer, const RowGroup& group);
     void mlp(int thread, int layer, const RowGroup& group);
     void keep_stacks(int thread, int sublayer, const RowGroup* group);

@@ -25,15 +25,15 @@ void spread(const std::vector<TokenId>& tokens, int vocab, float* logits) {
 
 }  // namespace
 
-void Forward::point_at_rows(float* logits, int rows) {
+void Forward::point_at_rows(Logits logits, int rows) {
     for (int r = 0; r < rows; ++r) {
         logits_rows_[static_cast<std::size_t>(r)] =
-            logits + static_cast<std::ptrdiff_t>(r) * config_.vocab_size;
+            logits.data + static_cast<std::ptrdiff_t>(r) * logits.width;
     }
 }
 
 void Forward::head(const float* hidden, int rows, float* logits) {
-    point_at_rows(logits, rows);
+    point_at_rows({logits, config_.vocab_size}, rows);
     auto work = [&](int thread) {
         const PackedInputs x =
             pack_rows(thread, rows, config_.dim, type_bit(weights_.head()),
@@ -46,7 +46,7 @@ void Forward::head(const float* hidden, int rows, float* logits) {
     team_.run(work);
 }
 
-void Forward::head(const CpuHead& head, const float* hidden, int rows, float* logits) {
+void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits logits) {
     point_at_rows(logits, rows);
     const auto pack = [&](int thread, const PackedMatrix& matrix, const float* from, bool normed) {
         return pack_rows(
@@ -70,7 +70,7 @@ void Forward::head(const CpuHead& head, const float* hidden, int rows, float* lo
         const PackedInputs x =
             pack(thread, head.output, turns ? turned_.data() : hidden, !turns || !head.norm_first);
         multiply(thread, head.output, x, logits_rows_.data(), false);
-        if (head.tokens.empty()) return;
+        if (head.output.rows == logits.width) return;
         team_.barrier();
         for (int r = thread; r < rows; r += team_.size())
             spread(head.tokens, config_.vocab_size, logits_rows_[static_cast<std::size_t>(r)]);

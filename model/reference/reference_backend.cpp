@@ -62,8 +62,18 @@ ReferenceBackend::ReferenceBackend(const ModelFile& file, const ReferenceOptions
       heads_{options.heads},
       equality_class_{describe_class(file, options.kv_type)},
       rope_{config_.rope},
-      weights_{file, first_layer_, last_layer_, options.final_head || !options.heads.empty()},
-      kv_{options.kv_type, last_layer_ - first_layer_, kv_slots_, config_.kv_dim()} {}
+      weights_{file, first_layer_, last_layer_,
+               options.final_head || !options.heads.empty() || options.adapter.has_value()},
+      kv_{options.kv_type, last_layer_ - first_layer_, kv_slots_, config_.kv_dim()},
+      adapter_{options.adapter} {
+    if (!adapter_) return;
+    adapter_weights_.attn_norm = adapter_->attn_norm;
+    adapter_weights_.q = adapter_->q;
+    adapter_weights_.k = adapter_->k;
+    adapter_weights_.v = adapter_->v;
+    adapter_weights_.attn_out = adapter_->attn_out;
+    adapter_kv_.emplace(options.kv_type, 1, kv_slots_, adapter_->kv_heads * adapter_->head_dim);
+}
 
 RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
                                         std::span<float> hidden,
@@ -81,13 +91,14 @@ RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
         const bool is_attention = sublayer % 2 == 0;
         for (std::size_t r = 0; is_attention && r < rows.size(); ++r) {
             if (!reference::runs(rows[r], sublayer)) continue;
-            write_key_value(layer, rows[r], row_of(hidden, r, dim));
+            write_key_value(attention_of(layer), rows[r], row_of(hidden, r, dim));
         }
         for (std::size_t r = 0; r < rows.size(); ++r) {
             const Row& row = rows[r];
             const std::span<float> residual = row_of(hidden, r, dim);
             if (reference::runs(row, sublayer)) {
-                is_attention ? attend(layer, row, residual) : feed_forward(layer, residual);
+                is_attention ? attend(attention_of(layer), row, residual)
+                             : feed_forward(layer, residual);
             }
             if (row.stack != nullptr && row.first <= sublayer && sublayer < row.last) {
                 std::copy(residual.begin(), residual.end(),
@@ -104,22 +115,51 @@ void ReferenceBackend::embed(TokenId token, std::span<float> hidden) const {
     std::copy(row.begin(), row.end(), hidden.begin());
 }
 
-void ReferenceBackend::write_key_value(int layer, const Row& row, std::span<const float> hidden) {
-    const reference::LayerWeights& weights = weights_.layer(layer);
+RunOutcome ReferenceBackend::run_adapter(std::span<const Row> rows,
+                                         std::span<const float> hidden,
+                                         std::span<float> out,
+                                         const CancelToken* cancel) {
+    PACE_CHECK(has_adapter(), "an adapter of this segment");
+    const std::size_t dim = size_of(config_.dim);
+    PACE_CHECK(hidden.size() == rows.size() * dim && out.size() == hidden.size(),
+               "hidden states and what comes of them are [rows, dim]");
+    if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+    const Attention adapter{adapter_weights_,
+                            *adapter_kv_,
+                            0,
+                            {adapter_->heads, adapter_->kv_heads, adapter_->head_dim}};
+    std::copy(hidden.begin(), hidden.end(), out.begin());
+    for (std::size_t r = 0; r < rows.size(); ++r)
+        write_key_value(adapter, rows[r], row_of(out, r, dim));
+    for (std::size_t r = 0; r < rows.size(); ++r) attend(adapter, rows[r], row_of(out, r, dim));
+    return RunOutcome::Done;
+}
+
+ReferenceBackend::Attention ReferenceBackend::attention_of(int layer) {
+    return {weights_.layer(layer),
+            kv_,
+            layer - first_layer_,
+            {config_.heads, config_.kv_heads, config_.head_dim}};
+}
+
+void ReferenceBackend::write_key_value(const Attention& of,
+                                       const Row& row,
+                                       std::span<const float> hidden) const {
+    const reference::LayerWeights& weights = of.weights;
     std::vector<float> normed(hidden.size());
-    std::vector<float> key(size_of(config_.kv_dim()));
+    std::vector<float> key(size_of(of.shape.kv_heads * of.shape.head_dim));
     std::vector<float> value(key.size());
     reference::rms_norm(hidden, weights.attn_norm, config_.norm_epsilon, normed);
     reference::matmul(weights.k, normed, weights.k_bias, key);
     reference::matmul(weights.v, normed, weights.v_bias, value);
     place_heads(key, weights.k_norm, row.position);
-    kv_.write(layer - first_layer_, row.slot, key, value);
+    of.kv.write(of.layer, row.slot, key, value);
 }
 
-void ReferenceBackend::attend(int layer, const Row& row, std::span<float> hidden) const {
-    const reference::LayerWeights& weights = weights_.layer(layer);
+void ReferenceBackend::attend(const Attention& of, const Row& row, std::span<float> hidden) const {
+    const reference::LayerWeights& weights = of.weights;
     std::vector<float> normed(hidden.size());
-    std::vector<float> query(size_of(config_.q_dim()));
+    std::vector<float> query(size_of(of.shape.heads * of.shape.head_dim));
     reference::rms_norm(hidden, weights.attn_norm, config_.norm_epsilon, normed);
     reference::matmul(weights.q, normed, weights.q_bias, query);
     place_heads(query, weights.q_norm, row.position);
@@ -127,12 +167,11 @@ void ReferenceBackend::attend(int layer, const Row& row, std::span<float> hidden
     std::vector<const float*> keys;
     std::vector<const float*> values;
     for (Position p = 0; p <= row.position; ++p) {
-        keys.push_back(kv_.key(layer - first_layer_, row.key_slot(p)));
-        values.push_back(kv_.value(layer - first_layer_, row.key_slot(p)));
+        keys.push_back(of.kv.key(of.layer, row.key_slot(p)));
+        values.push_back(of.kv.value(of.layer, row.key_slot(p)));
     }
     std::vector<float> attended(query.size());
-    reference::attention({config_.heads, config_.kv_heads, config_.head_dim}, query, keys, values,
-                         attended);
+    reference::attention(of.shape, query, keys, values, attended);
     std::vector<float> update(hidden.size());
     reference::matmul(weights.attn_out, attended, {}, update);
     add(hidden, update);
@@ -176,20 +215,40 @@ void ReferenceBackend::head(HeadId id,
     PACE_CHECK(rows >= 0 && hidden.size() == size_of(rows) * dim &&
                    logits.size() == size_of(rows) * vocab_size,
                "hidden states are [rows, dim], logits [rows, vocab_size]");
-    const HeadSpec final_head;
-    const HeadSpec& spec =
-        id == HeadId::Final ? final_head : heads_[static_cast<std::size_t>(id) - 1];
+    HeadSpec spec;
+    std::span<const float> norm = weights_.output_norm();
+    if (id == HeadId::Adapter) {
+        spec.tokens = adapter_->tokens;
+        norm = adapter_->out_norm;
+    } else if (id != HeadId::Final) {
+        spec = heads_[static_cast<std::size_t>(id) - 1];
+    }
     for (std::size_t r = 0; r < size_of(rows); ++r)
-        head_row(spec, hidden.subspan(r * dim, dim), row_of(logits, r, vocab_size));
+        head_row(spec, norm, hidden.subspan(r * dim, dim), row_of(logits, r, vocab_size));
+}
+
+void ReferenceBackend::head_listed(HeadId id,
+                                   std::span<const float> hidden,
+                                   int rows,
+                                   std::span<float> logits) {
+    const std::span<const TokenId> tokens = short_list(id);
+    PACE_CHECK(!tokens.empty() && logits.size() == size_of(rows) * tokens.size(),
+               "a head with a short list, logits [rows, listed tokens]");
+    const std::size_t vocab_size = size_of(config_.vocab_size);
+    std::vector<float> all(size_of(rows) * vocab_size);
+    head(id, hidden, rows, all);
+    for (std::size_t r = 0; r < size_of(rows); ++r) {
+        for (std::size_t i = 0; i < tokens.size(); ++i)
+            logits[r * tokens.size() + i] = all[r * vocab_size + size_of(tokens[i])];
+    }
 }
 
 void ReferenceBackend::head_row(const HeadSpec& head,
+                                std::span<const float> output_norm,
                                 std::span<const float> hidden,
                                 std::span<float> logits) const {
     std::vector<float> x(hidden.begin(), hidden.end());
-    const auto norm = [&] {
-        reference::rms_norm(x, weights_.output_norm(), config_.norm_epsilon, x);
-    };
+    const auto norm = [&] { reference::rms_norm(x, output_norm, config_.norm_epsilon, x); };
     if (head.norm_first) norm();
     if (!head.transform.empty()) {
         const std::vector<float> from = x;
@@ -209,7 +268,9 @@ void ReferenceBackend::head_row(const HeadSpec& head,
 }
 
 MemoryUse ReferenceBackend::memory_use() const {
-    return {.weight_bytes = weights_.bytes(), .kv_bytes = kv_.bytes(), .workspace_bytes = 0};
+    const std::uint64_t adapter = adapter_kv_ ? adapter_kv_->bytes() : 0;
+    return {
+        .weight_bytes = weights_.bytes(), .kv_bytes = kv_.bytes() + adapter, .workspace_bytes = 0};
 }
 
 }  // namespace paceline

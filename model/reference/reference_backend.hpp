@@ -8,10 +8,13 @@
 // Owns weights and KV of its segment, nothing of the file. One call at a time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
+#include "model/reference/attention.hpp"
 #include "model/reference/kv_store.hpp"
 #include "model/reference/reference_weights.hpp"
 #include "model/rope_table.hpp"
@@ -26,6 +29,7 @@ struct ReferenceOptions {
     KvType kv_type = KvType::F32;
     bool final_head = false;           // norm and head also if the segment does not end the model
     std::vector<HeadSpec> heads = {};  // HeadId 1, 2, ...; checked by the caller
+    std::optional<AdapterSpec> adapter = {};  // likewise
 };
 
 class ReferenceBackend final : public Backend {
@@ -45,9 +49,25 @@ public:
 
     void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) override;
 
+    void head_listed(HeadId id,
+                     std::span<const float> hidden,
+                     int rows,
+                     std::span<float> logits) override;
+    RunOutcome run_adapter(std::span<const Row> rows,
+                           std::span<const float> hidden,
+                           std::span<float> out,
+                           const CancelToken* cancel) override;
+
     [[nodiscard]] bool has_head(HeadId id) const override {
+        if (id == HeadId::Adapter) return adapter_.has_value();
         if (id != HeadId::Final) return static_cast<std::size_t>(id) <= heads_.size();
         return final_head_ || last_layer_ == config_.layers;
+    }
+
+    [[nodiscard]] std::span<const TokenId> short_list(HeadId id) const override {
+        if (id == HeadId::Adapter) return adapter_->tokens;
+        return id == HeadId::Final ? std::span<const TokenId>{}
+                                   : heads_[static_cast<std::size_t>(id) - 1].tokens;
     }
 
     [[nodiscard]] MemoryUse memory_use() const override;
@@ -55,10 +75,19 @@ public:
 
 private:
     void embed(TokenId token, std::span<float> hidden) const;
-    void write_key_value(int layer, const Row& row, std::span<const float> hidden);
-    void attend(int layer, const Row& row, std::span<float> hidden) const;
+    /// An attention sub-layer: of the target, or the adapter's.
+    struct Attention {
+        const reference::LayerWeights& weights;
+        reference::KvStore& kv;
+        int layer;  // of the store
+        reference::AttentionShape shape;
+    };
+    [[nodiscard]] Attention attention_of(int layer);
+    void write_key_value(const Attention& of, const Row& row, std::span<const float> hidden) const;
+    void attend(const Attention& of, const Row& row, std::span<float> hidden) const;
     void feed_forward(int layer, std::span<float> hidden) const;
     void head_row(const HeadSpec& head,
+                  std::span<const float> output_norm,
                   std::span<const float> hidden,
                   std::span<float> logits) const;
     /// Norms (if the model does) and turns each head of `heads` for `position`.
@@ -74,6 +103,9 @@ private:
     RopeTable rope_;
     reference::ReferenceWeights weights_;
     reference::KvStore kv_;
+    std::optional<AdapterSpec> adapter_;  // its out_norm and list; the rest is in the next two
+    reference::LayerWeights adapter_weights_;
+    std::optional<reference::KvStore> adapter_kv_;
 };
 
 }  // namespace paceline

@@ -126,6 +126,28 @@ std::vector<Candidate> candidates(std::span<float> logits,
     }
 }
 
+std::vector<Candidate> listed_candidates(std::span<float> logits,
+                                         std::span<const TokenId> tokens,
+                                         std::span<float> row,
+                                         Position position,
+                                         const SeenTokens& seen,
+                                         const SamplingParams& params,
+                                         int count,
+                                         SamplerScratch& scratch) {
+    PACE_CHECK(logits.size() == tokens.size(), "a logit for each token of the list");
+    if (params.greedy() && !params.has_penalties() && params.logit_bias.empty()) {
+        scratch.fit(static_cast<int>(logits.size()));
+        std::vector<Candidate> best = greedy_candidates(logits, count, scratch);
+        for (Candidate& candidate : best)
+            candidate.token = tokens[static_cast<std::size_t>(candidate.token)];
+        return best;
+    }
+    std::fill(row.begin(), row.end(), -kInfinity);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        row[static_cast<std::size_t>(tokens[i])] = logits[i];
+    return candidates(row, position, seen, params, count, scratch);
+}
+
 bool probabilities(std::span<float> logits,
                    const SeenTokens& seen,
                    const SamplingParams& params,

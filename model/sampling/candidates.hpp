@@ -34,6 +34,18 @@ inline constexpr float kRivalMargin = 5.0f;
                                                 int count,
                                                 SamplerScratch& scratch);
 
+/// The same for a head that knows only `tokens` (ascending): `logits` are theirs, in that order, and
+/// all others of the vocabulary cannot be drawn. `row` is [vocab], memory for parameters that need
+/// the whole row; greedy without penalties and bias reads the list alone.
+[[nodiscard]] std::vector<Candidate> listed_candidates(std::span<float> logits,
+                                                       std::span<const TokenId> tokens,
+                                                       std::span<float> row,
+                                                       Position position,
+                                                       const SeenTokens& seen,
+                                                       const SamplingParams& params,
+                                                       int count,
+                                                       SamplerScratch& scratch);
+
 /// p of every token after penalties, bias, temperature and filters: what sample() draws from.
 /// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
 /// token it takes. False if no token can be drawn.

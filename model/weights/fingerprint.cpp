@@ -47,4 +47,19 @@ std::uint64_t fingerprint_of(std::span<const std::byte> file, const ModelParts& 
     return mixer.value();
 }
 
+std::uint64_t mixed_fingerprint(std::uint64_t first, std::uint64_t second) {
+    Mixer mixer;
+    mixer.add(first);
+    mixer.add(second);
+    return mixer.value();
+}
+
+std::string fingerprint_text(std::uint64_t fingerprint) {
+    constexpr const char* kHex = "0123456789abcdef";
+    std::string text(16, '0');
+    for (std::size_t i = text.size(); i-- > 0; fingerprint >>= 4U)
+        text[i] = kHex[fingerprint & 15U];
+    return text;
+}
+
 }  // namespace paceline

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "model/weights/model_parts.hpp"
 
@@ -15,5 +16,11 @@ namespace paceline {
 /// guards against starting stages on different models, not against an attacker.
 [[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::byte> file,
                                            const ModelParts& parts);
+
+/// One fingerprint of two, in this order.
+[[nodiscard]] std::uint64_t mixed_fingerprint(std::uint64_t first, std::uint64_t second);
+
+/// 16 lower-case hexadecimal digits: how files and messages name a fingerprint.
+[[nodiscard]] std::string fingerprint_text(std::uint64_t fingerprint);
 
 }  // namespace paceline

@@ -41,7 +41,8 @@ const ModelConfig& ModelFile::config() const {
 }
 
 const TokenizerData& ModelFile::tokenizer() const {
-    return contents_->parts.tokenizer;
+    const Contents* lender = contents_->lender;
+    return lender != nullptr ? lender->parts.tokenizer : contents_->parts.tokenizer;
 }
 
 const LayerTensors& ModelFile::layer(int index) const {
@@ -66,14 +67,25 @@ const std::vector<TensorView>& ModelFile::tensors() const {
 }
 
 std::uint64_t ModelFile::fingerprint() const {
-    return fingerprint_of(contents_->file.bytes(), contents_->parts);
+    const std::uint64_t own = fingerprint_of(contents_->file.bytes(), contents_->parts);
+    const Contents* lender = contents_->lender;
+    if (lender == nullptr) return own;
+    return mixed_fingerprint(own, fingerprint_of(lender->file.bytes(), lender->parts));
 }
 
 void ModelFile::release(const TensorView& tensor) const {
-    contents_->file.release({tensor.data, tensor.bytes});
+    const std::span<const std::byte> own = contents_->file.bytes();
+    const bool inside = tensor.data >= own.data() && tensor.data < own.data() + own.size();
+    const Contents* lender = contents_->lender;
+    const MappedFile& file = inside || lender == nullptr ? contents_->file : lender->file;
+    file.release({tensor.data, tensor.bytes});
 }
 
 Status ModelFile::check_unchanged() const {
+    const Contents* lender = contents_->lender;
+    if (lender != nullptr) {
+        if (Status s = lender->file.check_unchanged(); !s) return s;
+    }
     return contents_->file.check_unchanged();
 }
 

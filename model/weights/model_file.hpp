@@ -4,8 +4,8 @@
 // be read from several threads. Everything a later stage trusts (sizes, offsets, dtypes, shapes
 // against the configuration) has been checked when open() returns a value.
 //
-// Today there is one format, GGUF v2/v3 (gguf_file.hpp); a Hugging Face directory will be a
-// second function that returns the same ModelFile.
+// Formats: GGUF v2/v3 (gguf_file.hpp), and the draft part of a target (trained_parts.hpp), which
+// borrows the embedding, the head and the tokenizer of that target's ModelFile.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,11 @@ struct TokenizerData {
 
 class ModelFile {
 public:
-    struct Contents;  // the mapping, and what was read from it
+    struct Contents;  // the mapping, and what was read from it: model_parts.hpp
+
+    /// For the readers of formats, who have checked everything.
+    explicit ModelFile(std::unique_ptr<Contents> contents);
+    [[nodiscard]] const Contents& contents() const { return *contents_; }
 
     /// Opens and checks the model at `path` (a GGUF file).
     /// Errors: BadFile (missing, a directory, truncated, corrupt), Unsupported (architecture,
@@ -83,8 +87,8 @@ public:
         const;  // [vocab_size, dim]; the embedding if tied
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
-    /// 64 bits that differ when the weights' description or a sample of their bytes differs:
-    /// stages compare it at hello. Not a cryptographic hash.
+    /// 64 bits that differ when the weights' description or a sample of their bytes differs, also
+    /// those of who lends: stages compare it at hello. Not a cryptographic hash.
     [[nodiscard]] std::uint64_t fingerprint() const;
 
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
@@ -96,7 +100,6 @@ public:
     [[nodiscard]] Status check_unchanged() const;
 
 private:
-    explicit ModelFile(std::unique_ptr<Contents> contents);
     std::unique_ptr<Contents> contents_;
 };
 

@@ -1,4 +1,5 @@
 // ModelParts: what every weight format is turned into; a ModelFile is these parts and a mapping.
+// A draft part is one that borrows from its target (trained_parts.hpp).
 //
 // Filled by a format's reader (gguf_file.hpp), which has checked all of it before it returns.
 // Owns its strings and vectors; the TensorViews point into bytes that somebody else owns.
@@ -31,6 +32,7 @@ struct ModelParts {
 struct ModelFile::Contents {
     MappedFile file;
     ModelParts parts;
+    const Contents* lender = nullptr;  // whose embedding, head and tokenizer these are; outlives it
 };
 
 }  // namespace paceline

@@ -80,8 +80,8 @@ class Methods(CliTest):
                     with self.subTest(draft=name, method=method, sampling=sampling):
                         _, ids, stats = self.generate("--method", method, "--draft-model", str(path), *args)
                         self.assertEqual(ids, plain)
-                        self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
-                        if method == "speculative":
+                        if method == "speculative":  # where the target waits for the draft
+                            self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
                             self.assertGreater(stats["pipeline"]["accepted_tokens"], 0)
 
     def test_a_draft_model_with_other_tokens_is_refused_by_name(self):

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kSpinsBeforeSleep = 20'000;  // some 0.2 ms: longer than the gap between two tokens
 constexpr int kSpinsBeforeYield = 64;
+constexpr int kYieldsBeforeSleep = 300;  // about 0.1 ms on an idle core
 
 bool pin_to(int core) {
     cpu_set_t set;
@@ -76,10 +77,12 @@ void ThreadTeam::worker(int thread, int core) {
         int spins = 0;
         // Acquire pairs with the release in run_erased() and in the destructor.
         while (run_count_.load(std::memory_order_acquire) == seen) {
-            if (!may_spin_ || ++spins > kSpinsBeforeSleep) {
+            if (++spins > (may_spin_ ? kSpinsBeforeSleep : kYieldsBeforeSleep)) {
                 run_count_.wait(seen, std::memory_order_acquire);
-            } else {
+            } else if (may_spin_) {
                 cpu_relax();
+            } else {
+                sched_yield();
             }
         }
         ++seen;
@@ -109,7 +112,7 @@ void ThreadTeam::pause(int& spins) const {
         cpu_relax();
         return;
     }
-    // More threads than cores: the one we wait for may need this very core.
+    // The one we wait for, or somebody whose turn it is, may need this very core.
     sched_yield();
 }
 

@@ -1,8 +1,13 @@
 // ThreadTeam: threads pinned to cores that run one function together, many times a second.
 //
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
-// when all have; inside, barrier() makes all wait for all. Between runs the others spin for a
-// short while, then sleep in the kernel. When there are fewer cores than threads nobody spins.
+// when all have; inside, barrier() makes all wait for all.
+//
+// How it waits follows from whose cores these are. Where they are its own, threads spin: at
+// barriers for as long as it takes, between runs for a short while, then they sleep in the kernel.
+// Where somebody else computes on them too (another process of the pipeline, another team of this
+// one, or there are fewer cores than threads), a waiting thread yields at once, and one that has
+// nothing to run soon sleeps: a spinner there takes the core from whoever's turn it is.
 //
 // Owns its threads. run() is called by the thread that made the team, which becomes thread 0 and
 // is pinned too (until the team is destroyed, when its old affinity is restored).
@@ -19,7 +24,8 @@ namespace paceline {
 class ThreadTeam {
 public:
     /// `cores`: one core per thread to pin it to; empty: `threads` threads, not pinned.
-    /// `usable_cores`: how many cores this process has; with fewer than threads, waits yield.
+    /// `usable_cores`: how many cores this team has for itself, 0 if it shares them; with fewer
+    /// than threads nobody spins.
     ThreadTeam(int threads, std::vector<int> cores, int usable_cores);
     ThreadTeam(const ThreadTeam&) = delete;
     ThreadTeam& operator=(const ThreadTeam&) = delete;

@@ -5,6 +5,8 @@
 // of position; the slots start out as garbage. So a wrong slot, a missing row, a stale value or a
 // wrong order anywhere changes the text that follows. The head prefers one successor of each
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
+// Its adapter passes hidden states on as they are, and counts the visible keys that it was not
+// given since the layers last wrote them.
 // Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
 #pragma once
 
@@ -44,6 +46,8 @@ public:
         config_.context_length = 1 << 20;
         keys_.resize(static_cast<std::size_t>(kFakeLayers) * static_cast<std::size_t>(kv_slots));
         for (std::size_t i = 0; i < keys_.size(); ++i) keys_[i] = mix(0xbad, i);
+        newest_.resize(static_cast<std::size_t>(kv_slots));
+        adapted_.resize(static_cast<std::size_t>(kv_slots));
     }
 
     [[nodiscard]] const ModelConfig& config() const override { return config_; }
@@ -88,6 +92,25 @@ public:
                 store(hidden, i, state);
             }
         }
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            newest_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
+        return RunOutcome::Done;
+    }
+
+    RunOutcome run_adapter(std::span<const Row> rows,
+                           std::span<const float> hidden,
+                           std::span<float> out,
+                           const CancelToken* /*cancel*/) override {
+        adapter_rows += rows.size();
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            adapted_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
+        for (const Row& row : rows) {
+            for (Position p = 0; p <= row.position; ++p) {
+                const auto slot = static_cast<std::size_t>(row.key_slot(p));
+                if (adapted_[slot] != newest_[slot]) ++adapter_gaps;
+            }
+        }
+        std::copy(hidden.begin(), hidden.end(), out.begin());
         return RunOutcome::Done;
     }
 
@@ -100,7 +123,7 @@ public:
         head_rows += static_cast<std::size_t>(rows);
         ++head_calls;
         if (id != HeadId::Final || last_layer_ != kFakeLayers) {
-            return guess(static_cast<int>(id), hidden, rows, logits);
+            return guess(id == HeadId::Adapter ? 0 : static_cast<int>(id), hidden, rows, logits);
         }
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);
@@ -146,7 +169,9 @@ public:
     std::size_t rows_dead = 0;  // times that a layer found a row dead
     std::size_t head_rows = 0;
     std::size_t head_calls = 0;
-    double guess_right = 0.8;  // of heads other than the last layer's own
+    std::size_t adapter_rows = 0;
+    std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
+    double guess_right = 0.8;      // of heads other than the last layer's own
     Position highest_position = -1;
     TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
     std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows
@@ -194,7 +219,9 @@ private:
     int first_layer_;
     int last_layer_;
     std::int32_t kv_slots_;
-    std::vector<std::uint64_t> keys_;  // [layers, slots]
+    std::vector<std::uint64_t> keys_;     // [layers, slots]
+    std::vector<std::uint64_t> newest_;   // [slots]: of the rows that ran last
+    std::vector<std::uint64_t> adapted_;  // [slots]: that the adapter was given
 };
 
 }  // namespace paceline::testing

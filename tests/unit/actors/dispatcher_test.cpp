@@ -382,6 +382,40 @@ TEST_CASE("an outcome names whose guess the new root was, and what nobody had gu
     CHECK(scene.dispatcher.figures().roots_alone == 1);
 }
 
+TEST_CASE("in lockstep a round that comes after the verdict says whose guess the root was") {
+    Scene scene =
+        one_request({.start = StartRule::Lockstep, .proposal_wait = Micros{100}}, kAnswer);
+    const auto early = [&] {
+        return scene.dispatcher.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)];
+    };
+    REQUIRE(scene.form());
+    (void)scene.judge();  // 1
+    msg::Proposal round = scene.proposal(0, 0);
+    (void)Scene::add(round, msg::kBelowRoot, 3);
+    const std::int16_t named = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
+    (void)Scene::add(round, named, 2);
+    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    CHECK(scene.dispatcher.take_settled().empty());
+    REQUIRE(scene.form());
+    CHECK(early() == 1);
+    const std::vector<Outcome> settled = scene.dispatcher.take_settled();
+    REQUIRE(settled.size() == 1);
+    CHECK(settled.front().prepared);
+    CHECK(settled.front().origin == msg::Origin::Exit);
+    // Nobody had: the round holds another token, or does not come at all.
+    (void)scene.judge();  // 2 and 3
+    round = scene.proposal(0, 1);
+    (void)Scene::add(round, msg::kBelowRoot, 4);
+    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    REQUIRE(scene.form());
+    CHECK(scene.dispatcher.figures().outcomes_none == 1);
+    (void)scene.judge();
+    scene.now = scene.dispatcher.due().value();
+    REQUIRE(scene.form());
+    CHECK(scene.dispatcher.figures().outcomes_none == 2);
+    CHECK(early() == 1);
+}
+
 TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {
     Scene scene =
         one_request({.start = StartRule::AtOnce, .rows_max = 3, .waves_in_flight_max = 3}, kAnswer);

@@ -50,8 +50,8 @@ TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the e
                     tokens.push_back(static_cast<TokenId>(random() % kFakeVocab));
                 }
                 if (draft.text.size() + tokens.size() < 280 && trunk->count > 2) {
-                    draft.verdict(tokens);
-                    correct.verdict(tokens);
+                    draft.verdict(tokens, 0);  // on a wave of what was right
+                    correct.verdict(tokens, 0);
                 }
             }
             draft.context.deliver_all(kCorrectId, [&](std::uint16_t kind, auto bytes) {

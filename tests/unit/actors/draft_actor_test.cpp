@@ -202,7 +202,7 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
             // A hundred times too slow: nobody waits for it, and most verdicts find it in a job.
             bench.verdict({1});
             bench.context.run_job();
-            for (int i = 0; i < 20; ++i) bench.verdict({plain_next(bench.spec, bench.text)});
+            for (int i = 0; i < 20; ++i) bench.verdict({plain_next(bench.spec, bench.text)}, 0);
         }
         CHECK_FALSE(bench.context.failure);
     }

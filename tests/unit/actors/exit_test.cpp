@@ -143,7 +143,7 @@ struct ExitBench {
     }
     ExitPart look() {
         ExitPart part = early.ask(state, rows, 0);
-        early.look(std::span{&part, 1}, hidden);
+        early.look(std::span{&part, 1}, hidden, {});
         return part;
     }
     /// The exit's race behind row i, computed without it.
@@ -260,11 +260,107 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
     }
 }
 
+TEST_CASE("an exit whose guesses are always wrong rests, and no token changes") {
+    std::map<bool, std::uint64_t> rows;  // always on? -> rows that exits looked at
+    for (const bool always_on : {false, true}) {
+        for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+            for (const int place : {1, 2}) {
+                CAPTURE(seed);
+                Request request = small_request(seed);
+                request.max_tokens = 200;
+                request.context = 400;
+                const Oracle oracle = plain_answer(request);
+                PipelineOptions options{.segments = 2, .seed = seed, .exit_at = place};
+                options.exit = {.proposes = place == 1, .gate = 0.0F, .always_on = always_on};
+                if (place == 2) options.exit.ahead = {HeadId{1}, HeadId{2}};
+                options.guess_right = 0.0;
+                options.dispatch.start = StartRule::AtOnce;
+                Pipeline pipeline{options, request, oracle};
+                pipeline.open_and_begin(kOne, request);
+                pipeline.run_until_finished();
+                const auto answer = pipeline.conductor.log.answer(kOne);
+                CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+                rows[always_on] += pipeline.world.counted(segment_id(place), Counter::ExitRows);
+            }
+        }
+    }
+    CHECK(rows[false] * 3 < rows[true]);
+}
+
+TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is looked at") {
+    std::size_t fed = 0;
+    std::size_t looked = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        Request request = small_request(seed);
+        if (seed % 2 == 0) make_sampled(request, seed);
+        const Oracle oracle = plain_answer(request);
+        PipelineOptions options{
+            .segments = 2 + static_cast<int>(seed % 2), .drafting = Drafting::Babble, .seed = seed};
+        options.exit_at =
+            1 + static_cast<int>(seed / 2 % static_cast<std::uint64_t>(options.segments - 1));
+        options.exit = {.head = HeadId::Adapter,
+                        .names = seed % 3 != 0,
+                        .names_to = {kTheDraft},
+                        .proposes = seed % 3 != 1,
+                        .defers = seed % 3 == 0};
+        options.dispatch.start = StartRule::AtOnce;
+        options.dispatch.shape = static_cast<WaveShape>(seed % 2);
+        options.dispatch.waves_in_flight_max = 4;
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        const auto answer = pipeline.conductor.log.answer(kOne);
+        CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+        const FakeBackend& backend =
+            *pipeline.backends[static_cast<std::size_t>(options.exit_at - 1)];
+        CHECK(backend.adapter_rows >= oracle.answer.size());
+        CHECK(backend.adapter_gaps == 0);
+        fed += backend.adapter_rows;
+        looked += backend.head_rows;
+    }
+    CHECK(looked > 100);
+    CHECK(fed > looked);
+}
+
+TEST_CASE("rows whose fate is known when the exit's job starts are not looked at any more") {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        for (std::size_t known = 0; known <= 6; ++known) {
+            CAPTURE(seed);
+            CAPTURE(known);
+            ExitBench bench{seed, {.names = true, .top = 2}};
+            FateCell fate;
+            std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
+            ExitPart part = bench.early.ask(bench.state, bench.rows, 0);
+            part.fate = {.request = kOne, .attempt = kFirst, .fate = &fate, .word = &word};
+            const Position root = bench.rows[0].position;
+            // The text has grown by `known` tokens: so many rows have a token behind them.
+            if (known > 0) fate.write(kOne, kFirst, {root + static_cast<Position>(known), 1});
+            bench.early.look(std::span{&part, 1}, bench.hidden, {});
+            REQUIRE(part.rows.size() == 5 - std::min<std::size_t>(known, 5));
+            CHECK(bench.backend.head_rows == part.rows.size());
+            for (const ExitRow& row : part.rows) CHECK_FALSE(row.best.empty());
+            if (!part.rows.empty()) {
+                CHECK(part.rows.front().node == bench.rows[known].node);
+                const auto names = bench.early.names(part);
+                REQUIRE(names);
+                for (const msg::ProposedNode& node : std::span{names->nodes}.first(names->count)) {
+                    if (node.origin != msg::Origin::Exit) continue;
+                    CHECK(node.parent + 1 >= static_cast<std::int16_t>(known));
+                }
+            }
+            word = CancelBoard::mark_of(kOne, Attempt{2});
+            EarlyVerify::leave_out_decided(part);
+            CHECK(part.rows.empty());
+        }
+    }
+}
+
 TEST_CASE("heads that look ahead propose behind every verdict") {
     const Request request = small_request(3);
     const Oracle oracle = plain_answer(request);
     PipelineOptions options{.segments = 2, .exit_at = 2};
-    options.exit = {.ahead = {HeadId{1}, HeadId{2}}, .ahead_top = 2};
+    options.exit = {.ahead = {HeadId{1}, HeadId{2}}, .ahead_top = 2, .always_on = true};
     options.guess_right = 1.0;
     options.dispatch.start = StartRule::AtOnce;
     options.dispatch.waves_in_flight_max = 2;

@@ -295,6 +295,40 @@ TEST_CASE("assisted generation's length: two more when all were right, else one 
     CHECK(fixed.now() == 5);
 }
 
+TEST_CASE("a draft that is never right rests, longer each time, and one right guess wakes it") {
+    for (const DraftPace pace : {DraftPace::Turns, DraftPace::Ahead}) {
+        GrowthRule rule;
+        rule.pace = pace;
+        rule.gamma = 2;
+        Growth growth{rule, 32, /*doubts=*/true};
+        GuessTree tree{64};
+        tree.plant(9, 0);
+        int grew = 0;
+        std::vector<int> grew_at;
+        for (int verdict = 0; verdict < 200; ++verdict) {
+            const Growth::Step step = growth.next(tree, 100);
+            const bool grows = !step.expand.empty();
+            // The target must not wait for what will not come.
+            if (!grows) CHECK(step.say == msg::ProposalState::Complete);
+            grew += grows ? 1 : 0;
+            if (grows && verdict >= DraftDoubt::kStreak) grew_at.push_back(verdict);
+            growth.judged(0, grows ? 2 : 0, false);
+        }
+        CHECK(grew_at == std::vector{16, 33, 66, 131, 196});
+        CHECK(grew == DraftDoubt::kStreak + 5);
+        growth.judged(1, 2, true);  // of a wave that was under way
+        for (int verdict = 0; verdict < DraftDoubt::kStreak; ++verdict) {
+            CHECK_FALSE(growth.next(tree, 100).expand.empty());
+            growth.judged(0, 2, false);
+        }
+        CHECK(growth.next(tree, 100).expand.empty());
+        // Lookups, which cost nothing, go on for ever.
+        Growth lookup{rule, 32};
+        for (int verdict = 0; verdict < 50; ++verdict) lookup.judged(0, 2, false);
+        CHECK_FALSE(lookup.next(tree, 100).expand.empty());
+    }
+}
+
 TEST_CASE("a chain stops behind an improbable token, or when the product gets too small") {
     const ChainStop confidence{.confidence_min = 0.6F};
     CHECK(confidence.ends_behind(std::log(0.59F), 0.0F));

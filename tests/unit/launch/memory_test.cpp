@@ -75,15 +75,15 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
     REQUIRE(draft.ok());
     const CpuOptions draft_options = draft.value().options;
     const std::optional<DraftBackend> of_draft = std::move(draft).value();
-    const auto needs = plan_stages(file.value(), options, placement, config.exit, of_draft);
+    const auto needs = plan_stages(file.value(), options, placement, config.exit, {}, of_draft);
     REQUIRE(needs.size() == 3);
     for (std::size_t i = 0; i < needs.size(); ++i) {
         CAPTURE(i);
         CpuOptions own = i == 2 ? draft_options : options;
         if (i < 2) {
             const PlacedStage& stage = placement.stages[i];
-            ExitHeads heads =
-                exit_heads(*config.exit, file.value().config(), stage.exit, i == 1, {});
+            const ExitPlace place_of{stage.layers.last, stage.exit, i == 1};
+            ExitHeads heads = exit_heads(*config.exit, file.value().config(), {}, place_of, {});
             own.first_layer = stage.layers.first;
             own.last_layer = stage.layers.last;
             own.final_head = heads.final_head;
@@ -116,7 +116,7 @@ TEST_CASE("the plan of two segments has the weights of both, each with its own l
                                       "x.toml")
                                       .value();
     const Placement placement = place(config, file.value().config().layers, {0}).value();
-    const auto needs = plan_stages(file.value(), options, placement, {}, {});
+    const auto needs = plan_stages(file.value(), options, placement, {}, {}, {});
     REQUIRE(needs.size() == 2);
     const MemoryNeed whole = plan_backend(file.value(), options, "all");
     CHECK(needs[0].kv_bytes + needs[1].kv_bytes == whole.kv_bytes);

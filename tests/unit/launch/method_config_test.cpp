@@ -9,6 +9,7 @@
 #include "launch/exit_heads.hpp"
 #include "launch/methods.hpp"
 #include "launch/pipeline_layout.hpp"
+#include "launch/pretrained.hpp"
 #include "launch/stage_assignment.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -96,7 +97,7 @@ TEST_CASE("a draft model takes the place of whatever stood in for it, and only t
     CHECK(use_draft_model(both, "small.gguf").ok());
     CHECK(source_text(*both.draft) == "prompt-lookup+model");
     CHECK(both.draft->model_file == "small.gguf");
-    CHECK(stand_ins(both).empty());
+    CHECK(parts_text(both, place(both, 30, {0}).value()).empty());
     PipelineConfig none = method_config("adadecode").value();
     CHECK(contains(use_draft_model(none, "x").error().what, "no stage with role = \"draft\""));
 }
@@ -176,6 +177,13 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment + "[draft]\nsource = \"model\"\n", "needs a GGUF file"},
         {draft + segment + "[draft]\nmodel = \"x.gguf\"\n", "model = \"x.gguf\" is for source"},
         {draft + segment + "[draft]\nlayers = 3\n", "layers = 3 is for source"},
+        {draft + segment + "[draft]\nsource = \"trained\"\nlayers = 3\n",
+         "layers = 3 is for source"},
+        {draft + segment + "[draft]\nsize = \"huge\"\n", "size = \"huge\" is not allowed"},
+        {draft + segment + "[draft]\nstand_in = \"model\"\n",
+         "stand_in = \"model\" is not allowed"},
+        {draft + segment + "[draft]\npart = \"x\"\n", "part = \"x\" is for source = \"trained\""},
+        {draft + chain + kGrows + "[exit]\nhead = \"none\"\n", "head = \"none\" is not allowed"},
         {draft + segment + "[draft]\nsource = \"first-layers\"\nlayers = 2.5\n", "layers = 2.5"},
         {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
@@ -244,25 +252,26 @@ TEST_CASE("exit heads are the target's own, a short list of it, or the same nois
     ModelConfig model;
     model.dim = 8;
     model.vocab_size = 100;
+    constexpr ExitPlace kBehind2{.last_layer = 2, .at_exit = true};
     ExitConfig exit{.names = true};
-    const ExitHeads lens = exit_heads(exit, model, true, false, {StageId{3}});
+    const ExitHeads lens = exit_heads(exit, model, {}, kBehind2, {StageId{3}});
     CHECK(lens.final_head);
     CHECK(lens.heads.empty());
     CHECK(lens.options->head == HeadId::Final);
     CHECK(lens.options->names_to == std::vector{StageId{3}});
     exit.short_list = 10;
-    const ExitHeads brief = exit_heads(exit, model, true, false, {});
+    const ExitHeads brief = exit_heads(exit, model, {}, kBehind2, {});
     REQUIRE(brief.heads.size() == 1);
     CHECK(!brief.final_head);
     CHECK(brief.options->head == HeadId{1});
     CHECK(brief.heads[0].tokens.size() == 10);
     exit.head = ExitHead::Random;
-    const ExitHeads noise = exit_heads(exit, model, true, false, {});
+    const ExitHeads noise = exit_heads(exit, model, {}, kBehind2, {});
     CHECK(noise.heads[0].transform.size() == 64);
-    CHECK(noise.heads[0].transform == exit_heads(exit, model, true, false, {}).heads[0].transform);
+    CHECK(noise.heads[0].transform == exit_heads(exit, model, {}, kBehind2, {}).heads[0].transform);
     exit.ahead = 2;
-    const ExitHeads last = exit_heads(exit, model, false, true, {});
+    const ExitHeads last = exit_heads(exit, model, {}, {.last_layer = 4, .last = true}, {});
     CHECK(last.options->ahead == std::vector{HeadId{1}, HeadId{2}});
     CHECK(last.heads[0].transform != last.heads[1].transform);
-    CHECK(!exit_heads(exit, model, false, false, {}).options.has_value());
+    CHECK(!exit_heads(exit, model, {}, {.last_layer = 4}, {}).options.has_value());
 }

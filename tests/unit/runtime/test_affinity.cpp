@@ -64,12 +64,18 @@ TEST_CASE("a core that is not there, or not ours, is named") {
     CHECK_FALSE(check_cores(machine, std::vector{-1}, "stage x").ok());
 }
 
-TEST_CASE("processes spin only when each has cores of its own") {
+TEST_CASE("processes spin only on cores of their own") {
     const Machine machine = machine_of({{0}, {1}});
     CHECK(choose_spin(machine, std::vector<std::vector<int>>{{0}, {1}}) > 0);
     CHECK(choose_spin(machine, std::vector<std::vector<int>>{{0}, {0}}) == 0);
     CHECK(choose_spin(machine, std::vector<std::vector<int>>{{0}, {}}) == 0);
     CHECK(choose_spin(machine, std::vector<std::vector<int>>{{0}, {1}, {2}}) == 0);
+    const std::vector<std::vector<int>> two_share{{0}, {0}, {1}};
+    CHECK(choose_spin(machine, two_share) > 0);
+    CHECK(cores_shared(two_share) == std::vector{true, true, false});
+    CHECK(cores_shared(std::vector<std::vector<int>>{{0, 1}, {1, 2}, {3}, {}}) ==
+          std::vector(4, true));
+    CHECK(cores_shared(std::vector<std::vector<int>>{{0, 1}}) == std::vector{false});
     CHECK(choose_spin(machine_of({{0}, {1}}, 1.5), std::vector<std::vector<int>>{{0}, {1}}) == 0);
 }
 

@@ -110,6 +110,42 @@ TEST_CASE("candidates of a whole vocabulary are those of the plain twin on every
     }
 }
 
+TEST_CASE("candidates of a short list are those of a row whose other tokens cannot be drawn") {
+    std::mt19937 random(73);
+    std::vector<SamplerScratch> samplers = all_samplers();
+    std::size_t found = 0;
+    for (const std::size_t vocab : {1, 20, 300, 3000}) {
+        for (int round = 0; round < 30; ++round) {
+            for (const RowKind kind : kRowKinds) {
+                Draw d(kind, vocab, random);
+                if (round % 3 == 0) d.params = {};
+                std::vector<TokenId> tokens;
+                std::vector<float> listed;
+                std::vector<float> whole(vocab, -kInfinity);
+                for (std::size_t t = 0; t < vocab; ++t) {
+                    if (random() % 3 == 0) continue;
+                    tokens.push_back(static_cast<TokenId>(t));
+                    listed.push_back(d.row[t]);
+                    whole[t] = d.row[t];
+                }
+                if (tokens.empty()) continue;
+                const int count = 1 << random() % 4;
+                const std::vector<Candidate> want =
+                    reference_candidates(whole, d.position, d.seen(), d.params, count);
+                found += want.size();
+                for (SamplerScratch& sampler : samplers) {
+                    std::vector<float> logits = listed;
+                    std::vector<float> row(vocab);
+                    check_equal(listed_candidates(logits, tokens, row, d.position, d.seen(),
+                                                  d.params, count, sampler),
+                                want);
+                }
+            }
+        }
+    }
+    CHECK(found > 1000);
+}
+
 TEST_CASE("the log probability of a greedy candidate is that of the softmax") {
     SamplerScratch scratch;
     std::vector<float> row{1.0f, 3.0f, 2.0f, -kInfinity, kNan};

@@ -1,0 +1,101 @@
+#include "actors/decoding/exit_policy.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+constexpr double kMemory = 33.0;    // looks that count while it works
+constexpr double kTryMemory = 8.0;  // and while it rests: a try shall show
+constexpr double kShareGrowth = 1.05;
+constexpr double kCostMemory = 16.0;
+
+/// Nothing while the text has not got so far; else whether it is right.
+std::optional<bool> came_true(const SaidGuesses::Guess& guess, std::span<const TokenId> text) {
+    const auto at = static_cast<std::size_t>(guess.at);
+    const std::size_t begin = at - guess.path.size();
+    for (std::size_t i = 0; i < guess.path.size(); ++i) {
+        if (begin + i >= text.size()) return std::nullopt;
+        if (text[begin + i] != guess.path[i]) return false;
+    }
+    if (at >= text.size()) return std::nullopt;
+    return std::find(guess.tokens.begin(), guess.tokens.end(), text[at]) != guess.tokens.end();
+}
+
+/// Nothing while some of it is open.
+std::optional<std::size_t> right_of(const SaidGuesses& said, std::span<const TokenId> text) {
+    std::size_t right = 0;
+    for (const SaidGuesses::Guess& guess : said.guesses) {
+        const std::optional<bool> known = came_true(guess, text);
+        if (!known) return std::nullopt;
+        if (*known) ++right;
+        if (!*known && said.chained) break;
+    }
+    return right;
+}
+
+}  // namespace
+
+void ExitPolicy::decide() {
+    const bool pays = !measured_ || gain_ >= cost();
+    if (pays == !resting_) return;
+    resting_ = !pays;
+    waited_ = 0;
+    if (pays) {
+        pause_ = kPauseMin;
+        weight_ = kTryMemory;
+    }
+}
+
+bool ExitPolicy::ask() {
+    if (always_on_ || !resting_) return true;
+    ++waited_;
+    if (waited_ <= pause_) return false;
+    if (waited_ == pause_ + kTry) {
+        waited_ = 0;
+        pause_ = std::min(2 * pause_, kPauseMax);
+    }
+    return true;
+}
+
+void ExitPolicy::spent(double share, bool delayed, std::size_t rows) {
+    // A look that had to wait for its core is not dearer for it: the least counts, and only if it
+    // stays away for long does a higher one.
+    share_ = measured_ ? std::min(share, share_ * kShareGrowth) : share;
+    const double delay = delayed ? 1.0 : kIdleShare;
+    const double row_cost = kRowCost * static_cast<double>(rows);
+    const double learning = measured_ ? 1.0 / kCostMemory : 1.0;
+    delay_ += (delay - delay_) * learning;
+    row_cost_ += (row_cost - row_cost_) * learning;
+    measured_ = true;
+    decide();
+}
+
+void ExitPolicy::learned(std::size_t right) {
+    weight_ = resting_ ? kTryMemory : std::min(weight_ + 1.0, kMemory);
+    gain_ += (static_cast<double>(right) - gain_) / weight_;
+    decide();
+}
+
+void GuessBook::add(SaidGuesses said) {
+    if (looks_.size() == kLooksMax) looks_.pop_front();
+    looks_.push_back(std::move(said));
+}
+
+std::vector<std::size_t> GuessBook::settle(RequestId request,
+                                           Attempt attempt,
+                                           std::span<const TokenId> text) {
+    std::vector<std::size_t> known;
+    std::erase_if(looks_, [&](const SaidGuesses& said) {
+        if (said.request != request) return false;
+        if (said.attempt != attempt) return said.attempt < attempt;
+        const std::optional<std::size_t> right = right_of(said, text);
+        if (right) known.push_back(*right);
+        return right.has_value();
+    });
+    return known;
+}
+
+}  // namespace paceline

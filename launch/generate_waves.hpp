@@ -1,0 +1,127 @@
+// AnswerWaves: answers to many prompts, made by waves of many requests on one backend.
+//
+// As many requests as there are seats run at a time, each with KV pages of its own. A wave is the
+// newest row of every request that is answering, and, as far as rows are left, rows of prompts of
+// those that are joining. Where an answer ends the next prompt takes its seat (continuous
+// batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
+// not see their neighbours, so the tokens are those of PlainDecoder.
+//
+// Beside the tokens an answer keeps what the target thought: the likeliest next tokens behind a
+// row, and residuals. Residuals are taken at borders: the layers of a wave run in several calls.
+//
+// Borrows the backend, which must hold all layers. One thread; the cancel token may be raised
+// from any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/finish_rule.hpp"
+#include "actors/decoding/slot_allocator.hpp"
+#include "ipc/base/result.hpp"
+#include "model/backend.hpp"
+#include "model/sampling/candidates.hpp"
+
+namespace paceline {
+
+struct AnswerParams {
+    SamplingParams sampling = {};  // its seed is that of answer 0: answer i draws with seed + i
+    std::vector<TokenId> end_tokens = {};
+    std::int32_t max_tokens = 256;  // of an answer, >= 1
+    Position context = 0;           // tokens of prompt and answer together
+    int requests = 32;              // seats, >= 1
+    int wave_rows = 64;             // of one wave, >= requests
+    int top = 0;                    // likeliest tokens kept per row; 0: none
+    std::vector<int> hidden = {};   // layers behind which the residual is kept; ascending, from 1
+};
+
+struct AnswerTask {
+    std::int64_t index = 0;                // of the answer: chooses its seed
+    std::int32_t prompt = 0;               // which prompt it answers, and
+    std::int32_t sample = 0;               // for which time
+    std::span<const TokenId> tokens = {};  // the prompt; outlives run()
+};
+
+/// A row i is the token at position i. What lies behind the last token is known only if it ran.
+struct MadeAnswer {
+    AnswerTask task;
+    std::vector<TokenId> tokens = {};   // prompt and answer; an end token is the last of them
+    bool ended = false;                 // by an end token, else by a limit
+    std::vector<TokenId> top_ids = {};  // [tokens, top], best first, -1: not known
+    std::vector<std::uint16_t> top_logprob = {};  // [tokens, top] f16: log softmax of the logits
+    std::vector<std::vector<std::uint16_t>> hidden = {};  // per layer [tokens, dim] f16
+
+    [[nodiscard]] std::span<const TokenId> answer() const {
+        return std::span{tokens}.subspan(task.tokens.size());
+    }
+};
+
+/// KV slots with which a request never waits for pages: those of the largest that fill all seats.
+[[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,
+                                        const AnswerParams& params);
+
+class AnswerWaves {
+public:
+    using Done = std::function<Status(MadeAnswer)>;
+    /// After each wave: tokens drawn in it, rows it had.
+    using OnWave = std::function<void(int drawn, int rows)>;
+
+    /// Preconditions: `params` are in their ranges; the backend holds all layers.
+    AnswerWaves(Backend& backend, AnswerParams params);
+
+    /// Answers all tasks, begun in their order; `done` gets each answer when it is complete.
+    /// Every task has room in the context for one token of answer.
+    /// Errors: Cancelled; OutOfMemory if a request alone has not enough KV slots; BadFile if the
+    /// model gives no number to draw a token from; those of `done`.
+    [[nodiscard]] Status run(std::span<const AnswerTask> tasks,
+                             const Done& done,
+                             const OnWave& on_wave,
+                             const CancelToken& cancel);
+
+private:
+    struct Seat {
+        MadeAnswer answer;
+        RequestSlots slots;
+        SamplingParams sampling;
+        FinishRule rule;
+        Position fed = 0;  // rows that have run
+        bool over = false;
+
+        [[nodiscard]] Position unfed() const {
+            return static_cast<Position>(answer.tokens.size()) - fed;
+        }
+    };
+    struct WaveRow {
+        Seat* seat;
+        Position position;
+    };
+
+    [[nodiscard]] Status seat_next(std::span<const AnswerTask>& waiting);
+    void plan_wave();
+    void add_rows(Seat& seat, Position count);
+    [[nodiscard]] RunOutcome run_layers(const CancelToken& cancel);
+    void keep_residuals(std::size_t layer_index);
+    [[nodiscard]] Status draw();
+    [[nodiscard]] std::optional<TokenId> draw_for(Seat& seat, std::span<float> logits);
+    void keep_candidates(Seat& seat, std::span<const Candidate> best);
+    [[nodiscard]] Status clear_seats(const Done& done);
+
+    Backend* backend_;
+    AnswerParams params_;
+    bool winner_is_drawn_;  // greedy without penalties: the likeliest token is the one drawn
+    KvPages pages_;         // before the seats, which give theirs back
+    std::vector<std::unique_ptr<Seat>> seats_;  // in the order in which they joined
+    std::vector<Row> rows_;
+    std::vector<WaveRow> wave_;      // what each row is
+    std::vector<std::size_t> ends_;  // rows that are the newest of their text
+    std::vector<float> hidden_;      // [wave_rows, dim]
+    std::vector<float> end_hidden_;  // [requests, dim]
+    std::vector<float> logits_;      // [requests, vocab]
+    SamplerScratch scratch_;
+};
+
+}  // namespace paceline

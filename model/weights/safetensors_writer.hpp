@@ -1,0 +1,74 @@
+// SafetensorsWriter: a safetensors file that is there whole or not at all.
+//
+// The header comes first in such a file, so all tensors are declared before any byte of them;
+// then their bytes are appended in that order, in pieces of any size. Until finish() the file is
+// called PATH.part; a writer that goes without finish() removes it.
+//
+// Format: safetensors_file.hpp; the header is filled up with spaces to a multiple of 8 bytes.
+//
+// Owns the open file. One thread. The caller's numbers are in this machine's byte order, which is
+// little endian everywhere Paceline runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "model/weights/safetensors_file.hpp"
+
+namespace paceline {
+
+struct SafetensorsEntry {
+    std::string name;  // unique in the file
+    SafetensorsType type = SafetensorsType::F32;
+    std::vector<std::int64_t> shape = {};
+
+    [[nodiscard]] std::uint64_t bytes() const;
+};
+
+class SafetensorsWriter {
+public:
+    /// Begins PATH.part and writes its header. Errors: System naming the path and the reason.
+    static Result<SafetensorsWriter> create(const std::string& path,
+                                            const std::vector<SafetensorsEntry>& entries,
+                                            const std::map<std::string, std::string>& metadata);
+
+    SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
+    SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept = delete;
+    SafetensorsWriter(const SafetensorsWriter&) = delete;
+    SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+    ~SafetensorsWriter();
+
+    /// The next bytes. Errors: System (the disk is full).
+    [[nodiscard]] Status append(std::span<const std::byte> bytes);
+    template <class T>
+    [[nodiscard]] Status append(const std::vector<T>& numbers) {
+        static_assert(std::is_arithmetic_v<T>);
+        return append(std::as_bytes(std::span{numbers}));
+    }
+
+    /// Gives the file its name, replacing one that has it. Precondition: all bytes that were
+    /// declared have been appended. Errors: System.
+    [[nodiscard]] Status finish();
+
+private:
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    SafetensorsWriter(std::FILE* file, std::string path, std::uint64_t bytes)
+        : file_{file}, path_{std::move(path)}, bytes_left_{bytes} {}
+    [[nodiscard]] Status failed() const;
+
+    std::unique_ptr<std::FILE, Close> file_;  // nullptr once it is finished or given up
+    std::string path_;
+    std::uint64_t bytes_left_;  // declared and not yet appended
+};
+
+}  // namespace paceline

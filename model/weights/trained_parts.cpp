@@ -1,0 +1,185 @@
+#include "model/weights/trained_parts.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "model/weights/fingerprint.hpp"
+#include "model/weights/model_parts.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr int kLayersMax = 1024;
+constexpr int kHeadsMax = 4096;
+constexpr int kFfnMax = 1 << 20;
+constexpr int kAheadMax = 64;
+
+struct OpenedPart {
+    SafetensorsFile file;
+    PartCard card;
+};
+
+Result<OpenedPart> open_part(const std::string& path, PartKind kind, const ModelFile& target) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(path);
+    if (!file) return file.error();
+    Result<PartCard> card = read_card(file.value());
+    if (!card) return card.error();
+    if (card.value().kind != kind) {
+        return Error{Errc::BadArgument, path + ": paceline.part is \"" +
+                                            name_of(card.value().kind) + "\", wanted is \"" +
+                                            name_of(kind) + "\""};
+    }
+    if (Status s = check_target(card.value(), path, target); !s) return s.error();
+    return OpenedPart{std::move(file).value(), std::move(card).value()};
+}
+
+/// The heads of an attention that is rotated like the target's; Out: ModelConfig or AdapterSpec.
+template <class Out>
+void read_attention_shape(PartReader& reader, const ModelConfig& target, Out& out) {
+    out.heads = reader.number("heads", 1, kHeadsMax);
+    out.kv_heads = reader.number("kv_heads", 1, kHeadsMax);
+    reader.same("head_dim", target.head_dim);
+    out.head_dim = target.head_dim;
+    if (out.heads % out.kv_heads != 0) {
+        reader.fail("metadata \"heads\" is " + std::to_string(out.heads) +
+                    ", no multiple of kv_heads " + std::to_string(out.kv_heads));
+    }
+}
+
+ModelConfig draft_config(PartReader& reader, const PartCard& card, const ModelConfig& target) {
+    ModelConfig config = target;
+    config.name = card.name;
+    config.layers = reader.number("layers", 1, kLayersMax);
+    reader.same("dim", target.dim);
+    read_attention_shape(reader, target, config);
+    config.ffn_dim = reader.number("ffn_dim", 1, kFfnMax);
+    config.qkv_bias = false;
+    config.qk_norm = false;
+    return config;
+}
+
+LayerTensors read_layer(PartReader& reader, const ModelConfig& config, int index) {
+    const std::string at = "layers." + std::to_string(index) + ".";
+    LayerTensors layer;
+    layer.attn_norm = reader.vector(at + "attn_norm", config.dim);
+    layer.q = reader.matrix(at + "q", config.q_dim(), config.dim);
+    layer.k = reader.matrix(at + "k", config.kv_dim(), config.dim);
+    layer.v = reader.matrix(at + "v", config.kv_dim(), config.dim);
+    layer.attn_out = reader.matrix(at + "attn_out", config.dim, config.q_dim());
+    layer.ffn_norm = reader.vector(at + "ffn_norm", config.dim);
+    layer.gate = reader.matrix(at + "gate", config.ffn_dim, config.dim);
+    layer.up = reader.matrix(at + "up", config.ffn_dim, config.dim);
+    layer.down = reader.matrix(at + "down", config.dim, config.ffn_dim);
+    return layer;
+}
+
+void list_layer(const LayerTensors& layer, std::vector<TensorView>& out) {
+    for (const TensorView* tensor :
+         {&layer.attn_norm, &layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.ffn_norm,
+          &layer.gate, &layer.up, &layer.down}) {
+        out.push_back(*tensor);
+    }
+}
+
+AdapterSpec read_adapter(PartReader& reader, const ModelConfig& target, int layer) {
+    const std::string at = "adapter." + std::to_string(layer) + ".";
+    AdapterSpec spec;
+    read_attention_shape(reader, target, spec);
+    const std::int64_t q_dim = std::int64_t{spec.heads} * spec.head_dim;
+    const std::int64_t kv_dim = std::int64_t{spec.kv_heads} * spec.head_dim;
+    spec.attn_norm = reader.vector_values(at + "attn_norm", target.dim);
+    spec.q = reader.matrix_values(at + "q", q_dim, target.dim);
+    spec.k = reader.matrix_values(at + "k", kv_dim, target.dim);
+    spec.v = reader.matrix_values(at + "v", kv_dim, target.dim);
+    spec.attn_out = reader.matrix_values(at + "attn_out", target.dim, q_dim);
+    spec.out_norm = reader.vector_values(at + "out_norm", target.dim);
+    return spec;
+}
+
+}  // namespace
+
+Result<PartCard> open_card(const std::string& path) {
+    const Result<SafetensorsFile> file = SafetensorsFile::open(path);
+    if (!file) return file.error();
+    return read_card(file.value());
+}
+
+Status check_target(const PartCard& card, const std::string& path, const ModelFile& target) {
+    const std::uint64_t fingerprint = target.fingerprint();
+    if (card.target == fingerprint) return {};
+    return Error{Errc::BadArgument, path + " was made for the model with the fingerprint " +
+                                        fingerprint_text(card.target) + ", " + target.path() +
+                                        " has " + fingerprint_text(fingerprint)};
+}
+
+Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
+    if (!part) return part.error();
+    SafetensorsFile& file = part.value().file;
+    PartReader reader{file, target.config()};
+    ModelParts parts;
+    parts.format = "trained part";
+    parts.config = draft_config(reader, part.value().card, target.config());
+    for (int i = 0; i < parts.config.layers && reader.status().ok(); ++i) {
+        parts.layers.push_back(read_layer(reader, parts.config, i));
+        list_layer(parts.layers.back(), parts.tensors);
+    }
+    parts.output_norm = reader.vector("output_norm", target.config().dim);
+    parts.tensors.push_back(parts.output_norm);
+    std::vector<TokenId> tokens = reader.tokens();
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    parts.embedding = target.embedding();
+    parts.output_head = target.output_head();
+    parts.data_start = file.contents().data_start;
+    auto contents = std::make_unique<ModelFile::Contents>(
+        ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()});
+    return DraftPart{std::move(part.value().card), ModelFile{std::move(contents)},
+                     std::move(tokens)};
+}
+
+Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Heads, target);
+    if (!part) return part.error();
+    const ModelConfig& config = target.config();
+    PartReader reader{part.value().file, config};
+    HeadsPart heads;
+    heads.norm_first = reader.flag("norm_first");
+    const auto transform = [&](const std::string& name) {
+        return reader.matrix_values(name + ".transform", config.dim, config.dim);
+    };
+    for (int layer = 1; layer <= config.layers; ++layer) {
+        const std::string name = "exit." + std::to_string(layer);
+        const bool said = part.value().file.metadata(name) && reader.flag(name);
+        if (said || reader.has(name + ".transform")) heads.exits.emplace(layer, transform(name));
+    }
+    for (int j = 1; j <= kAheadMax && reader.has("ahead." + std::to_string(j) + ".transform"); ++j)
+        heads.ahead.push_back(transform("ahead." + std::to_string(j)));
+    heads.tokens = reader.tokens();
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    heads.card = std::move(part.value().card);
+    return heads;
+}
+
+Result<AdapterPart> open_adapter_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Adapter, target);
+    if (!part) return part.error();
+    const ModelConfig& config = target.config();
+    PartReader reader{part.value().file, config};
+    AdapterPart out;
+    const std::vector<TokenId> tokens = reader.tokens();
+    for (int layer = 1; layer <= config.layers && reader.status().ok(); ++layer) {
+        if (!reader.has("adapter." + std::to_string(layer) + ".q")) continue;
+        AdapterSpec spec = read_adapter(reader, config, layer);
+        spec.tokens = tokens;
+        out.adapters.emplace(layer, std::move(spec));
+    }
+    if (out.adapters.empty()) reader.fail("has no tensor \"adapter.LAYER.q\"");
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    out.card = std::move(part.value().card);
+    return out;
+}
+
+}  // namespace paceline

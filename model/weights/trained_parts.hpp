@@ -1,0 +1,56 @@
+// Trained parts: what was trained around a frozen target, in files of their own
+// (docs/trained-parts.md), opened for that target.
+//
+// Each function refuses a part of another target, naming both fingerprints. What is returned has
+// been checked against the target's configuration. Values own what they hold, but for DraftPart's
+// model file, which borrows embedding, head and tokenizer: its target must outlive it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "model/adapter_spec.hpp"
+#include "model/weights/model_file.hpp"
+#include "model/weights/part_reader.hpp"
+
+namespace paceline {
+
+struct DraftPart {
+    PartCard card;
+    ModelFile file;               // layers and final norm of its own; as wide as the target
+    std::vector<TokenId> tokens;  // the short list of its head
+};
+
+struct HeadsPart {
+    PartCard card;
+    std::map<int, std::vector<float>> exits;  // T [dim, dim] behind so many layers
+    std::vector<std::vector<float>> ahead;    // T of the last layer: 1, 2, ... tokens further on
+    std::vector<TokenId> tokens;
+    bool norm_first = true;  // as HeadSpec's
+};
+
+struct AdapterPart {
+    PartCard card;
+    std::map<int, AdapterSpec> adapters;  // behind so many layers
+};
+
+/// What a file says of itself, without reading its tensors. Errors: those of
+/// SafetensorsFile::open() and read_card().
+[[nodiscard]] Result<PartCard> open_card(const std::string& path);
+
+/// Errors: BadArgument with both fingerprints.
+[[nodiscard]] Status check_target(const PartCard& card,
+                                  const std::string& path,
+                                  const ModelFile& target);
+
+/// Errors: those of open_card() and check_target(); BadArgument for a part of another kind;
+/// BadFile naming file, tensor or key, and value.
+[[nodiscard]] Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target);
+[[nodiscard]] Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target);
+[[nodiscard]] Result<AdapterPart> open_adapter_part(const std::string& path,
+                                                    const ModelFile& target);
+
+}  // namespace paceline

@@ -1,0 +1,88 @@
+// Which cores processes get that name none, and who may spin on them.
+#include "launch/core_shares.hpp"
+
+#include <doctest/doctest.h>
+
+#include "launch/methods.hpp"
+#include "launch/pipeline_layout.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+using Cores = std::vector<int>;
+
+/// The processes of a pipeline by name, each with its cores.
+std::vector<std::pair<std::string, Cores>> cores_of(const PipelineConfig& config,
+                                                    const Cores& usable) {
+    const Result<Placement> placed = place(config, 30, usable);
+    REQUIRE(placed);
+    std::vector<std::pair<std::string, Cores>> cores;
+    for (const PlacedProcess& process : placed.value().processes)
+        cores.emplace_back(process.name, process.cores);
+    return cores;
+}
+
+PipelineConfig with_model_draft(const char* method) {
+    PipelineConfig config = method_config(method).value();
+    config.draft->model = DraftModelKind::FirstLayers;
+    return config;
+}
+
+}  // namespace
+
+TEST_CASE("lanes get cores of their own, drafts one, the first target what is left over") {
+    const std::vector<CoreWish> wishes{{.lane = 0}, {.lane = 1}, {.lane = 2, .modest = true}, {}};
+    const auto five = share_cores(wishes, {0, 1, 2, 3, 4});
+    CHECK(five == std::vector<Cores>{{0, 1}, {2, 3}, {4}, {0, 1, 2, 3, 4}});
+    const auto six = share_cores(wishes, {0, 1, 2, 3, 4, 5});
+    CHECK(six[0].size() == 3);
+    CHECK(six[1].size() == 2);
+    // Too few to be apart: all share all.
+    CHECK(share_cores(wishes, {0, 1}) == std::vector<Cores>(4, Cores{0, 1}));
+}
+
+TEST_CASE("named cores stay, others keep off them, and named threads get a core each") {
+    const std::vector<CoreWish> named{
+        {.lane = 0, .named = {1, 2}}, {.lane = 1, .modest = true, .threads = 2}, {}};
+    CHECK(share_cores(named, {0, 1, 2, 3, 4}) == std::vector<Cores>{{1, 2}, {0, 3}, {4}});
+    CHECK(share_cores(named, {1, 2, 3})[1] == Cores{1, 2, 3});  // not two left: shares
+    // Who takes turns with the one that named some may use them as well.
+    const std::vector<CoreWish> turns{{.lane = 0, .named = {1}}, {.lane = 0}};
+    CHECK(share_cores(turns, {0, 1}) == std::vector<Cores>{{1}, {0, 1}});
+}
+
+TEST_CASE("segments that take turns share all cores, those with waves in flight are apart") {
+    CHECK(cores_of(method_config("autoregressive-segments").value(), {0, 1}) ==
+          std::vector<std::pair<std::string, Cores>>{{"segment-1", {0, 1}}, {"segment-2", {0, 1}}});
+    CHECK(cores_of(method_config("adadecode-parallel").value(), {0, 1, 2, 3}) ==
+          std::vector<std::pair<std::string, Cores>>{{"segment-1", {0, 1}}, {"segment-2", {2, 3}}});
+}
+
+TEST_CASE("a draft model that runs ahead gets a core, one that takes turns shares them all") {
+    CHECK(cores_of(with_model_draft("pearl"), {0, 1}) ==
+          std::vector<std::pair<std::string, Cores>>{{"target", {0}}, {"draft", {1}}});
+    CHECK(cores_of(with_model_draft("fold"), {0, 1, 2}) ==
+          std::vector<std::pair<std::string, Cores>>{
+              {"early", {0, 1}}, {"final", {0, 1}}, {"draft", {2}}});
+    CHECK(cores_of(with_model_draft("speculative"), {0, 1}) ==
+          std::vector<std::pair<std::string, Cores>>{{"target", {0, 1}}, {"draft", {0, 1}}});
+    // Lookups need no core of their own.
+    PipelineConfig lookups = method_config("pearl").value();
+    lookups.draft->use_stand_in();
+    CHECK(cores_of(lookups, {0, 1})[0].second == Cores{0, 1});
+}
+
+TEST_CASE("threads of a stage know whether its cores are its own") {
+    const auto usable_of = [](const PipelineConfig& config, std::size_t process) {
+        const Placement placed = place(config, 30, {0, 1}).value();
+        return assignment_of(placed.processes[process], placed, config, {.usable_cores = 2})
+            .usable_cores;
+    };
+    CHECK(usable_of(with_model_draft("pearl"), 0) == 2);
+    CHECK(usable_of(with_model_draft("pearl"), 1) == 2);
+    CHECK(usable_of(with_model_draft("speculative"), 0) == 0);
+    CHECK(usable_of(method_config("autoregressive-segments").value(), 1) == 0);
+    CHECK(usable_of(method_config("autoregressive").value(), 0) == 2);
+    CHECK(usable_of(method_config("adadecode").value(), 0) == 0);  // four models in one process
+}

@@ -1,0 +1,226 @@
+// Trained parts in a configuration: which are found, what stands in, and that what was planned of
+// them is what backends then take and say.
+#include "launch/pretrained.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "launch/draft_backend.hpp"
+#include "launch/exit_heads.hpp"
+#include "launch/memory_plan.hpp"
+#include "launch/methods.hpp"
+#include "model/cpu/cpu_backend.hpp"
+#include "tests/unit/weights/safetensors_builder.hpp"
+
+using namespace paceline;        // NOLINT(google-build-using-namespace): a test file
+using namespace paceline::test;  // NOLINT(google-build-using-namespace): test helpers
+
+namespace {
+
+const std::vector<TokenId> kTokens{0, 3, 4, 200, 319};
+
+ModelFile tiny(const std::string& name = "tiny-chat") {
+    Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/" + name + ".gguf");
+    REQUIRE(file.ok());
+    return std::move(file).value();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+PipelineConfig config_of(const std::string& draft, const std::string& exit = "") {
+    Result<PipelineConfig> config = parse_pipeline_config(
+        "[[stage]]\nname = \"a\"\nrole = \"early-verify\"\n"
+        "[[stage]]\nname = \"b\"\nrole = \"final-verify\"\n"
+        "[[stage]]\nname = \"d\"\nrole = \"draft\"\n[draft]\nexit_alternatives = 1\n" +
+            draft + "[exit]\n" + exit,
+        "x.toml");
+    if (!config.ok()) FAIL(config.error().what);
+    return std::move(config).value();
+}
+
+PipelineConfig settled(PipelineConfig config, const PartsSearch& search, const ModelFile& target) {
+    const Status s = use_parts(config, search, target);
+    if (!s.ok()) FAIL(s.error().what);
+    return config;
+}
+
+std::string text_of(const PipelineConfig& config) {
+    return parts_text(config, place(config, 2, {0}).value());
+}
+
+std::unique_ptr<CpuBackend> backend_of(const ModelFile& file, const CpuOptions& options) {
+    Result<std::unique_ptr<CpuBackend>> made = make_cpu_backend(file, options);
+    if (!made.ok()) FAIL(made.error().what);
+    return std::move(made).value();
+}
+
+/// Logits behind the second of two tokens.
+std::vector<float> logits_of(CpuBackend& backend, HeadId head) {
+    const std::vector<KvSlot> slots{0, 1};
+    std::vector<Row> rows(2);
+    for (std::int32_t i = 0; i < 2; ++i) {
+        rows[static_cast<std::size_t>(i)] = {.token = 40 + i,
+                                             .position = i,
+                                             .slot = i,
+                                             .prefix_slots = slots.data(),
+                                             .prefix_count = i + 1,
+                                             .last = 2 * backend.last_layer()};
+    }
+    const auto dim = static_cast<std::size_t>(backend.config().dim);
+    std::vector<float> hidden(2 * dim);
+    REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    std::vector<float> logits(static_cast<std::size_t>(backend.config().vocab_size));
+    backend.head(head, std::span{hidden}.subspan(dim), 1, logits);
+    return logits;
+}
+
+}  // namespace
+
+TEST_CASE("a trained draft has the size that was asked for, or the one that there is") {
+    const TestFolder folder;
+    const ModelFile target = tiny();
+    const PartsSearch search{.wish = "", .folders = {"/nowhere", folder.path().string()}};
+    const PipelineConfig small = config_of("source = \"trained\"\n");
+    const PipelineConfig deep = config_of("source = \"prompt-lookup+trained\"\nsize = \"deep\"\n");
+    CHECK(source_text(*settled(small, search, target).draft) == "prompt-lookup");
+    draft_of(target, kTokens).write(folder.path() / "draft-deep.safetensors");
+    CHECK(contains(settled(small, search, target).draft->model_file, "draft-deep"));
+    draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
+    const PipelineConfig found = settled(small, search, target);
+    CHECK(contains(found.draft->model_file, "draft-small"));
+    CHECK(found.draft->part_tokens == 5);
+    CHECK(contains(text_of(found), "trained draft: 2 layers, a head of 5 tokens, "));
+    CHECK(contains(settled(deep, search, target).draft->model_file, "draft-deep"));
+    CHECK(source_text(*settled(deep, search, target).draft) == "prompt-lookup+trained");
+    CHECK(!settled(small, {.wish = "none", .folders = search.folders}, target).draft->computes());
+    CHECK(contains(
+        settled(small, {.wish = folder.path().string(), .folders = {}}, target).draft->model_file,
+        "draft-small"));
+}
+
+TEST_CASE("every method settles without parts on what stood in before, and can be set to it") {
+    const ModelFile target = tiny();
+    const std::pair<const char*, const char*> cases[] = {
+        {"speculative", "prompt-lookup"},
+        {"speculative-tree", "first-layers"},
+        {"pearl", "prompt-lookup"},
+        {"fold", "prompt-lookup"},
+        {"four-stages", "prompt-lookup"},
+        {"hybrid", "prompt-lookup+first-layers"},
+        {"prompt-lookup+draft", "prompt-lookup+first-layers"}};
+    for (const auto& [method, source] : cases) {
+        CAPTURE(method);
+        const PipelineConfig config = settled(method_config(method).value(), {}, target);
+        CHECK(source_text(*config.draft) == source);
+        CHECK(contains(parts_text(config, place(config, 30, {0}).value()), "no trained draft"));
+    }
+    const PipelineConfig set =
+        config_of("source = \"first-layers\"\nsize = \"deep\"\nlayers = 1\n");
+    CHECK(contains(text_of(settled(set, {}, target)), "no draft model: the target's own first"));
+}
+
+TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its layer has first") {
+    const TestFolder folder;
+    const ModelFile target = tiny();
+    const PartsSearch search{.wish = "", .folders = {folder.path().string()}};
+    const auto behind = [&](const std::string& exit) {
+        const PipelineConfig config = settled(config_of("", exit), search, target);
+        return text_of(config);
+    };
+    CHECK(contains(behind(""), "no trained exit for this model behind layer 1"));
+    heads_of(target, {2}, 2, kTokens).write(folder.path() / "heads.safetensors");
+    CHECK(contains(behind("head = \"adapter\"\n"), "no trained exit"));
+    heads_of(target, {1, 2}, 2, kTokens).write(folder.path() / "heads.safetensors");
+    CHECK(contains(behind(""), "trained exit head: behind layer 1, "));
+    CHECK(contains(behind("head = \"adapter\"\n"), "trained exit head: behind layer 1, "));
+    adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
+    CHECK(contains(behind("head = \"adapter\"\n"), "trained adapter: exit behind layer 1, "));
+    CHECK(contains(behind("head = \"logit-lens\"\n"), "logit lens"));
+    CHECK(contains(behind("ahead = 3\n"), "no trained look-ahead heads for this model beyond 2"));
+    const std::string adapter = (folder.path() / "adapter.safetensors").string();
+    PipelineConfig wrong = config_of("", "part = \"" + adapter + "\"\n");
+    CHECK(contains(use_parts(wrong, search, target).error().what,
+                   "is a part \"adapter\", wanted is \"heads\""));
+}
+
+TEST_CASE("exit heads are those of the part, and of the layer") {
+    const TestFolder folder;
+    const ModelFile target = tiny();
+    heads_of(target, {1}, 1, kTokens, 0.25F).write(folder.path() / "heads.safetensors");
+    const PipelineConfig config = settled(config_of("", "ahead = 2\n"),
+                                          {.wish = folder.path().string(), .folders = {}}, target);
+    const ExitParts parts = open_exit_parts(*config.exit, target).value();
+    const ExitPlace exit{.last_layer = 1, .at_exit = true};
+    const ExitHeads first = exit_heads(*config.exit, target.config(), parts, exit, {});
+    REQUIRE(first.heads.size() == 1);
+    CHECK(!first.final_head);
+    CHECK(first.options->head == HeadId{1});
+    CHECK(first.heads[0].transform[0] == 0.25F);
+    CHECK(first.heads[0].tokens == kTokens);
+    const ExitPlace last{.last_layer = 2, .last = true};
+    const ExitHeads ahead = exit_heads(*config.exit, target.config(), parts, last, {});
+    REQUIRE(ahead.heads.size() == 2);
+    CHECK(ahead.heads[0].transform[0] == 0.25F);
+    CHECK(ahead.heads[1].tokens.empty());  // noise in the place of the second
+    const ExitPlace other{.last_layer = 2, .at_exit = true};
+    CHECK(exit_heads(*config.exit, target.config(), parts, other, {}).final_head);
+}
+
+TEST_CASE("a draft part that is the target says of the listed tokens what the target says") {
+    const TestFolder folder;
+    std::string fixture = "tiny-chat";
+    SUBCASE("stored as Q8_0") {}
+    SUBCASE("stored as Q4_1") {
+        fixture = "llama-q4_1";
+    }
+    SUBCASE("with a head of its own") {
+        fixture = "llama-untied-f16";
+    }
+    CAPTURE(fixture);
+    const ModelFile target = tiny(fixture);
+    draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
+    const PipelineConfig config = settled(config_of("source = \"trained\"\n"),
+                                          {.wish = folder.path().string(), .folders = {}}, target);
+    CpuOptions options;
+    options.kv_slots = 32;
+    const auto whole = backend_of(target, options);
+    const std::vector<float> wanted = logits_of(*whole, HeadId::Final);
+    const DraftBackend plan = plan_draft_backend(*config.draft, target, options).value();
+    const auto draft = backend_of(plan.file(target), plan.options);
+    const std::vector<float> said = logits_of(*draft, plan.head);
+    REQUIRE(said.size() == wanted.size());
+    for (TokenId token = 0; token < target.config().vocab_size; ++token) {
+        CAPTURE(token);
+        const auto at = static_cast<std::size_t>(token);
+        const bool listed = std::find(kTokens.begin(), kTokens.end(), token) != kTokens.end();
+        CHECK(said[at] == (listed ? wanted[at] : -std::numeric_limits<float>::infinity()));
+    }
+    const MemoryNeed need = plan_backend(plan.file(target), plan.options, "draft");
+    CHECK(need.weight_bytes == draft->memory_use().weight_bytes);
+    CHECK(need.kv_bytes == draft->memory_use().kv_bytes);
+}
+
+TEST_CASE("what is planned for a segment with an adapter is what it takes") {
+    const TestFolder folder;
+    const ModelFile target = tiny();
+    adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
+    const PipelineConfig config = settled(config_of("", "head = \"adapter\"\n"),
+                                          {.wish = folder.path().string(), .folders = {}}, target);
+    const ExitParts parts = open_exit_parts(*config.exit, target).value();
+    const ExitPlace exit{.last_layer = 1, .at_exit = true};
+    ExitHeads heads = exit_heads(*config.exit, target.config(), parts, exit, {});
+    CHECK(heads.options->head == HeadId::Adapter);
+    CpuOptions options;
+    options.kv_slots = 64;
+    options.last_layer = 1;
+    options.adapter = std::move(heads.adapter);
+    REQUIRE(options.adapter.has_value());
+    const MemoryNeed need = plan_backend(target, options, "a");
+    const auto backend = backend_of(target, options);
+    CHECK(backend->has_adapter());
+    CHECK(need.weight_bytes == backend->memory_use().weight_bytes);
+    CHECK(need.kv_bytes == backend->memory_use().kv_bytes);
+}
