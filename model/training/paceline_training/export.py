@@ -1,0 +1,227 @@
+"""paceline-train export: the part files that `paceline run` loads, from the checkpoints of runs.
+
+    paceline-train export --run RUN -o draft-small.safetensors --type q8_0
+    paceline-train export --run EXITS --run AHEAD -o heads.safetensors
+
+What kind of part it is follows from the run; heads and adapters of several runs go into one file
+if they agree about the short list. The format is described in docs/trained-parts.md: safetensors
+with metadata that names the target, quantised matrices as U8 rows in GGUF's block layouts, rows of
+q and k in the order of the target's own file. A file is written under another name and renamed.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+from .target import Shape, unpermute_rows
+
+FORMAT = "parts-1"
+QUANTISED = {"q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1}
+PLAIN = {"f32": np.float32, "f16": np.float16}
+DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--run", type=Path, action="append", required=True, metavar="RUN",
+        help="the folder of a run; heads and adapters may come from several")
+    add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
+    add("--type", choices=[*QUANTISED, *PLAIN],
+        help="of the matrices (drafts q8_0, heads and adapters f16)")
+    add("--name", default="", help="what the part is called (the file's name)")
+    add("--licence", default="Apache-2.0", help="of the part (%(default)s)")
+
+
+class PartWriter:
+    """Tensors and metadata of one file in the making."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.tensors: dict[str, np.ndarray] = {}
+        self.metadata: dict[str, str] = {}
+        self.errors: list[float] = []
+
+    def vector(self, name: str, values: torch.Tensor) -> None:
+        self.tensors[name] = values.detach().float().numpy().copy()
+
+    def matrix(self, name: str, values: torch.Tensor) -> None:
+        """[outputs, inputs] in the type of the file.
+
+        Raises ValueError where a quantised row would not be whole blocks.
+        """
+        exact = values.detach().float().numpy()
+        if self.kind in PLAIN:
+            # A float16 saturates: what is beyond its range is a guess anyway, infinity is none.
+            limit = np.finfo(PLAIN[self.kind]).max
+            stored = np.clip(exact, -limit, limit).astype(PLAIN[self.kind])
+            back = stored.astype(np.float32)
+        else:
+            block = gguf.GGML_QUANT_SIZES[QUANTISED[self.kind]][0]
+            if exact.shape[1] % block:
+                raise ValueError(f"tensor '{name}': {exact.shape[1]} inputs are no multiple of "
+                                 f"{block}, as --type {self.kind} needs")
+            stored = quantised(exact, self.kind)
+            back = gguf.quants.dequantize(stored, QUANTISED[self.kind])
+            self.metadata[f"type.{name}"] = self.kind.upper()
+        self.errors.append(float(np.linalg.norm(back - exact) / max(np.linalg.norm(exact), 1e-30)))
+        self.tensors[name] = stored
+
+    def tokens(self, tokens: list[int]) -> None:
+        self.tensors["tokens"] = np.array(tokens, np.int32)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        save_file({name: np.ascontiguousarray(t) for name, t in self.tensors.items()}, part,
+                  metadata=self.metadata)
+        os.replace(part, path)
+
+
+def quantised(matrix: np.ndarray, kind: str) -> np.ndarray:
+    """uint8 [outputs, bytes per row] in GGUF's blocks of 32."""
+    if kind == "q4_1":
+        return quantised_q4_1(matrix)
+    return gguf.quants.quantize(matrix.astype(np.float32), QUANTISED[kind])
+
+
+def quantised_q4_1(matrix: np.ndarray) -> np.ndarray:
+    """Blocks of 32 as d, m (float16) and 32 numbers of 4 bits, value = d q + m.
+
+    The ends of a block's range are pulled in by a few shares and d, m fitted by least squares;
+    the best of these errs less than d and m from smallest and largest value alone.
+    """
+    outputs, inputs = matrix.shape
+    x = matrix.reshape(-1, 32).astype(np.float32)
+    low, high = x.min(1, keepdims=True), x.max(1, keepdims=True)
+    best_error = np.full((len(x), 1), np.inf, np.float32)
+    best = [np.zeros_like(low), low, np.zeros_like(x)]
+    for share in (1.0, 0.95, 0.9, 0.85, 0.8):
+        middle, half = (low + high) / 2, (high - low) / 2 * share
+        d = np.maximum(2 * half / 15, 1e-12)
+        q = np.clip(np.round((x - (middle - half)) / d), 0, 15)
+        centred = q - q.mean(1, keepdims=True)
+        spread = (centred**2).sum(1, keepdims=True)
+        d = np.where(spread > 0, (centred * x).sum(1, keepdims=True) / np.maximum(spread, 1e-9), 0)
+        d = d.astype(np.float16).astype(np.float32)
+        m = (x.mean(1, keepdims=True) - d * q.mean(1, keepdims=True))
+        m = m.astype(np.float16).astype(np.float32)
+        error = ((d * q + m - x)**2).sum(1, keepdims=True)
+        better = error < best_error
+        best_error = np.where(better, error, best_error)
+        best = [np.where(better, new, old) for new, old in zip((d, m, q), best)]
+    d, m, q = best
+    q = q.astype(np.uint8)
+    packed = q[:, :16] | (q[:, 16:] << 4)
+    blocks = np.concatenate([d.astype(np.float16).view(np.uint8),
+                             m.astype(np.float16).view(np.uint8), packed], 1)
+    return blocks.reshape(outputs, inputs // 32 * 20)
+
+
+def _shape_metadata(part: dict) -> dict[str, str]:
+    return {key: str(part[key]) for key in ("dim", "heads", "kv_heads", "head_dim")}
+
+
+def _stored_rows(part: dict, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """q and k in the order of the target's file."""
+    return tensors | {"q": unpermute_rows(tensors["q"], part["heads"], part["rope_dims"]),
+                      "k": unpermute_rows(tensors["k"], part["kv_heads"], part["rope_dims"])}
+
+
+def _attention_tensors(part: dict, state: dict, prefix: str) -> dict[str, torch.Tensor]:
+    rows = [part["heads"] * part["head_dim"]] + [part["kv_heads"] * part["head_dim"]] * 2
+    q, k, v = state[f"{prefix}.qkv"].split(rows)
+    return _stored_rows(part, {"attn_norm": state[f"{prefix}.norm.weight"], "q": q, "k": k, "v": v,
+                               "attn_out": state[f"{prefix}.out"]})
+
+
+def _add(file: PartWriter, prefix: str, tensors: dict[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
+        (file.vector if tensor.dim() == 1 else file.matrix)(f"{prefix}.{name}", tensor)
+
+
+def add_draft(file: PartWriter, part: dict, state: dict) -> None:
+    if part["features"]:
+        raise ValueError("a draft with --features has no part file")
+    file.metadata |= _shape_metadata(part) | {"layers": str(part["layers"]),
+                                              "ffn_dim": str(part["ffn_dim"])}
+    for index in range(part["layers"]):
+        prefix = f"layers.{index}"
+        gate, up = state[f"{prefix}.gate_up"].chunk(2)
+        _add(file, prefix, _attention_tensors(part, state, f"{prefix}.attention") | {
+            "ffn_norm": state[f"{prefix}.norm.weight"], "gate": gate, "up": up,
+            "down": state[f"{prefix}.down"]})
+    file.vector("output_norm", state["output_norm.weight"])
+
+
+def add_heads(file: PartWriter, part: dict, state: dict) -> None:
+    if part["full"]:
+        raise ValueError("heads with --full have no part file")
+    file.metadata |= {"dim": str(part["dim"]), "norm_first": str(int(part["norm_first"]))}
+    for kind, numbers in (("exit", part["exits"]), ("ahead", part["ahead"])):
+        for number in numbers:
+            file.metadata[f"{kind}.{number}"] = "1"
+            file.matrix(f"{kind}.{number}.transform", state[f"{kind}_{number}.transform"])
+
+
+def add_adapter(file: PartWriter, part: dict, state: dict) -> None:
+    file.metadata |= _shape_metadata(part)
+    for layer in part["exits"]:
+        file.metadata[f"adapter.{layer}"] = "1"
+        _add(file, f"adapter.{layer}",
+             _attention_tensors(part, state, f"{layer}.attention")
+             | {"out_norm": state[f"{layer}.output_norm.weight"]})
+
+
+ADD = {"draft": add_draft, "heads": add_heads, "adapter": add_adapter}
+
+
+def read_run(folder: Path) -> dict:
+    path = folder / "checkpoint.pt"
+    if not path.is_file():
+        raise ValueError(f"{folder}: no checkpoint.pt: not the folder of a run")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def check_together(runs: list[dict], folders: list[Path]) -> None:
+    """Raises ValueError unless one file can hold all of them."""
+    first = runs[0]
+    if len(runs) > 1 and first["part"]["part"] == "draft":
+        raise ValueError(f"{folders[1]}: a draft's file holds one run")
+    for folder, run in zip(folders[1:], runs[1:]):
+        for key in ("part", "tokens", "norm_first", "kv_heads"):
+            if run["part"].get(key) != first["part"].get(key):
+                raise ValueError(f"{folder}: its {key} is not that of {folders[0]}")
+        if run["target"] != first["target"]:
+            raise ValueError(f"{folder}: its target is {run['target']}, that of {folders[0]} "
+                             f"{first['target']}")
+
+
+def run(options) -> int:
+    runs = [read_run(folder) for folder in options.run]
+    check_together(runs, options.run)
+    kind = runs[0]["part"]["part"]
+    file = PartWriter(options.type or DEFAULT_TYPE[kind])
+    for folder, checkpoint in zip(options.run, runs):
+        try:
+            ADD[kind](file, checkpoint["part"], checkpoint["module"])
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from None
+    file.tokens(runs[0]["part"]["tokens"])
+    file.metadata |= {
+        "paceline.format": FORMAT, "paceline.part": kind, "paceline.target": runs[0]["target"],
+        "paceline.name": options.name or options.out.stem, "licence": options.licence,
+        "matrices": (options.type or DEFAULT_TYPE[kind]).upper(),
+        "steps": " ".join(str(r["step"]) for r in runs),
+        "trained_tokens": " ".join(str(r["tokens"]) for r in runs),
+        "seed": " ".join(str(r["seed"]) for r in runs),
+    }
+    file.write(options.out)
+    print(f"{options.out}: {kind}, {options.out.stat().st_size} bytes, matrices in {file.kind} "
+          f"(largest relative error {max(file.errors):.4f})", file=sys.stderr)
+    return 0

@@ -1,0 +1,238 @@
+"""From prompts to text, as a user does it: the program's answers, trained parts, exported files, and
+the program again, which must commit plain decoding's tokens with them.
+
+It is also where PyTorch and the program must mean the same by a part. Some parts here are the target
+itself in another shape (a draft of all its layers; an adapter that is the last layer's attention,
+whose feed-forward part is zero): they must be right nearly always. Others are trained, and must be
+right as often in the program as in PyTorch, on the same answers.
+"""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+
+from paceline_training import cli
+from paceline_training.losses import Waves
+from paceline_training.modules import Context, DraftModel, THead
+from paceline_training.shards import Shards
+from paceline_training.target import Target
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+from deeper_model import write_deeper  # noqa: E402
+
+BINARY = Path(os.environ.get("PACELINE_BINARY", ROOT / "build" / "release" / "paceline"))
+TINY = ROOT / "tests" / "fixtures" / "models" / "tiny-chat.gguf"
+LAYERS, VOCAB = 4, 512
+ANSWERS, TOKENS, GAMMA = 24, 40, 8
+SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
+# method: what it says of the parts that it uses
+METHODS = {
+    "speculative": ["trained draft: 2 layers"],
+    "pearl": ["trained draft: 2 layers"],
+    "fold": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
+    "four-stages": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
+    "hybrid": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
+    "adadecode": ["trained exit head: behind layer 1, 2, 3"],
+    "adadecode-parallel": ["trained exit head: behind layer 2"],
+    "heads": ["trained look-ahead heads: 2"],
+}
+CHAIN = """[[stage]]
+name = "draft"
+role = "draft"
+[[stage]]
+name = "target"
+role = "segment"
+[draft]
+source = "trained"
+pace = "turns"
+gamma = 8
+reach_min = 0.0
+[schedule]
+mode = "turns"
+draft_wait_us = 10000000
+"""
+# Whatever an exit says goes ahead, and is judged.
+EXIT = """[[stage]]
+name = "first"
+role = "segment"
+layers = [0.0, {at}]
+process = "target"
+exit = true
+[[stage]]
+name = "last"
+role = "segment"
+layers = [{at}, 1.0]
+process = "target"
+[exit]
+head = "{head}"
+proposes = true
+gate = 0.0
+early_max = 1
+always_on = true
+"""
+
+
+def run(*command) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          timeout=120, check=False, env=environment)
+
+
+def make_target(path: Path) -> None:
+    """A model of LAYERS layers whose last one has attention alone: ffn_down is zero."""
+    write_deeper(str(TINY), path, LAYERS)
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path, "r+").tensors}
+    data = tensors[f"blk.{LAYERS - 1}.ffn_down.weight"].data
+    data[:] = 0
+    data.flush()
+
+
+@unittest.skipUnless(BINARY.exists(), f"skipped: {BINARY} is not built")
+class EndToEnd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+        cls.model = cls.folder / "model.gguf"
+        make_target(cls.model)
+        cls.every_token = cls.folder / "all.txt"
+        cls.every_token.write_text("\n".join(map(str, range(VOCAB))))
+        cls.step("data", "--work", cls.folder, "-m", cls.model, "--paceline", BINARY, "--count", 60,
+                 "--part", f"all:{ANSWERS}:1,2,3,{LAYERS}", "--held-out", 3, "--held-out-hidden",
+                 f"1,2,3,{LAYERS}", "-n", TOKENS, "--top", 32, "--requests", 8, "-t", 1)
+        cls.prompts = cls.folder / "answers" / "all-greedy" / "prompts.jsonl"
+        cls.train("heads", "heads", "--exits", "1,2,3", "--ahead", "1,2", "--rate", 3e-3, steps=60)
+        cls.train("adapter", "adapter", "--exits", 2, "--rate", 3e-3, steps=30)
+        cls.train("adapter", "attention", "--exits", 3, "--rate", 0)
+        cls.train("draft", "small", "--from-layers", "2,3", "--rate", 1e-3, steps=60)
+        cls.train("draft", "whole", "--from-layers", "0,1,2,3", "--rate", 0)
+        cls.export("small", "parts/draft-small", "--type", "f32")
+        cls.export("heads", "parts/heads")
+        cls.export("adapter", "parts/adapter")
+
+    @classmethod
+    def step(cls, *words) -> None:
+        """A step of paceline-train, in this process: importing PyTorch takes seconds."""
+        err = io.StringIO()
+        with contextlib.redirect_stdout(err), contextlib.redirect_stderr(err):
+            code = cli.main([str(word) for word in words])
+        assert code == 0, f"{words[0]}: {err.getvalue()[-2000:]}"
+
+    @classmethod
+    def train(cls, step, name, *more, steps=1) -> None:
+        answers = cls.folder / "answers"
+        cls.step(step, "-m", cls.model, "--answers", answers / "all-greedy", "--answers",
+                 answers / "all-sampled", "--heldout", answers / "own-heldout-greedy", "-o",
+                 cls.folder / "runs" / name, "--length", 256, "--batch-tokens", 1024, "-t", 1,
+                 "--dtype", "f32", "--token-list", cls.every_token, "--steps", steps, *more)
+
+    @classmethod
+    def export(cls, name, part, *more) -> None:
+        cls.step("export", "--run", cls.folder / "runs" / name, "-o",
+                 cls.folder / f"{part}.safetensors", *more)
+
+    def trained(self, name: str) -> dict[str, torch.Tensor]:
+        return torch.load(self.folder / "runs" / name / "checkpoint.pt", weights_only=True)["module"]
+
+    def answers(self, layer: int = LAYERS) -> list:
+        """Greedy ones, to the prompts that the program is asked again."""
+        return Shards([self.folder / "answers" / "all-greedy"], [layer]).answers
+
+    def check(self, parts: str, *words) -> dict:
+        """`paceline check` of the prompts that were learnt from, which must be equal."""
+        report = self.folder / "check.json"
+        done = run(BINARY, "check", "-m", self.model, "--parts", self.folder / parts, "--prompts",
+                   self.prompts, "-n", TOKENS, "-t", 1, "--json", report, *words)
+        self.assertEqual(done.returncode, 0, f"{words}: {done.stdout[-2000:]}{done.stderr}")
+        made = json.loads(report.read_text())
+        self.assertTrue(made["equal"])
+        return made["figures"]
+
+    def config(self, text: str) -> Path:
+        path = self.folder / "config.toml"
+        path.write_text(text)
+        return path
+
+    def test_every_method_with_trained_parts_says_what_plain_decoding_says(self):
+        for method, says in METHODS.items():
+            with self.subTest(method=method):
+                for sampling in ([], SAMPLED):
+                    figures = self.check("parts", "--method", method, "--first", 2, *sampling)
+                    self.assertGreater(figures["emitted_tokens"], 0)
+                done = run(BINARY, "run", "-m", self.model, "--parts", self.folder / "parts",
+                           "--method", method, "-p", "Why?", "-n", 4, "-t", 1)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for line in says:
+                    self.assertIn(f"{line}", done.stderr)
+
+    def test_a_draft_of_all_layers_is_accepted_nearly_always(self):
+        for kind in ("f16", "q8_0"):
+            with self.subTest(kind=kind):
+                self.export("whole", f"whole-{kind}/draft-small", "--type", kind)
+                figures = self.check(f"whole-{kind}", "--config", self.config(CHAIN), "--first", 6)
+                self.assertGreater(figures["guesses"], 100)
+                self.assertGreater(figures["accepted_tokens"], 0.95 * figures["guesses"])
+
+    @torch.no_grad()
+    def test_a_trained_draft_is_right_as_often_as_in_pytorch(self):
+        target = Target(self.model)
+        draft = DraftModel(target.shape, [target.layer(0)] * 2, target.output_norm)
+        draft.load_state_dict(self.trained("small"))
+        waves = Waves(GAMMA)
+        for answer in self.answers():
+            tokens = torch.from_numpy(np.array(answer.tokens)).long()
+            positions = torch.arange(len(tokens))[None]
+            context = Context(target.shape, positions, torch.ones_like(positions), torch.float32)
+            last = draft(target.embedding()[tokens][None], context)[0]
+            guesses = (draft.output_norm(last) @ target.embedding().T).argmax(-1)
+            # The first token comes with the prompt's wave, before there is anything to guess from.
+            begin = answer.prompt_tokens
+            waves.add((guesses[begin:-1] == tokens[begin + 1:]).numpy())
+        wanted = waves.committed / waves.waves
+        self.assertGreater(wanted, 1.5)
+        figures = self.check("parts", "--config", self.config(CHAIN))
+        found = (figures["emitted_tokens"] - ANSWERS) / (figures["waves"] - ANSWERS)
+        self.assertAlmostEqual(found, wanted, delta=0.03 * wanted)
+
+    def test_an_adapter_that_is_the_last_layer_is_right_nearly_always(self):
+        self.export("attention", "attention/adapter")
+        config = self.config(EXIT.format(head="adapter", at=0.75))
+        early = self.check("attention", "--config", config, "--first", 6)["adadecode"]
+        self.assertGreater(early["early_proposed"], 50)
+        self.assertLess(early["rejection_rate"], 0.05)
+
+    @torch.no_grad()
+    def test_a_trained_head_is_right_as_often_as_in_pytorch(self):
+        target = Target(self.model)
+        head = THead(target.output_norm, target.shape.epsilon, norm_first=False)
+        head.load_state_dict({"transform": self.trained("heads")["exit_2.transform"]})
+        right, lens = [], []
+        for answer in self.answers(layer=2):
+            rows = slice(answer.prompt_tokens - 1, len(answer) - 1)
+            states = torch.from_numpy(answer.hidden(2)[rows].astype(np.float32))
+            said = answer.tokens[answer.prompt_tokens:]
+            for hits, matrix in ((right, head.transform), (lens, torch.eye(len(head.transform)))):
+                head.transform.copy_(matrix)
+                guesses = (head(states) @ target.embedding().T).argmax(-1).numpy()
+                hits.extend(guesses == said)
+        wanted = np.mean(right)
+        print(wanted, np.mean(lens), file=sys.stderr)
+        self.assertGreater(wanted, np.mean(lens) + 0.03)
+        early = self.check("parts", "--config", self.config(EXIT.format(head="trained", at=0.5)))
+        self.assertAlmostEqual(1 - early["adadecode"]["rejection_rate"], wanted, delta=0.03)
+
+
+if __name__ == "__main__":
+    unittest.main()
