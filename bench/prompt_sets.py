@@ -13,6 +13,7 @@ def add_options(parser):
     parser.add_argument("--humaneval", type=pathlib.Path, help="HumanEval.jsonl or .jsonl.gz")
     parser.add_argument("--mt-bench", type=pathlib.Path, help="mt_bench_question.jsonl")
     parser.add_argument("--gsm8k", type=pathlib.Path, help="a file of GSM8K problems")
+    parser.add_argument("--mbpp", type=pathlib.Path, help="a file of MBPP tasks")
     parser.add_argument("--prompts", type=pathlib.Path, action="append", default=[],
                         help="any other file that paceline check reads")
     parser.add_argument("--own", action=argparse.BooleanOptionalAction, default=True,
@@ -49,7 +50,7 @@ def chosen(options):
     if options.own:
         sets["own"] = [line for path in sorted(OWN.glob("*.jsonl")) for line in lines_of(path)]
     for name, path in (("HumanEval", options.humaneval), ("MT-bench", options.mt_bench),
-                       ("GSM8K", options.gsm8k)):
+                       ("GSM8K", options.gsm8k), ("MBPP", options.mbpp)):
         if path:
             sets[name] = lines_of(path)
     for path in options.prompts:

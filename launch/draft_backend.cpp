@@ -44,7 +44,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options = target_options;
     plan.options.heads.clear();
     plan.options.adapter.reset();
-    std::vector<TokenId> tokens;
+    HeadSpec head;
     if (draft.model == DraftModelKind::File) {
         Result<ModelFile> own = ModelFile::open(draft.model_file);
         if (!own) return own.error();
@@ -56,7 +56,9 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
         Result<DraftPart> part = open_draft_part(draft.model_file, target);
         if (!part) return part.error();
         plan.own = std::move(part.value().file);
-        tokens = std::move(part.value().tokens);
+        head = {.transform = std::move(part.value().transform),
+                .tokens = std::move(part.value().tokens),
+                .norm_first = false};
     }
     const ModelConfig& config = plan.file(target).config();
     plan.options.first_layer = 0;
@@ -64,12 +66,10 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
         draft.model == DraftModelKind::FirstLayers ? draft.layers_of(config.layers) : config.layers;
     plan.options.rows_max = kWaveRowsMax;
     plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
-    if (tokens.empty()) tokens = short_list(draft.short_list, config.vocab_size);
-    if (tokens.empty()) {
-        plan.options.final_head = true;
-    } else {
-        plan.options.final_head = false;
-        plan.options.heads.push_back({.tokens = std::move(tokens)});
+    if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
+    plan.options.final_head = head.tokens.empty() && head.transform.empty();
+    if (!plan.options.final_head) {
+        plan.options.heads.push_back(std::move(head));
         plan.head = HeadId{1};
     }
     return plan;

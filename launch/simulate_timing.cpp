@@ -40,7 +40,7 @@ public:
             if (!table_.knows("head", model.head)) return missing("head", model.head);
             if (known) return costs;
             copy("layers", model.layers, costs.fingerprint);
-            // An exit's job is its heads and nothing else.
+            // An exit's job is its heads; what an adapter takes beside them is in no table.
             records_.push_back({.stage = "none", .fingerprint = costs.fingerprint});
             copy("head", model.head, costs.fingerprint);
             return costs;

@@ -127,6 +127,12 @@ Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& targ
     parts.output_norm = reader.vector("output_norm", target.config().dim);
     parts.tensors.push_back(parts.output_norm);
     std::vector<TokenId> tokens = reader.tokens();
+    std::vector<float> transform;
+    if (reader.has("transform")) {
+        const int dim = target.config().dim;
+        parts.tensors.push_back(reader.matrix("transform", dim, dim));
+        transform = reader.matrix_values("transform", dim, dim);
+    }
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();
     parts.embedding = target.embedding();
@@ -135,7 +141,7 @@ Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& targ
     auto contents = std::make_unique<ModelFile::Contents>(
         ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()});
     return DraftPart{std::move(part.value().card), ModelFile{std::move(contents)},
-                     std::move(tokens)};
+                     std::move(tokens), std::move(transform)};
 }
 
 Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target) {

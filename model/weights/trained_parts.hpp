@@ -20,8 +20,9 @@ namespace paceline {
 
 struct DraftPart {
     PartCard card;
-    ModelFile file;               // layers and final norm of its own; as wide as the target
-    std::vector<TokenId> tokens;  // the short list of its head
+    ModelFile file;                     // layers and final norm of its own; as wide as the target
+    std::vector<TokenId> tokens;        // the short list of its head
+    std::vector<float> transform = {};  // T [dim, dim], logits = E norm(T h); empty: the identity
 };
 
 struct HeadsPart {

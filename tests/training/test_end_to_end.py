@@ -113,7 +113,8 @@ class EndToEnd(unittest.TestCase):
                  "--part", f"all:{ANSWERS}:1,2,3,{LAYERS}", "--held-out", 3, "--held-out-hidden",
                  f"1,2,3,{LAYERS}", "-n", TOKENS, "--top", 32, "--requests", 8, "-t", 1)
         cls.prompts = cls.folder / "answers" / "all-greedy" / "prompts.jsonl"
-        cls.train("heads", "heads", "--exits", "1,2,3", "--ahead", "1,2", "--rate", 3e-3, steps=60)
+        # A rate that leads far away from the identity.
+        cls.train("heads", "heads", "--exits", "1,2,3", "--ahead", "1,2", "--rate", 3e-2, steps=40)
         cls.train("adapter", "adapter", "--exits", 2, "--rate", 3e-3, steps=30)
         cls.train("adapter", "attention", "--exits", 3, "--rate", 0)
         cls.train("draft", "small", "--from-layers", "2,3", "--rate", 1e-3, steps=60)
@@ -215,23 +216,24 @@ class EndToEnd(unittest.TestCase):
 
     @torch.no_grad()
     def test_a_trained_head_is_right_as_often_as_in_pytorch(self):
+        transform = self.trained("heads")["exit_3.transform"]
+        wanted = self.right_share(transform, layer=3)
+        # Another matrix would not do as well: so the program's is this one, the right way round.
+        self.assertGreater(wanted, self.right_share(transform.T, layer=3) + 0.05)
+        early = self.check("parts", "--config", self.config(EXIT.format(head="trained", at=0.75)))
+        self.assertAlmostEqual(1 - early["adadecode"]["rejection_rate"], wanted, delta=0.03)
+
+    def right_share(self, transform: torch.Tensor, layer: int) -> float:
         target = Target(self.model)
         head = THead(target.output_norm, target.shape.epsilon, norm_first=False)
-        head.load_state_dict({"transform": self.trained("heads")["exit_2.transform"]})
-        right, lens = [], []
-        for answer in self.answers(layer=2):
+        head.load_state_dict({"transform": transform})
+        hits = []
+        for answer in self.answers(layer):
             rows = slice(answer.prompt_tokens - 1, len(answer) - 1)
-            states = torch.from_numpy(answer.hidden(2)[rows].astype(np.float32))
-            said = answer.tokens[answer.prompt_tokens:]
-            for hits, matrix in ((right, head.transform), (lens, torch.eye(len(head.transform)))):
-                head.transform.copy_(matrix)
-                guesses = (head(states) @ target.embedding().T).argmax(-1).numpy()
-                hits.extend(guesses == said)
-        wanted = np.mean(right)
-        print(wanted, np.mean(lens), file=sys.stderr)
-        self.assertGreater(wanted, np.mean(lens) + 0.03)
-        early = self.check("parts", "--config", self.config(EXIT.format(head="trained", at=0.5)))
-        self.assertAlmostEqual(1 - early["adadecode"]["rejection_rate"], wanted, delta=0.03)
+            states = torch.from_numpy(answer.hidden(layer)[rows].astype(np.float32))
+            guesses = (head(states) @ target.embedding().T).argmax(-1).numpy()
+            hits.extend(guesses == answer.tokens[answer.prompt_tokens:])
+        return float(np.mean(hits))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ STEPS = {
     "heads": "trains exit heads and look-ahead heads on the answers",
     "adapter": "trains an exit adapter on the answers",
     "export": "writes part files that paceline loads",
-    "report": "measures what part files are worth",
+    "card": "writes the model card of part files",
     "plot": "draws the curves of runs",
 }
 

@@ -157,11 +157,15 @@ def add_draft(file: PartWriter, part: dict, state: dict) -> None:
             "ffn_norm": state[f"{prefix}.norm.weight"], "gate": gate, "up": up,
             "down": state[f"{prefix}.down"]})
     file.vector("output_norm", state["output_norm.weight"])
+    if part.get("transform"):
+        file.matrix("transform", state["transform"])
 
 
 def add_heads(file: PartWriter, part: dict, state: dict) -> None:
     if part["full"]:
         raise ValueError("heads with --full have no part file")
+    if part["ahead"] != list(range(1, len(part["ahead"]) + 1)):
+        raise ValueError(f"look-ahead heads {part['ahead']}: a part file has 1 to N, without gaps")
     file.metadata |= {"dim": str(part["dim"]), "norm_first": str(int(part["norm_first"]))}
     for kind, numbers in (("exit", part["exits"]), ("ahead", part["ahead"])):
         for number in numbers:

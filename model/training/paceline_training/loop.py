@@ -160,11 +160,12 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss, measures = self.task.loss(batch)
-        if not math.isfinite(loss.item()):
-            raise ValueError(f"{self.folder}: the loss is {loss.item()} at step {self.step}; try "
-                             "a smaller --rate")
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip).item()
+        # Before the step: weights that are no numbers would replace the last good checkpoint.
+        if not (math.isfinite(loss.item()) and math.isfinite(norm)):
+            raise ValueError(f"{self.folder}: the loss is {loss.item()}, the norm of its gradient "
+                             f"{norm} at step {self.step}; try a smaller --rate")
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1

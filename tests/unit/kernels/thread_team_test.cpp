@@ -1,6 +1,8 @@
 #include "model/kernels/cpu/thread_team.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -27,6 +29,20 @@ TEST_CASE("every thread of a team runs the work once and barriers keep steps apa
                 ordered && std::all_of(steps.begin(), steps.end(), [](int s) { return s == 2; });
         }
         CHECK(ordered);
+    }
+}
+
+TEST_CASE("threads that slept between two runs come back, on shared cores and on own ones") {
+    for (const int usable_cores : {0, 3}) {
+        ThreadTeam team{3, {}, usable_cores};
+        std::vector<int> runs(3);
+        auto work = [&](int thread) { ++runs[static_cast<std::size_t>(thread)]; };
+        for (int round = 0; round < 30; ++round) {
+            // From not at all to longer than any of them spins or yields.
+            std::this_thread::sleep_for(std::chrono::microseconds{round * 150});
+            team.run(work);
+        }
+        CHECK(runs == std::vector<int>{30, 30, 30});
     }
 }
 

@@ -82,6 +82,23 @@ TEST_CASE("a draft part that differs in one weight has another fingerprint") {
     CHECK(open_draft_part(path, target).value().file.fingerprint() != first);
 }
 
+TEST_CASE("a draft part may have a matrix before its norm") {
+    const TestFolder folder;
+    const ModelFile target = tiny();
+    const std::string path = (folder.path() / "draft.safetensors").string();
+    SafetensorsBuilder with = draft_of(target, kTokens);
+    with.write(path);
+    CHECK(open_draft_part(path, target).value().transform.empty());
+    with.add_values("transform", "F32", {64, 64}, std::vector<float>(64 * 64, 0.25F));
+    with.write(path);
+    const Result<DraftPart> part = open_draft_part(path, target);
+    if (!part) FAIL(part.error().what);
+    CHECK(part.value().transform == std::vector<float>(64 * 64, 0.25F));
+    SafetensorsBuilder narrow = draft_of(target, kTokens);
+    narrow.add_values("transform", "F32", {64, 32}, std::vector<float>(64 * 32));
+    CHECK(contains(refusal(narrow, target, open_draft_part), "transform"));
+}
+
 TEST_CASE("heads and adapters come with the layers that they were trained for") {
     const TestFolder folder;
     const ModelFile target = tiny();
