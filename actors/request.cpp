@@ -151,9 +151,9 @@ Status validate(const Request& request, int vocab_size, std::int32_t kv_slots) {
         return out_of_range("gamma", std::to_string(request.gamma),
                             "0 .. " + std::to_string(kGammaMax));
     }
-    if (request.acceptance > AcceptanceRule::Rejection) {
+    if (request.acceptance > AcceptanceRule::Unverified) {
         return out_of_range("acceptance", std::to_string(static_cast<int>(request.acceptance)),
-                            "0 (coupled) or 1 (rejection)");
+                            "0 (coupled), 1 (rejection) or 2 (unverified)");
     }
     if (request.end_tokens.size() > kEndTokensMax) {
         return out_of_range("end_tokens", std::to_string(request.end_tokens.size()) + " tokens",

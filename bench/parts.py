@@ -209,11 +209,11 @@ def parts_table(folder, times):
         if not path.is_file():
             continue
         card = metadata_of(path)
-        layers = card.get("layers") or ", ".join(f"{kind} {number}" for kind, number in exits_in(card))
+        exits = ", ".join(f"{kind} {number}" for kind, number in exits_in(card))
         passes = [f"{1000 * times[name, rows]:.2f}" if (name, rows) in times else ""
                   for rows in (1, 4)]
-        lines.append(f"| {name} | {path.stat().st_size} | {layers} | {card['tokens']} | "
-                     f"{' | '.join(passes)} |")
+        lines.append(f"| {name} | {path.stat().st_size} | {card.get('layers') or exits} | "
+                     f"{card['tokens']} | {' | '.join(passes)} |")
     return "\n".join(lines)
 
 

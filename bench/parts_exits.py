@@ -2,10 +2,11 @@
 
     parts_exits.py MODEL PARTS ANSWERS...      in the environment of model/training/setup
 
-PARTS is a folder with heads.safetensors, adapter.safetensors or both; each of ANSWERS is a folder of
-`paceline generate --hidden` with the residuals behind the layers of all exits in it. Prints a list,
-for each of ANSWERS {"exit": {"all": FIGURES, "no loops": FIGURES, "lens": FIGURES}}. A position is one
-that the target answered at, its prompt's last one included; right is the token that it drew there.
+PARTS is a folder with heads.safetensors, adapter.safetensors or both; each of ANSWERS is a folder
+of `paceline generate --hidden` with the residuals behind the layers of all exits in it. Prints a
+list, for each of ANSWERS {exit: {"all": FIGURES, "no loops": FIGURES, "lens": FIGURES}}. A position
+is one that the target answered at, its prompt's last one included; right is the token that it drew
+there.
 """
 
 import json

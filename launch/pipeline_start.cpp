@@ -1,5 +1,6 @@
 #include "launch/pipeline_start.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -38,8 +39,10 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     if (Status s = check_gpus(config); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
-    Result<Placement> placement =
-        place(config, file.config().layers, machine.value().preferred_order());
+    std::vector<int> cores = machine.value().preferred_order();
+    if (options.threads > 0)
+        cores.resize(std::min(cores.size(), static_cast<std::size_t>(options.threads)));
+    Result<Placement> placement = place(config, file.config().layers, cores);
     if (!placement) return placement.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},

@@ -30,7 +30,8 @@ struct PipelinePlan {
     std::int32_t kv_slots = 0;  // for all of them
 };
 
-/// `requests`: how many contexts the KV caches have room for.
+/// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
+/// so many cores in all, beside those that the configuration names; 0: all.
 /// Errors: as place(), check_gpus(), check_memory() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,

@@ -30,8 +30,9 @@ Result<ScheduleConfig> read_schedule(const TomlTable& table) {
 Result<AcceptanceRule> read_acceptance(const TomlTable& table) {
     std::string rule = "coupled";
     Status s = table.allow_only({"rule"});
-    if (s.ok()) s = table.read_choice("rule", {"coupled", "rejection"}, rule);
+    if (s.ok()) s = table.read_choice("rule", {"coupled", "rejection", "unverified"}, rule);
     if (!s.ok()) return s.error();
+    if (rule == "unverified") return AcceptanceRule::Unverified;
     return rule == "rejection" ? AcceptanceRule::Rejection : AcceptanceRule::Coupled;
 }
 

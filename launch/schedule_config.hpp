@@ -14,8 +14,9 @@
 //     reach_min        0      a row is sent only if its path is at least this probable
 //
 //     [acceptance]
-//     rule             "coupled" (the text is plain decoding's) or "rejection" (the papers' rule:
-//                      its distribution is)
+//     rule             "coupled" (the text is plain decoding's), "rejection" (the papers' rule:
+//                      its distribution is) or "unverified" (guesses stand as they are: what
+//                      verification costs and saves, for benches)
 //
 // All keys are optional. Plain values; any thread.
 #pragma once

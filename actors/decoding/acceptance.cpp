@@ -39,7 +39,11 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
 std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = input_.rows[*at_].position + 1;
     const SeenTokens seen{.committed = input_.committed, .path = judged_.tokens};
-    if (input_.rule == AcceptanceRule::Coupled) {
+    if (input_.rule == AcceptanceRule::Unverified) {
+        const std::vector<std::size_t> guesses = children(*at_);
+        if (!guesses.empty()) return input_.rows[guesses.front()].token;
+    }
+    if (input_.rule != AcceptanceRule::Rejection) {
         return sample(logits, position, seen, input_.sampling, scratch);
     }
     probabilities_.resize(logits.size());

@@ -22,6 +22,10 @@
 // Random numbers come from the counter-based generator, keyed by position and the number of the
 // sibling: none is used twice.
 //
+// Unverified (AdaDecode's ablation, for benches): the first guess below a row stands, whatever the
+// target says of it; where there is none the target draws as under coupled. The text is not the
+// target's. A guess can only stand in the wave that holds the row above it.
+//
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).
 #pragma once
@@ -40,7 +44,7 @@
 
 namespace paceline {
 
-enum class AcceptanceRule : std::uint8_t { Coupled, Rejection };
+enum class AcceptanceRule : std::uint8_t { Coupled, Rejection, Unverified };
 
 struct Judged {
     std::vector<TokenId>

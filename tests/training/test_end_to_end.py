@@ -1,10 +1,10 @@
-"""From prompts to text, as a user does it: the program's answers, trained parts, exported files, and
-the program again, which must commit plain decoding's tokens with them.
+"""From prompts to text, as a user does it: the program's answers, trained parts, exported files,
+and the program again, which must commit plain decoding's tokens with them.
 
-It is also where PyTorch and the program must mean the same by a part. Some parts here are the target
-itself in another shape (a draft of all its layers; an adapter that is the last layer's attention,
-whose feed-forward part is zero): they must be right nearly always. Others are trained, and must be
-right as often in the program as in PyTorch, on the same answers.
+It is also where PyTorch and the program must mean the same by a part. Some parts here are the
+target itself in another shape (a draft of all its layers; an adapter that is the last layer's
+attention, whose feed-forward part is zero): they must be right nearly always. Others are trained,
+and must be right as often in the program as in PyTorch, on the same answers.
 """
 
 import contextlib
@@ -145,7 +145,8 @@ class EndToEnd(unittest.TestCase):
                  cls.folder / f"{part}.safetensors", *more)
 
     def trained(self, name: str) -> dict[str, torch.Tensor]:
-        return torch.load(self.folder / "runs" / name / "checkpoint.pt", weights_only=True)["module"]
+        checkpoint = self.folder / "runs" / name / "checkpoint.pt"
+        return torch.load(checkpoint, weights_only=True)["module"]
 
     def answers(self, layer: int = LAYERS) -> list:
         """Greedy ones, to the prompts that the program is asked again."""
@@ -176,7 +177,7 @@ class EndToEnd(unittest.TestCase):
                            "--method", method, "-p", "Why?", "-n", 4, "-t", 1)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 for line in says:
-                    self.assertIn(f"{line}", done.stderr)
+                    self.assertIn(line, done.stderr)
 
     def test_a_draft_of_all_layers_is_accepted_nearly_always(self):
         for kind in ("f16", "q8_0"):

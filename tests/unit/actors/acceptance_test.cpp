@@ -32,9 +32,13 @@ struct Scene {
         rows.push_back({NodeId{node}, parent, token, position, 0});
         wants.push_back(want);
     }
-    Judged judge() {
+    Judged judge(AcceptanceRule acceptance = AcceptanceRule::Coupled) {
         SamplerScratch scratch;
-        WaveWalk walk{{.rows = rows, .committed = committed, .sampling = sampling, .finish = rule}};
+        WaveWalk walk{{.rows = rows,
+                       .committed = committed,
+                       .sampling = sampling,
+                       .finish = rule,
+                       .rule = acceptance}};
         while (const auto row = walk.wanted()) {
             asked.push_back(*row);
             const float rest = wants[*row] == kNothing ? std::nanf("") : 0.0F;
@@ -69,6 +73,16 @@ TEST_CASE("the walk follows a sibling where the target says so, and samples only
     CHECK(scene.asked == std::vector<std::size_t>{0, 1, 4, 5});
     CHECK(judged.rows_sampled == 4);
     CHECK(judged.last_row == 5);
+}
+
+TEST_CASE("unverified guesses stand, and where there is none the target draws") {
+    Scene scene = tree();
+    const Judged judged = scene.judge(AcceptanceRule::Unverified);
+    CHECK(judged.tokens == std::vector<TokenId>{1, 2, 3, 0});  // first children, then row c's own
+    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}, NodeId{12}, NodeId{13}});
+    CHECK(judged.last_row == 3);
+    scene.rule.end_tokens = {2};
+    CHECK(scene.judge(AcceptanceRule::Unverified).finish == msg::Finish::EndToken);
 }
 
 TEST_CASE("a miss at the root commits the target's own token alone") {

@@ -109,7 +109,7 @@ TEST_CASE("a field out of range is refused by name, value and range") {
         {[](Request& r) { r.reuse = -1; }, "reuse = -1"},
         {[](Request& r) { r.max_tokens = 2; }, "max_tokens = 2"},
         {[](Request& r) { r.gamma = 33; }, "gamma = 33"},
-        {[](Request& r) { r.acceptance = static_cast<AcceptanceRule>(2); }, "acceptance = 2"},
+        {[](Request& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
         {[](Request& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
         {[](Request& r) { r.sampling.top_p = std::numeric_limits<float>::quiet_NaN(); }, "top_p"},
     };

@@ -5,6 +5,7 @@
 
 #include "launch/methods.hpp"
 #include "launch/pipeline_layout.hpp"
+#include "launch/pipeline_start.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -71,6 +72,22 @@ TEST_CASE("a draft model that runs ahead gets a core, one that takes turns share
     PipelineConfig lookups = method_config("pearl").value();
     lookups.draft->use_stand_in();
     CHECK(cores_of(lookups, {0, 1})[0].second == Cores{0, 1});
+}
+
+TEST_CASE("a pipeline that is told to take one thread gets one core in all") {
+    const Result<ModelFile> file =
+        ModelFile::open(PACELINE_SOURCE_DIR "/tests/fixtures/models/tiny-chat.gguf");
+    REQUIRE(file.ok());
+    ModelOptions options;
+    options.threads = 1;
+    const PipelineConfig config = method_config("adadecode-parallel").value();
+    const Result<PipelinePlan> plan = plan_pipeline(file.value(), options, config, 1);
+    if (!plan) FAIL(plan.error().what);
+    const std::vector<PlacedProcess>& processes = plan.value().placement.processes;
+    REQUIRE(processes.size() == 2);
+    CHECK(processes[0].cores.size() == 1);
+    CHECK(processes[0].cores == processes[1].cores);
+    CHECK(!processes[0].may_spin);
 }
 
 TEST_CASE("threads of a stage know whether its cores are its own") {
