@@ -91,7 +91,7 @@ def run(*command) -> subprocess.CompletedProcess:
 
 def make_target(path: Path) -> None:
     """A model of LAYERS layers whose last one has attention alone: ffn_down is zero."""
-    write_deeper(str(TINY), path, LAYERS)
+    write_deeper(str(TINY), path, LAYERS, factor=1.0)
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path, "r+").tensors}
     data = tensors[f"blk.{LAYERS - 1}.ffn_down.weight"].data
     data[:] = 0
@@ -117,7 +117,7 @@ class EndToEnd(unittest.TestCase):
         cls.train("heads", "heads", "--exits", "1,2,3", "--ahead", "1,2", "--rate", 3e-2, steps=40)
         cls.train("adapter", "adapter", "--exits", 2, "--rate", 3e-3, steps=30)
         cls.train("adapter", "attention", "--exits", 3, "--rate", 0)
-        cls.train("draft", "small", "--from-layers", "2,3", "--rate", 1e-3, steps=60)
+        cls.train("draft", "small", "--from-layers", "2,3", "--rate", 1e-3, steps=40)
         cls.train("draft", "whole", "--from-layers", "0,1,2,3", "--rate", 0)
         cls.export("small", "parts/draft-small", "--type", "f32")
         cls.export("heads", "parts/heads")
@@ -206,7 +206,7 @@ class EndToEnd(unittest.TestCase):
         self.assertGreater(wanted, 1.5)
         figures = self.check("parts", "--config", self.config(CHAIN))
         found = (figures["emitted_tokens"] - ANSWERS) / (figures["waves"] - ANSWERS)
-        self.assertAlmostEqual(found, wanted, delta=0.03 * wanted)
+        self.assertAlmostEqual(found, wanted, delta=0.05 * wanted)
 
     def test_an_adapter_that_is_the_last_layer_is_right_nearly_always(self):
         self.export("attention", "attention/adapter")

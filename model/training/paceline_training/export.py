@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from .rounding import ROUNDED
 from .target import Shape, unpermute_rows
 
 FORMAT = "parts-1"
@@ -33,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the folder of a run; heads and adapters may come from several")
     add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
     add("--type", choices=[*QUANTISED, *PLAIN],
-        help="of the matrices (drafts q8_0, heads and adapters f16)")
+        help="of the matrices (what --quantise said in training; else drafts q8_0, heads and "
+        "adapters f16)")
     add("--name", default="", help="what the part is called (the file's name)")
     add("--licence", default="Apache-2.0", help="of the part (%(default)s)")
 
@@ -43,6 +45,7 @@ class PartWriter:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.rounded_in_training = False
         self.tensors: dict[str, np.ndarray] = {}
         self.metadata: dict[str, str] = {}
         self.errors: list[float] = []
@@ -50,12 +53,20 @@ class PartWriter:
     def vector(self, name: str, values: torch.Tensor) -> None:
         self.tensors[name] = values.detach().float().numpy().copy()
 
+    def transform(self, name: str, values: torch.Tensor) -> None:
+        """[dim, dim] in float16 whatever the file's type: it is small, and worth it."""
+        self.tensors[name] = values.detach().half().numpy().copy()
+
     def matrix(self, name: str, values: torch.Tensor) -> None:
         """[outputs, inputs] in the type of the file.
 
         Raises ValueError where a quantised row would not be whole blocks.
         """
-        exact = values.detach().float().numpy()
+        values = values.detach().float()
+        if self.rounded_in_training:
+            # What was trained is these numbers; the quantiser below finds them again.
+            values = ROUNDED[self.kind](values)
+        exact = values.numpy()
         if self.kind in PLAIN:
             # A float16 saturates: what is beyond its range is a guess anyway, infinity is none.
             limit = np.finfo(PLAIN[self.kind]).max
@@ -158,7 +169,7 @@ def add_draft(file: PartWriter, part: dict, state: dict) -> None:
             "down": state[f"{prefix}.down"]})
     file.vector("output_norm", state["output_norm.weight"])
     if part.get("transform"):
-        file.matrix("transform", state["transform"])
+        file.transform("transform", state["transform"])
 
 
 def add_heads(file: PartWriter, part: dict, state: dict) -> None:
@@ -210,8 +221,13 @@ def run(options) -> int:
     runs = [read_run(folder) for folder in options.run]
     check_together(runs, options.run)
     kind = runs[0]["part"]["part"]
-    file = PartWriter(options.type or DEFAULT_TYPE[kind])
+    trained_as = {run.get("quantise", "none") for run in runs} - {"none"}
+    file = PartWriter(options.type or min(trained_as, default=DEFAULT_TYPE[kind]))
+    if trained_as - {file.kind}:
+        raise ValueError(f"{options.run[0]}: trained through the rounding of "
+                         f"{min(trained_as - {file.kind})}, --type is {file.kind}")
     for folder, checkpoint in zip(options.run, runs):
+        file.rounded_in_training = checkpoint.get("quantise", "none") != "none"
         try:
             ADD[kind](file, checkpoint["part"], checkpoint["module"])
         except ValueError as error:
@@ -220,7 +236,7 @@ def run(options) -> int:
     file.metadata |= {
         "paceline.format": FORMAT, "paceline.part": kind, "paceline.target": runs[0]["target"],
         "paceline.name": options.name or options.out.stem, "licence": options.licence,
-        "matrices": (options.type or DEFAULT_TYPE[kind]).upper(),
+        "matrices": file.kind.upper(),
         "steps": " ".join(str(r["step"]) for r in runs),
         "trained_tokens": " ".join(str(r["tokens"]) for r in runs),
         "seed": " ".join(str(r["seed"]) for r in runs),

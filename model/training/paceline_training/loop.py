@@ -23,6 +23,7 @@ import torch
 from tqdm import tqdm
 
 from .batches import Batch, Data
+from .rounding import ROUNDED, rounded
 
 LOG_STEPS = 10
 RATE_END = 0.02  # of the peak: what the cosine ends at
@@ -52,6 +53,9 @@ def add_loop_arguments(parser: argparse.ArgumentParser, rate: float) -> None:
                         "start not counted")
     parser.add_argument("--rate", type=float, default=rate,
                         help="peak of the learning rate (%(default)s)")
+    parser.add_argument("--quantise", choices=["none", *ROUNDED], default="none",
+                        help="train through the rounding of this type, which export then uses; "
+                        "a run may begin without and go on with it (%(default)s)")
     parser.add_argument("--warm-up", type=float, default=0.05, metavar="SHARE",
                         help="share of the budget in which the rate rises (%(default)s)")
     parser.add_argument("--weight-decay", type=float, default=0.01)
@@ -139,8 +143,19 @@ class Run:
                     "optimizer": self.optimizer.state_dict(),
                     "step": self.step, "tokens": self.tokens, "passes": self.passes,
                     "seconds": self.seconds, "seed": self.options.seed,
+                    "quantise": self.options.quantise,
                     "target": self.fingerprint, "part": self.task.describe()}, part)
         os.replace(part, path)
+
+    def as_stored(self):
+        """A context in which the module computes as its part file will."""
+        return rounded(self.task.module, self.options.quantise)
+
+    def evaluate(self, data: Data) -> dict[str, dict[str, float]]:
+        with self.as_stored():
+            figures = self.task.evaluate(data.heldout_batches())
+        self.log(flat(figures))
+        return figures
 
     def progress(self) -> float:
         """Share of the budget that is spent: 1 and more is the end."""
@@ -159,8 +174,9 @@ class Run:
         rate = rate_at(self.progress(), self.options.rate, self.options.warm_up)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss, measures = self.task.loss(batch)
-        loss.backward()
+        with self.as_stored():
+            loss, measures = self.task.loss(batch)
+            loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip).item()
         # Before the step: weights that are no numbers would replace the last good checkpoint.
         if not (math.isfinite(loss.item()) and math.isfinite(norm)):
@@ -211,7 +227,7 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
                     run.save()
                 if run.seconds - evaluated > 60 * options.evaluate_minutes:
                     evaluated = run.seconds
-                    run.log(flat(task.evaluate(data.heldout_batches())))
+                    run.evaluate(data)
             else:
                 run.passes += 1
     finally:
@@ -219,8 +235,7 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
             run.log(_mean(window))
         run.save()
         bar.close()
-    figures = task.evaluate(data.heldout_batches())
-    run.log(flat(figures))
+    figures = run.evaluate(data)
     write_card(run, data, figures)
     return figures
 
