@@ -91,6 +91,9 @@ class PartWriter:
         part = path.with_name(path.name + ".part")
         save_file({name: np.ascontiguousarray(t) for name, t in self.tensors.items()}, part,
                   metadata=self.metadata)
+        mask = os.umask(0)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)  # save_file() lets nobody else read
         os.replace(part, path)
 
 
