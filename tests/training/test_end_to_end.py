@@ -192,21 +192,23 @@ class EndToEnd(unittest.TestCase):
         target = Target(self.model)
         draft = DraftModel(target.shape, [target.layer(0)] * 2, target.output_norm)
         draft.load_state_dict(self.trained("small"))
-        waves = Waves(GAMMA)
+        with_prompt, behind_prompt = Waves(GAMMA), Waves(GAMMA)
         for answer in self.answers():
             tokens = torch.from_numpy(np.array(answer.tokens)).long()
             positions = torch.arange(len(tokens))[None]
             context = Context(target.shape, positions, torch.ones_like(positions), torch.float32)
             last = draft(target.embedding()[tokens][None], context)[0]
             guesses = (draft.output_norm(last) @ target.embedding().T).argmax(-1)
-            # The first token comes with the prompt's wave, before there is anything to guess from.
-            begin = answer.prompt_tokens
-            waves.add((guesses[begin:-1] == tokens[begin + 1:]).numpy())
-        wanted = waves.committed / waves.waves
-        self.assertGreater(wanted, 1.5)
-        figures = self.check("parts", "--config", self.config(CHAIN))
-        found = (figures["emitted_tokens"] - ANSWERS) / (figures["waves"] - ANSWERS)
-        self.assertAlmostEqual(found, wanted, delta=0.05 * wanted)
+            agrees = (guesses[:-1] == tokens[1:]).numpy()
+            with_prompt.add(agrees[answer.prompt_tokens - 1:])
+            behind_prompt.add(agrees[answer.prompt_tokens:])
+        self.assertGreater(behind_prompt.committed / behind_prompt.waves, 1.5)
+        # A quick draft has a chain ready for the prompt's own wave; behind a slow one that wave
+        # gives one token, and the chains begin after it.
+        least, most = sorted([with_prompt.waves, ANSWERS + behind_prompt.waves])
+        found = self.check("parts", "--config", self.config(CHAIN))["waves"]
+        self.assertGreater(found, 0.95 * least)
+        self.assertLess(found, 1.05 * most)
 
     def test_an_adapter_that_is_the_last_layer_is_right_nearly_always(self):
         self.export("attention", "attention/adapter")

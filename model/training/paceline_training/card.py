@@ -14,7 +14,7 @@ from safetensors import safe_open
 HEADS_COLUMNS = ["lens_top1", "top1", "top4", "confident", "right_if_confident"]
 DRAFT_COLUMNS = ["top1", "top4", "acceptance_length"] + [f"accepted_{j}" for j in range(1, 9)]
 SETTINGS = ["rate", "warm_up", "weight_decay", "clip", "batch_tokens", "length", "seed", "dtype",
-            "rest"]
+            "rest", "quantise"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
