@@ -84,4 +84,7 @@ def run(options) -> int:
     figure.tight_layout()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(options.out, metadata={"Date": None})
+    if options.out.suffix == ".svg":  # whose lines end in blanks
+        lines = options.out.read_text(encoding="utf-8").splitlines()
+        options.out.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
     return 0
