@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 
+#include "model/kernels/cpu/isa.hpp"
+
 namespace paceline {
 namespace {
 
@@ -108,6 +110,29 @@ std::uint64_t CpuWeights::packed_bytes() const {
     return total;
 }
 
+/// What a pass reads: not the rows of an embedding that is no head.
+std::uint64_t CpuWeights::pass_bytes() const {
+    const bool embeds_only = has_embedding_ && !head_is_embedding_;
+    return packed_bytes() - (embeds_only ? embedding_.bytes() : 0);
+}
+
+/// Weights that are too many to stay in the cache from one pass to the next go past it. Three
+/// quarters: what else is in use there (rows, keys, a neighbour's) takes its part.
+void CpuWeights::choose_cache() {
+    const bool past = pass_bytes() > last_level_cache() / 4 * 3;
+    for (CpuLayer& layer : layers_) {
+        for (PackedMatrix* m :
+             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
+            m->past_cache = past;
+        }
+    }
+    head_.past_cache = past;
+    for (CpuHead& head : heads_) {
+        head.transform.past_cache = past;
+        head.output.past_cache = past;
+    }
+}
+
 Status CpuWeights::read_vectors(const ModelFile& file) {
     for (int l = first_layer_; l < last_layer_; ++l) {
         const LayerTensors& from = file.layer(l);
@@ -179,6 +204,7 @@ Result<CpuWeights> CpuWeights::load(const ModelFile& file,
                                     const CpuOptions& options,
                                     ThreadTeam& team) {
     CpuWeights weights = plan(file, options);
+    weights.choose_cache();
     const std::vector<Source> list = weights.sources(file);
     const std::uint64_t total = weights.packed_bytes();
     const std::size_t matrices = list.size() + 2 * weights.heads_.size();

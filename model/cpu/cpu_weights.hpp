@@ -73,6 +73,8 @@ private:
         const TensorView* tensor;
     };
     [[nodiscard]] std::vector<Source> sources(const ModelFile& file);
+    [[nodiscard]] std::uint64_t pass_bytes() const;
+    void choose_cache();
     void plan_heads(const ModelFile& file, const CpuOptions& options);
     void pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team);
     void pack(const std::vector<float>& values, PackedMatrix& matrix, ThreadTeam& team);

@@ -21,7 +21,18 @@ template <class S>
 struct LaneBlock {
     const std::uint8_t* quants;
     const std::uint8_t* scales;
+    bool past_cache;  // PackedMatrix::past_cache
 };
+
+/// What will be read kAhead bytes later.
+template <class S>
+void prefetch(const LaneBlock<S>& w, const std::uint8_t* from) {
+    if (w.past_cache) {
+        S::prefetch_past_cache(from + kAhead);
+    } else {
+        S::prefetch(from + kAhead);
+    }
+}
 
 template <class S>
 LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
@@ -30,7 +41,7 @@ LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
     // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane};
+    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, w.past_cache};
 }
 
 /// The inputs of kRows rows of a panel.
@@ -75,7 +86,7 @@ void multiply_q4(const LaneBlock<S>* w,
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
                 const std::uint8_t* quants = w[b].quants + pair + half * kQuants + j * 64;
-                S::prefetch(quants + kAhead);
+                prefetch(w[b], quants);
                 const typename S::B both = S::load_bytes(quants);
                 low[b] = S::low_nibbles(both);
                 high[b] = S::high_nibbles(both);
@@ -97,7 +108,7 @@ void multiply_q4(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            S::prefetch(scales + kAhead);
+            prefetch(w[b], scales);
             const auto* halves = reinterpret_cast<const std::uint16_t*>(scales);
             const typename S::F d = S::load_half(halves);
             const typename S::F m = kMinimum ? S::load_half(halves + kTileRows) : S::zero();
@@ -138,7 +149,7 @@ void multiply_int8(const LaneBlock<S>* w,
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
                 const std::uint8_t* from = w[b].quants + pair + half * kQuants + j * 64;
-                S::prefetch(from + kAhead);
+                prefetch(w[b], from);
                 quants[b] = S::load_bytes(from);
             }
 #pragma GCC unroll 8
@@ -155,7 +166,7 @@ void multiply_int8(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            S::prefetch(scales + kAhead);
+            prefetch(w[b], scales);
             const typename S::F d = S::load_half(reinterpret_cast<const std::uint16_t*>(scales));
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
@@ -181,7 +192,7 @@ void multiply_bf16(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + p * 64;
-            S::prefetch(from + kAhead);
+            prefetch(w[b], from);
             weights[b] = S::load_pairs(reinterpret_cast<const std::uint16_t*>(from));
         }
 #pragma GCC unroll 8
@@ -205,7 +216,7 @@ void multiply_f32(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + k * 64;
-            S::prefetch(from + kAhead);
+            prefetch(w[b], from);
             weights[b] = S::load(reinterpret_cast<const float*>(from));
         }
 #pragma GCC unroll 8

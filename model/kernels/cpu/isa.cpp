@@ -1,5 +1,7 @@
 #include "model/kernels/cpu/isa.hpp"
 
+#include <unistd.h>
+
 namespace paceline {
 
 bool supports(Isa isa) {
@@ -47,6 +49,11 @@ std::optional<Isa> parse_isa(std::string_view text) {
         if (text == name(isa)) return isa;
     }
     return std::nullopt;
+}
+
+std::size_t last_level_cache() {
+    const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{32} << 20U;
 }
 
 }  // namespace paceline

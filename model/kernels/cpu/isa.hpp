@@ -4,6 +4,7 @@
 // and fused multiply-adds round differently from one instruction set to the next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -22,5 +23,8 @@ enum class Isa : std::uint8_t {
 [[nodiscard]] bool supports(Isa isa);
 [[nodiscard]] std::string_view name(Isa isa);
 [[nodiscard]] std::optional<Isa> parse_isa(std::string_view text);
+
+/// Bytes of the last-level cache that this core shares; 32 MiB where the system does not say.
+[[nodiscard]] std::size_t last_level_cache();
 
 }  // namespace paceline

@@ -42,6 +42,9 @@ struct PackedMatrix {
     int rows = 0;  // outputs
     int cols = 0;  // inputs
     std::byte* data = nullptr;
+    // Read around the last-level cache: it is part of more weights than that could hold until
+    // they are read again, and would only drive out what others keep there (a draft's weights).
+    bool past_cache = false;
 
     [[nodiscard]] int tiles() const { return (rows + kTileRows - 1) / kTileRows; }
     [[nodiscard]] int groups() const { return (cols + kPair - 1) / kPair * 2; }

@@ -142,6 +142,9 @@ struct SimdAvx2 {
     static F dot_pairs(F acc, W w, P a) { return fma(w.odd, a.odd, fma(w.even, a.even, acc)); }
 
     static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+    static void prefetch_past_cache(const void* p) {
+        _mm_prefetch(static_cast<const char*>(p), _MM_HINT_NTA);
+    }
 };
 
 }  // namespace paceline

@@ -109,6 +109,9 @@ struct SimdAvx512 {
     }
 
     static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+    static void prefetch_past_cache(const void* p) {
+        _mm_prefetch(static_cast<const char*>(p), _MM_HINT_NTA);
+    }
 };
 
 }  // namespace paceline

@@ -164,6 +164,7 @@ struct SimdPortable {
     }
 
     static void prefetch(const void* /*p*/) {}
+    static void prefetch_past_cache(const void* /*p*/) {}
 };
 
 }  // namespace paceline
