@@ -79,6 +79,25 @@ class Training(unittest.TestCase):
                                           gguf.quants.dequantize(tensor.data, tensor.tensor_type))
         np.testing.assert_array_equal(tensors["tokens"], np.arange(512))
 
+    def test_a_deeper_draft_begins_with_the_guesses_of_the_one_it_starts_from(self):
+        self.train("draft", "shallow", "--from-layers", "0", "--transform", "--rate", 3e-3)
+        args = ["draft", "deeper", "--from-layers", "0,1", "--transform"]
+        self.train(*args, "--start-from", self.folder / "shallow", "--rate", 0, steps=1)
+        before, begun = (self.card(run)["heldout"]["all"] for run in ("shallow", "deeper"))
+        self.assertEqual(begun, before)
+        self.train("draft", "grown", *args[2:], "--start-from", self.folder / "shallow", "--rate", 3e-3)
+        new = torch.load(self.folder / "grown" / "checkpoint.pt", weights_only=True)["module"]
+        self.assertGreater(new["layers.1.down"].abs().max().item(), 0)
+
+        for run, says in (("nowhere", "no checkpoint.pt"), ("deeper", "with more layers")):
+            code, _, err = quiet([
+                "draft", "-m", self.model, "--answers", self.folder / "train", "-o",
+                self.folder / f"from-{run}", "--from-layers", "0", "--transform", "--steps", 1,
+                "--dtype", "f32", "-t", 1, "--start-from", self.folder / run])
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"--start-from {self.folder / run}", err)
+            self.assertIn(says, err)
+
     def test_quantised_drafts_are_blocks_that_come_back_close(self):
         self.train("draft", "one", "--from-layers", "1", "--feature-loss", 0.5)
         exact, _ = self.export("one", "f32.safetensors", "--type", "f32")

@@ -9,6 +9,7 @@ such a draft has no part file).
 
 import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the target's layers that the draft's start from (its first ones)")
     parser.add_argument("--layers", type=int, default=4, metavar="N",
                         help="how many, without --from-layers (%(default)s)")
+    parser.add_argument("--start-from", type=Path, metavar="RUN",
+                        help="a run of a draft with fewer layers: this one begins as that one is, "
+                        "and its further layers begin by adding nothing")
     parser.add_argument("--feature-loss", type=float, default=0.0, metavar="W",
                         help="weight of the smooth L1 to the target's last hidden states")
     parser.add_argument("--features", action="store_true",
@@ -55,6 +59,34 @@ def start_layers(options, layers: int) -> list[int]:
     return list(range(options.layers))
 
 
+def begin_as(module: DraftModel, run: Path) -> None:
+    """Gives `module` the weights of a run's shallower draft. The layers behind them keep theirs but
+    for what they add to the residual, which is nothing: the guesses are those of the run, and
+    gradients reach the new layers from the first step on.
+
+    Raises ValueError if there is no such run or its shapes are others.
+    """
+    path = run / "checkpoint.pt"
+    if not path.is_file():
+        raise ValueError(f"--start-from {run}: no checkpoint.pt there")
+    weights = torch.load(path, map_location="cpu", weights_only=True)["module"]
+    missing, unexpected = [], []
+    try:
+        missing, unexpected = module.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise ValueError(f"--start-from {run}: {error}") from None
+    own = {name.split(".")[1] for name in missing if name.startswith("layers.")}
+    if unexpected or len(own) == len(module.layers) or \
+            any(not name.startswith("layers.") for name in missing):
+        raise ValueError(f"--start-from {run}: a part of another kind or with more layers; not in "
+                         f"this one: {', '.join(unexpected) or 'none'}; not in that one: "
+                         f"{', '.join(missing) or 'none'}")
+    with torch.no_grad():
+        for index in map(int, own):
+            module.layers[index].attention.out.zero_()
+            module.layers[index].down.zero_()
+
+
 class DraftTask:
     def __init__(self, data: Data, options) -> None:
         target = data.target
@@ -67,6 +99,8 @@ class DraftTask:
         self.short = data.short
         self.module = DraftModel(target.shape, [target.layer(i) for i in self.layers],
                                  target.output_norm, options.features, options.transform)
+        if options.start_from:
+            begin_as(self.module, options.start_from)
         self.embedding = target.embedding().to(self.device, self.kind)
         self.head = target.head(data.short.tokens).to(self.device, self.kind)
         self.head_exact = target.head(data.short.tokens).to(self.device)
