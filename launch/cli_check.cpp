@@ -7,12 +7,14 @@
 
 #include "launch/check_report.hpp"
 #include "launch/check_run.hpp"
+#include "launch/config_source.hpp"
 #include "launch/exit_codes.hpp"
 #include "launch/methods.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/output_file.hpp"
 #include "launch/pretrained.hpp"
 #include "launch/report.hpp"
+#include "launch/simulate_settings.hpp"
 
 namespace paceline {
 namespace {
@@ -38,6 +40,11 @@ void add_what(CLI::App& command, CheckOptions& options) {
         ->excludes(config);
     command.add_option("--draft-model", options.draft_model,
                        "model that drafts, instead of the configuration's");
+    command
+        .add_option("--set", options.settings,
+                    "change the configuration: SECTION.KEY=VALUE or exit-layer=N; may be repeated")
+        ->take_all()
+        ->expected(1);
     command.add_option("--prompts", options.prompts_file,
                        "prompts, a JSON object per line (default: the built-in sixteen)");
     command.add_option("--first", options.prompts_max, "take only so many of the prompts; 0: all")
@@ -74,10 +81,30 @@ void add_mishaps(CLI::App& command, CheckOptions& options) {
     command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
 }
 
-Result<PipelineConfig> config_of(const CheckOptions& options) {
+/// The configuration with what --set changes in its text.
+Result<PipelineConfig> changed_config(const CheckOptions& options, int layers) {
+    Result<ConfigSource> source = config_source(options.config_file, options.method);
+    if (!source) return source.error();
+    std::vector<Setting> settings;
+    for (const std::string& word : options.settings) {
+        Result<Setting> setting = parse_setting(word);
+        if (!setting) return setting.error();
+        if (setting.value().key == "draft-cost")
+            return Error{Errc::BadArgument,
+                         "--set " + word + ": only paceline simulate can choose what a pass costs"};
+        settings.push_back(std::move(setting).value());
+    }
+    Result<Variant> variant =
+        apply_settings(source.value().toml, source.value().file, settings, {}, layers);
+    if (!variant) return variant.error();
+    return std::move(variant.value().config);
+}
+
+Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
     if (options.config_file.empty() && options.method.empty())
         return Error{Errc::BadArgument, "nothing to check: give --config or --method"};
-    Result<PipelineConfig> config = options.config_file.empty()
+    Result<PipelineConfig> config = !options.settings.empty() ? changed_config(options, layers)
+                                    : options.config_file.empty()
                                         ? method_config(options.method)
                                         : read_pipeline_config(options.config_file);
     if (!config || options.draft_model.empty()) return config;
@@ -119,10 +146,10 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
         if (!file) return file.error();
         json_file = std::move(file).value();
     }
-    Result<PipelineConfig> config = config_of(options);
-    if (!config) return config.error();
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
+    Result<PipelineConfig> config = config_of(options, model.value().file.config().layers);
+    if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
     Result<CheckTask> task = task_of(options, model.value());
@@ -147,6 +174,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
     CLI::App* command =
         app.add_subcommand(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
     add_model_options(*command, options.model);
+    add_parts_option(*command, options.model);
     add_what(*command, options);
     add_mishaps(*command, options);
     add_sampling_options(*command, options.sampling);

@@ -17,8 +17,9 @@ struct CheckOptions {
     std::string config_file;  // --config
     std::string method;
     std::string draft_model;
-    std::string prompts_file;  // empty: the built-in set
-    int prompts_max = 0;       // 0: all of them
+    std::vector<std::string> settings;  // --set
+    std::string prompts_file;           // empty: the built-in set
+    int prompts_max = 0;                // 0: all of them
     int max_tokens = 64;
     int at_once = 1;
     SamplingOptions sampling;

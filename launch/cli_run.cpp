@@ -220,6 +220,7 @@ int report(const Error& error) {
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Decode an answer to a prompt, or chat");
     add_model_options(*command, options.model);
+    add_parts_option(*command, options.model);
     add_prompt_options(*command, options);
     add_answer_options(*command, options);
     add_method_options(*command, options);

@@ -5,6 +5,7 @@
 
 #include "launch/check_compare.hpp"
 #include "launch/check_prompts.hpp"
+#include "launch/config_source.hpp"
 #include "launch/cost_measure.hpp"
 #include "launch/cost_names.hpp"
 #include "launch/exit_codes.hpp"
@@ -195,30 +196,6 @@ Status measure(const SimulateOptions& options, const Environment& environment) {
     return output.value().write(cost_table_text(records.value(), remarks));
 }
 
-struct Source {
-    std::string toml;
-    std::string file;
-};
-
-/// The text of the configuration, for settings to be changed in it.
-Result<Source> source_of(const SimulateOptions& options) {
-    if (!options.config_file.empty()) {
-        Result<std::string> text = read_file(options.config_file);
-        if (!text) return text.error();
-        return Source{std::move(text).value(), options.config_file};
-    }
-    if (options.method.empty())
-        return Error{Errc::BadArgument, "nothing to simulate: give --config or --method"};
-    for (const Method& method : methods()) {
-        if (method.name == options.method)
-            return Source{std::string{method.text}, "method " + options.method};
-    }
-    // Whoever knows the names says which one was meant.
-    const Result<PipelineConfig> unknown = method_config(options.method);
-    return unknown ? Error{Errc::BadArgument, "--method " + options.method + " has no file"}
-                   : unknown.error();
-}
-
 Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
     if (options.prompt) return std::vector<Prompt>{{"prompt", *options.prompt}};
     Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
@@ -290,7 +267,7 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
 
 Result<SimulatedCase> run_variant(const SimulateOptions& options,
                                   const Common& common,
-                                  const Source& source,
+                                  const ConfigSource& source,
                                   const std::vector<Setting>& settings,
                                   std::string& trace) {
     Result<Variant> variant = apply_settings(source.toml, source.file, settings, common.timing,
@@ -314,7 +291,9 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
 }
 
 Result<bool> simulate_all(const SimulateOptions& options, const Environment& environment) {
-    Result<Source> source = source_of(options);
+    if (options.config_file.empty() && options.method.empty())
+        return Error{Errc::BadArgument, "nothing to simulate: give --config or --method"};
+    Result<ConfigSource> source = config_source(options.config_file, options.method);
     if (!source) return source.error();
     std::optional<OutputFile> trace_file;
     std::optional<OutputFile> json_file;
@@ -364,6 +343,7 @@ CLI::App* add_simulate(CLI::App& app, SimulateOptions& options) {
     CLI::App* command = app.add_subcommand(
         kCommand, "Run a pipeline on simulated devices, with the real model's text");
     add_model_options(*command, options.model);
+    add_parts_option(*command, options.model);
     add_run_options(*command, options);
     add_measure_options(*command, options);
     add_sampling_options(*command, options.sampling);

@@ -51,6 +51,9 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                    "context, at most " +
                        std::to_string(kContextDefault) + ")")
         ->check(whole_number(1, 1 << 24));
+}
+
+void add_parts_option(CLI::App& app, ModelOptions& options) {
     app.add_option("--parts", options.parts,
                    "trained drafts and exits of the model: a folder; none does without (default: "
                    "$PACELINE_PRETRAINED, else those that came with the program)");

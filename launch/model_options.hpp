@@ -29,8 +29,10 @@ inline constexpr int kContextDefault = 8192;
 [[nodiscard]] const std::vector<std::string>& isa_names();
 
 void add_model_file_option(CLI::App& app, ModelOptions& options);
-/// -m, --dtype, --kv-dtype, --isa, -t, -c, --parts
+/// -m, --dtype, --kv-dtype, --isa, -t, -c
 void add_model_options(CLI::App& app, ModelOptions& options);
+/// --parts: where a pipeline decodes
+void add_parts_option(CLI::App& app, ModelOptions& options);
 
 /// The file to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the
 /// command that fetches the demo model when there is none of the three.

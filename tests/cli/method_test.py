@@ -84,6 +84,20 @@ class Methods(CliTest):
                             self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
                             self.assertGreater(stats["pipeline"]["accepted_tokens"], 0)
 
+    def test_a_check_with_a_changed_setting_runs_what_was_set_and_names_what_it_cannot_set(self):
+        report = self.folder / "report.json"
+        check = ["check", "-m", TINY, "--method", "prompt-lookup", "--first", "3", "-n", "40", "--json", str(report)]
+        lengths = {}
+        for gamma in (1, 8):
+            self.run_ok(*check, "--set", f"draft.gamma={gamma}")
+            lengths[gamma] = json.loads(report.read_text())["figures"]["mean_acceptance_length"]
+        self.assertLessEqual(lengths[1], 2)
+        self.assertGreater(lengths[8], lengths[1])
+        for setting, says in (("draft.gama=8", "did you mean gamma?"), ("draft-cost=1", "--set draft-cost=1"),
+                              ("gamma", "'gamma' is no setting")):
+            with self.subTest(setting=setting):
+                self.assertIn(says, self.run_fails(2, *check, "--set", setting))
+
     def test_a_draft_model_with_other_tokens_is_refused_by_name(self):
         # A token text changed in place: ids then mean something else.
         other = self.folder / "other.gguf"
