@@ -58,8 +58,10 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     head_hidden_.resize(kHeadsAtOnce * dim);
     logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
     vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options.vocab_size));
-    if (options.vocab_size > config.vocab_size) {
-        padded_.resize(static_cast<std::size_t>(options.vocab_size));
+    const std::span<const TokenId> list = backend.short_list(options.head);
+    if (!list.empty() && list.back() < options.vocab_size) short_list_ = list;
+    if (!short_list_.empty() || options.vocab_size > config.vocab_size) {
+        target_row_.resize(static_cast<std::size_t>(options.vocab_size));
     }
 }
 
@@ -249,26 +251,44 @@ RunOutcome DraftModel::run(const CancelToken* cancel) {
 
 void DraftModel::give_candidates(std::size_t first, std::size_t count) {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (std::size_t i = 0; i < count; ++i) {
         const auto from =
             hidden_.begin() + static_cast<std::ptrdiff_t>(heads_[first + i].row * dim);
         std::copy_n(from, dim, head_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
     }
-    backend_.head(options_.head, std::span{head_hidden_}.first(count * dim),
-                  static_cast<int>(count), std::span{logits_}.first(count * vocab));
-    for (std::size_t i = 0; i < count; ++i) {
-        PassHead& head = heads_[first + i];
-        const PassRow& row = pass_[head.row];
-        std::span<float> logits = std::span{logits_}.subspan(i * vocab, vocab_both_);
-        if (!padded_.empty()) {
-            std::fill(std::copy(logits.begin(), logits.end(), padded_.begin()), padded_.end(),
-                      -std::numeric_limits<float>::infinity());
-            logits = padded_;
-        }
-        head.candidates = candidates(logits, row.position + 1, {.committed = head.seen, .path = {}},
-                                     row.text->sampling, head.count, scratch_);
+    const auto hidden = std::span{head_hidden_}.first(count * dim);
+    const std::span<const TokenId> list = short_list_;
+    const std::size_t width =
+        list.empty() ? static_cast<std::size_t>(backend_.config().vocab_size) : list.size();
+    const auto logits = std::span{logits_}.first(count * width);
+    if (list.empty()) {
+        backend_.head(options_.head, hidden, static_cast<int>(count), logits);
+    } else {
+        backend_.head_listed(options_.head, hidden, static_cast<int>(count), logits);
     }
+    for (std::size_t i = 0; i < count; ++i) {
+        heads_[first + i].candidates =
+            candidates_of(heads_[first + i], logits.subspan(i * width, width));
+    }
+}
+
+/// `logits`: of the short list, or of the model's whole vocabulary.
+std::vector<Candidate> DraftModel::candidates_of(const PassHead& head, std::span<float> logits) {
+    const PassRow& row = pass_[head.row];
+    const SeenTokens seen{.committed = head.seen, .path = {}};
+    const SamplingParams& params = row.text->sampling;
+    const Position at = row.position + 1;
+    if (!short_list_.empty()) {
+        return listed_candidates(logits, short_list_, target_row_, at, seen, params, head.count,
+                                 scratch_);
+    }
+    logits = logits.first(vocab_both_);
+    if (!target_row_.empty()) {
+        std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
+                  -std::numeric_limits<float>::infinity());
+        logits = target_row_;
+    }
+    return candidates(logits, at, seen, params, head.count, scratch_);
 }
 
 DraftModel::Taken DraftModel::take(RunOutcome outcome) {

@@ -154,6 +154,8 @@ private:
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
     void give_candidates(std::size_t first, std::size_t count);
+    [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
+                                                       std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
     void undo();
 
@@ -166,11 +168,12 @@ private:
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;
     std::vector<Row> rows_;
-    std::vector<float> hidden_;       // [rows, dim]
-    std::vector<float> head_hidden_;  // [heads at once, dim]
-    std::vector<float> logits_;       // [heads at once, the model's vocabulary]
-    std::size_t vocab_both_ = 0;      // tokens that the model and the target have
-    std::vector<float> padded_;       // [the target's vocabulary] if that is larger
+    std::vector<float> hidden_;            // [rows, dim]
+    std::vector<float> head_hidden_;       // [heads at once, dim]
+    std::vector<float> logits_;            // [heads at once, the model's vocabulary]
+    std::size_t vocab_both_ = 0;           // tokens that the model and the target have
+    std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty
+    std::vector<float> target_row_;        // [the target's vocabulary] if logits are fewer
     SamplerScratch scratch_;
 };
 

@@ -48,11 +48,13 @@ std::vector<Candidate> plain(CpuBackend& backend,
     const auto dim = static_cast<std::size_t>(backend.config().dim);
     std::vector<float> hidden(rows.size() * dim);
     REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
-    std::vector<float> logits(static_cast<std::size_t>(backend.config().vocab_size));
-    backend.head(kShort, std::span{hidden}.last(dim), 1, logits);
+    std::vector<float> row(static_cast<std::size_t>(backend.config().vocab_size));
+    const std::span<const TokenId> list = backend.short_list(kShort);
+    std::vector<float> logits(list.size());
+    backend.head_listed(kShort, std::span{hidden}.last(dim), 1, logits);
     SamplerScratch scratch;
-    return candidates(logits, static_cast<Position>(tokens.size()), {.committed = {}, .path = {}},
-                      sampling, count, scratch);
+    return listed_candidates(logits, list, row, static_cast<Position>(tokens.size()),
+                             {.committed = {}, .path = {}}, sampling, count, scratch);
 }
 
 void check_same(const std::vector<Candidate>& said, const std::vector<Candidate>& expected) {
