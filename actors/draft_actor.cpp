@@ -240,6 +240,7 @@ void DraftActor::follow(const msg::Verdict& verdict) {
     if (fit == DraftWork::Fit::Gap || verdict.finish != msg::Finish::No) {
         return stop(work->request);
     }
+    work->worth.judged(context_->now(), static_cast<int>(verdict.count));
     work->follow(verdict);
     go_on(work);
 }

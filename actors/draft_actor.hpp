@@ -72,6 +72,7 @@ private:
     struct Pass {
         std::vector<WorkPtr> works;
         CancelToken cancel;
+        Micros begun{0};
         bool given_up = false;  // by this actor; else a cancelled one is of a void attempt
     };
 

@@ -129,6 +129,7 @@ bool DraftActor::start_pass() {
             continue;
         }
         for (const WorkPtr& work : pass->works) work->in_pass = true;
+        pass->begun = context_->now();
         pass_ = pass;
         break;
     }
@@ -185,6 +186,9 @@ void DraftActor::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome)
             if (one.text == work->text) computed.push_back(one.node);
         }
         if (grown) {
+            // Requests that share a pass share its cost.
+            const auto sharers = static_cast<Micros::rep>(pass->works.size());
+            work->worth.passed((context_->now() - pass->begun) / sharers);
             work->growth.passed();
             tell_correct(work, computed);
         }

@@ -208,6 +208,7 @@ std::optional<GuessId> DraftWork::trunk_node_at(Position position) const {
 }
 
 Growth::Step DraftWork::next() {
+    if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());
     return growth.next(text->tree, room());
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/decoding/growth.hpp"
+#include "actors/decoding/pass_worth.hpp"
 #include "actors/draft_model.hpp"
 #include "actors/draft_plan.hpp"
 #include "ipc/control.hpp"
@@ -66,6 +67,7 @@ public:
     const Attempt attempt;
     const std::shared_ptr<DraftText> text;
     Growth growth;
+    PassWorth worth;
     std::unique_ptr<DraftSource> source;
     CancelToken cancel;                // of a job that has the source
     bool source_busy = false;          // a job has it

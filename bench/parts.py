@@ -44,7 +44,8 @@ FILES = {"small": "draft-small", "deep": "draft-deep", "heads": "heads", "adapte
 EXITS = ("exit", "ahead", "adapter")  # keys of a part's metadata, with a number behind a point
 GAMMA = 8
 TREE_ROWS = 16
-FULL = [f"draft.gamma={GAMMA}", "draft.confidence_min=0", "draft.reach_min=0"]
+FULL = [f"draft.gamma={GAMMA}", "draft.confidence_min=0", "draft.reach_min=0",
+        "draft.while_worth=false", "schedule.reach_min=0"]
 # shape: (method, settings)
 SHAPES = {
     f"chain of {GAMMA}": ("speculative", FULL),

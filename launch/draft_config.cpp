@@ -139,6 +139,7 @@ Status read_growth(const TomlTable& table, GrowthRule& growth) {
     if (s.ok()) s = table.read_bool("adaptive", growth.adaptive);
     double confidence = 0.0;
     if (s.ok()) s = table.read_number("confidence_min", 0.0, 1.0, confidence);
+    if (s.ok()) s = table.read_bool("while_worth", growth.while_worth);
     if (s.ok()) s = table.read_int("width", 1, kWaveRowsMax, growth.width);
     if (s.ok())
         s = table.read_int("own_alternatives", 0, kAlternativesMax, growth.own_alternatives);
@@ -159,6 +160,9 @@ Status read_growth(const TomlTable& table, GrowthRule& growth) {
     }
     if (growth.adaptive && growth.pace != DraftPace::Turns) {
         return table.error("adaptive", "is for pace = \"turns\"");
+    }
+    if (growth.while_worth && growth.pace != DraftPace::Turns) {
+        return table.error("while_worth", "is for pace = \"turns\": elsewhere passes are hidden");
     }
     return {};
 }
@@ -213,6 +217,7 @@ Result<DraftConfig> read_draft(const TomlTable& table) {
                                  "gamma_early",
                                  "adaptive",
                                  "confidence_min",
+                                 "while_worth",
                                  "width",
                                  "own_alternatives",
                                  "exit_alternatives",

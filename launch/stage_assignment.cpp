@@ -35,8 +35,8 @@ void draft_fields(Archive& archive, Draft& d) {
     archive(d.lookup, d.model, bounded(d.model_file, kPathBytesMax), d.size, d.layers, d.short_list,
             d.min_ngram, d.max_ngram);
     Like<Draft, GrowthRule>& g = d.growth;
-    archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.width,
-            g.own_alternatives, g.exit_alternatives, g.branch_budget, g.reach_min);
+    archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.while_worth,
+            g.width, g.own_alternatives, g.exit_alternatives, g.branch_budget, g.reach_min);
 }
 
 template <class Archive, class Exit>

@@ -73,6 +73,7 @@ std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
 
 Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool doubts)
     : rule_{rule},
+      reach_min_{rule.reach_min},
       length_{request_gamma <= 0              ? 0
               : rule.pace == DraftPace::Turns ? std::min(rule.gamma, request_gamma)
                                               : rule.gamma,
@@ -179,6 +180,10 @@ Growth::Step Growth::alternatives(const GuessTree& tree, std::int32_t room) {
     if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
     const std::int32_t depth = ahead ? std::min(length_.now(), room) : room;
     return step(tree, {.branch_depth = depth}, depth);
+}
+
+void Growth::expand_down_to(float reach) {
+    if (rule_.pace == DraftPace::Turns) rule_.reach_min = std::max(reach_min_, reach);
 }
 
 void Growth::passed(std::int32_t tokens) {

@@ -56,6 +56,8 @@ public:
     /// `room`: guesses below the root that could still be committed.
     [[nodiscard]] Step next(const GuessTree& tree, std::int32_t room);
 
+    /// Turns: from now on nothing is expanded behind a path less probable than this either.
+    void expand_down_to(float reach);
     /// A step's pass has come back: a chain of `tokens` behind its first node, else 1.
     void passed(std::int32_t tokens = 1);
     /// The text has gone on; `prepared`: the new root was in the tree.
@@ -88,6 +90,7 @@ private:
     [[nodiscard]] bool rests() const { return doubts_ && doubt_.rests(); }
 
     GrowthRule rule_;
+    float reach_min_;  // the rule's own
     DraftLength length_;
     bool doubts_;
     DraftDoubt doubt_;

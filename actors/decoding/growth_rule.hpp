@@ -36,6 +36,7 @@ struct GrowthRule {
                                    // names are waited for; the others are gamma2. 0: no such wait
     bool adaptive = false;         // assisted generation's length: +2 if all were right, else -1
     float confidence_min = 0.0F;   // a chain ends behind a token less probable than this
+    bool while_worth = false;      // turns: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;        // nodes expanded in one pass of the model
     std::int32_t own_alternatives = 0;   // runners-up named behind each expanded node
     std::int32_t exit_alternatives = 0;  // k: of an exit's names at each row, those that are grown

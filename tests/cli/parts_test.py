@@ -12,8 +12,8 @@ from paceline_cli import BINARY, CliTest, PROMPT, environment, TINY
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
-METHODS = ["speculative", "speculative-adaptive", "speculative-tree", "fold-turns", "pearl", "pearl-lockstep", "fold",
-           "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads"]
+METHODS = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree", "fold-turns",
+           "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads"]
 EXIT = ('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "a"\nrole = "early-verify"\n'
         '[[stage]]\nname = "b"\nrole = "final-verify"\n'
         '[draft]\nsource = "trained"\npace = "ahead"\nexit_alternatives = 2\n[exit]\ntop = 3\n')

@@ -208,6 +208,30 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
     }
 }
 
+TEST_CASE("while it is worth a pass: the dearer the passes, the shorter the chains in turns") {
+    const auto guessed = [](Micros pass, bool while_worth) {
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftBench bench{
+            plan_of({.pace = DraftPace::Turns, .gamma = 8, .while_worth = while_worth}),
+            with_model(backend)};
+        bench.begin(request_of(12));
+        std::uint32_t count = 0;
+        for (int turn = 0; turn < 30; ++turn) {
+            do {
+                bench.context.time += pass;
+            } while (bench.context.run_job());
+            for (const msg::Proposal& said : bench.proposals()) count += said.count;
+            bench.context.time += Micros{2000};
+            bench.verdict({plain_next(bench.spec, bench.text)});
+        }
+        return count;
+    };
+    const std::uint32_t whole = guessed(Micros{1900}, false);
+    CHECK(whole == guessed(Micros{1}, false));
+    CHECK(guessed(Micros{1}, true) > guessed(Micros{1900}, true));
+    CHECK(guessed(Micros{1900}, true) < whole / 2);
+}
+
 TEST_CASE("lockstep does not wait for an exit that stays silent") {
     FakeBackend backend{0, kFakeLayers, 1024};
     DraftBench bench{plan_of({.pace = DraftPace::Lockstep, .gamma = 3, .gamma_early = 1}),

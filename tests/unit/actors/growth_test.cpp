@@ -148,6 +148,22 @@ TEST_CASE("nothing is grown behind an unlikely token, or at the end of an unlike
     CHECK(confident.steps(9) == Log{"r", kComplete, ""});
 }
 
+TEST_CASE(
+    "in turns a chain ends where another pass does not pay, ahead it does not cost anything") {
+    Draft draft{{.pace = DraftPace::Turns, .gamma = 8, .reach_min = 0.2F}};
+    draft.growth.expand_down_to(0.5F);
+    CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});  // 0.6, and 0.6^2 = 0.36
+    draft.verdict({5}, 2);
+    draft.growth.expand_down_to(0.7F);
+    CHECK(draft.steps(9) == Log{"r", kComplete, ""});  // the first pass says how sure it is
+    draft.verdict({5}, 1);
+    draft.growth.expand_down_to(0.0F);  // the rule's own least stays
+    CHECK(draft.steps(9) == Log{"r", "r0", "r00", "r000", kComplete, ""});
+    Draft ahead{{.pace = DraftPace::Ahead, .gamma = 3}};
+    ahead.growth.expand_down_to(0.7F);
+    CHECK(ahead.steps(9) == Log{"r", "r0", "r00", kComplete, ""});
+}
+
 TEST_CASE("PEARL, lockstep: gamma steps a round, the next one begins with the verdict") {
     Draft draft{{.pace = DraftPace::Lockstep, .gamma = 2}};
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
