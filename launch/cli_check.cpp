@@ -100,13 +100,16 @@ Result<PipelineConfig> changed_config(const CheckOptions& options, int layers) {
     return std::move(variant.value().config);
 }
 
-Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
+Result<PipelineConfig> written_config(const CheckOptions& options, int layers) {
     if (options.config_file.empty() && options.method.empty())
         return Error{Errc::BadArgument, "nothing to check: give --config or --method"};
-    Result<PipelineConfig> config = !options.settings.empty() ? changed_config(options, layers)
-                                    : options.config_file.empty()
-                                        ? method_config(options.method)
-                                        : read_pipeline_config(options.config_file);
+    if (!options.settings.empty()) return changed_config(options, layers);
+    return options.config_file.empty() ? method_config(options.method)
+                                       : read_pipeline_config(options.config_file);
+}
+
+Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
+    Result<PipelineConfig> config = written_config(options, layers);
     if (!config || options.draft_model.empty()) return config;
     if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
     return config;

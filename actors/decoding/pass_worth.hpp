@@ -8,7 +8,8 @@
 //     p h >= (pass + row) / (time per token of the text)
 //
 // The times are running means of what this request saw, whatever the machine and the models are;
-// p is what the draft believes. Until there is a pass and a verdict to measure nothing is too
+// p is what the draft believes. The first pass of a turn is made in any case, reads what was committed
+// meanwhile and finds its weights gone from the cache: it is not what a further one costs. Until there is a pass and a verdict to measure nothing is too
 // improbable. What a row costs is not seen here: a part of the time between verdicts stands for it.
 // Pure; one per request.
 #pragma once
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace paceline {
 
@@ -37,8 +39,12 @@ public:
             learn(token_, since / static_cast<float>(tokens));
         }
         last_ = at;
+        first_ = true;
     }
-    void passed(Micros took) { learn(pass_, static_cast<float>(took.count())); }
+    /// A pass of this turn took so long.
+    void passed(Micros took) {
+        if (!std::exchange(first_, false)) learn(pass_, static_cast<float>(took.count()));
+    }
 
     /// The least probability of a path that another pass pays behind; 0: not known yet.
     [[nodiscard]] float reach_min() const {
@@ -56,6 +62,7 @@ private:
     }
 
     std::optional<Micros> last_;  // verdict
+    bool first_ = true;           // no pass yet in this turn
     float between_ = 0.0F;        // verdicts, microseconds
     float token_ = 0.0F;          // of the text
     float pass_ = 0.0F;

@@ -13,6 +13,7 @@ PassWorth after(int between, int tokens, int pass, int verdicts = 60) {
     PassWorth worth;
     for (int i = 0; i < verdicts; ++i) {
         worth.judged(Micros{1000 + i * between}, tokens);
+        worth.passed(Micros{5 * pass});  // the first one of a turn is dearer, and made in any case
         worth.passed(Micros{pass});
     }
     return worth;
@@ -27,6 +28,9 @@ TEST_CASE("before there is a pass and a time between verdicts everything pays") 
     worth.passed(Micros{500});
     CHECK(worth.reach_min() == 0.0F);
     worth.judged(Micros{3000}, 2);
+    CHECK(worth.reach_min() == 0.0F);  // what a further pass costs is not known
+    worth.passed(Micros{500});
+    worth.passed(Micros{500});
     CHECK(worth.reach_min() > 0.0F);
 }
 
@@ -45,6 +49,7 @@ TEST_CASE("one long pause changes little") {
     PassWorth worth = after(2000, 2, 200);
     const float before = worth.reach_min();
     worth.judged(Micros{60'000'000}, 2);
+    worth.passed(Micros{30'000'000});
     worth.passed(Micros{30'000'000});
     CHECK(worth.reach_min() > 0.8F * before);
     CHECK(worth.reach_min() < 1.25F * before);
