@@ -82,7 +82,7 @@ def main():
         print(f"| {draft.stem} | {parts.metadata_of(draft)['layers']} | {draft.stat().st_size} | "
               f"{1000 * seconds:.3f} | {cells} |")
     if options.picture:
-        lines = {name: sorted((1000 * seconds, lengths[name]) for _, seconds, lengths in found)
+        lines = {name: sorted((round(1000 * seconds, 2), lengths[name]) for _, seconds, lengths in found)
                  for name in sets}
         options.picture.write_text(chart.line_chart(
             "Drafts of several depths", "a pass, ms", "tokens a wave", lines), encoding="utf-8")
