@@ -39,12 +39,13 @@ SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
 # method: what it says of the parts that it uses
 METHODS = {
     "speculative": ["trained draft: 2 layers"],
+    "speculative-worth": ["trained draft: 2 layers"],
     "pearl": ["trained draft: 2 layers"],
     "fold": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
     "four-stages": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
     "hybrid": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
     "adadecode": ["trained exit head: behind layer 1, 2, 3"],
-    "adadecode-parallel": ["trained exit head: behind layer 2"],
+    "adadecode-parallel": ["trained adapter: exit behind layer 2"],
     "heads": ["trained look-ahead heads: 2"],
 }
 CHAIN = """[[stage]]
