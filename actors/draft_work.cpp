@@ -43,6 +43,7 @@ DraftWork::DraftWork(const control::Begin& begin,
       attempt{begin.attempt},
       text{std::make_shared<DraftText>(spec)},
       growth{plan.growth, spec.gamma, tools.model != nullptr},
+      worth{spec.sampling.greedy()},
       plan_{plan},
       model_{tools.model.get()},
       finish_{spec.finish_rule()} {

@@ -25,11 +25,16 @@ class PassWorth {
 public:
     using Micros = std::chrono::microseconds;
 
-    static constexpr float kHit = 0.5F;        // h, where it matters: behind doubtful guesses
+    static constexpr float kHit = 0.5F;  // h, where it matters: behind doubtful guesses
+    // The same for a draw: what a draft believes of it is how far ahead it is in its own race under
+    // the noise, twice too sure (best least reach 0.35 greedy, 0.7 at temperature 0.8).
+    static constexpr float kHitOfDraws = 0.25F;
     static constexpr float kRowShare = 0.05F;  // of the time between verdicts, for a row
     static constexpr float kNew = 0.1F;        // weight of the newest time
     static constexpr float kOutlier = 3.0F;    // a longer time counts as so many of the mean
     static constexpr float kMost = 0.75F;      // a surer guess is always followed up
+
+    explicit PassWorth(bool greedy = true) : hit_{greedy ? kHit : kHitOfDraws} {}
 
     /// A verdict came at this time and committed so many tokens.
     void judged(Micros at, int tokens) {
@@ -49,7 +54,7 @@ public:
     /// The least probability of a path that another pass pays behind; 0: not known yet.
     [[nodiscard]] float reach_min() const {
         if (token_ <= 0.0F || pass_ <= 0.0F) return 0.0F;
-        return std::min((pass_ + kRowShare * between_) / (kHit * token_), kMost);
+        return std::min((pass_ + kRowShare * between_) / (hit_ * token_), kMost);
     }
 
 private:
@@ -61,6 +66,7 @@ private:
         }
     }
 
+    float hit_;
     std::optional<Micros> last_;  // verdict
     bool first_ = true;           // no pass yet in this turn
     float between_ = 0.0F;        // verdicts, microseconds

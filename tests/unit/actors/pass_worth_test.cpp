@@ -45,6 +45,19 @@ TEST_CASE("a draft as slow as the target goes on behind sure guesses only") {
     CHECK(after(2000, 2, 1000).reach_min() == PassWorth::kMost);
 }
 
+TEST_CASE("a draw is believed half as much as a greedy token") {
+    PassWorth greedy{true};
+    PassWorth drawn{false};
+    for (PassWorth* worth : {&greedy, &drawn}) {
+        for (int i = 0; i < 3; ++i) {
+            worth->judged(Micros{1000 + i * 2000}, 2);
+            worth->passed(Micros{900});
+            worth->passed(Micros{50});
+        }
+    }
+    CHECK(drawn.reach_min() == doctest::Approx(2 * greedy.reach_min()));
+}
+
 TEST_CASE("one long pause changes little") {
     PassWorth worth = after(2000, 2, 200);
     const float before = worth.reach_min();
