@@ -213,7 +213,8 @@ class Recovery(CliTest):
         self.assertEqual(code, 1, error)
         last = [line for line in error.splitlines() if line.startswith("paceline run: ")][-1]
         self.assertRegex(last, r"stage '(segment-[12]|draft)'")
-        self.assertIn("signal 9", last)
+        # A stage has used up its restarts, or (kills may hit both segments) the request its losses.
+        self.assertRegex(last, r"signal 9|loss in a row without a token")
         self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 10)
 
     @needs_demo_model
