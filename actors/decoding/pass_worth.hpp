@@ -8,9 +8,9 @@
 //     p h >= (pass + row) / (time per token of the text)
 //
 // The times are running means of what this request saw, whatever the machine and the models are;
-// p is what the draft believes. The first pass of a turn is made in any case, reads what was committed
-// meanwhile and finds its weights gone from the cache: it is not what a further one costs. Until there is a pass and a verdict to measure nothing is too
-// improbable. What a row costs is not seen here: a part of the time between verdicts stands for it.
+// p is what the draft believes. The first pass of a turn is made in any case, reads what was
+// committed meanwhile and may find its weights gone from the cache: it is not what a further one
+// costs. Until there is a pass and a verdict to measure nothing is too improbable. What a row costs is not seen here: a part of the time between verdicts stands for it.
 // Pure; one per request.
 #pragma once
 
