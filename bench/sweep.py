@@ -220,21 +220,26 @@ def methods_section(simulator, sets, options, report):
                      for row in DRAFTED} if len(costs) > 1 else {})
 
 
-def one_key_section(key, methods, values, label):
-    """A section that changes one setting, with --draft."""
+def one_key_section(key, methods, values, label, above=None):
+    """A section that changes one setting, with --draft. `above`: values that a method cannot do
+    with, up to this one."""
 
     def section(simulator, sets, options, report):
         for name, file in sets.items():
             report.write(f"\n## {name}: {label}, draft {options.draft}\n\n")
             lines = {}
             for method in methods:
+                possible = [v for v in values(options).split(",")
+                            if float(v) > (above or {}).get(method, -1)]
                 made = simulator.run(method, name, file, options.draft,
-                                     sweeps=[f"{key}={values(options)}"])
+                                     sweeps=[f"{key}={','.join(possible)}"])
                 if made:
                     lines[method] = [(float(one[0][key]), one[1]) for one in made]
-            report.table(["method", *values(options).split(",")],
-                         [[method, *(f"{y:.1f}" for _, y in points)]
-                          for method, points in lines.items()])
+            columns = values(options).split(",")
+            report.table(["method", *columns],
+                         [[method, *(f"{found[float(v)]:.1f}" if float(v) in found else "-"
+                                     for v in columns)]
+                          for method, found in ((m, dict(p)) for m, p in lines.items())])
             picture(options, f"{key.replace('.', '-')}-{name}", f"{name}: {label}", label, lines)
 
     return section
@@ -285,7 +290,8 @@ SECTIONS = {
     "budget": one_key_section("draft.branch_budget", EXITS[1:], lambda o: o.budgets,
                               "branch budget"),
     "gamma": one_key_section("draft.gamma", ["speculative", "pearl-lockstep", "fold-lockstep"],
-                             lambda o: o.gammas, "gamma"),
+                             lambda o: o.gammas, "gamma",
+                             above={"fold-lockstep": 4}),  # its gamma_early
     "segments": segments_section,
 }
 
