@@ -99,7 +99,7 @@ class Parts(CliTest):
         self.put_noise()
         cases = (("speculative", "no trained draft for this model: prompt lookup; slower"),
                  ("speculative-tree", "no trained draft for this model: the target's own first layers"),
-                 ("fold", "no trained exit for this model behind layer 2"),
+                 ("fold", "no trained exit for this model behind layer 3"),
                  ("heads", "no trained look-ahead heads for this model: random ones"))
         for method, says in cases:
             for args, env in ((["--parts", "none"], {"PACELINE_PRETRAINED": str(self.parts)}), ([], {})):
