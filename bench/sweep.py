@@ -24,6 +24,7 @@ Sections:
     k           over the number of alternatives per row
     budget      over the number of alternative nodes per root
     gamma       turn-taking and lockstep methods over their tokens per turn
+    draft-cost  over what a pass of the draft costs, in passes of the target
     segments    over two to six target devices, with as many waves in flight and with one
 
 The sections after `methods` use --draft. Written into FOLDER as they come: sweep.md with a table
@@ -292,6 +293,8 @@ SECTIONS = {
     "gamma": one_key_section("draft.gamma", ["speculative", "pearl-lockstep", "fold-lockstep"],
                              lambda o: o.gammas, "gamma",
                              above={"fold-lockstep": 4}),  # its gamma_early
+    "draft-cost": one_key_section("draft-cost", ["speculative", "pearl", "fold", "hybrid"],
+                                  lambda o: o.draft_costs, "cost of a pass of the draft"),
     "segments": segments_section,
 }
 
@@ -312,10 +315,12 @@ def parsed():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("-n", type=int, default=96)
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument("--exit-layers", default="5,10,15,20,25")
+    parser.add_argument("--exit-layers", default="5,10,15,20,23,26")
     parser.add_argument("--alternatives", default="1,2,4,6")
     parser.add_argument("--budgets", default="4,8,16,32,64")
     parser.add_argument("--gammas", default="2,4,6,8,12")
+    parser.add_argument("--draft-costs", default="0.03,0.06,0.1,0.2,0.3",
+                        help="of the target's pass, for the section of that name")
     parser.add_argument("--segments", default="2,3,4,5,6")
     options = parser.parse_args()
     unknown = set(options.sections.split(",")) - set(SECTIONS)
