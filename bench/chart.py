@@ -3,6 +3,7 @@
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#8e5ea2", "#e09f3e", "#444444", "#17a2b8", "#7f5539")
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 64, 200, 40, 56
+LEGEND_LETTER = 7  # pixels, about
 
 
 def escaped(text):
@@ -44,9 +45,11 @@ def line_chart(title, x_title, y_title, lines):
         return (LEFT + (place(x) - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT),
                 HEIGHT - BOTTOM - y / y_high * (HEIGHT - TOP - BOTTOM))
 
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
+    # The plot keeps its size; a legend with long words widens the picture.
+    width = max(WIDTH, WIDTH - RIGHT + 44 + LEGEND_LETTER * max(len(str(name)) for name in lines))
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{HEIGHT}" '
              f'font-family="sans-serif" font-size="12">',
-             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+             f'<rect width="{width}" height="{HEIGHT}" fill="white"/>',
              f'<text x="{LEFT}" y="22" font-size="15">{escaped(title)}</text>']
     tick = 0.0
     while tick <= y_high + step / 2:
