@@ -1,0 +1,58 @@
+// What a kernel may use of a device, on a real one and on the emulated one.
+//
+// Every kernel of this folder is written against this header alone: thread numbers, shared memory,
+// barriers, shuffles, tensor-core products, asynchronous copies. nvcc gets the instructions
+// (device_nvcc.cuh); a host compiler with PACELINE_EMULATED_DEVICE gets functions that do the same
+// between fibers of one thread (emulated/), so that the very source that runs on a GPU is tested
+// where there is none. What emulation cannot show is speed, and the bits of a tensor-core sum.
+//
+// Rules for kernels: one argument, a plain struct; shared memory only through shared_memory();
+// every thread of a block reaches every sync_block(), every lane of a warp every warp operation;
+// no atomics on anything that is summed. a * b + c is never fused unless fma() says so (the build
+// forbids contraction), so a host twin with the same operations has the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef PACELINE_EMULATED_DEVICE
+#include "model/kernels/cuda/emulated/device_emulated.hpp"
+#else
+#include "model/kernels/cuda/device_nvcc.cuh"
+#endif
+
+// Both give, in namespace paceline::cuda:
+//
+//   PACE_KERNEL                        in front of `void kernel(Args args)`
+//   PACE_DEVICE                        in front of a function that kernels call
+//
+//   int thread_index(), block_size()   within the block, one-dimensional
+//   int block_x(), block_y(), grid_x() of the grid
+//   int lane(), warp()                 thread_index() % 32, / 32
+//   T* shared_memory<T>(bytes)         the block's shared memory, from a byte offset (16-aligned)
+//   void sync_block(), sync_warp()
+//   T shuffle(T, from), shuffle_xor(T, mask)    float, int, unsigned; all 32 lanes take part
+//   unsigned ballot(bool)              one bit per lane
+//
+//   struct Words4 { uint32_t x, y, z, w; }      16 bytes, aligned
+//   Words4 load_streamed(const Words4*)         read once: through L2, not kept in L1
+//   void copy_async16(void* shared, const void* global)   both 16-aligned
+//   void commit_copies()               closes a group of copies
+//   void wait_copies<N>()              all but the last N groups have arrived (then sync)
+//
+//   void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+//       c += A B on the tensor cores, mma.m16n8k16 with bf16 inputs and f32 sums. With g = lane/4
+//       and t = lane%4: a0 = A[g][2t,2t+1], a1 = A[g+8][2t,2t+1], a2 = A[g][2t+8,2t+9],
+//       a3 = A[g+8][2t+8,2t+9]; b0 = B[2t,2t+1][g], b1 = B[2t+8,2t+9][g]; c0,c1 = C[g][2t,2t+1],
+//       c2,c3 = C[g+8][2t,2t+1]. The lower half of a word is the first of its two.
+//
+//   float bf16_to_float(uint16_t), half_to_float(uint16_t)
+//   uint16_t float_to_bf16(float), float_to_half(float)    round to nearest even
+//   uint32_t two_bf16(float low, float high)
+//   float fma(float, float, float), exp(float), rsqrt(float), maximum(float, float)
+//   uint32_t bits_of(float), float float_of(uint32_t)
+//
+//   void wait_for_previous()           until the kernel before in the stream has ended and its
+//                                      writes are seen (programmatic dependent launch); before it
+//                                      a kernel may read only what no kernel of the wave writes
+//   void let_next_start()              the next kernel may begin its part before that call

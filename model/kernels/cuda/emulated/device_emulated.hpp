@@ -1,0 +1,204 @@
+// The device API of device.cuh between the fibers of an emulated block. Included by it alone.
+//
+// Where many take part, a source location goes along, so that a report of threads that wait for
+// each other says where.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include "model/kernels/cuda/emulated/block.hpp"
+#include "model/kernels/cuda/emulated/device_math.hpp"
+
+#define PACE_KERNEL
+#define PACE_DEVICE inline
+
+namespace paceline::cuda {
+
+inline int thread_index() {
+    return emulated::this_thread().index;
+}
+inline int block_size() {
+    return emulated::this_thread().block->grid().threads;
+}
+inline int block_x() {
+    return emulated::this_thread().block->block_x();
+}
+inline int block_y() {
+    return emulated::this_thread().block->block_y();
+}
+inline int grid_x() {
+    return emulated::this_thread().block->grid().blocks_x;
+}
+inline int lane() {
+    return thread_index() % emulated::kLanes;
+}
+inline int warp() {
+    return thread_index() / emulated::kLanes;
+}
+
+template <class T>
+T* shared_memory(std::size_t offset_bytes,
+                 std::source_location at = std::source_location::current()) {
+    static_assert(alignof(T) <= 16);
+    return reinterpret_cast<T*>(emulated::this_thread().block->shared(offset_bytes, at));
+}
+
+inline void sync_block(std::source_location at = std::source_location::current()) {
+    emulated::this_thread().block->sync(at);
+}
+
+inline void sync_warp(std::source_location at = std::source_location::current()) {
+    static constexpr emulated::WarpOperation kOperation{"sync_warp", [](void* const*) {}};
+    emulated::this_thread().block->together(kOperation, nullptr, at);
+}
+
+namespace emulated {
+
+template <class T>
+struct ShufflePart {
+    T value;
+    int from;  // a lane, or a mask
+    T result;
+};
+
+template <class T>
+inline constexpr WarpOperation kShuffle{
+    "shuffle", [](void* const* parts) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            auto& part = *static_cast<ShufflePart<T>*>(parts[lane]);
+            part.result = static_cast<ShufflePart<T>*>(parts[part.from])->value;
+        }
+    }};
+
+template <class T>
+inline constexpr WarpOperation kShuffleXor{
+    "shuffle_xor", [](void* const* parts) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            auto& part = *static_cast<ShufflePart<T>*>(parts[lane]);
+            part.result = static_cast<ShufflePart<T>*>(parts[lane ^ part.from])->value;
+        }
+    }};
+
+template <class T>
+T exchange(const WarpOperation& operation, T value, int from, std::source_location at) {
+    Block& block = *this_thread().block;
+    if (from < 0 || from >= kLanes) block.fail("a shuffle from no lane", at);
+    ShufflePart<T> part{value, from, T{}};
+    block.together(operation, &part, at);
+    return part.result;
+}
+
+}  // namespace emulated
+
+template <class T>
+T shuffle(T value, int from, std::source_location at = std::source_location::current()) {
+    return emulated::exchange(emulated::kShuffle<T>, value, from, at);
+}
+
+template <class T>
+T shuffle_xor(T value, int mask, std::source_location at = std::source_location::current()) {
+    return emulated::exchange(emulated::kShuffleXor<T>, value, mask, at);
+}
+
+inline unsigned ballot(bool mine, std::source_location at = std::source_location::current()) {
+    struct Part {
+        bool mine;
+        unsigned all;
+    };
+    static constexpr emulated::WarpOperation kOperation{
+        "ballot", [](void* const* parts) {
+            unsigned all = 0;
+            for (unsigned lane = 0; lane < emulated::kLanes; ++lane) {
+                if (static_cast<const Part*>(parts[lane])->mine) all |= 1U << lane;
+            }
+            for (int lane = 0; lane < emulated::kLanes; ++lane) {
+                static_cast<Part*>(parts[lane])->all = all;
+            }
+        }};
+    Part part{mine, 0};
+    emulated::this_thread().block->together(kOperation, &part, at);
+    return part.all;
+}
+
+struct alignas(16) Words4 {
+    std::uint32_t x, y, z, w;
+};
+
+inline Words4 load_streamed(const Words4* from,
+                            std::source_location at = std::source_location::current()) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Words4) != 0) {
+        emulated::this_thread().block->fail("load_streamed() of an unaligned address", at);
+    }
+    return *from;
+}
+
+inline void copy_async16(void* shared,
+                         const void* global,
+                         std::source_location at = std::source_location::current()) {
+    emulated::this_thread().block->copy_async16(shared, global, at);
+}
+
+inline void commit_copies() {
+    emulated::this_thread().block->commit_copies();
+}
+
+template <int N>
+void wait_copies() {
+    static_assert(N >= 0);
+    emulated::this_thread().block->wait_copies(N);
+}
+
+inline void mma_bf16(float (&c)[4],
+                     const std::uint32_t (&a)[4],
+                     const std::uint32_t (&b)[2],
+                     std::source_location at = std::source_location::current()) {
+    static constexpr emulated::WarpOperation kOperation{"mma_bf16", &emulated::multiply_tiles};
+    emulated::TilePart part{c, a, b};
+    emulated::this_thread().block->together(kOperation, &part, at);
+}
+
+inline float bf16_to_float(std::uint16_t bits) {
+    return emulated::bf16_to_float(bits);
+}
+inline float half_to_float(std::uint16_t bits) {
+    return emulated::half_to_float(bits);
+}
+inline std::uint16_t float_to_bf16(float value) {
+    return emulated::float_to_bf16(value);
+}
+inline std::uint16_t float_to_half(float value) {
+    return emulated::float_to_half(value);
+}
+inline std::uint32_t two_bf16(float low, float high) {
+    return std::uint32_t{float_to_bf16(low)} | std::uint32_t{float_to_bf16(high)} << 16U;
+}
+
+inline float fma(float a, float b, float c) {
+    return std::fma(a, b, c);
+}
+inline float exp(float x) {
+    return std::exp(x);
+}
+inline float rsqrt(float x) {
+    return 1.0F / std::sqrt(x);
+}
+inline float maximum(float a, float b) {
+    return std::fmax(a, b);
+}
+inline std::uint32_t bits_of(float value) {
+    return std::bit_cast<std::uint32_t>(value);
+}
+inline float float_of(std::uint32_t bits) {
+    return std::bit_cast<float>(bits);
+}
+
+inline void wait_for_previous() {
+    emulated::this_thread().block->note_wait_for_previous();
+}
+inline void let_next_start() {}
+
+}  // namespace paceline::cuda

@@ -1,0 +1,46 @@
+// What a test can set about the emulated device: order, memory, faults.
+//
+// A kernel that lacks a barrier gives right results in some orders of its threads and wrong ones in
+// others. set_order() chooses one: each runs a warp as far as it can come before another one moves,
+// and so opens the widest gap there can be between two threads that no barrier holds together.
+//
+// Threads: settings hold for the whole process; set them while no kernel runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace paceline::cuda::emulated {
+
+struct Order {
+    enum class Kind : std::uint8_t {
+        Forward,   // the lowest warp and lane that can run, blocks from the first
+        Backward,  // the highest, blocks from the last
+        Shuffled,  // by `seed`, the same on every machine
+    };
+    Kind kind = Kind::Forward;
+    std::uint64_t seed = 0;
+};
+
+void set_order(Order order);
+[[nodiscard]] Order order();
+
+inline constexpr std::size_t kMemoryDefault = std::size_t{8} << 30U;
+
+/// How much device memory there is in all; what is allocated stays so.
+void set_memory_limit(std::size_t bytes);
+[[nodiscard]] std::size_t memory_limit();
+[[nodiscard]] std::size_t memory_used();
+
+/// The next kernel that would run throws DeviceError instead, and runs not.
+void fail_next_launch();
+
+/// The kernel of that number, counted from 1 as launches() does, throws DeviceError if `asked` then
+/// says so, and every one after it too: a GPU that has failed gives no way back.
+void break_at(std::uint64_t launch, std::function<bool()> asked);
+
+/// How many kernels have run (a graph counts each of its own).
+[[nodiscard]] std::uint64_t launches();
+
+}  // namespace paceline::cuda::emulated

@@ -1,0 +1,161 @@
+// What the host does with a device: memory, copies, streams, events, graphs.
+//
+// RAII for all of it. Two implementations of this header: runtime_cuda.cu on the CUDA runtime, and
+// emulated/runtime_emulated.cpp, where a device is host memory and a stream does everything at
+// once; a program links one of them. Kernels are launched with launch.cuh.
+//
+// Errors: what may fail for lack of something (a device, memory) returns Result. Anything else
+// that fails means that the device or this program is broken, and CUDA gives no way back from
+// there within a process: it throws DeviceError naming call, file, line and device, the stage
+// ends, and its supervisor starts it anew.
+//
+// Threads: an object is used by one thread at a time. C++17 (nvcc compiles it too).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace paceline::cuda {
+
+class DeviceError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+struct DeviceInfo {
+    std::string name;    // "NVIDIA H200"
+    int capability = 0;  // 90 is 9.0
+    int processors = 0;  // streaming multiprocessors
+    std::uint64_t memory_bytes = 0;
+    std::uint64_t free_bytes = 0;      // when asked
+    std::size_t shared_bytes_max = 0;  // of a block
+};
+
+/// What device `index` is; makes it the calling thread's device. Throws DeviceError.
+DeviceInfo use_device(int index);
+
+/// Device memory. Empty after a move; freed at the end.
+class DeviceMemory {
+public:
+    DeviceMemory() = default;
+    /// Nothing if there is not so much; `bytes` may be 0.
+    static bool allocate(std::size_t bytes, DeviceMemory& to);
+    DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+    DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~DeviceMemory();
+    [[nodiscard]] std::byte* data() const { return data_; }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    template <class T>
+    [[nodiscard]] T* as(std::size_t offset_bytes = 0) const {
+        return reinterpret_cast<T*>(data_ + offset_bytes);
+    }
+
+private:
+    void swap(DeviceMemory& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+    }
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+/// Host memory that the device copies from and to without a detour.
+class PinnedMemory {
+public:
+    PinnedMemory() = default;
+    static bool allocate(std::size_t bytes, PinnedMemory& to);
+    PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
+    PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~PinnedMemory();
+    [[nodiscard]] std::byte* data() const { return data_; }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    template <class T>
+    [[nodiscard]] T* as(std::size_t offset_bytes = 0) const {
+        return reinterpret_cast<T*>(data_ + offset_bytes);
+    }
+
+private:
+    void swap(PinnedMemory& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+    }
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+class Graph;
+
+/// Work in order on a device.
+class Stream {
+public:
+    Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream();
+
+    void to_device(void* device, const void* host, std::size_t bytes);
+    void to_host(void* host, const void* device, std::size_t bytes);
+    void on_device(void* to, const void* from, std::size_t bytes);
+    void fill(void* device, std::uint8_t value, std::size_t bytes);
+    /// Returns when all of it is done. Throws DeviceError if a kernel failed.
+    void finish();
+    /// Whether all of it is done.
+    [[nodiscard]] bool idle();
+
+    /// What `work` puts into this stream, recorded instead of done.
+    [[nodiscard]] Graph record(const std::function<void()>& work);
+
+    struct Handle;  // of the implementation
+    [[nodiscard]] Handle& handle() const { return *handle_; }
+
+private:
+    std::unique_ptr<Handle> handle_;
+};
+
+/// A recorded piece of work; it reads and writes the addresses it was recorded with.
+class Graph {
+public:
+    Graph();
+    Graph(Graph&&) noexcept;
+    Graph& operator=(Graph&&) noexcept;
+    ~Graph();
+    void launch(Stream& stream) const;
+    [[nodiscard]] bool empty() const { return recording_ == nullptr; }
+
+    struct Recording;  // of the implementation
+
+private:
+    friend class Stream;
+    std::unique_ptr<Recording> recording_;
+};
+
+/// A point in a stream, and the time between two of them.
+class Event {
+public:
+    Event();
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    ~Event();
+    void record(Stream& stream);
+    [[nodiscard]] bool reached() const;
+    /// Of two events that were reached.
+    static double seconds_between(const Event& from, const Event& to);
+
+    struct Handle;
+
+private:
+    std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace paceline::cuda
