@@ -48,7 +48,7 @@ bool runs_our_code(int device) {
 
 }  // namespace
 
-CudaProbe probe_cuda() {
+CudaProbe list_cuda() {
     CudaProbe probe;
     probe.runtime =
         std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
@@ -63,8 +63,14 @@ CudaProbe probe_cuda() {
         cudaDeviceProp properties{};
         if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;
         probe.devices.push_back({index, properties.name, properties.major, properties.minor,
-                                 properties.totalGlobalMem, runs_our_code(index)});
+                                 properties.totalGlobalMem, false});
     }
+    return probe;
+}
+
+CudaProbe probe_cuda() {
+    CudaProbe probe = list_cuda();
+    for (CudaDevice& device : probe.devices) device.runs_our_code = runs_our_code(device.index);
     return probe;
 }
 

@@ -25,4 +25,8 @@ struct CudaProbe {
 
 [[nodiscard]] CudaProbe probe_cuda();
 
+/// The same without running anything: `runs_our_code` is false. Makes no context, so it takes no
+/// memory of any device.
+[[nodiscard]] CudaProbe list_cuda();
+
 }  // namespace paceline

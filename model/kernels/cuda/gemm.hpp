@@ -1,0 +1,128 @@
+// Matrix products of a wave: y[row] = W x[row] for up to 64 rows, and what is done with y at once.
+//
+// Row-invariant: the bits of a row's y depend on W and that row's x alone. Inputs are summed in
+// steps of kStepInputs in ascending order within a slice, the slices of a matrix in ascending
+// order; how many slices there are follows from the number of inputs. Rows are padded to tiles of
+// kTileRows, which costs nothing while the weights' bytes are what a wave waits for.
+//
+// Weights are read once, straight from where the loader put them, and begin to arrive before the
+// kernel in front has ended. What follows a product is fused behind it (Finish): the norm in front
+// of a product is a factor per row (from the sums of squares that whoever wrote the row left), so
+// no kernel of its own touches a row between two products.
+//
+// Plain structs of device pointers; the caller owns all memory. C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/kernels/cuda/runtime.hpp"
+
+namespace paceline::cuda {
+
+inline constexpr int kTileOutputs = 16;   // of a tensor-core product
+inline constexpr int kTileRows = 8;       // of one
+inline constexpr int kGemmRowsMax = 64;   // of a wave
+inline constexpr int kGemmSlicesMax = 8;  // warps that share a tile's inputs
+
+/// How weights lie in memory; the inputs of a product are floats for F32 and bf16 for the others.
+///
+///     F32, BF16   row-major [outputs][stride], as in a file: no packing on the way in
+///     Int8, Q4    records of one tile and one step (gemm_records.hpp)
+enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
+
+/// Inputs of a step: what a warp multiplies between two looks at memory.
+[[nodiscard]] constexpr int step_inputs(WeightType type) {
+    return type == WeightType::Q4 ? 64 : 32;
+}
+/// Bytes of a record: 16 outputs x step_inputs() weights with their scales (and minima).
+[[nodiscard]] constexpr std::size_t record_bytes(WeightType type) {
+    return type == WeightType::Q4 ? 640 : 544;
+}
+/// Bytes of one input of a product.
+[[nodiscard]] constexpr std::size_t input_bytes(WeightType type) {
+    return type == WeightType::F32 ? 4 : 2;
+}
+[[nodiscard]] constexpr int steps_of(WeightType type, int inputs) {
+    return (inputs + step_inputs(type) - 1) / step_inputs(type);
+}
+/// Into how many slices a product's steps are cut: enough for the loads of a slice to hide each
+/// other's latency, few enough for each to be longer than its begin and end.
+[[nodiscard]] constexpr int slices_of(int steps) {
+    return steps >= 32 ? 8 : steps >= 16 ? 4 : steps >= 8 ? 2 : 1;
+}
+/// Inputs of a row of x, in elements: whole steps, zeros behind the last input.
+[[nodiscard]] constexpr int padded_inputs(int inputs) {
+    return (inputs + 63) / 64 * 64;
+}
+[[nodiscard]] constexpr int tiles_of(int outputs) {
+    return (outputs + kTileOutputs - 1) / kTileOutputs;
+}
+
+/// A matrix on the device. A *paired* one is two of equal shape whose outputs are computed side by
+/// side (gate and up): tile i holds outputs 8i .. 8i+7 of both.
+struct DeviceMatrix {
+    WeightType type = WeightType::BF16;
+    const void* values = nullptr;  // [outputs][stride], or records [tile][step]
+    const void* second = nullptr;  // of a paired row-major one
+    int outputs = 0;               // of one of the two if paired
+    int inputs = 0;
+    int stride = 0;  // elements of a row, row-major ones; a multiple of 32 and of 16 bytes
+    bool paired = false;
+
+    [[nodiscard]] constexpr int tiles() const {
+        return paired ? (outputs + 7) / 8 : tiles_of(outputs);
+    }
+};
+
+/// Whether the rows of its products are floats instead of bf16.
+[[nodiscard]] constexpr bool takes_floats(const DeviceMatrix& matrix) {
+    return matrix.type == WeightType::F32;
+}
+
+/// The factor 1 / rms of each row, from sums of squares; none if `squares` is nullptr.
+struct RowNorm {
+    const float* squares = nullptr;  // [rows][count]
+    int count = 0;                   // one for each tile of 16 inputs
+    int dim = 0;
+    float epsilon = 0.0f;
+};
+
+/// A row made ready for the next product: row x weights, rounded, and its sums of squares.
+struct NextInput {
+    const float* weights = nullptr;  // of the norm in front of that product; nullptr: ones
+    void* x = nullptr;               // [rows][stride]: bf16, or float where `wide`
+    float* squares = nullptr;        // [rows][tiles of 16]
+    int stride = 0;
+    bool wide = false;
+};
+
+enum class FinishKind : std::uint8_t {
+    Store,     // out[row][o] = y
+    Residual,  // hidden[row] += y, and the row is made ready for what comes next
+    Input,     // y is made ready for the next product
+    Gated,     // of a paired matrix: silu(gate) * up is the next product's input
+};
+
+/// What becomes of y = norm factor * (W x).
+struct Finish {
+    FinishKind kind = FinishKind::Store;
+    RowNorm norm;
+    float* out = nullptr;  // Store: [rows][out_stride]; Residual: hidden [call's rows][out_stride]
+    int out_stride = 0;
+    const std::int32_t* row_index = nullptr;  // Residual: the place of each row in `out`
+    NextInput next;
+};
+
+struct GemmArgs {
+    DeviceMatrix weights;
+    const void* x = nullptr;             // [rows][x_stride]
+    int x_stride = 0;                    // elements; at least padded_inputs(weights.inputs)
+    const std::int32_t* rows = nullptr;  // how many, in device memory; at most the launch's
+    Finish finish;
+};
+
+/// Puts the product for up to `rows_max` rows (1 .. kGemmRowsMax) into the stream.
+void launch_gemm(Stream& stream, const GemmArgs& args, int rows_max);
+
+}  // namespace paceline::cuda

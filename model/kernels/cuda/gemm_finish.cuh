@@ -1,0 +1,97 @@
+// What follows a product, one tile of 16 outputs and one row at a time (gemm.hpp: Finish).
+//
+// Sixteen neighbouring lanes have one output each. Sums over the tile go through a fixed tree of
+// shuffles, so a row's sum of squares has the same bits whoever wrote the row.
+#pragma once
+
+#include "model/kernels/cuda/device.cuh"
+#include "model/kernels/cuda/gemm.hpp"
+
+namespace paceline::cuda {
+
+/// The sum of sixteen lanes' values, in every one of them.
+PACE_DEVICE float sum_of_16(float value) {
+#pragma unroll
+    for (int mask = 8; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+    return value;
+}
+
+/// One element of the next product's input.
+PACE_DEVICE void put_input(const NextInput& next, int row, int column, float value) {
+    const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(next.stride) +
+                           static_cast<std::size_t>(column);
+    if (next.wide) {
+        static_cast<float*>(next.x)[at] = value;
+    } else {
+        static_cast<std::uint16_t*>(next.x)[at] = float_to_bf16(value);
+    }
+}
+
+/// Element `column` of a row whose value there is `h`: the next product's input, and the tile's
+/// sum of squares. All 32 lanes call it; `valid`: whether the element exists.
+PACE_DEVICE void make_ready(const NextInput& next, int row, int column, float h, bool valid) {
+    const float squares = sum_of_16(valid ? h * h : 0.0f);
+    if (!valid) return;
+    put_input(next, row, column, next.weights == nullptr ? h : h * next.weights[column]);
+    if (next.squares != nullptr && column % kTileOutputs == 0) {
+        const int tiles = tiles_of(next.stride);
+        next.squares[static_cast<std::size_t>(row) * static_cast<std::size_t>(tiles) +
+                     static_cast<std::size_t>(column / kTileOutputs)] = squares;
+    }
+}
+
+/// 1 / rms of a row. All 32 lanes call it and all get it.
+PACE_DEVICE float norm_factor(const RowNorm& norm, int row) {
+    if (norm.squares == nullptr) return 1.0f;
+    const float* squares =
+        norm.squares + static_cast<std::size_t>(row) * static_cast<std::size_t>(norm.count);
+    float sum = 0.0f;
+    for (int i = lane(); i < tiles_of(norm.dim); i += 32) sum += squares[i];
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    return rsqrt(sum / static_cast<float>(norm.dim) + norm.epsilon);
+}
+
+PACE_DEVICE float silu(float x) {
+    return x / (1.0f + exp(-x));
+}
+
+/// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists.
+PACE_DEVICE void finish_output(
+    const Finish& finish, int tile, int o, int row, float y, int outputs, bool there) {
+    const int column = tile * kTileOutputs + o;
+    switch (finish.kind) {
+        case FinishKind::Store: {
+            if (there && column < outputs)
+                finish.out[static_cast<std::size_t>(row) *
+                               static_cast<std::size_t>(finish.out_stride) +
+                           static_cast<std::size_t>(column)] = y;
+            return;
+        }
+        case FinishKind::Residual: {
+            const bool valid = there && column < outputs;
+            float h = 0.0f;
+            if (valid) {
+                float* hidden = finish.out +
+                                static_cast<std::size_t>(finish.row_index[row]) *
+                                    static_cast<std::size_t>(finish.out_stride) +
+                                static_cast<std::size_t>(column);
+                h = *hidden + y;
+                *hidden = h;
+            }
+            make_ready(finish.next, row, column, h, valid);
+            return;
+        }
+        case FinishKind::Input:
+            make_ready(finish.next, row, column, y, there && column < outputs);
+            return;
+        case FinishKind::Gated: {
+            const float up = shuffle_xor(y, 8);
+            const int at = tile * 8 + o;
+            if (there && o < 8 && at < outputs) put_input(finish.next, row, at, silu(y) * up);
+            return;
+        }
+    }
+}
+
+}  // namespace paceline::cuda

@@ -1,0 +1,183 @@
+// Kernels on rows (rows.hpp). None of them moves more than a row's few kilobytes: simple ones.
+#include "model/kernels/cuda/device.cuh"
+#include "model/kernels/cuda/gemm_finish.cuh"
+#include "model/kernels/cuda/launch.cuh"
+#include "model/kernels/cuda/rows.hpp"
+
+namespace paceline::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+/// Weight (o, k) of a matrix of records.
+PACE_DEVICE float record_value(const DeviceMatrix& w, int o, int k) {
+    const int step = k / step_inputs(w.type);
+    const auto* record = static_cast<const unsigned char*>(w.values) +
+                         (static_cast<std::size_t>(o / kTileOutputs) *
+                              static_cast<std::size_t>(steps_of(w.type, w.inputs)) +
+                          static_cast<std::size_t>(step)) *
+                             record_bytes(w.type);
+    const int g = o % 8;
+    const int half = o % kTileOutputs / 8;
+    const int t = k % 32 / 8;
+    const int i = k % 8;
+    const unsigned char* values = record + (4 * g + t) * 16;
+    const auto word = [record](int at) {
+        return half_to_float(*reinterpret_cast<const std::uint16_t*>(record + at));
+    };
+    if (w.type == WeightType::Int8) {
+        const auto q = static_cast<std::int8_t>(values[8 * half + i]);
+        return word(512 + 4 * g + 2 * half) * static_cast<float>(q);
+    }
+    const int part = k % 64 / 32;
+    const unsigned pair = values[8 * part + 4 * half + i / 2];
+    const auto q = static_cast<float>((pair >> (4 * (i % 2))) & 0xFU);
+    const int scales = 512 + 16 * g + 8 * part + 2 * half;
+    return word(scales) * q + word(scales + 4);
+}
+
+PACE_DEVICE float weight_at(const DeviceMatrix& w, int o, int k) {
+    const std::size_t at = static_cast<std::size_t>(o) * static_cast<std::size_t>(w.stride) +
+                           static_cast<std::size_t>(k);
+    switch (w.type) {
+        case WeightType::F32:
+            return static_cast<const float*>(w.values)[at];
+        case WeightType::BF16:
+            return bf16_to_float(static_cast<const std::uint16_t*>(w.values)[at]);
+        default:
+            return record_value(w, o, k);
+    }
+}
+
+PACE_KERNEL void embed(EmbedArgs args) {
+    wait_for_previous();
+    const int row = block_x();
+    if (row >= *args.rows) return;
+    const int token = args.tokens[row];
+    if (token < 0) return;
+    const int dim = args.table.inputs;
+    float* hidden = args.hidden + static_cast<std::size_t>(row) * static_cast<std::size_t>(dim);
+    for (int k = thread_index(); k < dim; k += block_size())
+        hidden[k] = weight_at(args.table, token, k);
+}
+
+PACE_KERNEL void ready(ReadyArgs args) {
+    wait_for_previous();
+    const int row = block_x();
+    if (row >= *args.rows) return;
+    const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) *
+                                            static_cast<std::size_t>(args.dim);
+    // Whole warps go round: make_ready() sums over sixteen lanes.
+    for (int first = 0; first < args.dim; first += block_size()) {
+        const int column = first + thread_index();
+        const bool valid = column < args.dim;
+        make_ready(args.next, row, column, valid ? hidden[column] : 0.0f, valid);
+    }
+}
+
+/// One element of a cache.
+PACE_DEVICE void put_cached(std::byte* at, CacheType type, std::size_t index, float value) {
+    switch (type) {
+        case CacheType::F32:
+            reinterpret_cast<float*>(at)[index] = value;
+            return;
+        case CacheType::F16:
+            reinterpret_cast<std::uint16_t*>(at)[index] = float_to_half(value);
+            return;
+        case CacheType::BF16:
+            reinterpret_cast<std::uint16_t*>(at)[index] = float_to_bf16(value);
+            return;
+    }
+}
+
+/// 1 / rms of a head whose dimension d is `of(d)`; one warp.
+template <class Of>
+PACE_DEVICE float head_factor(int head_dim, float epsilon, Of of) {
+    float sum = 0.0f;
+    for (int d = lane(); d < head_dim; d += 32) sum += of(d) * of(d);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    return rsqrt(sum / static_cast<float>(head_dim) + epsilon);
+}
+
+/// One head of one row per block of one warp: heads of q, then of k, then of v.
+PACE_KERNEL void rotate(RotateArgs args) {
+    wait_for_previous();
+    const int row = block_x();
+    const int head = block_y();
+    if (row >= *args.rows) return;
+    const int dim = args.head_dim;
+    const bool is_query = head < args.heads;
+    const bool is_key = !is_query && head < args.heads + args.kv_heads;
+    float* x = args.qkv +
+               static_cast<std::size_t>(row) * static_cast<std::size_t>(args.qkv_stride) +
+               static_cast<std::size_t>(head * dim);
+    const float* bias = args.bias == nullptr ? nullptr : args.bias + head * dim;
+    const float* norm = is_query ? args.q_norm : is_key ? args.k_norm : nullptr;
+    const auto biased = [&](int d) { return bias == nullptr ? x[d] : x[d] + bias[d]; };
+    const float factor = norm == nullptr ? 1.0f : head_factor(dim, args.epsilon, biased);
+    const auto input = [&](int d) {
+        const float value = biased(d);
+        return norm == nullptr ? value : value * factor * norm[d];
+    };
+    const std::size_t angles = static_cast<std::size_t>(row) * static_cast<std::size_t>(args.pairs);
+    // A turned pair is (first, second); a lane has both, reads both, then writes.
+    const int pairs = is_query || is_key ? args.pairs : 0;
+    float* turned = shared_memory<float>(0);
+    for (int p = lane(); p < pairs; p += 32) {
+        const int first = args.pairing == Pairing::Adjacent ? 2 * p : p;
+        const int second = args.pairing == Pairing::Adjacent ? 2 * p + 1 : p + args.pairs;
+        const float a = input(first);
+        const float b = input(second);
+        const float c = args.cosines[angles + static_cast<std::size_t>(p)];
+        const float s = args.sines[angles + static_cast<std::size_t>(p)];
+        turned[first] = a * c - b * s;
+        turned[second] = a * s + b * c;
+    }
+    for (int d = 2 * pairs + lane(); d < dim; d += 32) turned[d] = input(d);
+    sync_warp();
+    if (is_query) {
+        for (int d = lane(); d < dim; d += 32) x[d] = turned[d];
+        return;
+    }
+    const int kv_head = is_key ? head - args.heads : head - args.heads - args.kv_heads;
+    const int slot = args.slots[row];
+    const std::size_t half_page = static_cast<std::size_t>(kPageSlots) *
+                                  static_cast<std::size_t>(dim) * cache_element_bytes(args.type);
+    const std::size_t page =
+        (static_cast<std::size_t>(slot / kPageSlots) * static_cast<std::size_t>(args.layers) +
+         static_cast<std::size_t>(args.layer)) *
+            static_cast<std::size_t>(args.kv_heads) +
+        static_cast<std::size_t>(kv_head);
+    std::byte* at = args.cache + (2 * page + (is_key ? 0 : 1)) * half_page;
+    for (int d = lane(); d < dim; d += 32) {
+        put_cached(at, args.type, static_cast<std::size_t>(slot % kPageSlots * dim + d), turned[d]);
+    }
+}
+
+LaunchShape one_block_a_row(int rows_max, int threads) {
+    LaunchShape shape;
+    shape.blocks_x = rows_max;
+    shape.threads = threads;
+    shape.overlaps_previous = true;
+    return shape;
+}
+
+}  // namespace
+
+void launch_embed(Stream& stream, const EmbedArgs& args, int rows_max) {
+    launch(stream, one_block_a_row(rows_max, kThreads), embed, args);
+}
+
+void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max) {
+    launch(stream, one_block_a_row(rows_max, kThreads), ready, args);
+}
+
+void launch_rotate(Stream& stream, const RotateArgs& args, int rows_max) {
+    LaunchShape shape = one_block_a_row(rows_max, 32);
+    shape.blocks_y = args.heads + 2 * args.kv_heads;
+    shape.shared_bytes = static_cast<std::size_t>(args.head_dim) * sizeof(float);
+    launch(stream, shape, rotate, args);
+}
+
+}  // namespace paceline::cuda

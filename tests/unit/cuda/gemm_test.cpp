@@ -1,0 +1,352 @@
+// The product kernel against a loop in double, for every type of weights, and its promises: a row's
+// bits are its own, and what is fused behind a product is what a kernel of its own would give.
+#include "model/kernels/cuda/gemm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#ifdef PACELINE_EMULATED_DEVICE
+#include "model/kernels/cuda/emulated/order.hpp"
+#endif
+#include "model/kernels/cuda/gemm_records.hpp"
+#include "model/kernels/cuda/rows.hpp"
+#include "tests/unit/cuda/device_arrays.hpp"
+
+namespace paceline::cuda {
+namespace {
+
+using test::bf16_of;
+using test::OnDevice;
+using test::random_floats;
+
+constexpr WeightType kTypes[] = {WeightType::F32, WeightType::BF16, WeightType::Int8,
+                                 WeightType::Q4};
+
+std::size_t size_of(int count) {
+    return static_cast<std::size_t>(count);
+}
+
+/// Numbers that the type can hold, on the host as floats and on the device as the kernel wants.
+struct Weights {
+    std::vector<float> values;  // [outputs][inputs], of the second matrix behind those of the first
+    OnDevice<std::byte> memory;
+    OnDevice<std::byte> second;
+    DeviceMatrix matrix;
+};
+
+OnDevice<std::byte> row_major(const std::vector<float>& values,
+                              std::size_t first,
+                              int outputs,
+                              int inputs,
+                              int stride,
+                              WeightType type) {
+    std::vector<std::byte> bytes(size_of(outputs * stride) * input_bytes(type));
+    for (int o = 0; o < outputs; ++o) {
+        for (int i = 0; i < inputs; ++i) {
+            const float value = values[first + size_of(o * inputs + i)];
+            const std::uint16_t bits = float_to_bfloat(value);
+            std::byte* at = bytes.data() + size_of(o * stride + i) * input_bytes(type);
+            if (type == WeightType::F32) {
+                std::memcpy(at, &value, sizeof value);
+            } else {
+                std::memcpy(at, &bits, sizeof bits);
+            }
+        }
+    }
+    return OnDevice<std::byte>{bytes};
+}
+
+Weights make_weights(WeightType type, int outputs, int inputs, bool paired, unsigned seed) {
+    Weights made;
+    made.matrix.type = type;
+    made.matrix.outputs = outputs;
+    made.matrix.inputs = inputs;
+    made.matrix.paired = paired;
+    made.matrix.stride = padded_inputs(inputs);
+    const int all = paired ? 2 * outputs : outputs;
+    made.values = random_floats(size_of(all * inputs), seed, 0.5f);
+    if (type == WeightType::F32 || type == WeightType::BF16) {
+        if (type == WeightType::BF16) {
+            for (float& value : made.values) value = bfloat_to_float(float_to_bfloat(value));
+        }
+        made.memory = row_major(made.values, 0, outputs, inputs, made.matrix.stride, type);
+        made.matrix.values = made.memory.data();
+        if (paired) {
+            made.second = row_major(made.values, size_of(outputs * inputs), outputs, inputs,
+                                    made.matrix.stride, type);
+            made.matrix.second = made.second.data();
+        }
+        return made;
+    }
+    std::vector<std::byte> records(records_bytes(type, made.matrix.tiles(), inputs));
+    for (int o = 0; o < all; ++o) {
+        for (int group = 0; group < inputs / 32; ++group) {
+            QuantGroup from;
+            float* values = &made.values[size_of(o * inputs + 32 * group)];
+            from.scale = float_to_half(0.01f * static_cast<float>(1 + (o + group) % 5));
+            from.minimum = float_to_half(type == WeightType::Q4 ? -0.03f : 0.0f);
+            const float scale = half_to_float(from.scale);
+            const float minimum = half_to_float(from.minimum);
+            const float top = type == WeightType::Q4 ? 15.0f : 127.0f;
+            for (int i = 0; i < 32; ++i) {
+                const float low = type == WeightType::Q4 ? 0.0f : -127.0f;
+                const float q = std::clamp(std::round((values[i] - minimum) / scale), low, top);
+                from.q[i] = static_cast<std::int8_t>(q);
+                values[i] = scale * q + minimum;
+            }
+            const int place = paired ? paired_output(o % outputs, o >= outputs) : o;
+            put_group(type, from, place, group, steps_of(type, inputs), records.data());
+        }
+    }
+    made.memory = OnDevice<std::byte>{records};
+    made.matrix.values = made.memory.data();
+    return made;
+}
+
+/// Rows as the kernel reads them; `values` become what the rounding leaves.
+OnDevice<std::byte> make_rows(std::vector<float>& values, int rows, int inputs, WeightType type) {
+    if (type != WeightType::F32) {
+        for (float& value : values) value = bfloat_to_float(float_to_bfloat(value));
+    }
+    return row_major(values, 0, rows, inputs, padded_inputs(inputs),
+                     type == WeightType::F32 ? WeightType::F32 : WeightType::BF16);
+}
+
+struct Product {
+    WeightType type;
+    int outputs;
+    int inputs;
+};
+
+/// y of each row by the kernel.
+std::vector<float> multiply(const Weights& weights, std::vector<float> x, int rows) {
+    const int inputs = weights.matrix.inputs;
+    const OnDevice<std::byte> device_x = make_rows(x, rows, inputs, weights.matrix.type);
+    const OnDevice<std::int32_t> count{{rows}};
+    const OnDevice<float> out{
+        std::vector<float>(size_of(rows * weights.matrix.outputs), std::nanf(""))};
+    GemmArgs args;
+    args.weights = weights.matrix;
+    args.x = device_x.data();
+    args.x_stride = padded_inputs(inputs);
+    args.rows = count.data();
+    args.finish.out = out.data();
+    args.finish.out_stride = weights.matrix.outputs;
+    Stream stream;
+    launch_gemm(stream, args, rows);
+    stream.finish();
+    return out.take();
+}
+
+double expected(const std::vector<float>& w, const std::vector<float>& x, int o, int row, int n) {
+    double sum = 0.0;
+    for (int i = 0; i < n; ++i) {
+        sum += static_cast<double>(w[size_of(o * n + i)]) *
+               static_cast<double>(x[size_of(row * n + i)]);
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a product is that of a loop in double, for all types, ragged shapes and numbers of rows") {
+    for (const WeightType type : kTypes) {
+        for (const auto& [outputs, inputs, rows] :
+             {std::array{16, 64, 1}, std::array{40, 192, 8}, std::array{16, 1088, 3},
+              std::array{7, 576, 11}, std::array{33, 320, 20}, std::array{16, 128, 64}}) {
+            CAPTURE(static_cast<int>(type));
+            CAPTURE(outputs);
+            CAPTURE(inputs);
+            CAPTURE(rows);
+            const Weights weights = make_weights(type, outputs, inputs, false, 1);
+            std::vector<float> x = random_floats(size_of(rows * inputs), 2);
+            const std::vector<float> y = multiply(weights, x, rows);
+            make_rows(x, rows, inputs, type);
+            double worst = 0.0;
+            for (int row = 0; row < rows; ++row) {
+                for (int o = 0; o < outputs; ++o) {
+                    const double want = expected(weights.values, x, o, row, inputs);
+                    worst = std::max(
+                        worst, std::abs(want - static_cast<double>(y[size_of(row * outputs + o)])));
+                }
+            }
+            CHECK(worst < 1e-5 * std::sqrt(static_cast<double>(inputs)));
+        }
+    }
+}
+
+TEST_CASE("a row's product has the same bits alone, among others and in any place") {
+    constexpr int kOutputs = 24;
+    constexpr int kInputs = 640;
+    for (const WeightType type : kTypes) {
+        CAPTURE(static_cast<int>(type));
+        const Weights weights = make_weights(type, kOutputs, kInputs, false, 3);
+        const std::vector<float> x = random_floats(size_of(40 * kInputs), 4);
+        const std::vector<float> all = multiply(weights, x, 40);
+        for (const auto& [first, count] : {std::pair{0, 1}, std::pair{17, 1}, std::pair{5, 8},
+                                           std::pair{39, 1}, std::pair{8, 13}}) {
+            const std::vector<float> part = multiply(
+                weights, {x.begin() + first * kInputs, x.begin() + (first + count) * kInputs},
+                count);
+            CHECK(std::memcmp(part.data(), &all[size_of(first * kOutputs)],
+                              part.size() * sizeof(float)) == 0);
+        }
+    }
+}
+
+#ifdef PACELINE_EMULATED_DEVICE
+TEST_CASE("the order in which an emulated block's threads run changes nothing") {
+    const Weights weights = make_weights(WeightType::BF16, 16, 1024, false, 5);
+    const std::vector<float> x = random_floats(8 * 1024, 6);
+    const std::vector<float> forward = multiply(weights, x, 8);
+    using emulated::Order;
+    for (const Order order : {Order{Order::Kind::Backward}, Order{Order::Kind::Shuffled, 7}}) {
+        emulated::set_order(order);
+        CHECK(multiply(weights, x, 8) == forward);
+    }
+    emulated::set_order({});
+}
+#endif
+
+TEST_CASE("gate and up are multiplied side by side and joined") {
+    constexpr int kOutputs = 20;
+    constexpr int kInputs = 128;
+    constexpr int kRows = 5;
+    for (const WeightType type : kTypes) {
+        CAPTURE(static_cast<int>(type));
+        const Weights weights = make_weights(type, kOutputs, kInputs, true, 8);
+        std::vector<float> x = random_floats(size_of(kRows * kInputs), 9);
+        const OnDevice<std::byte> device_x = make_rows(x, kRows, kInputs, type);
+        const OnDevice<std::int32_t> count{{kRows}};
+        const bool wide = type == WeightType::F32;
+        const OnDevice<float> next{std::vector<float>(size_of(kRows * 64), 0.0f)};
+        GemmArgs args;
+        args.weights = weights.matrix;
+        args.x = device_x.data();
+        args.x_stride = kInputs;
+        args.rows = count.data();
+        args.finish.kind = FinishKind::Gated;
+        args.finish.next.x = next.data();
+        args.finish.next.stride = 64;
+        args.finish.next.wide = wide;
+        Stream stream;
+        launch_gemm(stream, args, kRows);
+        stream.finish();
+        const std::vector<float> got = next.take();
+        for (int row = 0; row < kRows; ++row) {
+            for (int o = 0; o < kOutputs; ++o) {
+                const double gate = expected(weights.values, x, o, row, kInputs);
+                const double up = expected(weights.values, x, kOutputs + o, row, kInputs);
+                const double want = gate / (1.0 + std::exp(-gate)) * up;
+                std::uint16_t bits[2];
+                std::memcpy(bits, &got[size_of(row * 64 + o) / (wide ? 1 : 2)], sizeof bits);
+                const float value =
+                    wide ? got[size_of(row * 64 + o)] : bfloat_to_float(bits[o % 2]);
+                CHECK(static_cast<double>(value) ==
+                      doctest::Approx(want).epsilon(wide ? 1e-4 : 1e-2));
+            }
+        }
+    }
+}
+
+TEST_CASE("a residual made ready by a product has the bits that the kernel of its own gives") {
+    constexpr int kDim = 72;
+    constexpr int kInputs = 96;
+    constexpr int kRows = 3;
+    constexpr int kStride = padded_inputs(kDim);
+    const Weights weights = make_weights(WeightType::BF16, kDim, kInputs, false, 10);
+    std::vector<float> x = random_floats(size_of(kRows * kInputs), 11);
+    const OnDevice<std::byte> device_x = make_rows(x, kRows, kInputs, WeightType::BF16);
+    const OnDevice<std::int32_t> count{{kRows}};
+    const OnDevice<std::int32_t> places{{2, 0, 4}};
+    const std::vector<float> before = random_floats(5 * kDim, 12);
+    const OnDevice<float> hidden{before};
+    const OnDevice<float> norm{random_floats(kDim, 13)};
+    const auto inputs_of = [&](bool fused) {
+        const OnDevice<std::uint16_t> ready{std::vector<std::uint16_t>(size_of(kRows * kStride))};
+        const OnDevice<float> squares{std::vector<float>(size_of(kRows * tiles_of(kStride)), 0.0f)};
+        NextInput next;
+        next.weights = norm.data();
+        next.x = ready.data();
+        next.squares = squares.data();
+        next.stride = kStride;
+        Stream stream;
+        if (fused) {
+            GemmArgs args;
+            args.weights = weights.matrix;
+            args.x = device_x.data();
+            args.x_stride = padded_inputs(kInputs);
+            args.rows = count.data();
+            args.finish.kind = FinishKind::Residual;
+            args.finish.out = hidden.data();
+            args.finish.out_stride = kDim;
+            args.finish.row_index = places.data();
+            args.finish.next = next;
+            launch_gemm(stream, args, kRows);
+        } else {
+            launch_ready(stream, {hidden.data(), places.data(), count.data(), kDim, next}, kRows);
+        }
+        stream.finish();
+        return std::pair{ready.take(), squares.take()};
+    };
+    const auto fused = inputs_of(true);
+    const std::vector<float> after = hidden.take();
+    CHECK(std::equal(after.begin() + kDim, after.begin() + 2 * kDim, before.begin() + kDim));
+    CHECK(static_cast<double>(after[2 * kDim + 5]) ==
+          doctest::Approx(static_cast<double>(before[2 * kDim + 5]) +
+                          expected(weights.values, x, 5, 0, kInputs)));
+    CHECK(fused == inputs_of(false));
+}
+
+TEST_CASE("the norm in front of a product is a factor behind it") {
+    constexpr int kDim = 96;
+    constexpr int kRows = 2;
+    const Weights weights = make_weights(WeightType::F32, 16, kDim, false, 14);
+    const std::vector<float> h = random_floats(kRows * kDim, 15);
+    const OnDevice<float> hidden{h};
+    const OnDevice<std::int32_t> count{{kRows}};
+    const OnDevice<std::int32_t> places{{0, 1}};
+    const std::vector<float> norm = random_floats(kDim, 16);
+    const OnDevice<float> device_norm{norm};
+    const OnDevice<float> ready{std::vector<float>(kRows * 128, 0.0f)};
+    const OnDevice<float> squares{std::vector<float>(kRows * 8, 0.0f)};
+    const OnDevice<float> out{std::vector<float>(kRows * 16)};
+    NextInput next{device_norm.data(), ready.data(), squares.data(), 128, true};
+    Stream stream;
+    launch_ready(stream, {hidden.data(), places.data(), count.data(), kDim, next}, kRows);
+    GemmArgs args;
+    args.weights = weights.matrix;
+    args.x = ready.data();
+    args.x_stride = 128;
+    args.rows = count.data();
+    args.finish.norm = {squares.data(), 8, kDim, 1e-5f};
+    args.finish.out = out.data();
+    args.finish.out_stride = 16;
+    launch_gemm(stream, args, kRows);
+    stream.finish();
+    const std::vector<float> y = out.take();
+    for (int row = 0; row < kRows; ++row) {
+        double mean = 0.0;
+        for (int i = 0; i < kDim; ++i) {
+            const auto value = static_cast<double>(h[size_of(row * kDim + i)]);
+            mean += value * value / kDim;
+        }
+        for (int o = 0; o < 16; ++o) {
+            double want = 0.0;
+            for (int i = 0; i < kDim; ++i) {
+                want += static_cast<double>(weights.values[size_of(o * kDim + i)]) *
+                        static_cast<double>(h[size_of(row * kDim + i)]) *
+                        static_cast<double>(norm[size_of(i)]) / std::sqrt(mean + 1e-5);
+            }
+            CHECK(static_cast<double>(y[size_of(row * 16 + o)]) ==
+                  doctest::Approx(want).epsilon(1e-4));
+        }
+    }
+}
+
+}  // namespace paceline::cuda
