@@ -2,6 +2,7 @@
 //
 //     run_layers(rows, hidden)   layers of [first, last) of each row, hidden states in and out
 //     head(hidden, id)           logits of hidden states
+//     draw(hidden, jobs)         the tokens that the target says, where the device can draw them
 //     run_adapter(rows, hidden)  what an exit's adapter makes of them, if there is one
 //
 // Row-invariant: the bits of a row's result depend on the row, the weights and the build alone,
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +25,8 @@
 #include "model/config.hpp"
 #include "model/kv_layout.hpp"
 #include "model/rows.hpp"
+#include "model/sampling/candidates.hpp"
+#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 
@@ -83,6 +87,13 @@ struct HeadSpec {
     bool norm_first = true;             // false: logits = E (norm(T h))
 };
 
+/// What to draw behind a hidden state: for the sequence position `position`.
+struct DrawJob {
+    const SamplingParams* params = nullptr;
+    Position position = 0;
+    int count = 1;  // candidates, at most
+};
+
 struct MemoryUse {
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
@@ -129,6 +140,24 @@ public:
                              int rows,
                              std::span<float> logits);
 
+    /// Whether draw() and draw_candidates() can draw with such parameters.
+    [[nodiscard]] virtual bool draws(const SamplingParams& /*params*/) const { return false; }
+    /// The most candidates that draw_candidates() gives of a row; 0: it gives none.
+    [[nodiscard]] virtual int candidates_max() const { return 0; }
+    /// sample() of the final head's logits, bit for bit, drawn where they lie: of a row on a
+    /// device only the token crosses. `hidden` is [jobs, dim]; nothing where no token can be drawn.
+    /// Precondition: has_head(Final), draws() all of the parameters.
+    virtual void draw(std::span<const float> hidden,
+                      std::span<const DrawJob> jobs,
+                      std::span<std::optional<TokenId>> tokens);
+    /// candidates() of a head's logits, or listed_candidates() where it has a short list: the same
+    /// tokens and the same bits of their log_prob.
+    /// Precondition: has_head(id), draws() all of the parameters, counts up to candidates_max().
+    virtual void draw_candidates(HeadId id,
+                                 std::span<const float> hidden,
+                                 std::span<const DrawJob> jobs,
+                                 std::span<std::vector<Candidate>> best);
+
     /// Whether there is an adapter (adapter_spec.hpp) behind the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
     /// The adapter's x of each row, given its hidden state behind the last layer; both [rows, dim],
@@ -159,6 +188,17 @@ inline void Backend::head_listed(HeadId /*id*/,
                                  int /*rows*/,
                                  std::span<float> /*logits*/) {
     PACE_CHECK(false, "this backend has no head with a short list");
+}
+inline void Backend::draw(std::span<const float> /*hidden*/,
+                          std::span<const DrawJob> /*jobs*/,
+                          std::span<std::optional<TokenId>> /*tokens*/) {
+    PACE_CHECK(false, "this backend draws no tokens");
+}
+inline void Backend::draw_candidates(HeadId /*id*/,
+                                     std::span<const float> /*hidden*/,
+                                     std::span<const DrawJob> /*jobs*/,
+                                     std::span<std::vector<Candidate>> /*best*/) {
+    PACE_CHECK(false, "this backend draws no candidates");
 }
 inline RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,
                                        std::span<const float> /*hidden*/,

@@ -1,0 +1,40 @@
+// CudaBackend: one segment of a target on an NVIDIA GPU (model/backend.hpp).
+//
+// Hidden states cross in float32 as they do between any two segments. All memory is accounted
+// before any is taken. A device error throws cuda::DeviceError: the context is lost, the process
+// should end and be started anew.
+//
+// Owns weights, cache, workspace, streams. All calls come from one thread.
+#pragma once
+
+#include <memory>
+
+#include "model/backend.hpp"
+#include "model/cuda/cuda_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+class CudaBackend : public Backend {
+public:
+    /// "NVIDIA H200".
+    [[nodiscard]] virtual const std::string& device_name() const = 0;
+    /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
+    /// of `times` replays of one recording between two events, after one that nobody times. Rows as
+    /// for run_layers(), at most rows_max of them, all through every sub-layer; those that begin
+    /// behind sub-layer 0 have any hidden states. Keys and values of their slots are written. For
+    /// benches.
+    [[nodiscard]] virtual double wave_seconds(std::span<const Row> rows, int times) = 0;
+};
+
+/// What a segment takes of a device, without asking one. `options` as for make_cuda_backend().
+[[nodiscard]] MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& options);
+
+/// Loads the weights of a segment and reserves its cache.
+/// Errors: BadArgument (layers, rows, heads), Unsupported (shapes that no kernel has), OutOfMemory
+/// (saying what is there and what is needed), BadFile (numbers that are not finite, a file that
+/// changed), System (the device).
+Result<std::unique_ptr<CudaBackend>> make_cuda_backend(const ModelFile& file,
+                                                       const CudaOptions& options);
+
+}  // namespace paceline

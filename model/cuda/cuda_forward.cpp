@@ -1,0 +1,291 @@
+#include "model/cuda/cuda_forward.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+namespace {
+
+using cuda::DeviceMatrix;
+using cuda::GemmArgs;
+using cuda::NextInput;
+using cuda::padded_inputs;
+using cuda::WeightType;
+
+/// Waves of 1 to 8 rows share a recording, 9 to 16, 17 to 32, 33 to 64: the sizes of the kernels.
+int size_class(int rows) {
+    for (const int size : {8, 16, 32}) {
+        if (rows <= size) return size;
+    }
+    return cuda::kGemmRowsMax;
+}
+
+}  // namespace
+
+CudaForward::CudaForward(const ModelConfig& config,
+                         const CudaOptions& options,
+                         const CudaWeights& weights,
+                         CudaCache& cache,
+                         CudaCache* adapter_cache,
+                         int processors)
+    : config_{config},
+      weights_{weights},
+      cache_{cache},
+      adapter_cache_{adapter_cache},
+      first_layer_{options.first_layer},
+      last_layer_{options.last_layer},
+      rows_max_{options.rows_max},
+      processors_{processors},
+      graphs_on_{options.graphs},
+      rope_{config.rope} {}
+
+std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row> rows) const {
+    std::vector<Stretch> stretches;
+    std::vector<int> active;
+    for (int sublayer = 2 * first_layer_; sublayer < 2 * last_layer_; ++sublayer) {
+        active.clear();
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            if (runs(rows[r], sublayer)) active.push_back(static_cast<int>(r));
+        }
+        if (active.empty()) continue;
+        if (!stretches.empty() && stretches.back().last == sublayer &&
+            stretches.back().rows == active) {
+            ++stretches.back().last;
+        } else {
+            stretches.push_back({sublayer, sublayer + 1, active});
+        }
+    }
+    return stretches;
+}
+
+std::vector<int> CudaForward::all_of(std::size_t count) {
+    std::vector<int> all(count);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, int kv_heads) {
+    const int count = static_cast<int>(active.size());
+    rows_now_ = size_class(count);
+    unit_rows_now_ = cuda::attention_unit_rows(rows_now_, heads / kv_heads);
+    tables_.send(rows, active, unit_rows_now_, stream_);
+    one_split_now_ = tables_.header().merges == 0;
+}
+
+RunOutcome CudaForward::run(std::span<const Row> rows, float* hidden, const CancelToken* cancel) {
+    const auto dim = static_cast<std::size_t>(config_.dim);
+    const std::size_t bytes = rows.size() * dim * sizeof(float);
+    std::memcpy(pinned_.data(), hidden, bytes);
+    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    const std::vector<Stretch> stretches = stretches_of(rows);
+    bool embeds =
+        std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.first == 0; });
+    // Usually the first stretch has all rows and embeds them itself.
+    const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
+    if (embeds && (!all_begin || beginnings_are_kept(rows))) {
+        send(rows, all_of(rows.size()), config_.heads, config_.kv_heads);
+        embed();
+        stream_.finish();  // the tables are written anew
+        embeds = false;
+    }
+    keep_beginnings(rows);
+    for (const Stretch& stretch : stretches) {
+        if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+        send(rows, stretch.rows, config_.heads, config_.kv_heads);
+        if (wants_stacks(rows, stretch)) {
+            run_and_keep(rows, stretch, embeds);
+        } else {
+            replay(stretch, embeds);
+        }
+        if (!wait(cancel)) return RunOutcome::Cancelled;
+        embeds = false;
+    }
+    stream_.to_host(pinned_.data(), at_.hidden, bytes);
+    stream_.finish();
+    std::memcpy(hidden, pinned_.data(), bytes);
+    keep_skipped(rows);
+    return RunOutcome::Done;
+}
+
+void CudaForward::embed() {
+    cuda::launch_embed(
+        stream_, {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden}, rows_now_);
+}
+
+void CudaForward::replay(const Stretch& stretch, bool embeds) {
+    const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
+    if (!graphs_on_ || !whole || embeds != (stretch.first == 0))
+        return launch_stretch(stretch, embeds);
+    cuda::Graph& graph = recorded_[{stretch.first, stretch.last, rows_now_, one_split_now_}];
+    if (graph.empty()) graph = stream_.record([&] { launch_stretch(stretch, embeds); });
+    graph.launch(stream_);
+}
+
+void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
+    if (embeds) embed();
+    cuda::launch_ready(stream_,
+                       {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim,
+                        input_of_sublayer(stretch.first)},
+                       rows_now_);
+    for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
+        const CudaLayer& layer = weights_.layer(sublayer / 2);
+        // Behind the last one nobody needs it; it costs less than another kind of finish.
+        const NextInput next =
+            input_of_sublayer(sublayer + 1 < 2 * last_layer_ ? sublayer + 1 : sublayer);
+        if (sublayer % 2 == 0) {
+            attention(layer.attention, cache_, sublayer / 2 - first_layer_, next);
+        } else {
+            mlp(layer, next);
+        }
+    }
+}
+
+/// Waits for the stream; false if the call was cancelled meanwhile.
+bool CudaForward::wait(const CancelToken* cancel) {
+    if (cancel == nullptr) {
+        stream_.finish();
+        return true;
+    }
+    while (!stream_.idle()) {
+        if (!cancel->cancelled()) continue;
+        tables_.stop(urgent_);
+        stream_.finish();
+        return false;
+    }
+    stream_.finish();
+    return true;
+}
+
+NextInput CudaForward::input_for(const float* norm, const DeviceMatrix& product) const {
+    return {norm, at_.input, at_.squares, padded_inputs(config_.dim), cuda::takes_floats(product)};
+}
+
+NextInput CudaForward::input_of_sublayer(int sublayer) const {
+    const CudaLayer& layer = weights_.layer(sublayer / 2);
+    return sublayer % 2 == 0 ? input_for(layer.attention.norm, layer.attention.qkv)
+                             : input_for(layer.ffn_norm, layer.gate_up);
+}
+
+GemmArgs CudaForward::product(const DeviceMatrix& weights,
+                              const void* x,
+                              int x_stride,
+                              bool normed) const {
+    GemmArgs args;
+    args.weights = weights;
+    args.x = x;
+    args.x_stride = x_stride;
+    args.rows = tables_.rows();
+    if (normed) {
+        args.finish.norm = {at_.squares, cuda::tiles_of(padded_inputs(config_.dim)), config_.dim,
+                            config_.norm_epsilon};
+    }
+    return args;
+}
+
+void CudaForward::attention(const CudaAttention& of,
+                            CudaCache& cache,
+                            int layer,
+                            const NextInput& next) {
+    const int q_dim = of.heads * of.head_dim;
+    const int width = q_dim + 2 * of.kv_heads * of.head_dim;
+    GemmArgs qkv = product(of.qkv, at_.input, padded_inputs(config_.dim), true);
+    qkv.finish.out = at_.qkv;
+    qkv.finish.out_stride = width;
+    cuda::launch_gemm(stream_, qkv, rows_now_);
+
+    cuda::RotateArgs rotate;
+    rotate.qkv = at_.qkv;
+    rotate.qkv_stride = width;
+    rotate.heads = of.heads;
+    rotate.kv_heads = of.kv_heads;
+    rotate.head_dim = of.head_dim;
+    rotate.pairs = rope_.pairs();
+    rotate.pairing = config_.rope.pairing == RopePairing::Adjacent ? cuda::Pairing::Adjacent
+                                                                   : cuda::Pairing::Halves;
+    rotate.bias = of.bias;
+    rotate.q_norm = of.q_norm;
+    rotate.k_norm = of.k_norm;
+    rotate.epsilon = config_.norm_epsilon;
+    rotate.cosines = tables_.cosines();
+    rotate.sines = tables_.sines();
+    rotate.slots = tables_.slots();
+    rotate.rows = tables_.rows();
+    rotate.cache = cache.memory.data();
+    rotate.type = cache.type;
+    rotate.layers = cache.layers;
+    rotate.layer = layer;
+    cuda::launch_rotate(stream_, rotate, rows_now_);
+
+    cuda::AttentionArgs attend;
+    attend.plan = tables_.plan();
+    attend.q = at_.qkv;
+    attend.q_stride = width;
+    attend.heads = of.heads;
+    attend.kv_heads = of.kv_heads;
+    attend.head_dim = of.head_dim;
+    attend.cache = cache.memory.data();
+    attend.type = cache.type;
+    attend.layers = cache.layers;
+    attend.layer = layer;
+    attend.partials = at_.partials;
+    attend.out = at_.mixed;
+    attend.out_stride = padded_inputs(q_dim);
+    attend.wide = cuda::takes_floats(of.out);
+    const bool tensor_cores =
+        cuda::attention_mma_takes(cache.type, of.head_dim) && !cuda::takes_floats(of.out);
+    cuda::launch_attention(
+        stream_, attend,
+        {tensor_cores ? cuda::AttentionKernel::Mma : cuda::AttentionKernel::Plain, unit_rows_now_,
+         4 * processors_, one_split_now_});
+
+    GemmArgs out = product(of.out, at_.mixed, padded_inputs(q_dim), false);
+    out.finish.kind = cuda::FinishKind::Residual;
+    out.finish.out = at_.hidden;
+    out.finish.out_stride = config_.dim;
+    out.finish.row_index = tables_.row_index();
+    out.finish.next = next;
+    cuda::launch_gemm(stream_, out, rows_now_);
+}
+
+void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
+    GemmArgs gate_up = product(layer.gate_up, at_.input, padded_inputs(config_.dim), true);
+    gate_up.finish.kind = cuda::FinishKind::Gated;
+    gate_up.finish.next.x = at_.gated;
+    gate_up.finish.next.stride = padded_inputs(config_.ffn_dim);
+    gate_up.finish.next.wide = cuda::takes_floats(layer.down);
+    cuda::launch_gemm(stream_, gate_up, rows_now_);
+
+    GemmArgs down = product(layer.down, at_.gated, padded_inputs(config_.ffn_dim), false);
+    down.finish.kind = cuda::FinishKind::Residual;
+    down.finish.out = at_.hidden;
+    down.finish.out_stride = config_.dim;
+    down.finish.row_index = tables_.row_index();
+    down.finish.next = next;
+    cuda::launch_gemm(stream_, down, rows_now_);
+}
+
+RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
+                                    const float* hidden,
+                                    float* out,
+                                    const CancelToken* cancel) {
+    if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+    const CudaAttention& adapter = weights_.adapter();
+    const std::size_t bytes = rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float);
+    std::memcpy(pinned_.data(), hidden, bytes);
+    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
+    const NextInput input = input_for(adapter.norm, adapter.qkv);
+    cuda::launch_ready(
+        stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
+    attention(adapter, *adapter_cache_, 0, input);
+    if (!wait(cancel)) return RunOutcome::Cancelled;
+    stream_.to_host(pinned_.data(), at_.hidden, bytes);
+    stream_.finish();
+    std::memcpy(out, pinned_.data(), bytes);
+    return RunOutcome::Done;
+}
+
+}  // namespace paceline

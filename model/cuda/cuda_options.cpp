@@ -1,0 +1,40 @@
+#include "model/cuda/cuda_options.hpp"
+
+namespace paceline {
+
+using cuda::CacheType;
+using cuda::WeightType;
+
+WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use) {
+    switch (packed_type(stored, dtype, use)) {
+        case PackedType::F32:
+            return WeightType::F32;
+        case PackedType::BF16:
+            return WeightType::BF16;
+        case PackedType::Int8:
+            return WeightType::Int8;
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            return WeightType::Q4;
+    }
+    return WeightType::F32;
+}
+
+WeightType joined_type(WeightType a, WeightType b) {
+    if (a == b) return a;
+    return a == WeightType::F32 || b == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+}
+
+CacheType cache_type(KvType type) {
+    switch (type) {
+        case KvType::F32:
+            return CacheType::F32;
+        case KvType::F16:
+            return CacheType::F16;
+        case KvType::BF16:
+            return CacheType::BF16;
+    }
+    return CacheType::BF16;
+}
+
+}  // namespace paceline

@@ -1,0 +1,43 @@
+// CudaOptions: what a backend on a GPU is made of, and which type its weights get.
+//
+// The dtype rules are those of model/cpu/cpu_options.hpp: the same --dtype means the same weights
+// on both. F16 becomes bf16. Matrices that are multiplied in one launch (q k v; gate and up) get
+// one type; where a file stores them in different ones, bf16, or f32 if one of them is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "model/adapter_spec.hpp"
+#include "model/backend.hpp"
+#include "model/cpu/cpu_options.hpp"
+#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/rows.hpp"
+
+namespace paceline {
+
+struct CudaOptions {
+    int device = 0;
+    Dtype dtype = Dtype::Auto;
+    KvType kv = KvType::BF16;
+    int first_layer = 0;
+    int last_layer = -1;                // -1: all layers
+    std::int32_t kv_slots = 0;          // rounded up to whole pages
+    int rows_max = cuda::kGemmRowsMax;  // computed at once; larger calls are cut into such chunks
+    bool graphs = true;                 // waves are recorded and replayed
+    bool final_head = false;        // norm and head also for a segment that does not end the model
+    std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
+    std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
+    std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
+                                             // (model/weights/random_model.hpp)
+    std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
+};
+
+[[nodiscard]] cuda::WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use);
+/// One type for matrices that are multiplied together.
+[[nodiscard]] cuda::WeightType joined_type(cuda::WeightType a, cuda::WeightType b);
+[[nodiscard]] cuda::CacheType cache_type(KvType type);
+
+}  // namespace paceline

@@ -1,0 +1,295 @@
+#include "model/cuda/cuda_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "model/kernels/cuda/random.hpp"
+
+namespace paceline {
+namespace {
+
+using cuda::DeviceMatrix;
+using cuda::WeightType;
+
+constexpr std::uint64_t kAlignment = 256;
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20U;
+constexpr unsigned kFillersMax = 8;
+
+/// A matrix that is given as numbers, as a tensor.
+TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
+    TensorView tensor{"given", StoredType::F32, rows, cols};
+    tensor.data = std::as_bytes(std::span{values}).data();
+    tensor.bytes = values.size() * sizeof(float);
+    return tensor;
+}
+
+/// Fills pieces [first, last), the threads of the host side by side.
+void fill(const MatrixFeed& feed, int first, int last, std::byte* out) {
+    const unsigned hardware = std::max(1U, std::thread::hardware_concurrency());
+    const int threads = static_cast<int>(std::min(hardware, kFillersMax));
+    const int count = last - first;
+    const auto part = [&](int t) {
+        const int begin = first + count * t / threads;
+        feed.fill(begin, first + count * (t + 1) / threads,
+                  out + static_cast<std::size_t>(begin - first) * feed.piece_bytes());
+    };
+    std::vector<std::jthread> others;
+    for (int t = 1; t < threads && count > threads; ++t) others.emplace_back(part, t);
+    if (others.empty()) return feed.fill(first, last, out);
+    part(0);
+}
+
+}  // namespace
+
+CudaWeights::Item& CudaWeights::add(MatrixFeed feed, DeviceMatrix& to) {
+    Item& item = items_.emplace_back();
+    item.feed = std::make_unique<MatrixFeed>(std::move(feed));
+    item.matrices.push_back(&to);
+    item.offset = bytes_;
+    bytes_ += (item.feed->bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    return item;
+}
+
+void CudaWeights::add(std::vector<float> values, const float*& to) {
+    Item& item = items_.emplace_back();
+    item.values = std::move(values);
+    item.vectors.push_back(&to);
+    item.offset = bytes_;
+    bytes_ += (item.values.size() * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void CudaWeights::add(std::vector<std::int32_t> words, const std::int32_t*& to) {
+    Item& item = items_.emplace_back();
+    item.words = std::move(words);
+    item.list = &to;
+    item.offset = bytes_;
+    bytes_ += (item.words.size() * sizeof(std::int32_t) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<float> CudaWeights::vector_of(const ModelFile& file, const TensorView& tensor) {
+    std::vector<float> values(static_cast<std::size_t>(tensor.rows * tensor.cols));
+    dequantize_row(tensor, 0, values);
+    for (std::size_t i = 0; i < values.size() && wrong_.empty(); ++i) {
+        if (!std::isfinite(values[i]))
+            wrong_ = file.path() + ": tensor " + tensor.name + " element " + std::to_string(i) +
+                     " is not a finite number";
+    }
+    return values;
+}
+
+void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, const float*& to) {
+    add(vector_of(file, tensor), to);
+}
+
+void CudaWeights::plan_layer(const ModelFile& file, int index, Dtype dtype) {
+    const LayerTensors& from = file.layer(index);
+    const ModelConfig& config = file.config();
+    CudaLayer& to = layers_[static_cast<std::size_t>(index - first_layer_)];
+    const auto type = [&](const TensorView& tensor) {
+        return weight_type(tensor.type, dtype, MatrixUse::Layer);
+    };
+    add_vector(file, from.attn_norm, to.attention.norm);
+    const WeightType qkv = joined_type(joined_type(type(from.q), type(from.k)), type(from.v));
+    add(MatrixFeed{qkv, {from.q, from.k, from.v}}, to.attention.qkv);
+    add(MatrixFeed{type(from.attn_out), {from.attn_out}}, to.attention.out);
+    if (config.qkv_bias) {
+        std::vector<float> bias;
+        for (const auto& one : {from.q_bias, from.k_bias, from.v_bias}) {
+            const std::vector<float> values = vector_of(file, *one);
+            bias.insert(bias.end(), values.begin(), values.end());
+        }
+        add(std::move(bias), to.attention.bias);
+    }
+    if (config.qk_norm) {
+        add_vector(file, *from.q_norm, to.attention.q_norm);
+        add_vector(file, *from.k_norm, to.attention.k_norm);
+    }
+    to.attention.heads = config.heads;
+    to.attention.kv_heads = config.kv_heads;
+    to.attention.head_dim = config.head_dim;
+    add_vector(file, from.ffn_norm, to.ffn_norm);
+    add(MatrixFeed::paired(joined_type(type(from.gate), type(from.up)), from.gate, from.up),
+        to.gate_up);
+    add(MatrixFeed{type(from.down), {from.down}}, to.down);
+}
+
+void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& options) {
+    const bool ends = options.final_head || options.last_layer == file.config().layers;
+    bool whole = ends || (options.adapter && options.adapter->tokens.empty());
+    for (const HeadSpec& spec : options.heads) whole = whole || spec.tokens.empty();
+    const auto type = [&](const TensorView& tensor) {
+        return weight_type(tensor.type, options.dtype, MatrixUse::Vocabulary);
+    };
+    head_type_ = type(file.output_head());
+    if (whole) {
+        head_item_ = &add(MatrixFeed{head_type_, {file.output_head()}}, final_.output);
+        final_.turns = false;
+    }
+    if (whole || !options.heads.empty()) add_vector(file, file.output_norm(), final_.norm);
+    if (!has_embedding_) return;
+    if (head_item_ != nullptr && file.config().tied_embeddings) {
+        head_item_->matrices.push_back(&embedding_);
+    } else {
+        add(MatrixFeed{type(file.embedding()), {file.embedding()}}, embedding_);
+    }
+}
+
+void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head) {
+    head.tokens = spec.tokens;
+    head.norm_first = spec.norm_first;
+    head.turns = !spec.transform.empty();
+    const int dim = file.config().dim;
+    if (head.turns) {
+        // A trained transform is the identity and small numbers: quantised, those would drown.
+        const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+        add(MatrixFeed{type, {tensor_of(spec.transform, dim, dim)}}, head.transform);
+    }
+    if (head.tokens.empty()) {
+        head_item_->matrices.push_back(&head.output);
+    } else {
+        add(MatrixFeed{head_type_, file.output_head(),
+                       std::vector<std::int64_t>{head.tokens.begin(), head.tokens.end()}},
+            head.output);
+        plan_list(file.config().vocab_size, head);
+    }
+}
+
+/// The short list as the device draws from it: tokens, and where each of the vocabulary stands.
+void CudaWeights::plan_list(int vocab_size, CudaHead& head) {
+    std::vector<std::int32_t> places(static_cast<std::size_t>(vocab_size), -1);
+    for (std::size_t i = 0; i < head.tokens.size(); ++i)
+        places[static_cast<std::size_t>(head.tokens[i])] = static_cast<std::int32_t>(i);
+    head.list.count = static_cast<int>(head.tokens.size());
+    add(std::vector<std::int32_t>{head.tokens.begin(), head.tokens.end()}, head.list.tokens);
+    add(std::move(places), head.list.places);
+}
+
+void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
+    has_adapter_ = true;
+    const int dim = file.config().dim;
+    const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+    const int q_dim = spec.heads * spec.head_dim;
+    const int kv_dim = spec.kv_heads * spec.head_dim;
+    add(MatrixFeed{type,
+                   {tensor_of(spec.q, q_dim, dim), tensor_of(spec.k, kv_dim, dim),
+                    tensor_of(spec.v, kv_dim, dim)}},
+        adapter_.qkv);
+    add(MatrixFeed{type, {tensor_of(spec.attn_out, dim, q_dim)}}, adapter_.out);
+    add(spec.attn_norm, adapter_.norm);
+    adapter_.heads = spec.heads;
+    adapter_.kv_heads = spec.kv_heads;
+    adapter_.head_dim = spec.head_dim;
+    plan_head(file, HeadSpec{.transform = {}, .tokens = spec.tokens}, adapter_head_);
+    add(spec.out_norm, adapter_head_.norm);
+}
+
+std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const CudaOptions& options) {
+    std::unique_ptr<CudaWeights> made{new CudaWeights};
+    CudaWeights& weights = *made;
+    weights.first_layer_ = options.first_layer;
+    weights.has_embedding_ = options.first_layer == 0;
+    // All places are taken before anybody points at them.
+    weights.layers_.resize(static_cast<std::size_t>(options.last_layer - options.first_layer));
+    weights.heads_.resize(options.heads.size());
+    weights.items_.reserve(12 * weights.layers_.size() + 5 * weights.heads_.size() + 16);
+    for (int l = options.first_layer; l < options.last_layer; ++l)
+        weights.plan_layer(file, l, options.dtype);
+    weights.plan_vocabulary(file, options);
+    for (std::size_t h = 0; h < options.heads.size(); ++h)
+        weights.plan_head(file, options.heads[h], weights.heads_[h]);
+    if (options.adapter) weights.plan_adapter(file, *options.adapter);
+    return made;
+}
+
+/// Two pinned buffers, each with the point at which its last copy was done.
+struct CudaWeights::Staging {
+    cuda::PinnedMemory buffers[2];
+    cuda::Event copied[2];
+    bool used[2] = {false, false};
+
+    /// Buffer `turn`, once it is free.
+    std::byte* wait(int turn) {
+        while (used[turn] && !copied[turn].reached()) std::this_thread::yield();
+        used[turn] = true;
+        return buffers[turn].data();
+    }
+};
+
+void CudaWeights::copy(const Item& item,
+                       Staging& staging,
+                       cuda::Stream& stream,
+                       const std::function<void(std::uint64_t)>& done) {
+    std::byte* to = memory_.data() + item.offset;
+    if (item.feed == nullptr) {
+        if (!item.words.empty()) {
+            stream.to_device(to, item.words.data(), item.words.size() * sizeof(std::int32_t));
+            done(item.words.size() * sizeof(std::int32_t));
+            return;
+        }
+        stream.to_device(to, item.values.data(), item.values.size() * sizeof(float));
+        done(item.values.size() * sizeof(float));
+        return;
+    }
+    const MatrixFeed& feed = *item.feed;
+    const auto at_once = static_cast<int>(kStagingBytes / feed.piece_bytes());
+    int turn = 0;
+    for (int first = 0; first < feed.pieces(); first += at_once, turn = 1 - turn) {
+        const int last = std::min(feed.pieces(), first + at_once);
+        std::byte* from = staging.wait(turn);
+        fill(feed, first, last, from);
+        const std::size_t bytes = static_cast<std::size_t>(last - first) * feed.piece_bytes();
+        stream.to_device(to + static_cast<std::size_t>(first) * feed.piece_bytes(), from, bytes);
+        staging.copied[turn].record(stream);
+        done(bytes);
+    }
+}
+
+Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda::Stream& stream) {
+    if (!wrong_.empty()) return Error{Errc::BadFile, wrong_};
+    if (!cuda::DeviceMemory::allocate(bytes_, memory_))
+        return Error{Errc::OutOfMemory, "cuda:" + std::to_string(options.device) +
+                                            ": no room for " + std::to_string(bytes_ >> 20U) +
+                                            " MiB of weights"};
+    Staging staging;
+    for (cuda::PinnedMemory& buffer : staging.buffers) {
+        if (!cuda::PinnedMemory::allocate(kStagingBytes, buffer))
+            return Error{Errc::OutOfMemory, "no pinned host memory to load weights through"};
+    }
+    std::uint64_t loaded = 0;
+    const auto done = [&](std::uint64_t bytes) {
+        loaded += bytes;
+        if (options.progress)
+            options.progress(
+                std::min(1.0, static_cast<double>(loaded) / static_cast<double>(bytes_)));
+    };
+    for (const Item& item : items_) {
+        const bool made_up = item.feed != nullptr && item.feed->tensors().front().data == nullptr;
+        if (!made_up) {
+            copy(item, staging, stream, done);
+        } else if (options.random) {
+            cuda::launch_random(stream, item.feed->at(memory_.data() + item.offset),
+                                *options.random + item.offset);
+            done(item.feed->bytes());
+        } else {
+            return Error{Errc::BadFile, file.path() + " is a shape without weights"};
+        }
+        const std::byte* base = memory_.data() + item.offset;
+        for (DeviceMatrix* matrix : item.matrices) *matrix = item.feed->at(base);
+        if (item.list != nullptr) *item.list = reinterpret_cast<const std::int32_t*>(base);
+        for (const float** vector : item.vectors) *vector = reinterpret_cast<const float*>(base);
+        if (item.feed == nullptr || made_up) continue;
+        for (const TensorView& tensor : item.feed->tensors()) {
+            if (tensor.name != "given") file.release(tensor);
+        }
+    }
+    stream.finish();
+    for (CudaHead& head : heads_) head.norm = final_.norm;
+    items_.clear();
+    return file.check_unchanged();
+}
+
+}  // namespace paceline

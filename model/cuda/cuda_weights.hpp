@@ -1,0 +1,124 @@
+// CudaWeights: the weights of one segment in device memory.
+//
+// plan() decides types and places without touching a device, so that memory is accounted before it
+// is taken; load() copies: each matrix goes through two pinned buffers, one being filled by the
+// host's threads while the other is on its way. Nothing is packed that a kernel can read as stored.
+//
+// Owns the device memory. Immutable after load().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "model/cuda/cuda_options.hpp"
+#include "model/cuda/matrix_feed.hpp"
+#include "model/kernels/cuda/runtime.hpp"
+#include "model/kernels/cuda/sample.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// What one attention sub-layer needs; q, k and v are one product.
+struct CudaAttention {
+    cuda::DeviceMatrix qkv, out;
+    const float* norm = nullptr;  // [dim]
+    const float* bias = nullptr;  // [q + k + v]; nullptr: none
+    const float* q_norm = nullptr;
+    const float* k_norm = nullptr;
+    int heads = 0;
+    int kv_heads = 0;
+    int head_dim = 0;
+};
+
+struct CudaLayer {
+    CudaAttention attention;
+    cuda::DeviceMatrix gate_up, down;
+    const float* ffn_norm = nullptr;
+};
+
+/// A head beside the final one (HeadSpec), or an adapter's.
+struct CudaHead {
+    bool turns = false;
+    bool norm_first = true;
+    cuda::DeviceMatrix transform;
+    cuda::DeviceMatrix output;
+    const float* norm = nullptr;  // of the output
+    std::vector<TokenId> tokens;  // ascending; empty: the whole vocabulary
+    cuda::TokenList list;         // the same on the device
+};
+
+class CudaWeights {
+public:
+    CudaWeights(const CudaWeights&) = delete;
+    CudaWeights& operator=(const CudaWeights&) = delete;
+    /// Types, shapes and places. `file` and `options` must outlive load(). Stays where it is:
+    /// what was planned points into it.
+    static std::unique_ptr<CudaWeights> plan(const ModelFile& file, const CudaOptions& options);
+    [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+    /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm or a bias holds a
+    /// number that is not finite. Throws DeviceError.
+    Status load(const ModelFile& file, const CudaOptions& options, cuda::Stream& stream);
+
+    [[nodiscard]] const CudaLayer& layer(int index) const {
+        return layers_[static_cast<std::size_t>(index - first_layer_)];
+    }
+    [[nodiscard]] bool has_embedding() const { return has_embedding_; }
+    [[nodiscard]] const cuda::DeviceMatrix& embedding() const { return embedding_; }
+    /// The target's own, if the segment has it.
+    [[nodiscard]] const CudaHead& final_head() const { return final_; }
+    [[nodiscard]] const std::vector<CudaHead>& heads() const { return heads_; }
+    [[nodiscard]] bool has_adapter() const { return has_adapter_; }
+    [[nodiscard]] const CudaAttention& adapter() const { return adapter_; }
+    [[nodiscard]] const CudaHead& adapter_head() const { return adapter_head_; }
+
+private:
+    struct Staging;
+    CudaWeights() = default;
+    /// A matrix or a vector and where it goes.
+    struct Item {
+        std::unique_ptr<MatrixFeed> feed;  // nothing: `values` or `words`
+        std::vector<cuda::DeviceMatrix*> matrices;
+        std::vector<float> values;
+        std::vector<const float**> vectors;
+        std::vector<std::int32_t> words;
+        const std::int32_t** list = nullptr;
+        std::uint64_t offset = 0;
+    };
+    Item& add(MatrixFeed feed, cuda::DeviceMatrix& to);
+    void add(std::vector<float> values, const float*& to);
+    void add(std::vector<std::int32_t> words, const std::int32_t*& to);
+    /// Its numbers; what is wrong with them goes to wrong_.
+    std::vector<float> vector_of(const ModelFile& file, const TensorView& tensor);
+    void add_vector(const ModelFile& file, const TensorView& tensor, const float*& to);
+    void plan_layer(const ModelFile& file, int index, Dtype dtype);
+    void plan_vocabulary(const ModelFile& file, const CudaOptions& options);
+    void plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head);
+    void plan_list(int vocab_size, CudaHead& head);
+    void plan_adapter(const ModelFile& file, const AdapterSpec& spec);
+    void copy(const Item& item,
+              Staging& staging,
+              cuda::Stream& stream,
+              const std::function<void(std::uint64_t)>& done);
+
+    cuda::DeviceMemory memory_;
+    std::vector<Item> items_;
+    std::uint64_t bytes_ = 0;
+    std::string wrong_;  // what plan() found in a vector; load() says it
+    int first_layer_ = 0;
+    std::vector<CudaLayer> layers_;
+    bool has_embedding_ = false;
+    bool has_adapter_ = false;
+    cuda::DeviceMatrix embedding_;
+    Item* head_item_ = nullptr;  // of the whole head, while planning
+    cuda::WeightType head_type_ = cuda::WeightType::BF16;
+    CudaHead final_;
+    std::vector<CudaHead> heads_;
+    CudaAttention adapter_;
+    CudaHead adapter_head_;
+};
+
+}  // namespace paceline

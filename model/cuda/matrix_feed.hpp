@@ -1,0 +1,64 @@
+// MatrixFeed: a matrix of a file, piece by piece as a device wants it.
+//
+// A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
+// tensors, one behind the other (q, k, v), from two side by side (gate and up), or from a list of
+// one tensor's rows (a short list). bf16 rows of a bf16 file are copied as they are.
+//
+// Borrows the tensors; immutable, so several threads may fill different pieces.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm_records.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+class MatrixFeed {
+public:
+    /// Rows of all `tensors`, one tensor behind the other. They have equal columns.
+    MatrixFeed(cuda::WeightType type, std::vector<TensorView> tensors);
+    /// Rows `list` of one tensor.
+    MatrixFeed(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
+    /// Two tensors of equal shape, to be computed side by side.
+    static MatrixFeed paired(cuda::WeightType type, const TensorView& gate, const TensorView& up);
+
+    /// The matrix without its address. A row-major paired one has its second half behind the first.
+    [[nodiscard]] const cuda::DeviceMatrix& shape() const { return shape_; }
+    [[nodiscard]] int pieces() const { return pieces_; }
+    [[nodiscard]] std::size_t piece_bytes() const { return piece_bytes_; }
+    [[nodiscard]] std::size_t bytes() const {
+        return static_cast<std::size_t>(pieces_) * piece_bytes_;
+    }
+    /// Where the matrix lies once its pieces stand at `base`.
+    [[nodiscard]] cuda::DeviceMatrix at(const std::byte* base) const;
+
+    /// Writes pieces [first, last) to `out`.
+    void fill(int first, int last, std::byte* out) const;
+    [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
+
+private:
+    struct Place {
+        const TensorView* tensor;
+        std::int64_t row;
+    };
+    void measure();
+    [[nodiscard]] Place place_of(int output) const;
+    void fill_row(int output, std::byte* out) const;
+    void fill_tile(int tile, std::byte* out) const;
+    void put_row(const Place& from, int o, std::byte* tile) const;
+
+    std::vector<TensorView> tensors_;
+    std::vector<std::int64_t> list_;
+    cuda::DeviceMatrix shape_;
+    int pieces_ = 0;
+    std::size_t piece_bytes_ = 0;
+};
+
+/// A group of 32 numbers in `type`'s quants: exactly those of the block if it is stored that way,
+/// quantised anew otherwise (as model/kernels/cpu/packed_matrix.hpp has it).
+[[nodiscard]] cuda::QuantGroup quantised(cuda::WeightType type, const float* values, int count);
+
+}  // namespace paceline

@@ -1,0 +1,29 @@
+// A model without weights: the shape alone, for backends that make the numbers up.
+//
+// For benches: the time of a pass follows from shapes and types, not from numbers. A shape is a small
+// text file of lines `key = value` ('#' begins a comment; bench/cuda/shapes has some):
+//
+//     name = "llama-8b"        layers, dim, heads, kv_heads, ffn_dim, vocab_size: whole numbers
+//     head_dim                 dim / heads if it is not there
+//     context_length           8192
+//     tied_embeddings, qkv_bias, qk_norm    false
+//     rope_base, norm_epsilon  10000.0, 1e-5
+//     type = "bf16"            of the matrices: f32, f16, bf16, q8_0, q4_0 or q4_1
+//
+// The ModelFile maps that text, so path and fingerprint are the shape's. Its matrices have no bytes
+// (TensorView::data is nullptr): only a backend that fills weights itself may load it
+// (CudaOptions::random), every other reads through that pointer. Norms are ones, biases zeros. There
+// is no tokenizer.
+#pragma once
+
+#include <string>
+
+#include "ipc/base/result.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// Errors: BadFile naming the file, the key and its value.
+[[nodiscard]] Result<ModelFile> open_random_model(const std::string& path);
+
+}  // namespace paceline
