@@ -257,6 +257,7 @@ void DraftModel::give_candidates(std::size_t first, std::size_t count) {
         std::copy_n(from, dim, head_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
     }
     const auto hidden = std::span{head_hidden_}.first(count * dim);
+    if (draw_candidates(first, hidden)) return;
     const std::span<const TokenId> list = short_list_;
     const std::size_t width =
         list.empty() ? static_cast<std::size_t>(backend_.config().vocab_size) : list.size();
@@ -270,6 +271,26 @@ void DraftModel::give_candidates(std::size_t first, std::size_t count) {
         heads_[first + i].candidates =
             candidates_of(heads_[first + i], logits.subspan(i * width, width));
     }
+}
+
+/// The candidates of the heads from `first` on whose hidden states these are, where the device can
+/// draw them; false if it cannot.
+bool DraftModel::draw_candidates(std::size_t first, std::span<const float> hidden) {
+    // Another vocabulary than the target's needs the whole row on the host.
+    if (short_list_.empty() && !target_row_.empty()) return false;
+    const std::size_t count = hidden.size() / static_cast<std::size_t>(backend_.config().dim);
+    std::vector<DrawJob> jobs;
+    for (std::size_t i = 0; i < count; ++i) {
+        const PassHead& head = heads_[first + i];
+        const PassRow& row = pass_[head.row];
+        if (head.count > backend_.candidates_max() || !backend_.draws(row.text->sampling))
+            return false;
+        jobs.push_back({&row.text->sampling, row.position + 1, head.count});
+    }
+    std::vector<std::vector<Candidate>> best(count);
+    backend_.draw_candidates(options_.head, hidden, jobs, best);
+    for (std::size_t i = 0; i < count; ++i) heads_[first + i].candidates = std::move(best[i]);
+    return true;
 }
 
 /// `logits`: of the short list, or of the model's whole vocabulary.

@@ -154,6 +154,7 @@ private:
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
     void give_candidates(std::size_t first, std::size_t count);
+    bool draw_candidates(std::size_t first, std::span<const float> hidden);
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
     void place(const PassRow& row, Taken& taken);

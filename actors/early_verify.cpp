@@ -110,28 +110,32 @@ ExitPart EarlyVerify::ask(const std::shared_ptr<RequestState>& state,
     return part;
 }
 
-/// Logits of `rows` hidden states, of the head's short list if it has one.
-void EarlyVerify::head(HeadId id, std::span<const float> hidden, std::size_t rows) {
-    const std::size_t listed = backend_.short_list(id).size();
-    const auto logits = std::span{logits_}.first(rows * (listed > 0 ? listed : row_.size()));
-    if (listed > 0) {
-        backend_.head_listed(id, hidden, static_cast<int>(rows), logits);
-    } else {
-        backend_.head(id, hidden, static_cast<int>(rows), logits);
-    }
-}
-
-std::vector<Candidate> EarlyVerify::best_of(HeadId id,
-                                            std::size_t row,
-                                            Position position,
-                                            const SeenTokens& seen,
-                                            const SamplingParams& params,
-                                            int count) {
+/// The best of each hidden state's race under a head.
+void EarlyVerify::guess(HeadId id,
+                        std::span<const float> hidden,
+                        std::span<const SeenTokens> seen,
+                        std::span<const DrawJob> jobs,
+                        std::span<std::vector<Candidate>> best) {
+    const bool on_device = std::all_of(jobs.begin(), jobs.end(), [&](const DrawJob& job) {
+        return job.count <= backend_.candidates_max() && backend_.draws(*job.params);
+    });
+    if (on_device) return backend_.draw_candidates(id, hidden, jobs, best);
     const std::span<const TokenId> list = backend_.short_list(id);
     const std::size_t width = list.empty() ? row_.size() : list.size();
-    const auto logits = std::span{logits_}.subspan(row * width, width);
-    if (list.empty()) return candidates(logits, position, seen, params, count, *scratch_);
-    return listed_candidates(logits, list, row_, position, seen, params, count, *scratch_);
+    const auto logits = std::span{logits_}.first(jobs.size() * width);
+    if (list.empty()) {
+        backend_.head(id, hidden, static_cast<int>(jobs.size()), logits);
+    } else {
+        backend_.head_listed(id, hidden, static_cast<int>(jobs.size()), logits);
+    }
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const DrawJob& job = jobs[i];
+        const auto own = logits.subspan(i * width, width);
+        best[i] = list.empty()
+                      ? candidates(own, job.position, seen[i], *job.params, job.count, *scratch_)
+                      : listed_candidates(own, list, row_, job.position, seen[i], *job.params,
+                                          job.count, *scratch_);
+    }
 }
 
 void EarlyVerify::leave_out_decided(ExitPart& part) {
@@ -157,18 +161,19 @@ void EarlyVerify::look(std::span<ExitPart> parts,
     }
     for (std::size_t begin = 0; begin < all.size(); begin += kHeadRows) {
         const std::size_t count = std::min(kHeadRows, all.size() - begin);
-        for (std::size_t i = 0; i < count; ++i) {
-            const auto state = hidden.subspan(all[begin + i].second->row * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
-        }
-        head(options_.head, std::span{hidden_}.first(count * dim), count);
+        std::vector<SeenTokens> seen;
+        std::vector<DrawJob> jobs;
+        std::vector<std::vector<Candidate>> best(count);
         for (std::size_t i = 0; i < count; ++i) {
             const auto& [part, row] = all[begin + i];
-            row->best = best_of(options_.head, i, row->position + 1,
-                                {.committed = part->committed, .path = row->path},
-                                part->state->spec().sampling, row->wanted);
+            const auto state = hidden.subspan(row->row * dim, dim);
+            std::copy(state.begin(), state.end(),
+                      hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
+            seen.push_back({.committed = part->committed, .path = row->path});
+            jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
         }
+        guess(options_.head, std::span{hidden_}.first(count * dim), seen, jobs, best);
+        for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
     }
 }
 
@@ -176,11 +181,11 @@ void EarlyVerify::look(std::span<AheadPart> parts) {
     for (AheadPart& part : parts) {
         std::vector<TokenId> path;  // the best of each head so far
         for (const HeadId id : options_.ahead) {
-            head(id, part.hidden, 1);
             const auto position = static_cast<Position>(part.committed.size() + path.size());
-            part.levels.push_back(
-                best_of(id, 0, position, {.committed = part.committed, .path = path},
-                        part.state->spec().sampling, static_cast<int>(options_.ahead_top)));
+            const SeenTokens seen{.committed = part.committed, .path = path};
+            const DrawJob job{&part.state->spec().sampling, position,
+                              static_cast<int>(options_.ahead_top)};
+            guess(id, part.hidden, {&seen, 1}, {&job, 1}, {&part.levels.emplace_back(), 1});
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
         }

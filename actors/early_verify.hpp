@@ -105,14 +105,11 @@ public:
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 
 private:
-    void head(HeadId id, std::span<const float> hidden, std::size_t rows);
-    /// Of row `row` of the head's last call.
-    [[nodiscard]] std::vector<Candidate> best_of(HeadId id,
-                                                 std::size_t row,
-                                                 Position position,
-                                                 const SeenTokens& seen,
-                                                 const SamplingParams& params,
-                                                 int count);
+    void guess(HeadId id,
+               std::span<const float> hidden,
+               std::span<const SeenTokens> seen,
+               std::span<const DrawJob> jobs,
+               std::span<std::vector<Candidate>> best);
     [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
     [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
 

@@ -81,10 +81,33 @@ void FinalVerify::compute(std::span<Walk> walks, std::size_t first) {
             walk.places.emplace_back(row, count++);
         }
     }
-    backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
-                  static_cast<int>(count), std::span{logits_}.first(count * vocab));
+    drawn_ = device_draws(walks);
+    if (drawn_) {
+        draw(walks, count);
+    } else {
+        backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
+                      static_cast<int>(count), std::span{logits_}.first(count * vocab));
+    }
     head_rows_computed_ += count;
     ++head_calls_;
+}
+
+/// Whether no row of the batch needs more than its own hidden state to be drawn from.
+bool FinalVerify::device_draws(std::span<const Walk> walks) const {
+    return std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
+        return walk.places.empty() || (walk.walk.coupled() && backend_.draws(walk.walk.sampling()));
+    });
+}
+
+void FinalVerify::draw(std::span<const Walk> walks, std::size_t count) {
+    jobs_.resize(count);
+    tokens_.resize(count);
+    for (const Walk& walk : walks) {
+        for (const auto& [row, place] : walk.places)
+            jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
+    }
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    backend_.draw(std::span{batch_hidden_}.first(count * dim), jobs_, tokens_);
 }
 
 /// Lets every walk go on as far as the batch reaches.
@@ -93,6 +116,10 @@ void FinalVerify::feed(std::span<Walk> walks) {
     for (Walk& walk : walks) {
         for (const auto& [row, place] : walk.places) {
             if (walk.walk.wanted() != row) break;
+            if (drawn_) {
+                walk.walk.feed(tokens_[place]);
+                continue;
+            }
             walk.walk.feed(std::span{logits_}.subspan(place * vocab, vocab), *scratch_);
         }
     }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,12 +58,18 @@ private:
     struct Walk;
     void compute(std::span<Walk> walks, std::size_t first);
     void feed(std::span<Walk> walks);
+    [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
+    void draw(std::span<const Walk> walks, std::size_t count);
 
     Backend& backend_;
     VerifyOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
     std::vector<float> batch_hidden_;  // [head_rows, dim]
     std::vector<float> logits_;        // [head_rows, vocab]
+    // Where the device draws, instead of logits: what to draw, and what it said.
+    bool drawn_ = false;
+    std::vector<DrawJob> jobs_;
+    std::vector<std::optional<TokenId>> tokens_;
     std::uint64_t head_rows_computed_ = 0;
     std::uint64_t head_calls_ = 0;
 };

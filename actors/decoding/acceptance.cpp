@@ -37,7 +37,7 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
 
 /// The target's token behind the row where the walk stands.
 std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
-    const Position position = input_.rows[*at_].position + 1;
+    const Position position = position_behind(*at_);
     const SeenTokens seen{.committed = input_.committed, .path = judged_.tokens};
     if (input_.rule == AcceptanceRule::Unverified) {
         const std::vector<std::size_t> guesses = children(*at_);
@@ -58,7 +58,15 @@ std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch&
 
 void WaveWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
     PACE_CHECK(at_.has_value(), "a walk that is over is fed");
-    const std::optional<TokenId> own = chosen(logits, scratch);
+    take_own(chosen(logits, scratch));
+}
+
+void WaveWalk::feed(std::optional<TokenId> own) {
+    PACE_CHECK(at_.has_value() && coupled(), "a coupled walk that is not over is fed a token");
+    take_own(own);
+}
+
+void WaveWalk::take_own(std::optional<TokenId> own) {
     ++judged_.rows_sampled;
     if (own) {
         commit(*own);

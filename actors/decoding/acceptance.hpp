@@ -78,6 +78,15 @@ public:
     /// If no token can be drawn (all NaN or -inf) the walk ends with Finish::Failed and the tokens
     /// accepted before, the last of which takes the place of the target's own; maybe none.
     void feed(std::span<float> logits, SamplerScratch& scratch);
+    /// The same with the target's own token of the wanted row, if one could be drawn. For the
+    /// coupled rule, whose draw needs nothing but the row.
+    void feed(std::optional<TokenId> own);
+    /// How that token is drawn, and for which position behind `row`.
+    [[nodiscard]] const SamplingParams& sampling() const { return input_.sampling; }
+    [[nodiscard]] Position position_behind(std::size_t row) const {
+        return input_.rows[row].position + 1;
+    }
+    [[nodiscard]] bool coupled() const { return input_.rule == AcceptanceRule::Coupled; }
 
     /// At most kGammaMax + 1 tokens, which is what a verdict carries. Once, after the walk.
     [[nodiscard]] Judged take();
@@ -85,6 +94,7 @@ public:
 private:
     [[nodiscard]] std::vector<std::size_t> children(std::size_t row) const;
     [[nodiscard]] std::optional<TokenId> chosen(std::span<float> logits, SamplerScratch& scratch);
+    void take_own(std::optional<TokenId> own);
     void commit(TokenId own);
     void fail();
 

@@ -113,6 +113,15 @@ std::span<float> PlainDecoder::last_logits() {
     return logits_;
 }
 
+std::optional<TokenId> PlainDecoder::drawn(const SamplingParams& sampling, Position position) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const auto last = static_cast<std::size_t>(last_rows_ - 1);
+    const DrawJob job{&sampling, position};
+    std::optional<TokenId> token;
+    backend_->draw(std::span{hidden_}.subspan(last * dim, dim), {&job, 1}, {&token, 1});
+    return token;
+}
+
 Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
                                        const PlainParams& params,
                                        const OnToken& on_token,
@@ -137,11 +146,16 @@ Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
                 return figures;
             }
         }
-        const std::span<float> logits = last_logits();
         const auto position = static_cast<Position>(text_.size());
+        const bool device_draws = backend_->draws(params.sampling);
+        std::optional<TokenId> token;
+        if (device_draws) token = drawn(params.sampling, position);
+        const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
         if (figures.generated_tokens == 0) figures.prefill = clock() - begin;
-        const std::optional<TokenId> token =
-            sample(logits, position, {.committed = text_, .path = {}}, params.sampling, *scratch_);
+        if (!device_draws) {
+            token = sample(logits, position, {.committed = text_, .path = {}}, params.sampling,
+                           *scratch_);
+        }
         if (!token) {
             figures.finish = msg::Finish::Failed;
             return figures;

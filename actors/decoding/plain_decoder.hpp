@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -83,6 +84,8 @@ private:
     [[nodiscard]] Status check(std::span<const TokenId> more, const PlainParams& params) const;
     RunOutcome feed(std::int32_t rows, const CancelToken* cancel);
     std::span<float> last_logits();
+    /// The token behind the last row, where the backend draws it.
+    std::optional<TokenId> drawn(const SamplingParams& sampling, Position position);
 
     Backend* backend_;
     int prefill_rows_;
