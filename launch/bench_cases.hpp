@@ -34,10 +34,11 @@ struct BenchCase {
 
 class BenchRunner {
 public:
-    explicit BenchRunner(CpuBackend& backend);
+    explicit BenchRunner(Backend& backend);
 
     /// Nanoseconds of `repetitions` runs of `bench`, after one that is not counted. For Wave and
-    /// Gemm: of one wave. Precondition: the backend has bench.positions() slots.
+    /// Gemm: of one wave. Preconditions: the backend has bench.positions() slots; for Gemm it is a
+    /// CPU's.
     std::vector<std::uint64_t> run(const BenchCase& bench, int repetitions);
 
 private:
@@ -45,8 +46,9 @@ private:
     void feed(Position begin, int count);  // rows at begin .. begin + count - 1, in chunks
     std::uint64_t time_once(const BenchCase& bench);
 
-    CpuBackend* backend_;
-    int filled_ = 0;  // positions whose keys are in the cache
+    Backend* backend_;
+    CpuBackend* cpu_;  // the same; nullptr: it is on another device
+    int filled_ = 0;   // positions whose keys are in the cache
     std::vector<KvSlot> slots_;
     std::vector<Row> rows_;
     std::vector<float> hidden_;

@@ -55,9 +55,9 @@ std::string to_markdown(const BenchRow& row) {
     std::array<char, 512> line{};
     std::snprintf(line.data(), line.size(), "| %s | %s | %s | %s %s | %d | %s | %s | %.2f ± %.2f |",
                   row.model_name.c_str(), human_bytes(row.model_bytes).c_str(),
-                  human_count(row.model_parameters).c_str(), row.backend.c_str(), row.isa.c_str(),
-                  row.threads, row.dtype.c_str(), name(row.bench).c_str(), rate.mean,
-                  rate.deviation);
+                  human_count(row.model_parameters).c_str(), row.backend.c_str(),
+                  (row.gpu.empty() ? row.isa : row.gpu).c_str(), row.threads, row.dtype.c_str(),
+                  name(row.bench).c_str(), rate.mean, rate.deviation);
     return line.data();
 }
 
@@ -72,6 +72,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
         {"build_version", build_info().version},
         {"backends", row.backend},
         {"isa", row.isa},
+        {"gpu_info", row.gpu},
         {"model_filename", row.model_file},
         {"model_type", row.model_name},
         {"model_size", row.model_bytes},

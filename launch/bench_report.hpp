@@ -22,7 +22,8 @@ struct BenchRow {
     std::uint64_t model_bytes = 0;  // weights as packed
     std::uint64_t model_parameters = 0;
     std::string backend = "CPU";
-    std::string isa;
+    std::string isa;  // of a CPU
+    std::string gpu;  // its name; empty: a CPU
     std::string dtype;
     std::string kv_dtype;
     int threads = 0;

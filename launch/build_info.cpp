@@ -10,7 +10,6 @@ const BuildInfo& build_info() {
         .commit = kGitCommit,
         .compiler = PACELINE_COMPILER,
         .build_type = PACELINE_BUILD_TYPE,
-        .cuda = PACELINE_WITH_CUDA != 0,
     };
     return kInfo;
 }

@@ -8,7 +8,6 @@ struct BuildInfo {
     const char* commit;    // of git, with "+" when the tree had changes; "unknown" without git
     const char* compiler;  // "GNU 12.2.0"
     const char* build_type;
-    bool cuda;  // the CUDA parts are in it
 };
 
 [[nodiscard]] const BuildInfo& build_info();

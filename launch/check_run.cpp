@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "launch/methods.hpp"
 #include "launch/pipeline_session.hpp"
 
 namespace paceline {
@@ -141,8 +142,10 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     Result<std::vector<std::vector<TokenId>>> prompts =
         encode_prompts(task.prompts, model.file, model.tokenizer);
     if (!prompts) return prompts.error();
+    ModelOptions plain_options = options;
+    plain_options.device = to_text(target_device(config));
     Result<std::vector<PlainAnswer>> plain =
-        decode_plainly(model.file, options, environment, prompts.value(), task.params);
+        decode_plainly(model.file, plain_options, environment, prompts.value(), task.params);
     if (!plain) return plain.error();
     CheckResult result;
     result.plain = std::move(plain).value();

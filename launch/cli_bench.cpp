@@ -8,6 +8,7 @@
 #include "launch/bench_cases.hpp"
 #include "launch/bench_report.hpp"
 #include "launch/exit_codes.hpp"
+#include "launch/gpu_check.hpp"
 #include "launch/load_model.hpp"
 #include "launch/model_summary.hpp"
 #include "launch/option_checks.hpp"
@@ -70,17 +71,22 @@ BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
     row.model_file = file.path();
     row.model_name = file.config().name.empty() ? file.path() : file.config().name;
     row.model_parameters = summary.parameters;
-    row.kv_dtype = model.kv_dtype;
+    const Device device = device_of(model);
+    row.kv_dtype = name(kv_type(model, device));
+    if (device.gpu) {
+        row.backend = "CUDA";
+        row.gpu = read_gpus().names[static_cast<std::size_t>(*device.gpu)];
+    }
     return row;
 }
 
-Status run_cases(CpuBackend& backend,
+Status run_cases(Backend& backend,
                  const std::vector<BenchCase>& cases,
                  int repetitions,
                  BenchRow row,
                  Printer& printer) {
     row.model_bytes = backend.memory_use().weight_bytes;
-    row.isa = name(backend.isa());
+    if (const auto* cpu = dynamic_cast<const CpuBackend*>(&backend)) row.isa = name(cpu->isa());
     BenchRunner runner{backend};
     for (const BenchCase& bench : cases) {
         row.bench = bench;
@@ -117,8 +123,9 @@ Status sweep(const BenchOptions& options,
             ModelOptions one = options.model;
             one.dtype = dtype;
             const ThreadPlan plan = plan_threads(machine, count);
-            Result<std::unique_ptr<CpuBackend>> backend =
-                load_backend(model.file, cpu_options(one, plan, slots), environment);
+            const Device device = device_of(one);
+            Result<std::unique_ptr<Backend>> backend = load_backend(
+                model.file, cpu_options(one, plan, slots, device), device, environment);
             if (!backend) return backend.error();
             row.dtype = dtype;
             row.threads = plan.threads;
@@ -135,6 +142,7 @@ Status sweep(const BenchOptions& options,
 CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Measure prefill, decoding and waves of rows");
     add_model_file_option(*command, options.model);
+    add_device_option(*command, options.model);
     const auto add = [command](const char* names, std::string& value, const char* text,
                                CLI::Validator check) {
         return command->add_option(names, value, text)
@@ -174,6 +182,10 @@ int run_bench(const BenchOptions& options, const Environment& environment) {
     const std::vector<BenchCase> cases = cases_of(options);
     if (cases.empty())
         return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
+    const Device device = device_of(options.model);
+    if (device.gpu && options.gemm)
+        return report_usage(kCommand, "--gemm times a CPU's matrix products, not a GPU's");
+    if (Status s = check_device(device); !s) return report_usage(kCommand, s.error().what);
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return report_failure(kCommand, model.error());
     Status fits = check_positions(cases, model.value().file.config().context_length);

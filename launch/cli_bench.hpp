@@ -12,7 +12,7 @@ namespace paceline {
 
 /// Lists are comma separated words, as typed; every combination is measured.
 struct BenchOptions {
-    ModelOptions model;   // model, kv_dtype, isa; the other members are swept
+    ModelOptions model;   // model, kv_dtype, isa, device; the other members are swept
     std::string threads;  // empty: the default of `run`
     std::string dtypes = "auto";
     std::string prompts = "512";

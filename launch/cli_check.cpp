@@ -110,7 +110,12 @@ Result<PipelineConfig> written_config(const CheckOptions& options, int layers) {
 
 Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
     Result<PipelineConfig> config = written_config(options, layers);
-    if (!config || options.draft_model.empty()) return config;
+    if (!config) return config;
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (!options.config_file.empty()) return Error{Errc::BadArgument, kDeviceIsInTheFile};
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (options.draft_model.empty()) return config;
     if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
     return config;
 }
@@ -177,6 +182,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
     CLI::App* command =
         app.add_subcommand(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
     add_model_options(*command, options.model);
+    add_device_option(*command, options.model);
     add_parts_option(*command, options.model);
     add_what(*command, options);
     add_mishaps(*command, options);

@@ -14,6 +14,7 @@
 #include "launch/generate_progress.hpp"
 #include "launch/generate_shards.hpp"
 #include "launch/generate_waves.hpp"
+#include "launch/gpu_check.hpp"
 #include "launch/interrupt.hpp"
 #include "launch/load_model.hpp"
 #include "launch/memory_plan.hpp"
@@ -169,6 +170,7 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
     std::string bias;
     for (const auto& [token, value] : sampling.logit_bias)
         bias += (bias.empty() ? "" : " ") + std::to_string(token) + "=" + shortest(value);
+    const Device device = device_of(options.model);
     ShardLayout layout;
     layout.folder = options.folder;
     layout.size = options.shard_size;
@@ -180,8 +182,9 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
         {"paceline.target",
          print("%016llx", static_cast<unsigned long long>(job.model.file.fingerprint()))},
         {"vocab_size", std::to_string(config.vocab_size)},
-        {"dtype", options.model.dtype},
-        {"kv_dtype", options.model.kv_dtype},
+        // A GPU sums in another order: its answers and a CPU's do not go into one folder.
+        {"dtype", options.model.dtype + (device.gpu ? " on cuda" : "")},
+        {"kv_dtype", std::string{name(kv_type(options.model, device))}},
         {"context", std::to_string(job.params.context)},
         {"max_tokens", std::to_string(job.params.max_tokens)},
         {"samples", std::to_string(options.samples)},
@@ -208,19 +211,22 @@ Status make_folder(const std::string& folder) {
     return Error{Errc::BadArgument, "-o: " + folder + " cannot be made: " + error.message()};
 }
 
-Result<std::unique_ptr<CpuBackend>> backend_of(const GenerateOptions& options,
-                                               const Job& job,
-                                               std::span<const AnswerTask> tasks,
-                                               const Environment& environment) {
+Result<std::unique_ptr<Backend>> backend_of(const GenerateOptions& options,
+                                            const Job& job,
+                                            std::span<const AnswerTask> tasks,
+                                            const Environment& environment) {
+    const Device device = device_of(options.model);
+    if (Status s = check_device(device); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     const ThreadPlan plan = plan_threads(machine.value(), options.model.threads);
-    CpuOptions cpu = cpu_options(options.model, plan, kv_slots_for(tasks, job.params));
+    CpuOptions cpu = cpu_options(options.model, plan, kv_slots_for(tasks, job.params), device);
     cpu.rows_max = job.params.wave_rows;
-    if (Status s = check_memory({plan_backend(job.model.file, cpu, "model")}, read_memory_room());
+    if (Status s =
+            check_memory({plan_backend(job.model.file, cpu, "model", device)}, read_memory_room());
         !s)
         return s.error();
-    return load_backend(job.model.file, std::move(cpu), environment);
+    return load_backend(job.model.file, std::move(cpu), device, environment);
 }
 
 void print_summary(const GenerateProgress& progress, std::size_t there, std::int64_t loops) {
@@ -246,7 +252,7 @@ Status generate(const GenerateOptions& options,
     GenerateProgress progress{static_cast<std::int64_t>(tasks.size()),
                               environment.stderr_is_terminal};
     if (!tasks.empty()) {
-        Result<std::unique_ptr<CpuBackend>> backend = backend_of(options, job, tasks, environment);
+        Result<std::unique_ptr<Backend>> backend = backend_of(options, job, tasks, environment);
         if (!backend) return backend.error();
         progress.start();
         AnswerWaves waves{*backend.value(), job.params};
@@ -297,6 +303,7 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& options) {
     CLI::App* command = app.add_subcommand(
         kCommand, "Answer many prompts, and keep what the target thought, for training");
     add_model_options(*command, options.model);
+    add_device_option(*command, options.model);
     add_what(*command, options);
     add_sampling_options(*command, options.sampling);
     command->footer(kFooter);

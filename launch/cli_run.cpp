@@ -100,6 +100,9 @@ Status check_combinations(const RunOptions& options) {
         if (const Result<PipelineConfig> known = method_config(options.method); !known)
             return known.error();
     }
+    if (!options.config_file.empty() && device_of(options.model).gpu) {
+        return bad(kDeviceIsInTheFile);
+    }
     if (options.raw && !options.system.empty()) {
         return bad("--system belongs to the chat template, --raw does without one");
     }
@@ -220,6 +223,7 @@ int report(const Error& error) {
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Decode an answer to a prompt, or chat");
     add_model_options(*command, options.model);
+    add_device_option(*command, options.model);
     add_parts_option(*command, options.model);
     add_prompt_options(*command, options);
     add_answer_options(*command, options);

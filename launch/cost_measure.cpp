@@ -10,6 +10,7 @@
 #include "launch/cost_neighbour.hpp"
 #include "launch/cost_rows.hpp"
 #include "launch/load_model.hpp"
+#include "model/cpu/cpu_backend.hpp"
 
 namespace paceline {
 namespace {

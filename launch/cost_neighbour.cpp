@@ -11,6 +11,7 @@
 #include "ipc/owned_fd.hpp"
 #include "launch/cost_rows.hpp"
 #include "launch/load_model.hpp"
+#include "model/cpu/cpu_backend.hpp"
 
 namespace paceline {
 namespace {

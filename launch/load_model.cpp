@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launch/make_backend.hpp"
 #include "launch/progress_bar.hpp"
 
 namespace paceline {
@@ -32,10 +33,17 @@ ThreadPlan plan_threads(const Machine& machine, int threads_wanted) {
     return plan;
 }
 
-CpuOptions cpu_options(const ModelOptions& options, const ThreadPlan& plan, int kv_slots) {
+KvType kv_type(const ModelOptions& options, const Device& device) {
+    return parse_kv_type(options.kv_dtype).value_or(device.gpu ? KvType::BF16 : KvType::F16);
+}
+
+CpuOptions cpu_options(const ModelOptions& options,
+                       const ThreadPlan& plan,
+                       int kv_slots,
+                       const Device& device) {
     CpuOptions cpu;
     cpu.dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
-    cpu.kv = parse_kv_type(options.kv_dtype).value_or(KvType::F16);
+    cpu.kv = kv_type(options, device);
     cpu.kv_slots = kv_slots;
     cpu.threads = plan.threads;
     cpu.cores = plan.cores;
@@ -44,12 +52,14 @@ CpuOptions cpu_options(const ModelOptions& options, const ThreadPlan& plan, int 
     return cpu;
 }
 
-Result<std::unique_ptr<CpuBackend>> load_backend(const ModelFile& file,
-                                                 CpuOptions options,
-                                                 const Environment& environment) {
-    ProgressBar bar{"packing weights", environment.stderr_is_terminal ? Show::Yes : Show::No};
+Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
+                                              CpuOptions options,
+                                              const Device& device,
+                                              const Environment& environment) {
+    ProgressBar bar{device.gpu ? "loading weights" : "packing weights",
+                    environment.stderr_is_terminal ? Show::Yes : Show::No};
     options.progress = [&bar](double done) { bar.update(static_cast<float>(done)); };
-    return make_cpu_backend(file, options);
+    return make_backend(file, options, device);
 }
 
 }  // namespace paceline

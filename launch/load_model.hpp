@@ -8,7 +8,8 @@
 #include "ipc/base/result.hpp"
 #include "launch/environment.hpp"
 #include "launch/model_options.hpp"
-#include "model/cpu/cpu_backend.hpp"
+#include "model/backend.hpp"
+#include "model/cpu/cpu_options.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/model_file.hpp"
 #include "runtime/affinity.hpp"
@@ -37,15 +38,22 @@ struct ThreadPlan {
 };
 [[nodiscard]] ThreadPlan plan_threads(const Machine& machine, int threads_wanted);
 
-/// `options` as a backend for all layers with room for `kv_slots` keys wants them.
+/// The type of keys and values on `device`: that of --kv-dtype, where "auto" is f16 on a CPU and
+/// bf16 on a GPU, whose tensor cores attention uses with that type alone.
+[[nodiscard]] KvType kv_type(const ModelOptions& options, const Device& device);
+
+/// `options` as a backend for all layers on `device` with room for `kv_slots` keys wants them
+/// (make_backend.hpp).
 [[nodiscard]] CpuOptions cpu_options(const ModelOptions& options,
                                      const ThreadPlan& plan,
-                                     int kv_slots);
+                                     int kv_slots,
+                                     const Device& device = {});
 
-/// Packs the weights, with a progress bar where stderr is a terminal.
-/// Errors: those of make_cpu_backend().
-[[nodiscard]] Result<std::unique_ptr<CpuBackend>> load_backend(const ModelFile& file,
-                                                               CpuOptions options,
-                                                               const Environment& environment);
+/// Loads the weights, with a progress bar where stderr is a terminal.
+/// Errors: those of make_backend().
+[[nodiscard]] Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
+                                                            CpuOptions options,
+                                                            const Device& device,
+                                                            const Environment& environment);
 
 }  // namespace paceline

@@ -5,6 +5,8 @@
 
 #include "ipc/base/limits.hpp"
 #include "launch/exit_heads.hpp"
+#include "launch/gpu.hpp"
+#include "launch/make_backend.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -12,6 +14,8 @@ namespace {
 
 /// Code, stacks, tokenizer tables, rings: what any process of ours touches besides.
 constexpr std::uint64_t kProcessBytes = 24U << 20;
+/// What a GPU's driver keeps on the host in a process that uses it.
+constexpr std::uint64_t kDriverBytes = 256U << 20;
 
 std::uint64_t kv_bytes(const ModelConfig& config, KvType type, int layers, std::int32_t slots) {
     const auto rounded = static_cast<std::uint64_t>(pages_for(slots)) * kKvPageSlots;
@@ -41,8 +45,19 @@ std::string megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
-MemoryNeed plan_backend(const ModelFile& file, const CpuOptions& options, const std::string& name) {
+MemoryNeed plan_backend(const ModelFile& file,
+                        const CpuOptions& options,
+                        const std::string& name,
+                        const Device& device) {
     const ModelConfig& config = file.config();
+    if (device.gpu) {
+        const MemoryUse use = gpu_memory(file, cuda_options(options, device));
+        return {.name = name,
+                .weight_bytes = use.weight_bytes,
+                .kv_bytes = use.kv_bytes,
+                .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config),
+                .on_gpu = true};
+    }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};
     CpuOptions whole = options;
@@ -66,15 +81,22 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                     const Placement& placement,
                                     const std::optional<ExitConfig>& exit,
                                     const ExitParts& parts,
-                                    const std::optional<DraftBackend>& draft) {
+                                    const std::optional<DraftBackend>& draft,
+                                    KvType gpu_kv) {
     std::vector<MemoryNeed> needs;
     for (const PlacedStage& stage : placement.stages) {
         if (stage.role != StageRole::Segment) {
-            needs.push_back(draft ? plan_backend(draft->file(file), draft->options, stage.name)
-                                  : MemoryNeed{.name = stage.name, .other_bytes = kProcessBytes});
+            if (!draft) {
+                needs.push_back({.name = stage.name, .other_bytes = kProcessBytes});
+                continue;
+            }
+            CpuOptions own = draft->options;
+            if (stage.device.gpu) own.kv = gpu_kv;
+            needs.push_back(plan_backend(draft->file(file), own, stage.name, stage.device));
             continue;
         }
         CpuOptions own = options;
+        if (stage.device.gpu) own.kv = gpu_kv;
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;
         if (exit) {
@@ -84,7 +106,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             own.heads = std::move(heads.heads);
             own.adapter = std::move(heads.adapter);
         }
-        needs.push_back(plan_backend(file, own, stage.name));
+        needs.push_back(plan_backend(file, own, stage.name, stage.device));
     }
     return needs;
 }
@@ -94,12 +116,15 @@ Status check_memory(const std::vector<MemoryNeed>& needs, const std::optional<Me
     std::uint64_t kv = 0;
     std::string parts;
     for (const MemoryNeed& need : needs) {
-        total += need.total();
-        kv += need.kv_bytes;
+        total += need.on_host();
+        if (!need.on_gpu) kv += need.kv_bytes;
         if (need.weight_bytes == 0) continue;
-        parts += (parts.empty() ? "" : "; ") + need.name + ": weights " +
-                 megabytes(need.weight_bytes) + ", KV cache " + megabytes(need.kv_bytes) +
-                 ", other " + megabytes(need.other_bytes);
+        parts += (parts.empty() ? "" : "; ") + need.name + ": ";
+        if (!need.on_gpu) {
+            parts += "weights " + megabytes(need.weight_bytes) + ", KV cache " +
+                     megabytes(need.kv_bytes) + ", ";
+        }
+        parts += "other " + megabytes(need.other_bytes);
     }
     if (!room || total <= room->bytes) return {};
     std::string what = "the run needs " + megabytes(total) + " of memory, there are " +

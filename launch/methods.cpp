@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/nearest_word.hpp"
+#include "launch/pipeline_checks.hpp"
 
 namespace paceline {
 
@@ -64,6 +65,21 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
     draft.model = DraftModelKind::File;
     draft.model_file = path;
     return {};
+}
+
+Status use_device(PipelineConfig& config, const Device& device) {
+    for (StageConfig& stage : config.stages) {
+        stage.device = device;
+        if (config.stages.size() == 1) continue;
+        stage.process = "gpu";
+        stage.threads = 0;
+    }
+    return check_pipeline(config);
+}
+
+Device target_device(const PipelineConfig& config) {
+    const StageConfig* segment = config.stage_of(StageRole::Segment);
+    return segment == nullptr ? Device{} : segment->device;
 }
 
 }  // namespace paceline

@@ -30,4 +30,14 @@ struct Method {
 /// layers does so with the model in `path`. Errors: BadArgument if nothing drafts with a model.
 [[nodiscard]] Status use_draft_model(PipelineConfig& config, const std::string& path);
 
+/// --device for a method: all its stages are on `device`, in one process, as stages that share a
+/// GPU must be. Errors: those of check_pipeline().
+[[nodiscard]] Status use_device(PipelineConfig& config, const Device& device);
+inline constexpr const char* kDeviceIsInTheFile =
+    "--device is for --method; with --config the file says where each stage runs "
+    "(device = \"cuda:0\")";
+
+/// What the target's segments run on, or the first of them.
+[[nodiscard]] Device target_device(const PipelineConfig& config);
+
 }  // namespace paceline

@@ -13,7 +13,7 @@ const std::vector<std::string>& dtype_names() {
 }
 
 const std::vector<std::string>& kv_dtype_names() {
-    static const std::vector<std::string> names{"f16", "bf16", "f32"};
+    static const std::vector<std::string> names{"auto", "f16", "bf16", "f32"};
     return names;
 }
 
@@ -35,7 +35,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                    "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
         ->check(one_of(dtype_names()))
         ->capture_default_str();
-    app.add_option("--kv-dtype", options.kv_dtype, "keys and values in memory")
+    app.add_option("--kv-dtype", options.kv_dtype,
+                   "keys and values in memory; auto is f16 on a CPU, bf16 on a GPU")
         ->check(one_of(kv_dtype_names()))
         ->capture_default_str();
     app.add_option("--isa", options.isa,
@@ -51,6 +52,19 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                    "context, at most " +
                        std::to_string(kContextDefault) + ")")
         ->check(whole_number(1, 1 << 24));
+}
+
+void add_device_option(CLI::App& app, ModelOptions& options) {
+    const auto known = [](const std::string& word) {
+        return parse_device(word) ? std::string{} : "'" + word + "' is not cpu or cuda:N";
+    };
+    app.add_option("--device", options.device, "what to decode on: cpu or cuda:N")
+        ->check(known)
+        ->capture_default_str();
+}
+
+Device device_of(const ModelOptions& options) {
+    return parse_device(options.device).value_or(Device{});
 }
 
 void add_parts_option(CLI::App& app, ModelOptions& options) {

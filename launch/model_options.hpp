@@ -8,18 +8,20 @@
 #include <CLI/App.hpp>
 
 #include "ipc/base/result.hpp"
+#include "launch/device.hpp"
 #include "launch/environment.hpp"
 
 namespace paceline {
 
 struct ModelOptions {
-    std::string model;           // -m; empty: PACELINE_MODEL, else the demo model
-    std::string dtype = "auto";  // of the packed weights
-    std::string kv_dtype = "f16";
-    std::string isa = "auto";  // instruction set of the kernels
-    int threads = 0;           // 0: one per physical core that may be used
-    std::string parts = {};    // --parts: a folder with trained parts, "none", or empty: searched
-    int context = 0;           // 0: what the model was trained for, at most kContextDefault
+    std::string model;              // -m; empty: PACELINE_MODEL, else the demo model
+    std::string dtype = "auto";     // of the packed weights
+    std::string kv_dtype = "auto";  // kv_type() in load_model.hpp says what that is
+    std::string device = "cpu";     // of what this process decodes, or of a method's stages
+    std::string isa = "auto";       // instruction set of the kernels
+    int threads = 0;                // 0: one per physical core that may be used
+    std::string parts = {};  // --parts: a folder with trained parts, "none", or empty: searched
+    int context = 0;         // 0: what the model was trained for, at most kContextDefault
 };
 
 inline constexpr int kContextDefault = 8192;
@@ -31,6 +33,10 @@ inline constexpr int kContextDefault = 8192;
 void add_model_file_option(CLI::App& app, ModelOptions& options);
 /// -m, --dtype, --kv-dtype, --isa, -t, -c
 void add_model_options(CLI::App& app, ModelOptions& options);
+/// --device: "cpu" or "cuda:N"; whether it is there says check_device().
+void add_device_option(CLI::App& app, ModelOptions& options);
+/// Precondition: options.device has passed the option's check.
+[[nodiscard]] Device device_of(const ModelOptions& options);
 /// --parts: where a pipeline decodes
 void add_parts_option(CLI::App& app, ModelOptions& options);
 

@@ -84,6 +84,21 @@ Status check_shared_gpus(const PipelineConfig& config) {
     return {};
 }
 
+/// CPUs and GPUs sum in different orders; a text is of one of them. Who only guesses may be anywhere.
+Status check_one_kind_of_device(const PipelineConfig& config) {
+    const std::vector<const StageConfig*> segments = segments_of(config);
+    for (const StageConfig* segment : segments) {
+        const StageConfig& first = *segments.front();
+        if (segment->device.gpu.has_value() == first.device.gpu.has_value()) continue;
+        return config_error(config, "[[stage]] \"" + segment->name + "\": device = \"" +
+                                        to_text(segment->device) + "\", that of \"" + first.name +
+                                        "\" is \"" + to_text(first.device) +
+                                        "\"; a CPU and a GPU do not give equal bits: put all "
+                                        "segments on CPUs, or all on GPUs");
+    }
+    return {};
+}
+
 Status check_exits(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {
@@ -205,6 +220,7 @@ Status check_pipeline(const PipelineConfig& config) {
     Status s = check_counts(config);
     if (s.ok()) s = check_processes(config);
     if (s.ok()) s = check_shared_gpus(config);
+    if (s.ok()) s = check_one_kind_of_device(config);
     if (s.ok()) s = check_exits(config);
     if (s.ok()) s = check_names(config);
     if (s.ok()) s = check_lockstep(config);

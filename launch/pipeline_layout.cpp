@@ -123,7 +123,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.model = orders.model;
     for (const StageId id : process.stages) {
         const PlacedStage& stage = placement.stage(id);
-        assignment.duties.push_back({stage.id, stage.role, stage.layers, stage.exit});
+        assignment.duties.push_back({stage.id, stage.role, stage.layers, stage.exit, stage.device});
     }
     assignment.cores = process.cores;
     assignment.threads = process.threads;

@@ -30,6 +30,13 @@ std::int32_t slots_for(Position context, int requests) {
     return requests * (pages_for(context) * kKvPageSlots + kSpareSlots);
 }
 
+/// Whether keys and values can go from the draft to correct: not to or from a GPU.
+bool drafts_share_kv(const Placement& placement) {
+    return std::none_of(placement.stages.begin(), placement.stages.end(), [](const auto& stage) {
+        return stage.role != StageRole::Segment && stage.device.gpu;
+    });
+}
+
 }  // namespace
 
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
@@ -57,7 +64,8 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
         Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, backend);
         if (!planned) return planned.error();
         draft = std::move(planned).value();
-        plan.sizes.draft_kv_row_bytes = kv_row_bytes(*draft, file);
+        if (drafts_share_kv(plan.placement))
+            plan.sizes.draft_kv_row_bytes = kv_row_bytes(*draft, file);
     }
     ExitParts parts;
     if (config.exit) {
@@ -65,7 +73,8 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
         if (!opened) return opened.error();
         parts = std::move(opened).value();
     }
-    plan.needs = plan_stages(file, backend, plan.placement, config.exit, parts, draft);
+    plan.needs = plan_stages(file, backend, plan.placement, config.exit, parts, draft,
+                             kv_type(options, Device{0}));
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
     return plan;
 }

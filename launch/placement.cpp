@@ -151,32 +151,39 @@ bool draft_overlaps(const PipelineConfig& config) {
            dispatch_options(config).start != StartRule::Turns;
 }
 
+/// How many models compute in a process on the CPU, each with threads of its own.
+int models_in(const PipelineConfig& config,
+              const Placement& placement,
+              const PlacedProcess& process) {
+    const bool model = config.draft && config.draft->computes();
+    return static_cast<int>(
+        std::count_if(process.stages.begin(), process.stages.end(), [&](StageId id) {
+            const PlacedStage& stage = placement.stage(id);
+            return !stage.device.gpu && (model || stage.role == StageRole::Segment);
+        }));
+}
+
 /// Who takes turns with whom: lane 0 is the target, or its first process.
 void choose_lanes(const PipelineConfig& config,
                   const Placement& placement,
                   std::vector<CoreWish>& wishes) {
     const bool model = config.draft && config.draft->computes();
+    bool target_on_cpu = false;
     int lane = 0;
     for (std::size_t i = 0; i < wishes.size(); ++i) {
-        const bool target = placement.stage(placement.processes[i].id()).role == StageRole::Segment;
+        const PlacedProcess& process = placement.processes[i];
+        const bool target = placement.stage(process.id()).role == StageRole::Segment;
+        const bool on_cpu = models_in(config, placement, process) > 0;
         if (target) {
             wishes[i].lane = lane;
+            wishes[i].modest = !on_cpu;  // one core feeds a GPU
+            target_on_cpu = target_on_cpu || on_cpu;
             if (segments_overlap(config)) ++lane;
         } else if (model) {
-            wishes[i].modest = draft_overlaps(config);
-            wishes[i].lane = wishes[i].modest ? ++lane : 0;
+            wishes[i].modest = !on_cpu || (target_on_cpu && draft_overlaps(config));
+            wishes[i].lane = draft_overlaps(config) ? ++lane : 0;
         }
     }
-}
-
-/// How many models compute in a process, each with threads of its own.
-int models_in(const PipelineConfig& config,
-              const Placement& placement,
-              const PlacedProcess& process) {
-    const bool model = config.draft && config.draft->computes();
-    return static_cast<int>(std::count_if(
-        process.stages.begin(), process.stages.end(),
-        [&](StageId id) { return model || placement.stage(id).role == StageRole::Segment; }));
 }
 
 Status give_cores(const PipelineConfig& config,
@@ -192,7 +199,7 @@ Status give_cores(const PipelineConfig& config,
         const int count = static_cast<int>(process.cores.size());
         const int models = models_in(config, placement, process);
         process.may_spin = !shared[i] && models <= 1;
-        // A draft that looks up n-grams has work for one thread only.
+        // A draft that looks up n-grams, or a GPU, has work for one thread only.
         process.threads = models == 0 ? 1 : count;
         if (wishes[i].threads != 0) process.threads = wishes[i].threads;
         if (process.threads <= count) continue;

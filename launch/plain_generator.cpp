@@ -1,7 +1,8 @@
-// The Generator of one process: a PlainDecoder on a CPU backend that holds all layers.
+// The Generator of one process: a PlainDecoder on a backend that holds all layers.
 #include <chrono>
 
 #include "launch/generator.hpp"
+#include "launch/gpu_check.hpp"
 #include "launch/memory_plan.hpp"
 
 namespace paceline {
@@ -15,7 +16,7 @@ std::chrono::microseconds steady_now() {
 
 class PlainGenerator final : public Generator {
 public:
-    PlainGenerator(std::unique_ptr<CpuBackend> backend, PlainDecoder decoder, int threads)
+    PlainGenerator(std::unique_ptr<Backend> backend, PlainDecoder decoder, int threads)
         : backend_{std::move(backend)}, decoder_{std::move(decoder)}, threads_{threads} {}
 
     Result<GeneratorFigures> run(std::span<const TokenId> more,
@@ -41,7 +42,7 @@ public:
     }
 
 private:
-    std::unique_ptr<CpuBackend> backend_;  // before the decoder, which borrows it
+    std::unique_ptr<Backend> backend_;  // before the decoder, which borrows it
     PlainDecoder decoder_;
     int threads_;
 };
@@ -51,20 +52,22 @@ private:
 Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
                                                         const ModelOptions& options,
                                                         const Environment& environment) {
+    const Device device = device_of(options);
+    if (Status s = check_device(device); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     const ThreadPlan plan = plan_threads(machine.value(), options.threads);
     const int context = context_of(options, file.config());
-    const CpuOptions cpu = cpu_options(options, plan, context);
-    if (Status s = check_memory({plan_backend(file, cpu, "model")}, read_memory_room()); !s)
+    const CpuOptions cpu = cpu_options(options, plan, context, device);
+    if (Status s = check_memory({plan_backend(file, cpu, "model", device)}, read_memory_room()); !s)
         return s.error();
-    Result<std::unique_ptr<CpuBackend>> backend = load_backend(file, cpu, environment);
+    Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, environment);
     if (!backend) return backend.error();
     Result<PlainDecoder> decoder =
         PlainDecoder::make(*backend.value(), PlainOptions{.context = context});
     if (!decoder) return decoder.error();
     return std::unique_ptr<Generator>{std::make_unique<PlainGenerator>(
-        std::move(backend).value(), std::move(decoder).value(), plan.threads)};
+        std::move(backend).value(), std::move(decoder).value(), device.gpu ? 1 : plan.threads)};
 }
 
 }  // namespace paceline

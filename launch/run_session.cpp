@@ -36,6 +36,9 @@ Result<PipelineConfig> pipeline_of(const RunOptions& options,
                                         ? method_config(options.method)
                                         : read_pipeline_config(options.config_file);
     if (!config) return config;
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
     if (!options.draft_model.empty()) {
         if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
     }
@@ -143,6 +146,8 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
         if (!config) return config.error();
         supervision = config.value().supervision;
         acceptance_ = config.value().acceptance;
+        // Plain decoding to compare with: where the target is.
+        model_options_.device = to_text(target_device(config.value()));
         const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
         return make_pipeline_generator(model_->file, options.model, config.value(), hooks);
     };
@@ -171,7 +176,7 @@ Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
     Record record{answer.value().ids, figures_of(answer.value(), request_, *generator_)};
     record.figures.model = model_->file.path();
     record.figures.dtype = model_options_.dtype;
-    record.figures.kv_dtype = model_options_.kv_dtype;
+    record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
     record.figures.load_seconds = load_seconds_;
     record.pipeline = generator_->pipeline_figures();
     if (record.pipeline) record.pipeline->rate = record.figures.decode_rate();

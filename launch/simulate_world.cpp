@@ -149,6 +149,8 @@ Result<Parts> make_parts(const ModelFile& file,
     if (!placement) return placement.error();
     Parts parts;
     parts.placement = std::move(placement).value();
+    // Devices are simulated; what they compute, this machine's CPU does.
+    for (PlacedStage& stage : parts.placement.stages) stage.device = {};
     const ThreadPlan threads = plan_threads(machine.value(), 0);
     EdgeSizes sizes{.dim = file.config().dim};
     if (parts.placement.correct() && config.draft && config.draft->computes()) {

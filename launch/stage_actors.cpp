@@ -11,6 +11,7 @@
 #include "launch/draft_backend.hpp"
 #include "launch/exit_heads.hpp"
 #include "launch/load_model.hpp"
+#include "launch/make_backend.hpp"
 #include "runtime/control_port.hpp"
 
 namespace paceline {
@@ -30,12 +31,12 @@ std::vector<StageId> hinters_of(const StageAssignment& a) {
     return ids;
 }
 
-/// The options that all backends of the process share. It was pinned to its cores before it was
-/// started; now each thread gets one.
-CpuOptions base_options(const StageAssignment& assignment) {
+/// The options that all backends of the process on `device` share. It was pinned to its cores before
+/// it was started; now each thread gets one.
+CpuOptions base_options(const StageAssignment& assignment, const Device& device) {
     ThreadPlan plan{assignment.threads, assignment.cores, assignment.usable_cores};
     plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
-    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots);
+    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, device);
     options.rows_max = kWaveRowsMax;
     return options;
 }
@@ -61,24 +62,34 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     return plan;
 }
 
-Result<std::unique_ptr<CpuBackend>> load(const ModelFile& file,
-                                         const CpuOptions& options,
-                                         control::Hello& hello) {
+Result<std::unique_ptr<Backend>> load(const ModelFile& file,
+                                      const CpuOptions& options,
+                                      const Device& device,
+                                      control::Hello& hello) {
     const auto begin = Clock::now();
-    Result<std::unique_ptr<CpuBackend>> made = make_cpu_backend(file, options);
+    Result<std::unique_ptr<Backend>> made = make_backend(file, options, device);
     if (!made) return made.error();
-    const CpuBackend& backend = *made.value();
+    const Backend& backend = *made.value();
     const MemoryUse memory = backend.memory_use();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     spdlog::info(
-        "weights of layers {} to {} of {} loaded: {:.1f} MB in {:.2f} s, KV cache {:.1f} MB",
+        "weights of layers {} to {} of {} loaded: {:.1f} MB in {:.2f} s, KV cache {:.1f} MB, on {}",
         backend.first_layer(), backend.last_layer() - 1, file.path(),
         static_cast<double>(memory.weight_bytes) / 1e6, seconds,
-        static_cast<double>(memory.kv_bytes) / 1e6);
+        static_cast<double>(memory.kv_bytes) / 1e6, to_text(device));
     hello.weight_bytes += memory.weight_bytes;
     hello.kv_bytes += memory.kv_bytes;
     hello.workspace_bytes += memory.workspace_bytes;
     return made;
+}
+
+/// Segments that share a process say one class for all of them: it has to be true of each.
+Status check_class(const Backend& segment, const control::Hello& hello) {
+    if (hello.equality_class.empty() || hello.equality_class == segment.equality_class()) return {};
+    return Error{Errc::BadArgument, "segments of one process are of the equality classes \"" +
+                                        hello.equality_class + "\" and \"" +
+                                        segment.equality_class() +
+                                        "\": mixed classes do not give equal bits"};
 }
 
 Result<HostedActor> make_segment(const ModelFile& file,
@@ -87,7 +98,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
                                  control::Hello& hello) {
     SegmentPlan plan = segment_plan(assignment, duty);
     if (Status s = validate(plan.dispatch); !s.ok()) return s.error();
-    CpuOptions options = base_options(assignment);
+    CpuOptions options = base_options(assignment, duty.device);
     options.first_layer = duty.layers.first;
     options.last_layer = duty.layers.last;
     if (assignment.exit) {
@@ -105,8 +116,9 @@ Result<HostedActor> make_segment(const ModelFile& file,
             if (Status s = validate(*plan.exit); !s.ok()) return s.error();
         }
     }
-    Result<std::unique_ptr<CpuBackend>> backend = load(file, options, hello);
+    Result<std::unique_ptr<Backend>> backend = load(file, options, duty.device, hello);
     if (!backend) return backend.error();
+    if (Status s = check_class(*backend.value(), hello); !s.ok()) return s.error();
     hello.role = "segment";
     hello.equality_class = backend.value()->equality_class();
     hello.model_fingerprint = std::to_string(file.fingerprint());
@@ -153,12 +165,13 @@ Result<HostedActor> make_draft(const ModelFile& target,
         };
     }
     const int vocab_size = target.config().vocab_size;
-    std::unique_ptr<CpuBackend> backend;
+    std::unique_ptr<Backend> backend;
     if (config.computes()) {
-        Result<DraftBackend> plan = plan_draft_backend(config, target, base_options(assignment));
+        Result<DraftBackend> plan =
+            plan_draft_backend(config, target, base_options(assignment, duty.device));
         if (!plan) return plan.error();
-        Result<std::unique_ptr<CpuBackend>> made =
-            load(plan.value().file(target), plan.value().options, hello);
+        Result<std::unique_ptr<Backend>> made =
+            load(plan.value().file(target), plan.value().options, duty.device, hello);
         if (!made) return made.error();
         backend = std::move(made).value();
         tools.model =

@@ -2,7 +2,8 @@
 //
 // The same for a stage process (stage_main.cpp), for `paceline simulate`, and for tests: who calls
 // gives them a loop or a world. Owns backends and draft models; actors borrow them.
-// Threads: made and used on one thread (a CpuBackend starts its own).
+// Threads: made and used on one thread (a CpuBackend starts its own, a GPU is
+// this thread's).
 #pragma once
 
 #include <memory>

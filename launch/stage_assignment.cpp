@@ -8,9 +8,18 @@
 
 namespace paceline {
 
+namespace {
+
+constexpr int kNoGpu = -1;
+
+}  // namespace
+
 template <class Archive>
 void serialize(Archive& archive, StageDuty& duty) {
-    archive(duty.id, duty.role, duty.layers.first, duty.layers.last, duty.exit);
+    int gpu = duty.device.gpu.value_or(kNoGpu);
+    archive(duty.id, duty.role, duty.layers.first, duty.layers.last, duty.exit, gpu);
+    const Device device{gpu == kNoGpu ? std::nullopt : std::optional{gpu}};
+    if (!(device == duty.device)) duty.device = device;  // was read; what is written may be const
 }
 
 namespace {

@@ -24,6 +24,7 @@ struct StageDuty {
     StageRole role = StageRole::Segment;
     LayerRange layers;  // of a segment
     bool exit = false;  // of a segment
+    Device device = {};
 };
 
 struct StageAssignment {

@@ -1,7 +1,7 @@
 #include "launch/stage_config.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 
 #include "ipc/base/limits.hpp"
 
@@ -70,16 +70,9 @@ Status read_cores(const TomlTable& table, std::vector<int>& cores) {
 Status read_device(const TomlTable& table, Device& device) {
     std::string word = "cpu";
     if (Status s = table.read_text("device", word); !s.ok()) return s;
-    if (word == "cpu") return {};
-    constexpr std::string_view kGpu = "cuda:";
-    int number = -1;
-    const char* end = word.data() + word.size();
-    if (word.rfind(kGpu, 0) == 0) {
-        const auto [stop, wrong] = std::from_chars(word.data() + kGpu.size(), end, number);
-        if (stop != end || wrong != std::errc{}) number = -1;
-    }
-    if (number < 0) return table.error("device", "must be \"cpu\" or \"cuda:N\"");
-    device.gpu = number;
+    const std::optional<Device> named = parse_device(word);
+    if (!named) return table.error("device", "must be \"cpu\" or \"cuda:N\"");
+    device = *named;
     return {};
 }
 
@@ -153,10 +146,6 @@ Result<std::vector<StageConfig>> expand(const TomlTable& table, const StageConfi
 }
 
 }  // namespace
-
-std::string to_text(const Device& device) {
-    return device.gpu ? "cuda:" + std::to_string(*device.gpu) : "cpu";
-}
 
 Status read_name(const TomlTable& table, std::string_view key, std::string& name) {
     if (Status s = table.read_text(key, name); !s.ok()) return s;

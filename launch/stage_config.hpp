@@ -6,18 +6,20 @@
 //     layers     of a segment: [first, last], fractions of the depth, or "auto": an even share
 //     segments   of a segment with "auto" layers: it stands for so many, called name-1, name-2, ...
 //     exit       of a segment: whether [exit] stands at its end
-//     cores, threads, device, process, on_death      where it runs, what its loss means
+//     cores, threads, process, on_death      where it runs, what its loss means
+//     device     "cpu" (the default) or "cuda:N": what it computes on. All segments are on CPUs or
+//                all on GPUs; those that share a GPU share a process
 //
 // Plain values; any thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "launch/device.hpp"
 #include "launch/toml_reader.hpp"
 #include "runtime/recovery.hpp"
 
@@ -42,14 +44,6 @@ struct LayerFractions {
 struct AutoLayers {};
 
 using LayerChoice = std::variant<AutoLayers, LayerRange, LayerFractions>;
-
-/// What a stage computes on.
-struct Device {
-    std::optional<int> gpu;  // N of "cuda:N"; nothing: the CPU
-    friend bool operator==(const Device&, const Device&) = default;
-};
-/// "cpu", "cuda:0": as written in a file.
-[[nodiscard]] std::string to_text(const Device& device);
 
 struct StageConfig {
     std::string name;

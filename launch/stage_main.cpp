@@ -10,6 +10,7 @@
 #include "launch/run_log.hpp"
 #include "launch/stage_actors.hpp"
 #include "launch/stage_assignment.hpp"
+#include "model/kernels/cuda/runtime.hpp"
 #include "runtime/stage_loop.hpp"
 #include "runtime/stage_process.hpp"
 
@@ -39,7 +40,7 @@ void connect_neighbours(StageLoop& loop,
 }
 
 /// Loads, says hello, runs all actors until the end.
-Status work(StageProcess& process) {
+Status run_actors(StageProcess& process) {
     const Result<StageAssignment> assignment = decode_assignment(process.assignment().payload);
     if (!assignment) return assignment.error();
     if (assignment.value().talkative) spdlog::set_level(spdlog::level::info);
@@ -57,6 +58,17 @@ Status work(StageProcess& process) {
     Status ended = loop.run();
     if (ended.ok()) spdlog::info("ended");
     return ended;
+}
+
+/// After an error of its GPU a process gets nothing more out of it: the stage ends, and its
+/// supervisor starts another.
+Status work(StageProcess& process) {
+    try {
+        return run_actors(process);
+    } catch (const cuda::DeviceError& error) {
+        spdlog::error("the GPU failed: {}", error.what());
+        return Error{Errc::System, std::string{"the GPU failed: "} + error.what()};
+    }
 }
 
 }  // namespace

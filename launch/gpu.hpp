@@ -1,0 +1,37 @@
+// What the program knows of GPUs: the only place where a build with CUDA differs from one without.
+//
+// A library of its own (paceline_gpu), so that the rest of launch/ is compiled once for both kinds
+// of program: `paceline`, and `paceline_emulated` of the tests, whose one device is emulated.
+// Any thread; a backend belongs to the thread that made it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "model/backend.hpp"
+#include "model/cuda/cuda_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct GpuInventory {
+    std::vector<std::string> names;  // by number
+    std::string why_none;            // if there are none
+};
+/// Starts the driver, but takes nothing of any device.
+[[nodiscard]] GpuInventory read_gpus();
+
+/// For `paceline --version`: the toolkit of the build, then a line for each device and whether our
+/// code ran on it.
+[[nodiscard]] std::string gpu_version_text();
+
+/// cuda_memory(); nothing in a program without CUDA.
+[[nodiscard]] MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options);
+
+/// make_cuda_backend(). Errors: its own; Unsupported in a program without CUDA.
+[[nodiscard]] Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
+                                                                const CudaOptions& options);
+
+}  // namespace paceline

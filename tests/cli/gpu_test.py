@@ -1,0 +1,194 @@
+"""The program with a GPU, which is emulated here: the tokens of `--device cuda:0`, whatever runs where."""
+
+import json
+import os
+import subprocess
+import unittest
+from pathlib import Path
+
+from deeper_model import write_deeper
+from paceline_cli import BINARY, CliTest, PROMPT, TINY, environment
+
+USAGE = 2
+FAILURE = 1
+SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
+GPU = 'device = "cuda:0"\n'
+# Processes that lose their device are started again; a test has no time for pauses between.
+SUPERVISION = "[supervision]\nrestarts_max = 20\nbackoff_ms = [0]\n"
+
+
+def stage(name: str, role: str, *lines: str) -> str:
+    return "\n".join(["[[stage]]", f'name = "{name}"', f'role = "{role}"', "threads = 1", *lines]) + "\n"
+
+
+def turns(target: str, draft: str) -> str:
+    """A draft of the target's first layers and the target take turns; what each of them runs on."""
+    return (stage("target", "segment", target) + stage("draft", "draft", draft) +
+            '[draft]\nsource = "first-layers"\ngamma = 3\npace = "turns"\n'
+            '[schedule]\nmode = "turns"\n' + SUPERVISION)
+
+
+ON_BOTH = turns('device = "cuda:0"', "")
+ON_ONE = turns('device = "cuda:0"\nprocess = "gpu"', 'device = "cuda:0"\nprocess = "gpu"')
+DRAFT_ON_GPU = turns("", 'device = "cuda:0"')
+SHARED = 'device = "cuda:0"\nprocess = "gpu"'
+FOLD = (stage("early", "early-verify", SHARED) + stage("final", "final-verify", SHARED) +
+        stage("draft", "draft") +
+        '[draft]\nsource = "prompt-lookup"\ngamma = 4\nmin_ngram = 1\nexit_alternatives = 2\n' +
+        "[exit]\nshort_list = 100\n" + SUPERVISION)
+ADADECODE = (stage("layers", "segment", 'layers = "auto"', "segments = 4", "exit = true", SHARED) +
+             "[schedule]\nwaves_in_flight = 4\n"
+             "[exit]\nproposes = true\ngate = 0.2\nearly_max = 8\ndefers = true\ndefer_limit_us = 5000\n" + SUPERVISION)
+TWO_SEGMENTS = "".join(stage(name, "segment", 'layers = "auto"', SHARED) for name in ("front", "back"))
+
+
+class Gpu(CliTest):
+    def config(self, text: str) -> str:
+        path = self.folder / "pipeline.toml"
+        path.write_text('[pipeline]\nname = "test"\n' + text)
+        return str(path)
+
+    def model(self) -> str:
+        """The tiny model with a layer for each of four segments."""
+        return write_deeper(TINY, self.folder / "deeper.gguf", 4)
+
+    def check(self, model: str, config: str, *args: str) -> dict:
+        """`paceline check`: plain decoding on the target's device, then the pipeline."""
+        report = self.folder / "report.json"
+        self.run_ok("check", "-m", model, "--config", self.config(config), "-n", "20", "--first", "2",
+                    "-c", "128", "--json", str(report), *args)
+        return json.loads(report.read_text())
+
+
+class Plain(Gpu):
+    def test_the_same_seed_gives_the_same_tokens_and_the_class_says_where(self):
+        for sampling in (["--temp", "0"], SAMPLED):
+            runs = [self.generate("--device", "cuda:0", "-p", PROMPT, "-n", "24", *sampling) for _ in range(2)]
+            self.assertEqual(runs[0][1], runs[1][1])
+            self.assertEqual(len(runs[0][1]), 24)
+            self.assertTrue(runs[0][2]["equality_class"].startswith("cuda "), runs[0][2])
+
+    def test_keys_and_values_are_bf16_on_a_gpu_and_f16_on_a_cpu_unless_one_says(self):
+        for args, kv in ((["--device", "cuda:0"], "bf16"), ([], "f16"),
+                         (["--device", "cuda:0", "--kv-dtype", "f32"], "f32")):
+            _, _, stats = self.generate("-p", "x", "-n", "2", *args)
+            self.assertEqual(stats["kv_dtype"], kv, args)
+            self.assertIn(f"kv={kv}", stats["equality_class"])
+
+    def test_bench_and_generate_run_there_too(self):
+        rows = json.loads(self.run_ok("bench", "-m", TINY, "--device", "cuda:0", "-p", "8", "-n", "2", "-w", "2",
+                                      "-r", "1", "-o", "json"))
+        self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "w2"])
+        self.assertEqual({(row["backends"], row["gpu_info"], row["kv_dtype"]) for row in rows},
+                         {("CUDA", "emulated device", "bf16")})
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text('{"prompt": "one two"}\n{"prompt": "three"}\n')
+        made = ["generate", "-m", TINY, "--prompts", str(prompts), "-o", str(self.folder / "answers"), "-n", "4"]
+        self.assertIn("2 answers", self.run_ok(*made, "--device", "cuda:0"))
+        self.assertIn("on cuda", self.run_fails(USAGE, *made), "a CPU's answers belong elsewhere")
+
+    def test_a_device_that_breaks_ends_a_plain_run_with_its_sentence(self):
+        fault = self.folder / "fault"
+        fault.write_text("200")
+        done = subprocess.run([BINARY, "run", "-m", TINY, "--device", "cuda:0", "-p", PROMPT], capture_output=True,
+                              timeout=20, env=environment(PACELINE_EMULATED_FAULT=str(fault)), check=False)
+        self.assertEqual(done.returncode, FAILURE)
+        self.assertRegex(done.stderr.decode(), "paceline: .*the device is broken")
+
+
+class Pipelines(Gpu):
+    def test_every_shape_commits_the_tokens_of_plain_decoding_there_while_stages_are_killed(self):
+        model = self.model()
+        shapes = {"draft on the CPU": ON_BOTH, "draft in the same process": ON_ONE, "fold": FOLD,
+                  "adadecode": ADADECODE, "two segments": TWO_SEGMENTS + SUPERVISION}
+        for name, shape in shapes.items():
+            for sampling in (["--temp", "0"], SAMPLED):
+                with self.subTest(shape=name, sampling=sampling):
+                    report = self.check(model, shape, "--kills", "2", *sampling)
+                    self.assertEqual(report["kills"], 2, report.keys())
+
+    def test_a_draft_may_be_on_a_gpu_though_the_target_is_not(self):
+        self.check(self.model(), DRAFT_ON_GPU, "--kills", "1", *SAMPLED)
+
+    def test_a_method_runs_on_a_device_as_one_process(self):
+        plain = self.generate("--device", "cuda:0", "-p", PROMPT, "-n", "24", *SAMPLED)
+        piped = self.generate("--device", "cuda:0", "-p", PROMPT, "-n", "24", *SAMPLED, "--method", "fold",
+                              "--figures", "--baseline")
+        self.assertEqual(piped[1], plain[1])
+        self.assertEqual(piped[2]["kv_dtype"], "bf16")
+
+    def test_the_placement_says_what_runs_where_and_what_it_takes_there(self):
+        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2"],
+                              capture_output=True, timeout=20, env=environment(), check=True)
+        rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()[1:3]}
+        self.assertEqual((rows["target"][3], rows["draft"][3]), ("cuda:0", "cpu"))
+        self.assertRegex(" ".join(rows["target"]), r"\d\.\d MB \d\.\d MB$")
+
+    def test_a_device_that_breaks_in_mid_answer_costs_a_process_and_no_token(self):
+        model = self.model()
+        # At its very first kernel, and when it has said something.
+        for shape, kernel in ((ON_BOTH, 150), (FOLD, 150), (FOLD, 1)):
+            with self.subTest(shape=shape, kernel=kernel):
+                args = ["run", "-m", model, "-p", PROMPT, "-n", "40", *SAMPLED]
+                plain = self.run_ok(*args, "--device", "cuda:0")
+                fault = self.folder / "fault"
+                fault.write_text(str(kernel))
+                log = self.folder / "log.txt"
+                done = subprocess.run([BINARY, *args, "--config", self.config(shape), "--log", str(log)],
+                                      capture_output=True, timeout=30, check=False,
+                                      env=environment(PACELINE_EMULATED_FAULT=str(fault)))
+                error = done.stderr.decode()
+                self.assertEqual((done.returncode, done.stdout.decode()), (0, plain), error)
+                self.assertFalse(os.path.exists(fault), "it has happened")
+                self.assertIn("is at work again (epoch 2)", error)
+                self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
+
+
+class Refusals(Gpu):
+    def refused(self, config: str, *naming: str) -> None:
+        stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", self.config(config))
+        for part in naming:
+            self.assertIn(part, stderr)
+
+    def test_a_target_on_a_cpu_and_a_gpu_is_refused(self):
+        self.refused(stage("front", "segment") + stage("back", "segment", 'device = "cuda:0"'),
+                     '"back": device = "cuda:0", that of "front" is "cpu"', "do not give equal bits")
+
+    def test_a_device_that_is_not_there_is_named_with_those_that_are(self):
+        self.refused(stage("all", "segment", 'device = "cuda:7"'),
+                     '[[stage]] "all": device = "cuda:7" does not exist', "cuda:0 (emulated device)")
+        for command in (["run", "-p", "x"], ["bench"]):
+            stderr = self.run_fails(USAGE, command[0], "-m", TINY, "--device", "cuda:7", *command[1:])
+            self.assertIn("--device cuda:7 does not exist; there is cuda:0 (emulated device)", stderr)
+
+    def test_a_gpu_belongs_to_one_process(self):
+        self.refused(stage("a", "segment", 'device = "cuda:0"') + stage("b", "segment", 'device = "cuda:0"'),
+                     "must be in one process")
+
+    def test_a_file_says_itself_where_its_stages_run(self):
+        stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", self.config(ON_ONE), "--device",
+                                "cuda:0")
+        self.assertIn("--device is for --method", stderr)
+
+    def test_words_that_are_no_device_and_what_only_a_cpu_can_do(self):
+        self.assertIn("'gpu' is not cpu or cuda:N",
+                      self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--device", "gpu"))
+        self.assertIn("--gemm", self.run_fails(USAGE, "bench", "-m", TINY, "--device", "cuda:0", "-w", "1", "--gemm"))
+
+    def test_what_does_not_fit_on_the_device_is_refused_with_what_it_needs(self):
+        # The model, told that it was trained for 2^24 tokens: more keys and values than 8 GiB.
+        model = bytearray(Path(self.model()).read_bytes())
+        key = b"llama.context_length"
+        at = model.index(key) + len(key) + 4
+        model[at:at + 4] = (1 << 24).to_bytes(4, "little")
+        path = self.folder / "long.gguf"
+        path.write_bytes(model)
+        long = ["run", "-m", str(path), "-p", "x", "-c", "16777216", "--kv-dtype", "f32"]
+        for args in (["--device", "cuda:0"], ["--config", self.config(TWO_SEGMENTS)]):
+            stderr = self.run_fails(FAILURE, *long, *args)
+            self.assertRegex(stderr, r"cuda:0 \(emulated device\) has 8.00 GiB free, layers \[0, \d\) need ")
+
+
+
+if __name__ == "__main__":
+    unittest.main()
