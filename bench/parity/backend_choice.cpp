@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/cpu/cpu_backend.hpp"
+#include "model/cuda/cuda_backend.hpp"
 #include "model/kv_layout.hpp"
 #include "model/reference/reference_backend.hpp"
 
@@ -13,6 +14,25 @@ namespace {
 Error bad_option(const char* option, const std::string& value, const char* allowed) {
     return Error{Errc::BadArgument,
                  std::string(option) + " is '" + value + "'; possible are " + allowed};
+}
+
+Result<std::unique_ptr<Backend>> cuda_backend(const ModelFile& file,
+                                              Dtype dtype,
+                                              KvType kv,
+                                              std::int32_t slots) {
+#if PACELINE_WITH_CUDA
+    CudaOptions options;
+    options.dtype = dtype;
+    options.kv = kv;
+    options.kv_slots = slots;
+    Result<std::unique_ptr<CudaBackend>> backend = make_cuda_backend(file, options);
+    if (!backend) return backend.error();
+    std::unique_ptr<Backend> any = std::move(backend).value();
+    return {std::move(any)};
+#else
+    (void)file, (void)dtype, (void)kv, (void)slots;
+    return Error{Errc::Unsupported, "--backend cuda: this program was built without nvcc"};
+#endif
 }
 
 }  // namespace
@@ -29,11 +49,12 @@ Result<std::unique_ptr<Backend>> make_backend(const ModelFile& file,
             file, ReferenceOptions{.kv_slots = slots, .kv_type = *kv});
         return {std::move(backend)};
     }
-    if (choice.backend != "cpu") {
-        return bad_option("--backend", choice.backend, "cpu and reference");
+    if (choice.backend != "cpu" && choice.backend != "cuda") {
+        return bad_option("--backend", choice.backend, "cpu, cuda and reference");
     }
     const std::optional<Dtype> dtype = parse_dtype(choice.dtype);
     if (!dtype) return bad_option("--dtype", choice.dtype, "auto, f32, bf16, int8 and q4");
+    if (choice.backend == "cuda") return cuda_backend(file, *dtype, *kv, slots);
     CpuOptions options;
     options.dtype = *dtype;
     options.kv = *kv;

@@ -11,8 +11,8 @@
 namespace paceline::parity {
 
 struct BackendChoice {
-    std::string backend = "cpu";  // "cpu", or "reference": the plain loops, slow
-    std::string dtype = "f32";    // of cpu's weights: auto, f32, bf16, int8, q4
+    std::string backend = "cpu";  // "cpu", "cuda" (device 0), or "reference": plain loops, slow
+    std::string dtype = "f32";    // of the weights: auto, f32, bf16, int8, q4
     std::string kv = "f32";       // f32, f16, bf16
     int threads = 1;
 };

@@ -2,6 +2,8 @@
 //
 //     paceline_parity logits -m MODEL --golden STEM         against smollm2_parity.py's logits
 //     paceline_parity perplexity -m MODEL --dtype f32,bf16  on a text, relative to the first
+//     paceline_parity pair -m MODEL --backend cuda          against the CPU backend, on a text
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -17,6 +19,7 @@
 #include "tests/support/parity.hpp"
 
 #include "bench/parity/backend_choice.hpp"
+#include "bench/parity/backend_pair.hpp"
 #include "bench/parity/perplexity.hpp"
 
 namespace paceline::parity {
@@ -30,7 +33,9 @@ struct Arguments {
     BackendChoice choice;
     int wave_rows = 64;
     int window = 512;
+    int tokens = 512;  // of a pair
     double tolerance = 1e-4;
+    double pair_tolerance = 1e-3;
 };
 
 /// Prints one line; the status says whether the error is inside the tolerance.
@@ -99,13 +104,53 @@ Status measure_perplexity(const Arguments& arguments,
     return {};
 }
 
-Status run(const Arguments& arguments, bool logits) {
+/// Prints one line; the status says whether both backends say the same.
+Status compare_pair(const Arguments& arguments, const ModelFile& file, const std::string& dtype) {
+    Result<std::vector<TokenId>> text = tokens_of_text(arguments, file);
+    if (!text) return text.error();
+    std::vector<TokenId> tokens = std::move(text).value();
+    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(arguments.tokens)));
+    BackendChoice choice = arguments.choice;
+    choice.dtype = dtype;
+    BackendChoice cpu = choice;
+    cpu.backend = "cpu";
+    Result<std::unique_ptr<Backend>> got = make_backend(file, choice, arguments.tokens);
+    if (!got) return got.error();
+    Result<std::unique_ptr<Backend>> want = make_backend(file, cpu, arguments.tokens);
+    if (!want) return want.error();
+    const PairResult pair =
+        compare(*got.value(), *want.value(), tokens, arguments.wave_rows, arguments.pair_tolerance);
+    std::printf(
+        "%-9s %-4s largest relative error to the CPU %.3e (row %d, token %d), greedy ids differ in "
+        "%d of %d rows, the widest tie %.3e\n",
+        choice.backend.c_str(), dtype.c_str(), pair.worst.relative, pair.worst.row,
+        pair.worst.column, pair.differing, pair.rows, pair.widest_tie);
+    if (pair.worst.relative > arguments.pair_tolerance || pair.first_beyond_tie >= 0) {
+        return Error{Errc::BadArgument, "the backends are further apart than --tolerance " +
+                                            std::to_string(arguments.pair_tolerance)};
+    }
+    return {};
+}
+
+enum class Measure { Logits, Perplexity, Pair };
+
+Status run(const Arguments& arguments, Measure measure) {
     const Result<ModelFile> file = ModelFile::open(arguments.model);
     if (!file) return file.error();
     std::optional<double> baseline;
     for (const std::string& dtype : arguments.dtypes) {
-        const Status status = logits ? compare_logits(arguments, file.value(), dtype)
-                                     : measure_perplexity(arguments, file.value(), dtype, baseline);
+        Status status;
+        switch (measure) {
+            case Measure::Logits:
+                status = compare_logits(arguments, file.value(), dtype);
+                break;
+            case Measure::Perplexity:
+                status = measure_perplexity(arguments, file.value(), dtype, baseline);
+                break;
+            case Measure::Pair:
+                status = compare_pair(arguments, file.value(), dtype);
+                break;
+        }
         if (!status) return status;
         std::fflush(stdout);
     }
@@ -114,7 +159,7 @@ Status run(const Arguments& arguments, bool logits) {
 
 void add_common(CLI::App& command, Arguments& arguments) {
     command.add_option("-m,--model", arguments.model, "GGUF file")->required();
-    command.add_option("--backend", arguments.choice.backend, "cpu or reference (slow)")
+    command.add_option("--backend", arguments.choice.backend, "cpu, cuda or reference (slow)")
         ->capture_default_str();
     command
         .add_option("--dtype", arguments.dtypes, "of the weights, one or several: f32,bf16,int8,q4")
@@ -147,8 +192,20 @@ int main_with(int argc, char** argv) {
     measure->add_option("--window", arguments.window, "tokens per window")
         ->check(CLI::Range(2, 1 << 20))
         ->capture_default_str();
+    CLI::App* pair = app.add_subcommand("pair", "--backend against the CPU, on a text");
+    add_common(*pair, arguments);
+    pair->add_option("--text", arguments.text)->capture_default_str();
+    pair->add_option("--tokens", arguments.tokens, "of the text")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    pair->add_option("--tolerance", arguments.pair_tolerance,
+                     "of the relative error, and of a tie; exit code 1 above")
+        ->capture_default_str();
     CLI11_PARSE(app, argc, argv);
-    const Status status = run(arguments, logits->parsed());
+    const Measure what = logits->parsed() ? Measure::Logits
+                         : pair->parsed() ? Measure::Pair
+                                          : Measure::Perplexity;
+    const Status status = run(arguments, what);
     if (!status) std::fprintf(stderr, "paceline_parity: %s\n", status.error().what.c_str());
     return status ? 0 : 1;
 }

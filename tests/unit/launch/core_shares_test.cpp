@@ -74,6 +74,20 @@ TEST_CASE("a draft model that runs ahead gets a core, one that takes turns share
     CHECK(cores_of(lookups, {0, 1})[0].second == Cores{0, 1});
 }
 
+TEST_CASE("one core feeds a GPU, a draft on the CPU beside it gets the others") {
+    PipelineConfig config = with_model_draft("pearl");
+    for (StageConfig& stage : config.stages) {
+        if (stage.role == StageRole::Segment) stage.device = Device{0};
+    }
+    const Result<Placement> placed = place(config, 30, {0, 1, 2, 3});
+    REQUIRE(placed);
+    REQUIRE(placed.value().processes.size() == 2);
+    CHECK(placed.value().processes[0].cores == Cores{0});
+    CHECK(placed.value().processes[0].threads == 1);
+    CHECK(placed.value().processes[1].cores == Cores{1, 2, 3});
+    CHECK(placed.value().processes[1].threads == 3);
+}
+
 TEST_CASE("a pipeline that is told to take one thread gets one core in all") {
     const Result<ModelFile> file =
         ModelFile::open(PACELINE_SOURCE_DIR "/tests/fixtures/models/tiny-chat.gguf");

@@ -5,6 +5,8 @@
 
 #include "launch/draft_backend.hpp"
 #include "launch/exit_heads.hpp"
+#include "launch/load_model.hpp"
+#include "launch/make_backend.hpp"
 #include "launch/memory_plan.hpp"
 #include "launch/memory_room.hpp"
 #include "launch/stage_assignment.hpp"
@@ -141,11 +143,55 @@ TEST_CASE("what does not fit is refused with the numbers and what could help") {
     CHECK(contains(weights.error().what, "--dtype"));
 }
 
+TEST_CASE("what lies on a GPU takes none of the host's memory") {
+    const std::vector<MemoryNeed> needs{{.name = "a",
+                                         .weight_bytes = 100'000'000,
+                                         .kv_bytes = 900'000'000,
+                                         .other_bytes = 1'000'000,
+                                         .on_gpu = true}};
+    CHECK(check_memory(needs, MemoryRoom{1'000'000, "MemAvailable"}).ok());
+    const Status other = check_memory(needs, MemoryRoom{500'000, "MemAvailable"});
+    REQUIRE(!other.ok());
+    CHECK(contains(other.error().what, "[a: other 1 MB]"));
+}
+
+TEST_CASE("what a segment is told goes to a GPU as it goes to a CPU, in waves that a GPU takes") {
+    ModelOptions model;
+    model.dtype = "int8";
+    CpuOptions options = cpu_options(model, ThreadPlan{}, 300, Device{2});
+    options.first_layer = 3;
+    options.last_layer = 7;
+    options.final_head = true;
+    options.heads.resize(2);
+    options.adapter.emplace();
+    const CudaOptions cuda = cuda_options(options, Device{2});
+    CHECK(cuda.device == 2);
+    CHECK(cuda.dtype == Dtype::Int8);
+    CHECK(cuda.kv == KvType::BF16);
+    CHECK(cuda.first_layer == 3);
+    CHECK(cuda.last_layer == 7);
+    CHECK(cuda.kv_slots == 300);
+    CHECK(cuda.rows_max == cuda::kGemmRowsMax);
+    CHECK(cuda.final_head);
+    CHECK(cuda.heads.size() == 2);
+    CHECK(cuda.adapter.has_value());
+}
+
+TEST_CASE("--kv-dtype auto is f16 on a CPU and bf16 on a GPU, any other word holds for both") {
+    ModelOptions model;
+    CHECK(kv_type(model, Device{}) == KvType::F16);
+    CHECK(kv_type(model, Device{0}) == KvType::BF16);
+    model.kv_dtype = "f16";
+    CHECK(kv_type(model, Device{0}) == KvType::F16);
+    model.kv_dtype = "f32";
+    CHECK(kv_type(model, Device{}) == KvType::F32);
+}
+
 TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes are refused") {
     StageAssignment assignment;
     assignment.model.model = "/models/x.gguf";
     assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
-                         {StageId{3}, StageRole::Draft, {}}};
+                         {StageId{3}, StageRole::Draft, {}, false, Device{1}}};
     assignment.cores = {1, 3};
     assignment.talkative = true;
     const std::vector<std::byte> bytes = encode(assignment);
@@ -155,6 +201,8 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     REQUIRE(back.value().duties.size() == 2);
     CHECK(back.value().duties[0].layers == LayerRange{0, 7});
     CHECK(back.value().duties[1].id == StageId{3});
+    CHECK(back.value().duties[0].device == Device{});
+    CHECK(back.value().duties[1].device == Device{1});
     CHECK(back.value().cores == std::vector{1, 3});
     CHECK(back.value().talkative);
     for (std::size_t length = 0; length < bytes.size(); ++length) {

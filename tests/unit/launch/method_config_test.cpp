@@ -103,6 +103,19 @@ TEST_CASE("a draft model takes the place of whatever stood in for it, and only t
     CHECK(contains(use_draft_model(none, "x").error().what, "no stage with role = \"draft\""));
 }
 
+TEST_CASE("--device puts all stages of a method on it, in one process") {
+    for (const Method& method : methods()) {
+        CAPTURE(method.name);
+        PipelineConfig config = method_config(method.name).value();
+        REQUIRE(use_device(config, Device{1}).ok());
+        CHECK(target_device(config) == Device{1});
+        const Result<Placement> placed = place(config, 30, {0, 1, 2, 3});
+        REQUIRE(placed.ok());
+        CHECK(placed.value().processes.size() == 1);
+        for (const PlacedStage& stage : placed.value().stages) CHECK(stage.device == Device{1});
+    }
+}
+
 TEST_CASE("the words for roles mean a segment with an exit and the last segment") {
     const PipelineConfig config = config_of(kFold + kGrows);
     const Placement placed = place(config, 30, {0, 1}).value();

@@ -1,0 +1,155 @@
+// paceline_cuda_bench: what an NVIDIA GPU does with waves of a shape, on made-up weights.
+//
+//     paceline_cuda_bench --shape bench/cuda/shapes/llama-8b.toml --json 8b.json
+//     paceline_cuda_bench --shape bench/cuda/shapes/llama-70b.toml --only costs --costs 70b.tsv
+//     paceline_cuda_bench --upload MODEL.gguf --only upload
+//
+// Also built for the emulated device (paceline_cuda_bench_emulated), where it shows that it works and
+// nothing else: those times mean nothing.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+#include <stdexcept>
+
+#include <CLI/CLI.hpp>
+
+#include "model/weights/random_model.hpp"
+
+#include "bench/cuda/sections.hpp"
+
+namespace paceline::bench {
+namespace {
+
+const std::vector<std::string> kSections{"copy",   "kernels", "waves", "drawing",
+                                         "upload", "goals",   "costs"};
+constexpr const char* kQuery =
+    "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
+    "temperature.gpu --format=csv,noheader -i ";
+
+struct Arguments {
+    Settings settings;
+    std::string shape;
+    std::string upload;
+    std::string json;
+    std::string costs;
+    std::vector<std::string> only;
+
+    [[nodiscard]] bool wants(const std::string& section) const {
+        return only.empty() || std::find(only.begin(), only.end(), section) != only.end();
+    }
+};
+
+std::string now() {
+    const std::time_t time = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", std::gmtime(&time));
+    return text;
+}
+
+std::string card(const Settings& settings) {
+#ifdef PACELINE_EMULATED_DEVICE
+    (void)settings;
+    return "the emulated device: these times mean nothing";
+#else
+    const std::string line = first_line_of(kQuery + std::to_string(settings.device));
+    return line.empty() ? "nvidia-smi says nothing" : line;
+#endif
+}
+
+Status run_shape(const Arguments& arguments, const ModelFile& file, Report& report) {
+    const Bench bench{file, arguments.settings, report};
+    report.say("shape", file.path() + " (" + file.config().name + "), dtype " +
+                            arguments.settings.dtype + ", keys and values " +
+                            arguments.settings.kv);
+    if (const Result<CudaOptions> options = cuda_options(bench); !options) return options.error();
+    if (arguments.wants("copy")) copy_section(bench);
+    if (arguments.wants("kernels")) kernels_section(bench);
+    if (arguments.wants("waves")) {
+        if (Status measured = waves_section(bench); !measured) return measured;
+    }
+    if (arguments.wants("drawing")) drawing_section(bench);
+    if (arguments.wants("goals")) goals_section(bench);
+    if (arguments.wants("costs") && !arguments.costs.empty())
+        return write_costs(bench, arguments.costs);
+    return {};
+}
+
+Status run(const Arguments& arguments, const std::string& command) {
+    Report report;
+    report.say("command", command);
+    report.say("date", now());
+    report.say("card", card(arguments.settings));
+    const cuda::DeviceInfo device = cuda::use_device(arguments.settings.device);
+    report.say("device", device.name + ", " + std::to_string(device.processors) + " processors, " +
+                             fixed(static_cast<double>(device.free_bytes) / 1e9, 1) + " of " +
+                             fixed(static_cast<double>(device.memory_bytes) / 1e9, 1) + " GB free");
+    Status status;
+    if (!arguments.shape.empty()) {
+        const Result<ModelFile> file = open_random_model(arguments.shape);
+        if (!file) return file.error();
+        status = run_shape(arguments, file.value(), report);
+    }
+    if (status.ok() && !arguments.upload.empty() && arguments.wants("upload"))
+        status = upload_section(arguments.settings, arguments.upload, report);
+    report.say("card afterwards", card(arguments.settings));
+    if (!arguments.json.empty()) {
+        if (Status written = report.write_json(arguments.json); !written) return written;
+    }
+    return status;
+}
+
+int main_with(int argc, char** argv) {
+    Arguments arguments;
+    Settings& settings = arguments.settings;
+    CLI::App app{"Times an NVIDIA GPU on made-up weights of a shape."};
+    app.add_option("--shape", arguments.shape, "a file such as bench/cuda/shapes/llama-8b.toml");
+    app.add_option("--upload", arguments.upload, "a GGUF file whose weights are loaded, and timed");
+    app.add_option("--only", arguments.only, "sections, separated by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember(kSections));
+    app.add_option("--json", arguments.json, "write everything to FILE");
+    app.add_option("--costs", arguments.costs, "write a cost table for paceline simulate to FILE");
+    app.add_option("--device", settings.device)->capture_default_str();
+    app.add_option("--dtype", settings.dtype, "auto, f32, bf16, int8, q4")->capture_default_str();
+    app.add_option("--kv", settings.kv, "f32, f16, bf16")->capture_default_str();
+    app.add_option("--rows", settings.rows)
+        ->delimiter(',')
+        ->check(CLI::Range(1, cuda::kGemmRowsMax))
+        ->capture_default_str();
+    app.add_option("--contexts", settings.contexts)
+        ->delimiter(',')
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--prefill", settings.prefill, "tokens; 0: none")->capture_default_str();
+    app.add_option("--times", settings.times, "replays of a wave")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--bandwidth", settings.bytes_per_second, "of the card, bytes/s")
+        ->capture_default_str();
+    app.add_option("--flops", settings.flops, "of the card, dense bf16")->capture_default_str();
+    app.add_option("--spread", settings.spread_bytes, "bytes of weights that a kernel goes round")
+        ->capture_default_str();
+    app.add_option("--copy", settings.copy_bytes, "bytes that the yardstick copies")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--seed", settings.seed)->capture_default_str();
+    CLI11_PARSE(app, argc, argv);
+    std::string command;
+    for (int i = 0; i < argc; ++i) command += (i > 0 ? " " : "") + std::string{argv[i]};
+    try {
+        const Status status = run(arguments, command);
+        if (!status) std::fprintf(stderr, "paceline_cuda_bench: %s\n", status.error().what.c_str());
+        return status ? 0 : 1;
+    } catch (const std::runtime_error& error) {  // no memory, a broken device
+        std::fprintf(stderr, "paceline_cuda_bench: %s\n", error.what());
+        return 1;
+    }
+}
+
+}  // namespace
+}  // namespace paceline::bench
+
+int main(int argc, char** argv) {
+    return paceline::bench::main_with(argc, argv);
+}

@@ -1,0 +1,64 @@
+// Chain: rows that follow one another behind a context, as those of a wave of verification do; through
+// whatever segment a backend holds. Borrows the backend. One thread.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/kernels/cuda/gemm.hpp"
+
+namespace paceline::bench {
+
+class Chain {
+public:
+    explicit Chain(Backend& backend)
+        : backend_{backend}, slots_(static_cast<std::size_t>(backend.kv_slots())) {
+        std::iota(slots_.begin(), slots_.end(), 0);
+    }
+
+    /// Positions context .. context + count - 1. They point into this object.
+    [[nodiscard]] std::vector<Row> rows(int context, int count) const {
+        std::vector<Row> rows;
+        for (int i = 0; i < count; ++i) {
+            const Position position = context + i;
+            // Any tokens will do, as long as they are spread over the embedding table.
+            const auto token =
+                static_cast<TokenId>((static_cast<std::uint64_t>(position) * 7919 + 31) %
+                                     static_cast<std::uint64_t>(backend_.config().vocab_size));
+            rows.push_back({.token = token,
+                            .position = position,
+                            .slot = position,
+                            .prefix_slots = slots_.data(),
+                            .prefix_count = position + 1,
+                            .first = 2 * backend_.first_layer(),
+                            .last = 2 * backend_.last_layer()});
+        }
+        return rows;
+    }
+
+    /// Puts the keys and values of positions 0 .. context - 1 into the cache.
+    void fill(int context) {
+        for (int first = 0; first < context; first += cuda::kGemmRowsMax)
+            (void)seconds(first, std::min(cuda::kGemmRowsMax, context - first));
+    }
+
+    /// Seconds that the caller of run_layers() waits for `count` rows behind `context` keys.
+    [[nodiscard]] double seconds(int context, int count) {
+        const std::vector<Row> wave = rows(context, count);
+        hidden_.resize(wave.size() * static_cast<std::size_t>(backend_.config().dim));
+        const auto begin = std::chrono::steady_clock::now();
+        backend_.run_layers(wave, hidden_, nullptr);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+
+private:
+    Backend& backend_;
+    std::vector<KvSlot> slots_;
+    std::vector<float> hidden_;
+};
+
+}  // namespace paceline::bench

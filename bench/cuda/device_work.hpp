@@ -1,0 +1,69 @@
+// What benches of kernels share: device memory that must be there, and the time of the device alone.
+//
+// Throws std::runtime_error where memory does not suffice, cuda::DeviceError as the device does.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "model/kernels/cuda/random.hpp"
+#include "model/kernels/cuda/runtime.hpp"
+
+namespace paceline::bench {
+
+/// Device memory full of zeros.
+[[nodiscard]] inline cuda::DeviceMemory take(std::size_t bytes) {
+    cuda::DeviceMemory memory;
+    if (!cuda::DeviceMemory::allocate(bytes, memory))
+        throw std::runtime_error("no room for " + std::to_string(bytes >> 20U) +
+                                 " MiB on the device");
+    cuda::Stream stream;
+    stream.fill(memory.data(), 0, bytes);
+    stream.finish();
+    return memory;
+}
+
+/// Host numbers on the device.
+template <class T>
+[[nodiscard]] cuda::DeviceMemory on_device(const std::vector<T>& values) {
+    cuda::DeviceMemory memory = take(values.size() * sizeof(T));
+    cuda::Stream stream;
+    stream.to_device(memory.data(), values.data(), values.size() * sizeof(T));
+    stream.finish();
+    return memory;
+}
+
+/// bf16 numbers at random: [rows][columns].
+[[nodiscard]] inline cuda::DeviceMemory random_bf16(int rows, int columns) {
+    cuda::DeviceMemory memory =
+        take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns) * 2);
+    cuda::DeviceMatrix as;
+    as.values = memory.data();
+    as.outputs = rows;
+    as.inputs = columns;
+    as.stride = columns;
+    cuda::Stream stream;
+    cuda::launch_random(stream, as, 1);
+    stream.finish();
+    return memory;
+}
+
+/// Seconds that the device takes for work(i), the mean over i = 0 .. times - 1, which are recorded
+/// as one graph and replayed once for warming up and once between two events.
+template <class Work>
+[[nodiscard]] double device_seconds(cuda::Stream& stream, int times, Work work) {
+    const cuda::Graph graph = stream.record([&] {
+        for (int i = 0; i < times; ++i) work(i);
+    });
+    graph.launch(stream);
+    cuda::Event begin;
+    cuda::Event end;
+    begin.record(stream);
+    graph.launch(stream);
+    end.record(stream);
+    stream.finish();
+    return cuda::Event::seconds_between(begin, end) / times;
+}
+
+}  // namespace paceline::bench

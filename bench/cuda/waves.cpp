@@ -1,0 +1,230 @@
+// Waves through the backend: decode, prefill, and weights coming from a file.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "launch/cost_rows.hpp"
+#include "model/kernels/cuda/gemm.hpp"
+#include "model/kv_layout.hpp"
+
+#include "bench/cuda/chain.hpp"
+#include "bench/cuda/sections.hpp"
+
+namespace paceline::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using cuda::WeightType;
+
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+int largest(const std::vector<int>& values) {
+    return *std::max_element(values.begin(), values.end());
+}
+
+double bytes_per_weight(WeightType type) {
+    switch (type) {
+        case WeightType::F32:
+            return 4.0;
+        case WeightType::BF16:
+            return 2.0;
+        case WeightType::Int8:
+            return 544.0 / 512.0;
+        case WeightType::Q4:
+            return 640.0 / 1024.0;
+    }
+    return 0.0;
+}
+
+double numbers_of(const TensorView& tensor) {
+    return static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols);
+}
+
+double weights_of_layer(const ModelFile& file) {
+    const LayerTensors& layer = file.layer(0);
+    double count = 0.0;
+    for (const TensorView* tensor :
+         {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down})
+        count += numbers_of(*tensor);
+    return count;
+}
+
+/// Greedy tokens of `rows` hidden states as the caller of a backend waits for them.
+double draw_once(Backend& backend, int rows) {
+    const SamplingParams greedy;
+    const auto count = static_cast<std::size_t>(rows);
+    const std::vector<float> hidden(count * static_cast<std::size_t>(backend.config().dim), 0.25f);
+    const std::vector<DrawJob> jobs(count, DrawJob{&greedy, 100});
+    std::vector<std::optional<TokenId>> tokens(count);
+    const auto begin = Clock::now();
+    backend.draw(hidden, jobs, tokens);
+    return seconds_since(begin);
+}
+
+void decode_table(const Bench& bench, CudaBackend& backend) {
+    const Settings& settings = bench.settings;
+    Chain chain{backend};
+    chain.fill(largest(settings.contexts));
+    const double yardstick = bench.report.figure("copy.bytes_per_s");
+    const double weights = layer_bytes(bench) * backend.config().layers + head_bytes(bench);
+    Table table{
+        "Waves: layers and head",
+        {"rows", "context", "layers µs", "head µs", "both µs", "of one row", "GB/s", "of the card",
+         "of a copy", "layers wall µs", "with greedy draws wall µs", "tokens/s wall"}};
+    const auto timed = [](auto once) { return CostRows::median_of(5, 0.05, once); };
+    for (const int context : settings.contexts) {
+        double one = 0.0;
+        for (const int rows : settings.rows) {
+            const std::string count = std::to_string(rows);
+            const double wall = timed([&] { return chain.seconds(context, rows); });
+            const double drawn = wall + timed([&] { return draw_once(backend, rows); });
+            const double layers = backend.wave_seconds(chain.rows(context, rows), settings.times);
+            const double head = bench.report.figure("head.seconds." + count);
+            const double both = layers + head;
+            if (one == 0.0) one = both;
+            const double bytes = (head > 0.0 ? weights : weights - head_bytes(bench)) +
+                                 cache_bytes(bench, rows, context);
+            const std::string at = "." + count + "." + std::to_string(context);
+            bench.report.figure("layers.seconds" + at, layers);
+            bench.report.figure("layers.wall.seconds" + at, wall);
+            bench.report.figure("wave.wall.seconds" + at, drawn);
+            bench.report.figure("wave.share" + at, bytes / both / settings.bytes_per_second);
+            bench.report.figure("wave.ratio" + at, both / one);
+            table.rows.push_back({count, std::to_string(context), microseconds(layers),
+                                  microseconds(head), microseconds(both), fixed(both / one, 3),
+                                  fixed(bytes / both / 1e9, 0),
+                                  percent(bytes / both / settings.bytes_per_second),
+                                  yardstick > 0.0 ? percent(bytes / both / yardstick) : "-",
+                                  microseconds(wall), microseconds(drawn), fixed(rows / drawn, 0)});
+        }
+    }
+    bench.report.add(table);
+}
+
+void prefill_table(const Bench& bench, CudaBackend& backend) {
+    const Settings& settings = bench.settings;
+    Chain chain{backend};
+    const ModelConfig& config = backend.config();
+    double device = 0.0;
+    double wall = 0.0;
+    double operations = 0.0;
+    for (int first = 0; first < settings.prefill; first += cuda::kGemmRowsMax) {
+        const int count = std::min(cuda::kGemmRowsMax, settings.prefill - first);
+        const std::vector<Row> rows = chain.rows(first, count);
+        wall += chain.seconds(first, count);
+        device += backend.wave_seconds(rows, std::max(1, settings.times / 10));
+        // Two for each weight, and four for each number of q and each key that it sees.
+        for (const Row& row : rows)
+            operations += config.layers * (2.0 * weights_of_layer(bench.file) +
+                                           4.0 * config.q_dim() * (row.position + 1.0));
+    }
+    // What a wave cannot go below: its weights have to arrive.
+    const double waves = (settings.prefill + cuda::kGemmRowsMax - 1) / cuda::kGemmRowsMax;
+    const double least = waves * layer_bytes(bench) * config.layers / settings.bytes_per_second;
+    Table table{"Prefill of " + std::to_string(settings.prefill) + " tokens in waves of " +
+                    std::to_string(cuda::kGemmRowsMax) + ", without a head",
+                {"clock", "ms", "tokens/s", "TFLOP/s", "of the card"}};
+    const auto row = [&](const char* name, double seconds) {
+        table.rows.push_back({name, fixed(1e3 * seconds, 2), fixed(settings.prefill / seconds, 0),
+                              fixed(operations / seconds / 1e12, 1),
+                              percent(operations / seconds / settings.flops)});
+    };
+    row("the device alone", device);
+    row("wall", wall);
+    row("if weights arrived at the card's rate and nothing else took time", least);
+    bench.report.figure("prefill.share", operations / device / settings.flops);
+    bench.report.figure("prefill.bound", operations / least / settings.flops);
+    bench.report.add(table);
+}
+
+}  // namespace
+
+int usual_context(const Settings& settings) {
+    int usual = settings.contexts.front();
+    for (const int context : settings.contexts) {
+        if (context <= 512 && context > usual) usual = context;
+    }
+    return usual;
+}
+
+double layer_bytes(const Bench& bench) {
+    const TensorView& any = bench.file.layer(0).q;
+    const Dtype dtype = *parse_dtype(bench.settings.dtype);
+    return weights_of_layer(bench.file) *
+           bytes_per_weight(weight_type(any.type, dtype, MatrixUse::Layer));
+}
+
+double head_bytes(const Bench& bench) {
+    const TensorView& head = bench.file.output_head();
+    const Dtype dtype = *parse_dtype(bench.settings.dtype);
+    return numbers_of(head) *
+           bytes_per_weight(weight_type(head.type, dtype, MatrixUse::Vocabulary));
+}
+
+double cache_bytes(const Bench& bench, int rows, int context) {
+    const ModelConfig& config = bench.file.config();
+    const double element = bench.settings.kv == "f32" ? 4.0 : 2.0;
+    return 2.0 * config.kv_dim() * element * config.layers * (context + rows);
+}
+
+Result<CudaOptions> cuda_options(const Bench& bench) {
+    const Settings& settings = bench.settings;
+    const std::optional<Dtype> dtype = parse_dtype(settings.dtype);
+    const std::optional<KvType> kv = parse_kv_type(settings.kv);
+    if (!dtype) return Error{Errc::BadArgument, "--dtype is '" + settings.dtype + "'"};
+    if (!kv) return Error{Errc::BadArgument, "--kv is '" + settings.kv + "'"};
+    CudaOptions options;
+    options.device = settings.device;
+    options.dtype = *dtype;
+    options.kv = *kv;
+    const int keys =
+        std::max(largest(settings.contexts) + largest(settings.rows), settings.prefill);
+    options.kv_slots = pages_for(keys) * kKvPageSlots;
+    options.random = settings.seed;
+    return options;
+}
+
+Status waves_section(const Bench& bench) {
+    const Result<CudaOptions> options = cuda_options(bench);
+    if (!options) return options.error();
+    const auto begin = Clock::now();
+    Result<std::unique_ptr<CudaBackend>> made = make_cuda_backend(bench.file, options.value());
+    if (!made) return made.error();
+    CudaBackend& backend = *made.value();
+    const MemoryUse use = backend.memory_use();
+    bench.report.say("made up on " + backend.device_name(),
+                     fixed(static_cast<double>(use.weight_bytes) / 1e9, 2) + " GB of weights, " +
+                         fixed(static_cast<double>(use.kv_bytes) / 1e9, 2) +
+                         " GB of keys and values, in " + fixed(seconds_since(begin), 2) + " s");
+    decode_table(bench, backend);
+    if (bench.settings.prefill > 0) prefill_table(bench, backend);
+    return {};
+}
+
+Status upload_section(const Settings& settings, const std::string& path, Report& report) {
+    const std::optional<Dtype> dtype = parse_dtype(settings.dtype);
+    if (!dtype) return Error{Errc::BadArgument, "--dtype is '" + settings.dtype + "'"};
+    Table table{"Weights of " + path + " onto the device", {"time", "s", "GB", "GB/s"}};
+    for (const char* name : {"first", "again, the file in memory"}) {
+        const auto begin = Clock::now();
+        const Result<ModelFile> file = ModelFile::open(path);
+        if (!file) return file.error();
+        CudaOptions options;
+        options.device = settings.device;
+        options.dtype = *dtype;
+        options.kv_slots = kKvPageSlots;
+        const Result<std::unique_ptr<CudaBackend>> made = make_cuda_backend(file.value(), options);
+        if (!made) return made.error();
+        const double seconds = seconds_since(begin);
+        const auto bytes = static_cast<double>(made.value()->memory_use().weight_bytes);
+        table.rows.push_back(
+            {name, fixed(seconds, 2), fixed(bytes / 1e9, 3), fixed(bytes / seconds / 1e9, 2)});
+        report.figure("upload.bytes_per_s", bytes / seconds);
+    }
+    report.add(table);
+    return {};
+}
+
+}  // namespace paceline::bench
