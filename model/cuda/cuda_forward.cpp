@@ -78,11 +78,13 @@ void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, 
 RunOutcome CudaForward::run(std::span<const Row> rows, float* hidden, const CancelToken* cancel) {
     const auto dim = static_cast<std::size_t>(config_.dim);
     const std::size_t bytes = rows.size() * dim * sizeof(float);
-    std::memcpy(pinned_.data(), hidden, bytes);
-    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    const auto begins = [](const Row& row) { return row.first == 0; };
+    bool embeds = std::any_of(rows.begin(), rows.end(), begins);
+    if (!std::all_of(rows.begin(), rows.end(), begins)) {  // some are given
+        std::memcpy(pinned_.data(), hidden, bytes);
+        stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    }
     const std::vector<Stretch> stretches = stretches_of(rows);
-    bool embeds =
-        std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.first == 0; });
     // Usually the first stretch has all rows and embeds them itself.
     const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
     if (embeds && (!all_begin || beginnings_are_kept(rows))) {

@@ -1,8 +1,9 @@
 // CudaOptions: what a backend on a GPU is made of, and which type its weights get.
 //
 // The dtype rules are those of model/cpu/cpu_options.hpp: the same --dtype means the same weights
-// on both. F16 becomes bf16. Matrices that are multiplied in one launch (q k v; gate and up) get
-// one type; where a file stores them in different ones, bf16, or f32 if one of them is.
+// on both. F16 becomes bf16, and so does f32 in a file whose other matrices are something else.
+// Matrices that are multiplied in one launch (q k v; gate and up) get one type; where a file stores
+// them in different ones, bf16.
 #pragma once
 
 #include <cstdint>

@@ -85,12 +85,34 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
     add(vector_of(file, tensor), to);
 }
 
+/// Rows are floats in front of every product or of none: their buffers are shared, and zeros behind
+/// a row stay zeros only if nobody writes it wider. So float32 matrices stay what they are if all
+/// of the file's are, whatever part of it this segment has; else they become bf16.
+bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
+    const auto is_float = [&](const TensorView& tensor, MatrixUse use) {
+        return weight_type(tensor.type, dtype, use) == WeightType::F32;
+    };
+    for (int l = 0; l < file.config().layers; ++l) {
+        const LayerTensors& layer = file.layer(l);
+        for (const TensorView* tensor :
+             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
+            if (!is_float(*tensor, MatrixUse::Layer)) return false;
+        }
+    }
+    return is_float(file.output_head(), MatrixUse::Vocabulary);
+}
+
+WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse use) const {
+    const WeightType type = weight_type(tensor.type, dtype, use);
+    return type == WeightType::F32 && !floats_ ? WeightType::BF16 : type;
+}
+
 void CudaWeights::plan_layer(const ModelFile& file, int index, Dtype dtype) {
     const LayerTensors& from = file.layer(index);
     const ModelConfig& config = file.config();
     CudaLayer& to = layers_[static_cast<std::size_t>(index - first_layer_)];
     const auto type = [&](const TensorView& tensor) {
-        return weight_type(tensor.type, dtype, MatrixUse::Layer);
+        return type_of(tensor, dtype, MatrixUse::Layer);
     };
     add_vector(file, from.attn_norm, to.attention.norm);
     const WeightType qkv = joined_type(joined_type(type(from.q), type(from.k)), type(from.v));
@@ -122,7 +144,7 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
     bool whole = ends || (options.adapter && options.adapter->tokens.empty());
     for (const HeadSpec& spec : options.heads) whole = whole || spec.tokens.empty();
     const auto type = [&](const TensorView& tensor) {
-        return weight_type(tensor.type, options.dtype, MatrixUse::Vocabulary);
+        return type_of(tensor, options.dtype, MatrixUse::Vocabulary);
     };
     head_type_ = type(file.output_head());
     if (whole) {
@@ -192,6 +214,7 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const Cuda
     CudaWeights& weights = *made;
     weights.first_layer_ = options.first_layer;
     weights.has_embedding_ = options.first_layer == 0;
+    weights.floats_ = all_floats(file, options.dtype);
     // All places are taken before anybody points at them.
     weights.layers_.resize(static_cast<std::size_t>(options.last_layer - options.first_layer));
     weights.heads_.resize(options.heads.size());

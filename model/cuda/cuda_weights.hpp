@@ -94,6 +94,10 @@ private:
     /// Its numbers; what is wrong with them goes to wrong_.
     std::vector<float> vector_of(const ModelFile& file, const TensorView& tensor);
     void add_vector(const ModelFile& file, const TensorView& tensor, const float*& to);
+    static bool all_floats(const ModelFile& file, Dtype dtype);
+    [[nodiscard]] cuda::WeightType type_of(const TensorView& tensor,
+                                           Dtype dtype,
+                                           MatrixUse use) const;
     void plan_layer(const ModelFile& file, int index, Dtype dtype);
     void plan_vocabulary(const ModelFile& file, const CudaOptions& options);
     void plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head);
@@ -110,6 +114,7 @@ private:
     std::string wrong_;  // what plan() found in a vector; load() says it
     int first_layer_ = 0;
     std::vector<CudaLayer> layers_;
+    bool floats_ = false;  // float32 matrices stay so
     bool has_embedding_ = false;
     bool has_adapter_ = false;
     cuda::DeviceMatrix embedding_;
