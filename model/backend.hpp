@@ -9,7 +9,8 @@
 // not on the other rows, their number or the number of threads.
 //
 // Owns weights and KV of its segment. One call at a time; a call may be cancelled from any
-// thread between two sub-layers. Implementations: cpu/ (kernels/cpu), reference/ (plain loops).
+// thread between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/
+// (kernels/cuda), reference/ (plain loops).
 #pragma once
 
 #include <atomic>

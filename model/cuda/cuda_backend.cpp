@@ -17,6 +17,8 @@ namespace {
 #define PACELINE_BUILD_ID "unknown"
 #endif
 
+constexpr int kCapabilityMin = 80;  // bf16 products
+
 struct Parts {
     ModelConfig config;
     CudaOptions options;
@@ -42,6 +44,7 @@ public:
 
     [[nodiscard]] double wave_seconds(std::span<const Row> rows, int times) override {
         for (const Row& row : rows) check(row);
+        cuda::set_device(parts_->options.device);
         return parts_->forward->wave_seconds(rows, times);
     }
 
@@ -156,6 +159,8 @@ private:
 
     template <class Run>
     RunOutcome in_chunks(std::size_t rows, Run run) {
+        // The calling thread may serve backends on other devices too.
+        cuda::set_device(parts_->options.device);
         const auto chunk = static_cast<std::size_t>(parts_->options.rows_max);
         for (std::size_t first = 0; first < rows; first += chunk) {
             if (run(first, std::min(chunk, rows - first)) == RunOutcome::Cancelled)
@@ -284,6 +289,12 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
     auto parts = std::make_unique<Parts>();
     parts->config = file.config();
     parts->device = cuda::use_device(options.device);
+    if (parts->device.capability < kCapabilityMin)
+        return Error{Errc::Unsupported, "cuda:" + std::to_string(options.device) + " (" +
+                                            parts->device.name + ") has compute capability " +
+                                            std::to_string(parts->device.capability / 10) + "." +
+                                            std::to_string(parts->device.capability % 10) +
+                                            ", at least 8.0 is needed"};
     parts->fingerprint = file.fingerprint();
     parts->weights = CudaWeights::plan(file, options);
     parts->use = use_of(parts->config, options, parts->weights->bytes());

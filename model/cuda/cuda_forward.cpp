@@ -98,7 +98,11 @@ RunOutcome CudaForward::run(std::span<const Row> rows, float* hidden, const Canc
         if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
         send(rows, stretch.rows, config_.heads, config_.kv_heads);
         if (wants_stacks(rows, stretch)) {
-            run_and_keep(rows, stretch, embeds);
+            run_and_keep(rows, stretch, embeds, cancel);
+            if (cancel != nullptr && cancel->cancelled()) {
+                stream_.finish();
+                return RunOutcome::Cancelled;
+            }
         } else {
             replay(stretch, embeds);
         }
@@ -121,9 +125,14 @@ void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
     if (!graphs_on_ || !whole || embeds != (stretch.first == 0))
         return launch_stretch(stretch, embeds);
-    cuda::Graph& graph = recorded_[{stretch.first, stretch.last, rows_now_, one_split_now_}];
-    if (graph.empty()) graph = stream_.record([&] { launch_stretch(stretch, embeds); });
-    graph.launch(stream_);
+    Recorded& wave = recorded_[{stretch.first, stretch.last, rows_now_, one_split_now_}];
+    // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
+    if (!wave.ran) {
+        wave.ran = true;
+        return launch_stretch(stretch, embeds);
+    }
+    if (wave.graph.empty()) wave.graph = stream_.record([&] { launch_stretch(stretch, embeds); });
+    wave.graph.launch(stream_);
 }
 
 void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
@@ -151,14 +160,15 @@ bool CudaForward::wait(const CancelToken* cancel) {
         stream_.finish();
         return true;
     }
+    bool stopped = false;
     while (!stream_.idle()) {
         if (!cancel->cancelled()) continue;
+        // Again and again: the wave's tables may be on their way still, and write over it.
         tables_.stop(urgent_);
-        stream_.finish();
-        return false;
+        stopped = true;
     }
     stream_.finish();
-    return true;
+    return !stopped;
 }
 
 NextInput CudaForward::input_for(const float* norm, const DeviceMatrix& product) const {

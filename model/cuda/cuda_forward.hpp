@@ -4,7 +4,7 @@
 //   MLP         gate up, joined | down += hidden
 //
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
-// launches. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
+// launches, seven where a row sees more than one split. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
 // stretch of the whole segment is recorded as a graph for its size and replayed from then on.
 //
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
@@ -99,13 +99,20 @@ private:
         int last;
         std::vector<int> rows;
     };
+    struct Recorded {
+        bool ran = false;
+        cuda::Graph graph;
+    };
     using GraphKey = std::tuple<int, int, int, bool>;  // first, last, rows, one split
 
     [[nodiscard]] std::vector<Stretch> stretches_of(std::span<const Row> rows) const;
     /// 0, 1, .. count - 1.
     [[nodiscard]] static std::vector<int> all_of(std::size_t count);
     void send(std::span<const Row> rows, ActiveRows active, int heads, int kv_heads);
-    void run_and_keep(std::span<const Row> rows, const Stretch& stretch, bool embeds);
+    void run_and_keep(std::span<const Row> rows,
+                      const Stretch& stretch,
+                      bool embeds,
+                      const CancelToken* cancel);
     void replay(const Stretch& stretch, bool embeds);
     void launch_stretch(const Stretch& stretch, bool embeds);
     void embed();
@@ -175,7 +182,7 @@ private:
     int rows_now_ = 0;       // of the stretch that is being launched: the size of its tiles
     int unit_rows_now_ = 1;  // of its attention units
     bool one_split_now_ = false;
-    std::map<GraphKey, cuda::Graph> recorded_;
+    std::map<GraphKey, Recorded> recorded_;
 };
 
 }  // namespace paceline

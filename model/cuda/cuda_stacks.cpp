@@ -26,8 +26,12 @@ bool CudaForward::beginnings_are_kept(std::span<const Row> rows) {
 }
 
 /// One sub-layer at a time, with what rows want to keep of each behind it.
-void CudaForward::run_and_keep(std::span<const Row> rows, const Stretch& stretch, bool embeds) {
+void CudaForward::run_and_keep(std::span<const Row> rows,
+                               const Stretch& stretch,
+                               bool embeds,
+                               const CancelToken* cancel) {
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
+        if (cancel != nullptr && cancel->cancelled()) return;
         launch_stretch({sublayer, sublayer + 1, stretch.rows}, embeds && sublayer == stretch.first);
         keep_stacks(rows, stretch, sublayer);
     }

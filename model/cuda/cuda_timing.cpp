@@ -16,6 +16,8 @@ double CudaForward::wave_seconds(std::span<const Row> rows, int times) {
     stream_.fill(at_.hidden, 0,
                  rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float));
     send(rows, stretch.rows, config_.heads, config_.kv_heads);
+    launch_stretch(stretch, embeds);  // loads the kernels' code, which a recording may not
+    stream_.finish();
     const cuda::Graph graph = stream_.record([&] { launch_stretch(stretch, embeds); });
     graph.launch(stream_);
     cuda::Event begin;

@@ -3,8 +3,8 @@
 //     rows | tokens | slots | row_index | cosines | sines | attention plan
 //
 // Each part stands at a fixed place, for any wave up to the limits: a recorded graph finds it. The
-// first word is the number of rows, and the switch that ends a wave: a kernel that finds 0 does
-// nothing.
+// first word is the number of rows, and the switch that ends a wave: products and kernels on rows
+// that find 0 do nothing (attention takes its rows from the plan, and runs).
 //
 // Owns a pinned buffer and its copy on the device. Used by one thread.
 #pragma once

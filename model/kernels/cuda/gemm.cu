@@ -34,10 +34,10 @@ PACE_DEVICE Slice slice_of(int steps, int slice, int slices) {
 }
 
 template <WeightType kType, int kRowTiles>
-PACE_DEVICE void multiply_slice(const GemmArgs& args,
-                                int tile,
-                                Slice slice,
-                                float (&sums)[kRowTiles][4]) {
+PACE_DEVICE int multiply_slice(const GemmArgs& args,
+                               int tile,
+                               Slice slice,
+                               float (&sums)[kRowTiles][4]) {
     Step<kType> ring[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
@@ -45,7 +45,8 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
     }
     // Weights are nobody's output; rows are the kernel's before.
     wait_for_previous();
-    const int rows = *args.rows;
+    // Another stream may be setting it to 0: all lanes of a warp take what the first one saw.
+    const int rows = shuffle(*args.rows, 0);
     LaneRows<kRowTiles> lane_rows;
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
@@ -70,6 +71,7 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
             if (step + i + kAhead < last) ring[i].load(args.weights, tile, step + i + kAhead);
         }
     }
+    return rows;
 }
 
 template <WeightType kType, int kRowTiles>
@@ -82,10 +84,9 @@ PACE_KERNEL void gemm(GemmArgs args) {
 
     float sums[kRowTiles][4] = {};
     const Slice slice = slice_of(steps_of(kType, args.weights.inputs), warp(), slices);
-    multiply_slice<kType, kRowTiles>(args, tile, slice, sums);
+    const int rows = multiply_slice<kType, kRowTiles>(args, tile, slice, sums);
     let_next_start();
 
-    const int rows = *args.rows;
     float* part = parts + warp() * kRows * kRowFloats;
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {

@@ -13,6 +13,7 @@ struct Stream::Handle {
     // Whether the last thing put into it is a kernel. Only with one can a kernel overlap: after a
     // copy, an event, or first in a recording it waits as any other would.
     bool after_kernel = false;
+    bool overlaps = false;  // from 9.0 on: before, kernels have no way to wait for the one before
 };
 
 namespace native {
@@ -50,7 +51,8 @@ void launch(Stream& stream,
     config.dynamicSmemBytes = shape.shared_bytes;
     config.stream = stream.handle().stream;
     config.attrs = &overlap;
-    config.numAttrs = shape.overlaps_previous && stream.handle().after_kernel ? 1 : 0;
+    const Stream::Handle& handle = stream.handle();
+    config.numAttrs = shape.overlaps_previous && handle.after_kernel && handle.overlaps ? 1 : 0;
     native::check_launch(cudaLaunchKernelEx(&config, kernel, args), address, shape);
     stream.handle().after_kernel = true;
 }

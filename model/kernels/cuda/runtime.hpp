@@ -39,6 +39,9 @@ struct DeviceInfo {
 /// What device `index` is; makes it the calling thread's device. Throws DeviceError.
 DeviceInfo use_device(int index);
 
+/// Makes device `index` the calling thread's again, for a thread that serves several. Cheap.
+void set_device(int index);
+
 /// Device memory. Empty after a move; freed at the end.
 class DeviceMemory {
 public:

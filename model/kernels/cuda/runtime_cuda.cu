@@ -121,6 +121,10 @@ DeviceInfo use_device(int index) {
     return info;
 }
 
+void set_device(int index) {
+    CUDA_CHECK(cudaSetDevice(index));
+}
+
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
     DeviceMemory made;
     if (bytes > 0) {
@@ -156,6 +160,11 @@ PinnedMemory::~PinnedMemory() {
 }
 
 Stream::Stream() : handle_(std::make_unique<Handle>()) {
+    int device = 0;
+    int major = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    handle_->overlaps = major >= 9;
     CUDA_CHECK(cudaStreamCreateWithFlags(&handle_->stream, cudaStreamNonBlocking));
 }
 

@@ -130,6 +130,11 @@ DeviceInfo use_device(int index) {
     return info;
 }
 
+void set_device(int index) {
+    if (index != 0)
+        throw DeviceError("set_device(" + std::to_string(index) + "): the emulated device is 0");
+}
+
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
     DeviceMemory made;
     if (bytes > 0) {
