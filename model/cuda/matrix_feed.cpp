@@ -1,12 +1,13 @@
 #include "model/cuda/matrix_feed.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/quantise.hpp"
 
 namespace paceline {
 namespace {
@@ -24,10 +25,6 @@ bool is_row_major(WeightType type) {
 bool keeps(StoredType stored, WeightType type) {
     if (type == WeightType::Int8) return stored == StoredType::Q8_0;
     return type == WeightType::Q4 && (stored == StoredType::Q4_0 || stored == StoredType::Q4_1);
-}
-
-float finite_or_zero(float x) {
-    return std::isfinite(x) ? x : 0.0f;
 }
 
 QuantGroup stored_group(const TensorView& tensor, std::int64_t row, int group) {
@@ -55,44 +52,16 @@ QuantGroup stored_group(const TensorView& tensor, std::int64_t row, int group) {
     return to;
 }
 
-QuantGroup to_int8(const float* x, int count) {
-    float largest = 0.0f;
-    for (int k = 0; k < count; ++k) largest = std::max(largest, std::fabs(finite_or_zero(x[k])));
-    QuantGroup to;
-    to.scale = float_to_half(largest / 127.0f);
-    const float d = half_to_float(to.scale);
-    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-    for (int k = 0; k < count; ++k) {
-        to.q[k] = static_cast<std::int8_t>(
-            std::clamp(std::nearbyintf(finite_or_zero(x[k]) * inverse), -127.0f, 127.0f));
-    }
-    return to;
-}
-
-QuantGroup to_q4(const float* x, int count) {
-    float low = finite_or_zero(x[0]);
-    float high = low;
-    for (int k = 1; k < count; ++k) {
-        low = std::min(low, finite_or_zero(x[k]));
-        high = std::max(high, finite_or_zero(x[k]));
-    }
-    QuantGroup to;
-    to.scale = float_to_half((high - low) / 15.0f);
-    to.minimum = float_to_half(low);
-    const float d = half_to_float(to.scale);
-    const float m = half_to_float(to.minimum);
-    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-    for (int k = 0; k < count; ++k) {
-        to.q[k] = static_cast<std::int8_t>(
-            std::clamp(std::nearbyintf((finite_or_zero(x[k]) - m) * inverse), 0.0f, 15.0f));
-    }
-    return to;
-}
-
 }  // namespace
 
 QuantGroup quantised(WeightType type, const float* values, int count) {
-    return type == WeightType::Q4 ? to_q4(values, count) : to_int8(values, count);
+    const QuantisedGroup from =
+        type == WeightType::Q4 ? quantise_q4(values, count) : quantise_int8(values, count);
+    QuantGroup to;
+    std::copy(std::begin(from.q), std::end(from.q), to.q);
+    to.scale = from.scale;
+    to.minimum = from.minimum;
+    return to;
 }
 
 MatrixFeed::MatrixFeed(WeightType type, std::vector<TensorView> tensors)

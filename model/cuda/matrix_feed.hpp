@@ -58,7 +58,7 @@ private:
 };
 
 /// A group of 32 numbers in `type`'s quants: exactly those of the block if it is stored that way,
-/// quantised anew otherwise (as model/kernels/cpu/packed_matrix.hpp has it).
+/// quantised anew otherwise (model/weights/quantise.hpp).
 [[nodiscard]] cuda::QuantGroup quantised(cuda::WeightType type, const float* values, int count);
 
 }  // namespace paceline

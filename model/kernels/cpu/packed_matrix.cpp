@@ -1,10 +1,10 @@
 #include "model/kernels/cpu/packed_matrix.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/quantise.hpp"
 
 namespace paceline {
 namespace {
@@ -41,45 +41,20 @@ int int8_index(int lane, int k) {
     return (k / 4) * 64 + lane * 4 + k % 4;
 }
 
-float finite_or_zero(float x) {
-    return std::isfinite(x) ? x : 0.0f;
-}
-
 /// Quantises 32 values to int8 steps of an f16 scale.
 void pack_int8_group(const float* x, int lane, GroupPlace to) {
-    float largest = 0.0f;
-    for (int k = 0; k < kGroup; ++k) largest = std::max(largest, std::fabs(finite_or_zero(x[k])));
-    const std::uint16_t scale = float_to_half(largest / 127.0f);
-    const float d = half_to_float(scale);
-    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-    to.scales[lane] = scale;
-    for (int k = 0; k < kGroup; ++k) {
-        const float q =
-            std::clamp(std::nearbyintf(finite_or_zero(x[k]) * inverse), -127.0f, 127.0f);
-        to.quants[int8_index(lane, k)] = static_cast<std::uint8_t>(static_cast<int>(q) + 128);
-    }
+    const QuantisedGroup group = quantise_int8(x);
+    to.scales[lane] = group.scale;
+    for (int k = 0; k < kGroup; ++k)
+        to.quants[int8_index(lane, k)] = static_cast<std::uint8_t>(group.q[k] + 128);
 }
 
 /// Quantises 32 values to 16 levels between their smallest and largest.
 void pack_q4_group(const float* x, int lane, GroupPlace to) {
-    float low = finite_or_zero(x[0]);
-    float high = low;
-    for (int k = 1; k < kGroup; ++k) {
-        low = std::min(low, finite_or_zero(x[k]));
-        high = std::max(high, finite_or_zero(x[k]));
-    }
-    const std::uint16_t scale = float_to_half((high - low) / 15.0f);
-    const std::uint16_t minimum = float_to_half(low);
-    const float d = half_to_float(scale);
-    const float m = half_to_float(minimum);
-    const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-    to.scales[lane] = scale;
-    to.scales[kTileRows + lane] = minimum;
-    for (int k = 0; k < kGroup; ++k) {
-        const float n =
-            std::clamp(std::nearbyintf((finite_or_zero(x[k]) - m) * inverse), 0.0f, 15.0f);
-        put_nibble(to.quants, lane, k, static_cast<int>(n));
-    }
+    const QuantisedGroup group = quantise_q4(x);
+    to.scales[lane] = group.scale;
+    to.scales[kTileRows + lane] = group.minimum;
+    for (int k = 0; k < kGroup; ++k) put_nibble(to.quants, lane, k, group.q[k]);
 }
 
 /// Copies one stored block of 32 whose format the packed type keeps exactly.
