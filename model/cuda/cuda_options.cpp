@@ -21,8 +21,7 @@ WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use) {
 }
 
 WeightType joined_type(WeightType a, WeightType b) {
-    if (a == b) return a;
-    return a == WeightType::F32 || b == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+    return a == b ? a : WeightType::BF16;
 }
 
 CacheType cache_type(KvType type) {

@@ -37,7 +37,7 @@ struct CudaOptions {
 };
 
 [[nodiscard]] cuda::WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use);
-/// One type for matrices that are multiplied together.
+/// One type for matrices that are multiplied together: theirs if it is the same, else bf16.
 [[nodiscard]] cuda::WeightType joined_type(cuda::WeightType a, cuda::WeightType b);
 [[nodiscard]] cuda::CacheType cache_type(KvType type);
 

@@ -45,7 +45,7 @@ struct AttentionArgs {
 struct AttentionLaunch {
     AttentionKernel kernel = AttentionKernel::Mma;
     int unit_rows = 1;       // that the plan was built with, or more
-    int blocks = 1;          // as many as the device holds; units beyond wait for their turn
+    int blocks = 1;          // of the grid; units beyond wait for their turn
     bool one_split = false;  // no plan has more than one split: nothing is ever merged
 };
 
