@@ -38,8 +38,8 @@ PACE_DEVICE float warp_sum(float x) {
     return x;
 }
 
-constexpr std::size_t kPlainSharedBytes =
-    sizeof(float) * (kAttentionHeadDimMax + kAttentionSplit + 2 * kAttentionBlocks);
+constexpr int kPlainRowsAt = kAttentionHeadDimMax + kAttentionSplit + 2 * kAttentionBlocks;
+constexpr std::size_t kPlainSharedBytes = sizeof(float) * (kPlainRowsAt + 1);
 
 template <CacheType kType>
 PACE_DEVICE void attend_plain(const KernelArgs& args,
@@ -95,6 +95,7 @@ PACE_KERNEL void attention_plain(KernelArgs args) {
     let_next_start();
     const Plan plan = plan_of(args.call.plan);
     const int tasks = plan.header->units * args.call.kv_heads;
+    if (stopped(args, shared_memory<int>(0) + kPlainRowsAt)) return;
     for (int index = block_x(); index < tasks; index += grid_x()) {
         const Task task = task_of(args, plan, index);
         for (int query = 0; query < task.queries; ++query)
@@ -109,6 +110,7 @@ PACE_KERNEL void merge_splits(KernelArgs args) {
     const Plan plan = plan_of(args.call.plan);
     const int dims = args.call.head_dim;
     const int numbers = args.call.heads * dims;
+    if (*args.call.rows == 0) return;  // no barrier follows: each thread may see what it sees
     for (int i = block_x() * kThreads + thread_index(); i < plan.header->merges * numbers;
          i += grid_x() * kThreads) {
         const int row = plan.merges[i / numbers];

@@ -26,6 +26,7 @@ enum class AttentionKernel : std::uint8_t { Plain, Mma };
 
 struct AttentionArgs {
     const std::int32_t* plan = nullptr;  // AttentionPlan::words(), on the device
+    const std::int32_t* rows = nullptr;  // how many the wave has: 0 ends it, whatever the plan says
     const float* q = nullptr;            // [rows][q_stride]: heads x head_dim, rotated, not scaled
     int q_stride = 0;
     int heads = 0;

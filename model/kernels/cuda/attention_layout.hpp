@@ -76,16 +76,11 @@ inline constexpr int kWordsOf = static_cast<int>(sizeof(T) / sizeof(std::int32_t
     return (head_dim + 2 + 3) / 4 * 4;
 }
 
-// Bounds for `rows` rows that see up to `context` keys each.
-[[nodiscard]] constexpr std::int64_t attention_units_max(int rows, int context) {
-    return std::int64_t{rows} * attention_splits(context);
-}
-[[nodiscard]] constexpr std::int64_t attention_partials_max(int rows, int context) {
-    return context <= kAttentionSplit ? 0 : attention_units_max(rows, context);
-}
-[[nodiscard]] constexpr std::int64_t attention_plan_words_max(int rows, int context) {
-    return kWordsOf<AttentionHeader> + std::int64_t{rows} * (kWordsOf<AttentionRow> + 1 + context) +
-           attention_units_max(rows, context) * kWordsOf<AttentionUnit>;
+/// The most words of a plan for `rows` rows that see `splits` splits, counted for each row. There
+/// are never more units, partials or lists of slots than that: rows that share have fewer.
+[[nodiscard]] constexpr std::int64_t attention_plan_words_max(int rows, std::int64_t splits) {
+    return kWordsOf<AttentionHeader> + std::int64_t{rows} * (kWordsOf<AttentionRow> + 1) +
+           splits * (kWordsOf<AttentionUnit> + kAttentionSplit);
 }
 
 }  // namespace paceline::cuda

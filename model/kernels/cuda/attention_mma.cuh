@@ -38,7 +38,8 @@ struct MmaShared {
     static constexpr int kMaximaAt = kWeightsAt + kAttentionBlocks * kQueries * kWeightWords;
     static constexpr int kSumsAt = kMaximaAt + kAttentionBlocks * kQueries;
     static constexpr int kSeenAt = kSumsAt + kAttentionBlocks * kQueries;
-    static constexpr int kBytes = (kSeenAt + kQueries) * 4;
+    static constexpr int kRowsAt = kSeenAt + kQueries;
+    static constexpr int kBytes = (kRowsAt + 1) * 4;
     static_assert(kBytes <= 48 * 1024, "more must be asked for");
 
     PACE_DEVICE static std::uint32_t* words(int at) { return shared_memory<std::uint32_t>(0) + at; }
@@ -56,6 +57,7 @@ struct MmaShared {
         return shared_memory<float>(0) + kSumsAt + page * kQueries;
     }
     PACE_DEVICE static int* seen() { return shared_memory<int>(0) + kSeenAt; }
+    PACE_DEVICE static int* rows() { return shared_memory<int>(0) + kRowsAt; }
 };
 
 /// The same eight dimensions of each 64 (values) or of each 32 (keys), of one slot.
@@ -313,6 +315,7 @@ PACE_KERNEL void attention_mma(KernelArgs args) {
     let_next_start();
     const Plan plan = plan_of(args.call.plan);
     const int tasks = plan.header->units * args.call.kv_heads;
+    if (stopped(args, MmaShared<kTiles, kBlocks>::rows())) return;
     for (int index = block_x(); index < tasks; index += grid_x())
         attend_mma<kTiles, kBlocks>(args, plan, task_of(args, plan, index));
 }

@@ -49,6 +49,7 @@
 //   float bf16_to_float(uint16_t), half_to_float(uint16_t)
 //   uint16_t float_to_bf16(float), float_to_half(float)    round to nearest even
 //   uint32_t two_bf16(float low, float high)
+//   uint32_t add_two_bf16(uint32_t, uint32_t)   half by half, each rounded to bf16
 //   float fma(float, float, float), exp(float), rsqrt(float), maximum(float, float)
 //   uint32_t bits_of(float), float float_of(uint32_t)
 //

@@ -125,6 +125,14 @@ __device__ __forceinline__ std::uint32_t two_bf16(float low, float high) {
     return both;
 }
 
+// 8.0 has no addition of bf16 pairs: a * 1 + b, which is rounded once as well.
+__device__ __forceinline__ std::uint32_t add_two_bf16(std::uint32_t a, std::uint32_t b) {
+    constexpr std::uint32_t kTwoOnes = 0x3F803F80U;
+    std::uint32_t sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(kTwoOnes), "r"(b));
+    return sum;
+}
+
 __device__ __forceinline__ std::uint16_t float_to_bf16(float value) {
     std::uint16_t bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));

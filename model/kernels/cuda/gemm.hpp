@@ -1,14 +1,17 @@
-// Matrix products of a wave: y[row] = W x[row] for up to 64 rows, and what is done with y at once.
+// Matrix products of a wave: y[row] = W x[row], and what is done with y at once.
 //
-// Row-invariant: the bits of a row's y depend on W and that row's x alone. Inputs are summed in
-// steps of kStepInputs in ascending order within a slice, the slices of a matrix in ascending
-// order; how many slices there are follows from the number of inputs. Rows are padded to tiles of
-// kTileRows, which costs nothing while the weights' bytes are what a wave waits for.
+//     wave    few rows: the weights' bytes are what it waits for (gemm_wave.cu)
+//     tiled   a prefill's many rows: arithmetic is (gemm_tiled.cu)
 //
-// Weights are read once, straight from where the loader put them, and begin to arrive before the
-// kernel in front has ended. What follows a product is fused behind it (Finish): the norm in front
-// of a product is a factor per row (from the sums of squares that whoever wrote the row left), so
-// no kernel of its own touches a row between two products.
+// Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
+// summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
+// ascending order; how many slices there are follows from the number of inputs. So how a product is
+// spread over the device (gemm_choice.hpp) is free. Rows are padded to tiles of kTileRows.
+//
+// Weights are read straight from where the loader put them, and begin to arrive before the kernel in
+// front has ended. What follows a product is fused behind it (Finish): the norm in front of a
+// product is a factor per row (from the sums of squares that whoever wrote the row left), so no
+// kernel of its own touches a row between two products.
 //
 // Plain structs of device pointers; the caller owns all memory. C++17.
 #pragma once
@@ -20,10 +23,13 @@
 
 namespace paceline::cuda {
 
-inline constexpr int kTileOutputs = 16;   // of a tensor-core product
-inline constexpr int kTileRows = 8;       // of one
-inline constexpr int kGemmRowsMax = 64;   // of a wave
-inline constexpr int kGemmSlicesMax = 8;  // warps that share a tile's inputs
+inline constexpr int kTileOutputs = 16;    // of a tensor-core product
+inline constexpr int kTileRows = 8;        // of one
+inline constexpr int kWaveRows = 64;       // that a block of the wave kernel has at most
+inline constexpr int kGemmRowsMax = 1024;  // of a call
+inline constexpr int kGemmSlicesMax = 8;   // of a product's inputs
+// Up to so many rows each block sums up the norm of a row itself.
+inline constexpr int kFusedNormRows = 16;
 
 /// How weights lie in memory; the inputs of a product are floats for F32 and bf16 for the others.
 ///
@@ -46,8 +52,9 @@ enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
 [[nodiscard]] constexpr int steps_of(WeightType type, int inputs) {
     return (inputs + step_inputs(type) - 1) / step_inputs(type);
 }
-/// Into how many slices a product's steps are cut: enough for the loads of a slice to hide each
-/// other's latency, few enough for each to be longer than its begin and end.
+/// Into how many slices a product's steps are cut: the warps of the wave kernel take one each.
+/// Enough for their loads to hide each other's latency, few enough for each to be longer than its
+/// begin and end.
 [[nodiscard]] constexpr int slices_of(int steps) {
     return steps >= 32 ? 8 : steps >= 16 ? 4 : steps >= 8 ? 2 : 1;
 }
@@ -86,6 +93,9 @@ struct RowNorm {
     int count = 0;                   // one for each tile of 16 inputs
     int dim = 0;
     float epsilon = 0.0f;
+    // Scratch, [rows]: where products of many rows have the factors put once for all blocks.
+    // nullptr: each block makes its own.
+    float* factors = nullptr;
 };
 
 /// A row made ready for the next product: row x weights, rounded, and its sums of squares.
@@ -122,7 +132,13 @@ struct GemmArgs {
     Finish finish;
 };
 
-/// Puts the product for up to `rows_max` rows (1 .. kGemmRowsMax) into the stream.
-void launch_gemm(Stream& stream, const GemmArgs& args, int rows_max);
+/// How a product is spread over the device. Changes no bit of it.
+struct GemmLaunch {
+    int rows = 1;        // at most, 1 .. kGemmRowsMax
+    int processors = 1;  // of the device
+};
+
+/// Puts the product for up to `how.rows` rows into the stream.
+void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how);
 
 }  // namespace paceline::cuda

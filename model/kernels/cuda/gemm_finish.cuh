@@ -43,6 +43,7 @@ PACE_DEVICE void make_ready(const NextInput& next, int row, int column, float h,
 /// 1 / rms of a row. All 32 lanes call it and all get it.
 PACE_DEVICE float norm_factor(const RowNorm& norm, int row) {
     if (norm.squares == nullptr) return 1.0f;
+    if (norm.factors != nullptr) return norm.factors[row];
     const float* squares =
         norm.squares + static_cast<std::size_t>(row) * static_cast<std::size_t>(norm.count);
     float sum = 0.0f;

@@ -29,8 +29,9 @@ void put_group(
         for (std::size_t i = 0; i < 8; ++i) {
             const auto q = static_cast<std::uint8_t>(from.q[8 * t + i]);
             if (type == WeightType::Q4) {
-                std::byte& pair = lane[8 * part + 4 * half + i / 2];
-                pair |= static_cast<std::byte>(q << (4 * (i % 2)));
+                const auto nibble = static_cast<std::size_t>(input_nibble(static_cast<int>(i)));
+                std::byte& pair = lane[8 * part + 4 * half + nibble / 2];
+                pair |= static_cast<std::byte>(q << (4 * (nibble % 2)));
             } else {
                 lane[8 * half + i] = static_cast<std::byte>(q);
             }

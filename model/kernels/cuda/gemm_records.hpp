@@ -9,7 +9,8 @@
 //                        [8 g][ group 0: scale g, scale g+8, minimum g, g+8; group 1 ]    128 B
 //
 // A group is 32 inputs with one scale. The 4 bytes of a lane's output hold its inputs 8t .. 8t+7
-// of the group: nibble i is input 8t + i, the lowest first. value = scale * q + minimum, q in
+// of the group: nibble i, the lowest first, is input 8t + nibble_input(i), so that one shift and one
+// mask put a pair of neighbours into the two halves of a word. value = scale * q + minimum, q in
 // 0 .. 15 (Q4), or scale * q, q in -127 .. 127 (Int8). Inputs and outputs that do not exist are 0.
 //
 // Pure functions that fill records on the host from numbers of a file. C++17.
@@ -28,6 +29,15 @@ struct QuantGroup {
     std::uint16_t scale = 0;    // f16
     std::uint16_t minimum = 0;  // f16, Q4
 };
+
+/// Which of a lane's eight inputs nibble `i` of its word is.
+[[nodiscard]] constexpr int nibble_input(int i) {
+    return i < 4 ? 2 * i : 2 * (i - 4) + 1;
+}
+/// In which nibble input `i` of a lane's eight is.
+[[nodiscard]] constexpr int input_nibble(int i) {
+    return i / 2 + i % 2 * 4;
+}
 
 /// Puts a group into a matrix of records: output `o` (of the tile order: for a paired matrix,
 /// paired_output()), inputs 32 group .. 32 group + 31. `records` is zeroed before the first.

@@ -8,6 +8,9 @@
 //     first product of a group    8t .. 8t+3 of every t       second    8t+4 .. 8t+7
 //
 // Sums of a tile: c[0], c[1] are output g for rows 2t and 2t+1; c[2], c[3] output g + 8.
+//
+// Both kernels multiply with add_group(), group after group in ascending order: that, and where
+// slices begin, is what their equal bits rest on.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
@@ -26,165 +29,195 @@ struct LaneRows {
     }
 };
 
-PACE_DEVICE void multiply_group(float (&c)[4],
-                                const std::uint32_t (&low)[4],
-                                const std::uint32_t (&high)[4],
-                                const Words4& x) {
-    const std::uint32_t a0[4] = {low[0], high[0], low[1], high[1]};
+/// 32 inputs of a lane's two outputs as the tensor core takes them: made once for all rows, since
+/// its four words have to stand in four registers that follow one another.
+struct Operands {
+    std::uint32_t first[4], second[4];
+
+    /// From the words of output g and of output g + 8.
+    static PACE_DEVICE Operands of(const std::uint32_t (&low)[4], const std::uint32_t (&high)[4]) {
+        return {{low[0], high[0], low[1], high[1]}, {low[2], high[2], low[3], high[3]}};
+    }
+
+    /// The same words in registers of their own. Words that were only loaded are copied to where
+    /// they follow one another, and nvcc 13 does that anew for every product (127 copies in a loop
+    /// of 32 products); `zero` is a 0 that it does not know.
+    PACE_DEVICE Operands anew(std::uint32_t zero) const {
+        Operands made = *this;
+        for (int i = 0; i < 4; ++i) made.first[i] ^= zero;
+        for (int i = 0; i < 4; ++i) made.second[i] ^= zero;
+        return made;
+    }
+};
+
+PACE_DEVICE void multiply_group(float (&c)[4], const Operands& w, const Words4& x) {
     const std::uint32_t b0[2] = {x.x, x.y};
-    mma_bf16(c, a0, b0);
-    const std::uint32_t a1[4] = {low[2], high[2], low[3], high[3]};
+    mma_bf16(c, w.first, b0);
     const std::uint32_t b1[2] = {x.z, x.w};
-    mma_bf16(c, a1, b1);
+    mma_bf16(c, w.second, b1);
 }
 
+/// 32 inputs of a lane's two outputs, ready to be multiplied.
+template <WeightType kType>
+struct Group {
+    Operands weights;
+    float scale[kType == WeightType::BF16 ? 1 : 2];  // of output g, of g + 8
+    float minimum[kType == WeightType::Q4 ? 2 : 1];
+};
+
+/// Sums of a group's inputs, of rows 2t and 2t+1: what the minima of Q4 are multiplied by.
+struct InputSums {
+    float of[2];
+};
+template <WeightType kType>
+PACE_DEVICE InputSums sum_inputs(const Words4& x) {
+    if constexpr (kType != WeightType::Q4) {
+        return {};
+    } else {
+        // A product with ones puts the sum of a row's inputs where its minimum is needed.
+        constexpr std::uint32_t kTwoOnes = 0x3F803F80U;
+        const Operands ones{{kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes},
+                            {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}};
+        float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        multiply_group(total, ones, x);
+        return {{total[0], total[1]}};  // the same for every output
+    }
+}
+
+template <WeightType kType>
+PACE_DEVICE void add_group(float (&sums)[4],
+                           const Group<kType>& w,
+                           const Words4& x,
+                           const InputSums& totals) {
+    if constexpr (kType == WeightType::BF16) {
+        multiply_group(sums, w.weights, x);
+    } else {
+        float group[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        multiply_group(group, w.weights, x);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            sums[i] = fma(w.scale[i / 2], group[i], sums[i]);
+            if constexpr (kType == WeightType::Q4)
+                sums[i] = fma(w.minimum[i / 2], totals.of[i % 2], sums[i]);
+        }
+    }
+}
+
+/// A half of a word as float.
+PACE_DEVICE float half_of(std::uint32_t word, bool upper) {
+    return half_to_float(static_cast<std::uint16_t>(upper ? word >> 16U : word & 0xFFFFU));
+}
+
+/// Where records of a matrix begin.
+PACE_DEVICE const unsigned char* record_of(const DeviceMatrix& w, int tile, int step) {
+    // Tiles that do not exist read the last one; nobody keeps what comes of them.
+    const int last = w.tiles() - 1;
+    return static_cast<const unsigned char*>(w.values) +
+           (static_cast<std::size_t>(tile < last ? tile : last) *
+                static_cast<std::size_t>(steps_of(w.type, w.inputs)) +
+            static_cast<std::size_t>(step)) *
+               record_bytes(w.type);
+}
+
+/// Where output `o` of a tile (0 .. 15) begins in a row-major matrix of T.
+template <class T>
+PACE_DEVICE const T* output_of(const DeviceMatrix& w, int tile, int o) {
+    const bool second = w.paired && o >= 8;
+    const auto* values = static_cast<const T*>(second ? w.second : w.values);
+    const int output = w.paired ? tile * 8 + o % 8 : tile * kTileOutputs + o;
+    const int last = w.outputs - 1;  // for those that do not exist, as above
+    return values + static_cast<std::size_t>(output < last ? output : last) *
+                        static_cast<std::size_t>(w.stride);
+}
+
+/// What a lane holds of a tile's step: load() from global memory, group() when it is multiplied.
 template <WeightType kType>
 struct Step;
 
 /// Row-major, as in a file.
 template <>
 struct Step<WeightType::BF16> {
+    static constexpr int kGroups = 1;
     Words4 low, high;
 
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const int g = lane() / 4;
-        const auto* first = static_cast<const std::uint16_t*>(w.values);
-        const auto* second = first;
-        // Outputs that do not exist read the last one; nobody keeps what comes of them.
-        int o = tile * kTileOutputs + g;
-        int o2 = o + 8;
-        if (w.paired) {
-            second = static_cast<const std::uint16_t*>(w.second);
-            o = tile * 8 + g;
-            o2 = o;
-        }
-        o = o < w.outputs ? o : w.outputs - 1;
-        o2 = o2 < w.outputs ? o2 : w.outputs - 1;
-        const std::size_t input = static_cast<std::size_t>(step * 32 + lane() % 4 * 8);
-        const auto stride = static_cast<std::size_t>(w.stride);
+        const int input = step * 32 + lane() % 4 * 8;
         low = load_streamed(
-            reinterpret_cast<const Words4*>(first + static_cast<std::size_t>(o) * stride + input));
+            reinterpret_cast<const Words4*>(output_of<std::uint16_t>(w, tile, lane() / 4) + input));
         high = load_streamed(reinterpret_cast<const Words4*>(
-            second + static_cast<std::size_t>(o2) * stride + input));
+            output_of<std::uint16_t>(w, tile, lane() / 4 + 8) + input));
     }
-
-    template <int kRowTiles>
-    PACE_DEVICE void multiply(const LaneRows<kRowTiles>& rows,
-                              int step,
-                              float (&sums)[kRowTiles][4]) const {
-        const std::uint32_t a[4] = {low.x, low.y, low.z, low.w};
-        const std::uint32_t b[4] = {high.x, high.y, high.z, high.w};
-#pragma unroll
-        for (int n = 0; n < kRowTiles; ++n)
-            multiply_group(sums[n], a, b, rows.load(n, step * 32 + lane() % 4 * 8));
+    PACE_DEVICE Group<WeightType::BF16> group(int) const {
+        return {
+            Operands::of({low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}), {}, {}};
     }
 };
 
-/// Two bf16 numbers from bytes `i` and `i + 1` of a word of int8.
-PACE_DEVICE std::uint32_t two_int8(std::uint32_t word, int i) {
+/// Two bf16 numbers from bytes `i` and `i + 1` of a word of int8 plus 128 each. Without a
+/// conversion, which a GPU does at a quarter of the speed of the rest: a byte at the end of 2^23 is
+/// that much more, and a difference of so few bits has its last 16 all zero.
+PACE_DEVICE std::uint32_t two_bytes(std::uint32_t word, int i) {
+    constexpr float kBias = 8388608.0f + 128.0f;
     const auto at = [word](int k) {
-        return static_cast<float>(static_cast<std::int8_t>((word >> (8 * k)) & 0xFFU));
+        return bits_of(float_of(((word >> (8 * k)) & 0xFFU) | 0x4B000000U) - kBias);
     };
-    return two_bf16(at(i), at(i + 1));
+    return (at(i) >> 16U) | (at(i + 1) & 0xFFFF0000U);
 }
 
 template <>
 struct Step<WeightType::Int8> {
+    static constexpr int kGroups = 1;
     Words4 values;
     std::uint32_t scales;
 
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const auto* record = static_cast<const unsigned char*>(w.values) +
-                             (static_cast<std::size_t>(tile) *
-                                  static_cast<std::size_t>(steps_of(WeightType::Int8, w.inputs)) +
-                              static_cast<std::size_t>(step)) *
-                                 record_bytes(WeightType::Int8);
+        const unsigned char* record = record_of(w, tile, step);
         values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
         scales = *(reinterpret_cast<const std::uint32_t*>(record + 512) + lane() / 4);
     }
-
-    template <int kRowTiles>
-    PACE_DEVICE void multiply(const LaneRows<kRowTiles>& rows,
-                              int step,
-                              float (&sums)[kRowTiles][4]) const {
-        const std::uint32_t a[4] = {two_int8(values.x, 0), two_int8(values.x, 2),
-                                    two_int8(values.y, 0), two_int8(values.y, 2)};
-        const std::uint32_t b[4] = {two_int8(values.z, 0), two_int8(values.z, 2),
-                                    two_int8(values.w, 0), two_int8(values.w, 2)};
-        const float low = half_to_float(static_cast<std::uint16_t>(scales & 0xFFFFU));
-        const float high = half_to_float(static_cast<std::uint16_t>(scales >> 16U));
-#pragma unroll
-        for (int n = 0; n < kRowTiles; ++n) {
-            float group[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            multiply_group(group, a, b, rows.load(n, step * 32 + lane() % 4 * 8));
-            sums[n][0] = fma(low, group[0], sums[n][0]);
-            sums[n][1] = fma(low, group[1], sums[n][1]);
-            sums[n][2] = fma(high, group[2], sums[n][2]);
-            sums[n][3] = fma(high, group[3], sums[n][3]);
-        }
+    PACE_DEVICE Group<WeightType::Int8> group(int) const {
+        constexpr std::uint32_t kPlus128 = 0x80808080U;
+        const std::uint32_t w[4] = {values.x ^ kPlus128, values.y ^ kPlus128, values.z ^ kPlus128,
+                                    values.w ^ kPlus128};
+        return {
+            Operands::of(
+                {two_bytes(w[0], 0), two_bytes(w[0], 2), two_bytes(w[1], 0), two_bytes(w[1], 2)},
+                {two_bytes(w[2], 0), two_bytes(w[2], 2), two_bytes(w[3], 0), two_bytes(w[3], 2)}),
+            {half_of(scales, false), half_of(scales, true)},
+            {}};
     }
 };
 
-/// Nibbles `i` and `i + 1` of a word as two bf16 numbers.
+/// Nibbles `i` and `i + 4` of a word, which are neighbours among the inputs, as two bf16 numbers: at
+/// the end of 128 they are that much more.
 PACE_DEVICE std::uint32_t two_nibbles(std::uint32_t word, int i) {
-    const auto at = [word](int k) { return static_cast<float>((word >> (4 * k)) & 0xFU); };
-    return two_bf16(at(i), at(i + 1));
+    constexpr std::uint32_t kTwo128 = 0x43004300U;
+    constexpr std::uint32_t kTwoMinus128 = 0xC300C300U;
+    return add_two_bf16(((word >> (4 * i)) & 0x000F000FU) | kTwo128, kTwoMinus128);
 }
 
 template <>
 struct Step<WeightType::Q4> {
+    static constexpr int kGroups = 2;
     Words4 values;  // group 0: output g, g + 8; group 1: the same
     Words4 scales;  // group 0: scales of g and g + 8, their minima; group 1: the same
 
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const auto* record = static_cast<const unsigned char*>(w.values) +
-                             (static_cast<std::size_t>(tile) *
-                                  static_cast<std::size_t>(steps_of(WeightType::Q4, w.inputs)) +
-                              static_cast<std::size_t>(step)) *
-                                 record_bytes(WeightType::Q4);
+        const unsigned char* record = record_of(w, tile, step);
         values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
         scales = *(reinterpret_cast<const Words4*>(record + 512) + lane() / 4);
     }
-
-    template <int kRowTiles>
-    PACE_DEVICE void multiply(const LaneRows<kRowTiles>& rows,
-                              int step,
-                              float (&sums)[kRowTiles][4]) const {
-        multiply_half(rows, step * 64, values.x, values.y, scales.x, scales.y, sums);
-        multiply_half(rows, step * 64 + 32, values.z, values.w, scales.z, scales.w, sums);
-    }
-
-private:
-    template <int kRowTiles>
-    static PACE_DEVICE void multiply_half(const LaneRows<kRowTiles>& rows,
-                                          int input,
-                                          std::uint32_t of_low,
-                                          std::uint32_t of_high,
-                                          std::uint32_t scale,
-                                          std::uint32_t minimum,
-                                          float (&sums)[kRowTiles][4]) {
-        const std::uint32_t a[4] = {two_nibbles(of_low, 0), two_nibbles(of_low, 2),
-                                    two_nibbles(of_low, 4), two_nibbles(of_low, 6)};
-        const std::uint32_t b[4] = {two_nibbles(of_high, 0), two_nibbles(of_high, 2),
-                                    two_nibbles(of_high, 4), two_nibbles(of_high, 6)};
-        constexpr std::uint32_t kTwoOnes = 0x3F803F80U;
-        const std::uint32_t ones[4] = {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes};
-        const auto half_of = [](std::uint32_t word, bool upper) {
-            return half_to_float(static_cast<std::uint16_t>(upper ? word >> 16U : word & 0xFFFFU));
-        };
-#pragma unroll
-        for (int n = 0; n < kRowTiles; ++n) {
-            const Words4 x = rows.load(n, input + lane() % 4 * 8);
-            float group[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            multiply_group(group, a, b, x);
-            // A product with ones puts the sum of a row's inputs where its minimum is needed.
-            float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            multiply_group(total, ones, ones, x);
-            for (int i = 0; i < 4; ++i) {
-                sums[n][i] = fma(half_of(scale, i >= 2), group[i], sums[n][i]);
-                sums[n][i] = fma(half_of(minimum, i >= 2), total[i], sums[n][i]);
-            }
-        }
+    PACE_DEVICE Group<WeightType::Q4> group(int part) const {
+        const std::uint32_t low = part == 0 ? values.x : values.z;
+        const std::uint32_t high = part == 0 ? values.y : values.w;
+        const std::uint32_t scale = part == 0 ? scales.x : scales.z;
+        const std::uint32_t minimum = part == 0 ? scales.y : scales.w;
+        return {Operands::of({two_nibbles(low, 0), two_nibbles(low, 1), two_nibbles(low, 2),
+                              two_nibbles(low, 3)},
+                             {two_nibbles(high, 0), two_nibbles(high, 1), two_nibbles(high, 2),
+                              two_nibbles(high, 3)}),
+                {half_of(scale, false), half_of(scale, true)},
+                {half_of(minimum, false), half_of(minimum, true)}};
     }
 };
 
@@ -195,16 +228,8 @@ struct Step<WeightType::F32> {
     const float* high;
 
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const int g = lane() / 4;
-        const auto* first = static_cast<const float*>(w.values);
-        const auto* second = w.paired ? static_cast<const float*>(w.second) : first;
-        int o = w.paired ? tile * 8 + g : tile * kTileOutputs + g;
-        int o2 = w.paired ? o : o + 8;
-        o = o < w.outputs ? o : w.outputs - 1;
-        o2 = o2 < w.outputs ? o2 : w.outputs - 1;
-        const auto stride = static_cast<std::size_t>(w.stride);
-        low = first + static_cast<std::size_t>(o) * stride + static_cast<std::size_t>(step * 32);
-        high = second + static_cast<std::size_t>(o2) * stride + static_cast<std::size_t>(step * 32);
+        low = output_of<float>(w, tile, lane() / 4) + step * 32;
+        high = output_of<float>(w, tile, lane() / 4 + 8) + step * 32;
     }
 
     /// `x` is [rows][x_stride]; a row that is not there counts as zeros.
@@ -226,5 +251,14 @@ struct Step<WeightType::F32> {
         }
     }
 };
+
+/// Inputs of the slice [first, last) of a product, in steps.
+struct Slice {
+    int first;
+    int last;
+};
+PACE_DEVICE Slice slice_of(int steps, int slice, int slices) {
+    return {steps * slice / slices, steps * (slice + 1) / slices};
+}
 
 }  // namespace paceline::cuda

@@ -4,6 +4,9 @@
 set(PACELINE_KERNEL_SOURCES
     attention.cu
     gemm.cu
+    gemm_blas.cu
+    gemm_tiled.cu
+    gemm_wave.cu
     random.cu
     rows.cu
     sample.cu

@@ -1,41 +1,38 @@
 // Random weights (random.hpp): a thread writes words of 4 bytes, wherever they are in the matrix.
 #include <cmath>
 
+#include "ipc/base/check.hpp"
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm_records.hpp"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/random.hpp"
+#include "model/weights/random_numbers.hpp"
 
 namespace paceline::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBlocksMax = 4096;
-constexpr float kUniformScale = 1.7320508f;  // of [-1, 1] to a variance of 1
-constexpr float kInt8Deviation = 73.6f;      // of a whole number in -127 .. 127
-constexpr float kQ4Deviation = 4.61f;        // of one in 0 .. 15
-constexpr float kQ4Mean = 7.5f;
 
 struct RandomArgs {
     DeviceMatrix matrix;
     std::uint32_t* words = nullptr;
     std::uint64_t count = 0;  // of words
-    std::uint64_t seed = 0;
-    float scale = 0.0f;  // of a number, or of a record's whole numbers
+    RandomPart parts[kRandomPartsMax];
+    float scale = 0.0f;  // of a unit, or of a record's steps
 };
 
-/// The finaliser of splitmix64.
-PACE_DEVICE std::uint64_t mixed(std::uint64_t seed, std::uint64_t at) {
-    std::uint64_t x = seed + (at + 1) * 0x9E3779B97F4A7C15U;
-    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31U);
-}
+/// A row of a tensor.
+struct Place {
+    std::uint64_t seed;
+    std::uint64_t row;
+};
 
-/// Of 24 bits, in [-1, 1).
-PACE_DEVICE float uniform(std::uint32_t bits) {
-    return static_cast<float>(static_cast<std::int32_t>(bits & 0xFFFFFFU) - 0x800000) *
-           (1.0f / 8388608.0f);
+PACE_DEVICE Place place_of(const RandomArgs& args, int output) {
+    int part = 0;
+    while (part + 1 < kRandomPartsMax && output >= args.parts[part].outputs)
+        output -= args.parts[part++].outputs;
+    return {args.parts[part].seed, static_cast<std::uint64_t>(output)};
 }
 
 PACE_DEVICE std::uint32_t row_major_word(const RandomArgs& args, std::uint64_t at) {
@@ -43,64 +40,76 @@ PACE_DEVICE std::uint32_t row_major_word(const RandomArgs& args, std::uint64_t a
     const bool wide = w.type == WeightType::F32;
     const auto words_a_row = static_cast<std::uint64_t>(wide ? w.stride : w.stride / 2);
     const auto column = static_cast<int>(at % words_a_row) * (wide ? 1 : 2);
-    const std::uint64_t bits = mixed(args.seed, at);
-    const float first =
-        column < w.inputs ? args.scale * uniform(static_cast<std::uint32_t>(bits >> 40U)) : 0.0f;
+    if (column >= w.inputs) return 0;
+    const Place from = place_of(args, static_cast<int>(at / words_a_row));
+    const std::uint64_t draw = random_draw(from.seed, from.row, w.inputs, column);
+    const float first = args.scale * random_unit(random_bits(draw, column));
     if (wide) return bits_of(first);
     const float second =
-        column + 1 < w.inputs ? args.scale * uniform(static_cast<std::uint32_t>(bits >> 8U)) : 0.0f;
+        column + 1 < w.inputs ? args.scale * random_unit(random_bits(draw, column + 1)) : 0.0f;
     return two_bf16(first, second);
 }
 
-/// Whether place g or g + 8 of a tile is an output (gemm_records.hpp).
-PACE_DEVICE bool has_output(const DeviceMatrix& w, int tile, int g, int half) {
-    return w.paired ? 8 * tile + g < w.outputs : kTileOutputs * tile + g + 8 * half < w.outputs;
+/// Place g or g + 8 of a tile, as an output of the matrix (gemm_records.hpp).
+PACE_DEVICE int output_of(const DeviceMatrix& w, int tile, int g, int half) {
+    return w.paired ? 8 * tile + g : kTileOutputs * tile + g + 8 * half;
 }
 
-PACE_DEVICE std::uint32_t int8_word(
-    const RandomArgs& args, int tile, int step, int word, std::uint64_t bits) {
+PACE_DEVICE Place place_of(const RandomArgs& args, int tile, int g, int half) {
+    const int output = output_of(args.matrix, tile, g, half);
+    if (!args.matrix.paired) return place_of(args, output);
+    return {args.parts[half].seed, static_cast<std::uint64_t>(output)};
+}
+
+PACE_DEVICE std::uint32_t int8_word(const RandomArgs& args, int tile, int step, int word) {
     const DeviceMatrix& w = args.matrix;
     std::uint32_t made = 0;
     if (word >= 128) {  // scales of g and g + 8
         const int g = word - 128;
         const std::uint32_t scale = float_to_half(args.scale);
-        if (has_output(w, tile, g, 0)) made |= scale;
-        if (has_output(w, tile, g, 1)) made |= scale << 16U;
+        if (output_of(w, tile, g, 0) < w.outputs) made |= scale;
+        if (output_of(w, tile, g, 1) < w.outputs) made |= scale << 16U;
         return made;
     }
     const int g = word / 16;
-    const int t = word / 4 % 4;
-    const int first = 32 * step + 8 * t + 4 * (word % 2);
-    if (!has_output(w, tile, g, word % 4 / 2)) return 0;
+    const int half = word % 4 / 2;
+    const int first = 32 * step + 8 * (word / 4 % 4) + 4 * (word % 2);
+    if (output_of(w, tile, g, half) >= w.outputs || first >= w.inputs) return 0;
+    const Place from = place_of(args, tile, g, half);
+    const std::uint64_t draw = random_draw(from.seed, from.row, w.inputs, first);
     for (int i = 0; i < 4 && first + i < w.inputs; ++i) {
-        // 0 .. 254 less 127
-        const std::uint32_t q =
-            static_cast<std::uint32_t>((bits >> (16 * i)) & 0xFFFFU) * 255U >> 16U;
-        made |= ((q - 127U) & 0xFFU) << (8 * i);
+        const int q = random_int8(random_bits(draw, first + i));
+        made |= (static_cast<std::uint32_t>(q) & 0xFFU) << (8 * i);
     }
     return made;
 }
 
-PACE_DEVICE std::uint32_t q4_word(
-    const RandomArgs& args, int tile, int step, int word, std::uint64_t bits) {
+PACE_DEVICE std::uint32_t q4_word(const RandomArgs& args, int tile, int step, int word) {
     const DeviceMatrix& w = args.matrix;
     std::uint32_t made = 0;
     if (word >= 128) {
         const int g = (word - 128) / 4;
-        const int part = word % 4 / 2;
-        if (64 * step + 32 * part >= w.inputs) return 0;
+        const int group = word % 4 / 2;
+        if (64 * step + 32 * group >= w.inputs) return 0;
         const float scale = half_to_float(float_to_half(args.scale));
-        const std::uint32_t number = float_to_half(word % 2 == 0 ? scale : -kQ4Mean * scale);
-        if (has_output(w, tile, g, 0)) made |= number;
-        if (has_output(w, tile, g, 1)) made |= number << 16U;
+        const std::uint32_t number =
+            float_to_half(word % 2 == 0 ? scale : -kRandomInt4Mean * scale);
+        if (output_of(w, tile, g, 0) < w.outputs) made |= number;
+        if (output_of(w, tile, g, 1) < w.outputs) made |= number << 16U;
         return made;
     }
     const int g = word / 16;
-    const int t = word / 4 % 4;
-    const int first = 64 * step + 32 * (word % 4 / 2) + 8 * t;
-    if (!has_output(w, tile, g, word % 2)) return 0;
-    for (int i = 0; i < 8 && first + i < w.inputs; ++i)
-        made |= static_cast<std::uint32_t>((bits >> (8 * i)) & 0xFU) << (4 * i);
+    const int half = word % 2;
+    const int first = 64 * step + 32 * (word % 4 / 2) + 8 * (word / 4 % 4);
+    if (output_of(w, tile, g, half) >= w.outputs) return 0;
+    const Place from = place_of(args, tile, g, half);
+    std::uint64_t draw = 0;
+    for (int i = 0; i < 8 && first + i < w.inputs; ++i) {
+        const int column = first + i;
+        if (i % kRandomColumns == 0) draw = random_draw(from.seed, from.row, w.inputs, column);
+        const int n = random_int4(random_bits(draw, column));
+        made |= static_cast<std::uint32_t>(n) << (4 * input_nibble(i));
+    }
     return made;
 }
 
@@ -123,9 +132,8 @@ PACE_KERNEL void random_words(RandomArgs args) {
         const auto word = static_cast<int>(at % words_a_record);
         const auto tile = static_cast<int>(record / steps);
         const auto step = static_cast<int>(record % steps);
-        const std::uint64_t bits = mixed(args.seed, at);
-        args.words[at] = w.type == WeightType::Int8 ? int8_word(args, tile, step, word, bits)
-                                                    : q4_word(args, tile, step, word, bits);
+        args.words[at] = w.type == WeightType::Int8 ? int8_word(args, tile, step, word)
+                                                    : q4_word(args, tile, step, word);
     }
 }
 
@@ -137,32 +145,44 @@ void launch_words(Stream& stream, const RandomArgs& args) {
     if (args.count > 0) launch(stream, shape, random_words, args);
 }
 
+/// The caller's memory: a DeviceMatrix is what kernels may only read.
+std::uint32_t* writable(const void* at) {
+    return static_cast<std::uint32_t*>(const_cast<void*>(at));
+}
+
 }  // namespace
 
-void launch_random(Stream& stream, const DeviceMatrix& matrix, std::uint64_t seed) {
+void launch_random(Stream& stream,
+                   const DeviceMatrix& matrix,
+                   const std::vector<RandomPart>& parts) {
+    PACE_CHECK(
+        matrix.paired ? parts.size() == 2 : !parts.empty() && parts.size() <= kRandomPartsMax,
+        "two parts of a pair, else one to three");
     RandomArgs args;
     args.matrix = matrix;
-    args.seed = seed;
-    // The caller's memory: a DeviceMatrix is what kernels may only read.
-    const auto writable = [](const void* at) {
-        return static_cast<std::uint32_t*>(const_cast<void*>(at));
-    };
+    for (std::size_t i = 0; i < parts.size(); ++i) args.parts[i] = parts[i];
     args.words = writable(matrix.values);
     const float deviation = 1.0f / std::sqrt(static_cast<float>(matrix.inputs));
     if (matrix.type == WeightType::Int8 || matrix.type == WeightType::Q4) {
-        args.scale = deviation / (matrix.type == WeightType::Q4 ? kQ4Deviation : kInt8Deviation);
+        args.scale = deviation * (matrix.type == WeightType::Q4 ? kRandomInt4 : kRandomInt8);
         args.count = records_bytes(matrix.type, matrix.tiles(), matrix.inputs) / 4;
         launch_words(stream, args);
         return;
     }
-    args.scale = deviation * kUniformScale;
+    args.scale = deviation * kRandomUnit;
     args.count = static_cast<std::uint64_t>(matrix.outputs) *
                  static_cast<std::uint64_t>(matrix.stride) * input_bytes(matrix.type) / 4;
     launch_words(stream, args);
     if (!matrix.paired) return;
     args.words = writable(matrix.second);
-    args.seed = seed + 1;
+    args.parts[0] = parts[1];
     launch_words(stream, args);
+}
+
+void launch_random(Stream& stream, const DeviceMatrix& matrix, std::uint64_t seed) {
+    std::vector<RandomPart> parts{{seed, matrix.outputs}};
+    if (matrix.paired) parts.push_back({seed + 1, matrix.outputs});
+    launch_random(stream, matrix, parts);
 }
 
 }  // namespace paceline::cuda

@@ -1,17 +1,31 @@
 // Weights made up on the device, for benches of models that nobody has at hand.
 //
-// Reproducible: a number follows from the seed and its place alone. They are uniform with the
-// variance 1 / inputs, so that rows keep their size from layer to layer; padding is 0. C++17.
+// The numbers are those of model/weights/random_numbers.hpp, wherever the layout puts them: the same as
+// on the host, and the same in every type. Padding is 0. C++17.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/kernels/cuda/gemm.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 
 namespace paceline::cuda {
 
-/// Fills the memory of `matrix` (any type; of a paired one, both).
+/// A tensor whose rows are outputs of a matrix.
+struct RandomPart {
+    std::uint64_t seed = 0;  // the tensor's: random_seed()
+    int outputs = 0;
+};
+inline constexpr int kRandomPartsMax = 3;
+
+/// Fills the memory of `matrix` (any type) with parts one behind the other, at most kRandomPartsMax;
+/// a paired one with two, side by side.
+void launch_random(Stream& stream,
+                   const DeviceMatrix& matrix,
+                   const std::vector<RandomPart>& parts);
+
+/// The same with one part of the seed `seed`, or with two where the matrix is paired.
 void launch_random(Stream& stream, const DeviceMatrix& matrix, std::uint64_t seed);
 
 }  // namespace paceline::cuda

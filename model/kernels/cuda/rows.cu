@@ -1,6 +1,7 @@
 // Kernels on rows (rows.hpp). None of them moves more than a row's few kilobytes: simple ones.
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm_finish.cuh"
+#include "model/kernels/cuda/gemm_records.hpp"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/rows.hpp"
 
@@ -30,8 +31,9 @@ PACE_DEVICE float record_value(const DeviceMatrix& w, int o, int k) {
         return word(512 + 4 * g + 2 * half) * static_cast<float>(q);
     }
     const int part = k % 64 / 32;
-    const unsigned pair = values[8 * part + 4 * half + i / 2];
-    const auto q = static_cast<float>((pair >> (4 * (i % 2))) & 0xFU);
+    const int nibble = input_nibble(i);
+    const unsigned pair = values[8 * part + 4 * half + nibble / 2];
+    const auto q = static_cast<float>((pair >> (4 * (nibble % 2))) & 0xFU);
     const int scales = 512 + 16 * g + 8 * part + 2 * half;
     return word(scales) * q + word(scales + 4);
 }
@@ -49,10 +51,16 @@ PACE_DEVICE float weight_at(const DeviceMatrix& w, int o, int k) {
     }
 }
 
+/// How many rows there are. Another stream may be setting it to 0: all lanes of a warp take what the
+/// first one saw.
+PACE_DEVICE int rows_of(const std::int32_t* rows) {
+    return shuffle(*rows, 0);
+}
+
 PACE_KERNEL void embed(EmbedArgs args) {
     wait_for_previous();
     const int row = block_x();
-    if (row >= *args.rows) return;
+    if (row >= rows_of(args.rows)) return;
     const int token = args.tokens[row];
     if (token < 0) return;
     const int dim = args.table.inputs;
@@ -64,7 +72,7 @@ PACE_KERNEL void embed(EmbedArgs args) {
 PACE_KERNEL void ready(ReadyArgs args) {
     wait_for_previous();
     const int row = block_x();
-    if (row >= *args.rows) return;
+    if (row >= rows_of(args.rows)) return;
     const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) *
                                             static_cast<std::size_t>(args.dim);
     // Whole warps go round: make_ready() sums over sixteen lanes.
@@ -105,7 +113,7 @@ PACE_KERNEL void rotate(RotateArgs args) {
     wait_for_previous();
     const int row = block_x();
     const int head = block_y();
-    if (row >= *args.rows) return;
+    if (row >= rows_of(args.rows)) return;
     const int dim = args.head_dim;
     const bool is_query = head < args.heads;
     const bool is_key = !is_query && head < args.heads + args.kv_heads;
@@ -120,7 +128,8 @@ PACE_KERNEL void rotate(RotateArgs args) {
         const float value = biased(d);
         return norm == nullptr ? value : value * factor * norm[d];
     };
-    const std::size_t angles = static_cast<std::size_t>(row) * static_cast<std::size_t>(args.pairs);
+    const std::size_t angles =
+        static_cast<std::size_t>(args.positions[row]) * static_cast<std::size_t>(args.pairs);
     // A turned pair is (first, second); a lane has both, reads both, then writes.
     const int pairs = is_query || is_key ? args.pairs : 0;
     float* turned = shared_memory<float>(0);
@@ -155,6 +164,14 @@ PACE_KERNEL void rotate(RotateArgs args) {
     }
 }
 
+PACE_KERNEL void norm_factors(NormFactorsArgs args) {
+    wait_for_previous();
+    const int row = block_x() * block_size() / 32 + warp();
+    if (row >= rows_of(args.rows)) return;
+    const float factor = norm_factor(args.norm, row);
+    if (lane() == 0) args.factors[row] = factor;
+}
+
 LaunchShape one_block_a_row(int rows_max, int threads) {
     LaunchShape shape;
     shape.blocks_x = rows_max;
@@ -171,6 +188,11 @@ void launch_embed(Stream& stream, const EmbedArgs& args, int rows_max) {
 
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max) {
     launch(stream, one_block_a_row(rows_max, kThreads), ready, args);
+}
+
+void launch_norm_factors(Stream& stream, const NormFactorsArgs& args, int rows_max) {
+    LaunchShape shape = one_block_a_row((rows_max + kThreads / 32 - 1) / (kThreads / 32), kThreads);
+    launch(stream, shape, norm_factors, args);
 }
 
 void launch_rotate(Stream& stream, const RotateArgs& args, int rows_max) {

@@ -1,6 +1,6 @@
 // What happens to rows between products: embedding, making ready, rotation, keys and values.
 //
-// One block a row (or a row and a head); a row's bits depend on that row alone. Plain structs of
+// One block a row (or a row and a head, or a warp a row); a row's bits depend on that row alone. Plain structs of
 // device pointers; the caller owns all memory. C++17.
 #pragma once
 
@@ -31,6 +31,14 @@ struct ReadyArgs {
 /// Makes rows ready for a product, as the Residual finish of the product before would have.
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max);
 
+struct NormFactorsArgs {
+    RowNorm norm;
+    const std::int32_t* rows = nullptr;
+    float* factors = nullptr;  // [rows]
+};
+/// The factor 1 / rms of each row, once for all blocks of a product (RowNorm::factors).
+void launch_norm_factors(Stream& stream, const NormFactorsArgs& args, int rows_max);
+
 /// Which two dimensions of a head rotate together (model/config.hpp: RopePairing).
 enum class Pairing : std::uint8_t { Adjacent, Halves };
 /// How keys and values are stored (model/kv_layout.hpp: KvType).
@@ -47,10 +55,11 @@ struct RotateArgs {
     const float* bias = nullptr;    // [q + k + v]; nullptr: none
     const float* q_norm = nullptr;  // [head_dim]; nullptr: none
     const float* k_norm = nullptr;
-    float epsilon = 0.0f;                 // of these norms
-    const float* cosines = nullptr;       // [rows][pairs]
-    const float* sines = nullptr;         // [rows][pairs]
-    const std::int32_t* slots = nullptr;  // of each row
+    float epsilon = 0.0f;                     // of these norms
+    const float* cosines = nullptr;           // [positions][pairs]
+    const float* sines = nullptr;             // [positions][pairs]
+    const std::int32_t* positions = nullptr;  // of each row
+    const std::int32_t* slots = nullptr;      // of each row
     const std::int32_t* rows = nullptr;
     // Keys and values of the layer: page -> layer -> head -> keys [32][head_dim], values the same.
     std::byte* cache = nullptr;

@@ -99,6 +99,13 @@ private:
 
 class Graph;
 
+/// Pieces of equal size that lie one behind the other on the host, and apart on the device.
+struct Pieces {
+    std::size_t count = 0;
+    std::size_t bytes = 0;   // of each
+    std::size_t stride = 0;  // on the device, from the begin of one to the begin of the next
+};
+
 /// Work in order on a device.
 class Stream {
 public:
@@ -109,6 +116,8 @@ public:
 
     void to_device(void* device, const void* host, std::size_t bytes);
     void to_host(void* host, const void* device, std::size_t bytes);
+    void to_device(void* device, const void* host, const Pieces& pieces);
+    void to_host(void* host, const void* device, const Pieces& pieces);
     void on_device(void* to, const void* from, std::size_t bytes);
     void fill(void* device, std::uint8_t value, std::size_t bytes);
     /// Returns when all of it is done. Throws DeviceError if a kernel failed.

@@ -182,6 +182,18 @@ void Stream::to_host(void* host, const void* device, std::size_t bytes) {
     CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, without_kernel(*this)));
 }
 
+void Stream::to_device(void* device, const void* host, const Pieces& pieces) {
+    if (pieces.count == 0 || pieces.bytes == 0) return;
+    CUDA_CHECK(cudaMemcpy2DAsync(device, pieces.stride, host, pieces.bytes, pieces.bytes,
+                                 pieces.count, cudaMemcpyHostToDevice, without_kernel(*this)));
+}
+
+void Stream::to_host(void* host, const void* device, const Pieces& pieces) {
+    if (pieces.count == 0 || pieces.bytes == 0) return;
+    CUDA_CHECK(cudaMemcpy2DAsync(host, pieces.bytes, device, pieces.stride, pieces.bytes,
+                                 pieces.count, cudaMemcpyDeviceToHost, without_kernel(*this)));
+}
+
 void Stream::on_device(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
     CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, without_kernel(*this)));

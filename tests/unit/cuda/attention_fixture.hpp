@@ -124,6 +124,7 @@ struct How {
     int blocks = 7;
     int unit_rows = 0;  // 0: as the wave asks for
     bool wide = true;
+    bool stopped = false;  // the wave has no rows any more when the kernels begin
 };
 
 /// One call on the device: [rows][heads][head_dim].
@@ -150,8 +151,10 @@ inline std::vector<float> attend(const Cache& cache,
         size_of(plan.header().partials * shape.heads * attention_partial_floats(shape.head_dim)),
         std::nanf(""))};
     const OnDevice<float> out{std::vector<float>(size_of(rows * out_stride))};
+    const OnDevice<std::int32_t> count{std::vector<std::int32_t>{how.stopped ? 0 : rows}};
     AttentionArgs args;
     args.plan = words.data();
+    args.rows = count.data();
     args.q = queries.data();
     args.q_stride = q_stride;
     args.heads = shape.heads;

@@ -216,17 +216,18 @@ TEST_CASE("one recording serves other rows and other contexts") {
     const Shape& shape = cache.shape();
     const std::vector<KvSlot> slots = put_text(cache, 300, 9);
     constexpr int kRows = 4;
-    constexpr int kContext = 300;
+    constexpr int kSplits = kRows * attention_splits(300);
     const OnDevice<std::int32_t> words{std::vector<std::int32_t>(
-        static_cast<std::size_t>(attention_plan_words_max(kRows, kContext)))};
+        static_cast<std::size_t>(attention_plan_words_max(kRows, kSplits)))};
     const OnDevice<float> queries{std::vector<float>(size_of(kRows * shape.q_numbers()))};
     const OnDevice<std::byte> pages{cache.bytes()};
-    const OnDevice<float> partials{
-        std::vector<float>(static_cast<std::size_t>(attention_partials_max(kRows, kContext)) *
-                           size_of(shape.heads * attention_partial_floats(shape.head_dim)))};
+    const OnDevice<float> partials{std::vector<float>(
+        size_of(kSplits) * size_of(shape.heads * attention_partial_floats(shape.head_dim)))};
     const OnDevice<float> out{std::vector<float>(size_of(kRows * shape.q_numbers()))};
+    const OnDevice<std::int32_t> count{std::vector<std::int32_t>{kRows}};
     AttentionArgs args;
     args.plan = words.data();
+    args.rows = count.data();
     args.q = queries.data();
     args.q_stride = args.out_stride = shape.q_numbers();
     args.heads = shape.heads;
@@ -262,6 +263,19 @@ TEST_CASE("one recording serves other rows and other contexts") {
         std::vector<float> got = out.take();
         got.resize(q.size());
         CHECK(same_bits(got, attend(cache, wave, {})));
+    }
+}
+
+TEST_CASE("a wave that was stopped has its attention left out, in every order of threads") {
+    for (const AttentionKernel kernel : {AttentionKernel::Plain, AttentionKernel::Mma}) {
+        Cache cache{{4, 2, 64, CacheType::BF16}, 10};
+        const std::vector<KvSlot> slots = put_text(cache, 300, 1);
+        const std::vector<TestRow> rows = {row_to(slots, 12, 5), row_to(slots, 300, 6)};
+        for (const emulated::Order order : all_orders()) {
+            const OrderScope scope{order};
+            const std::vector<float> got = attend(cache, rows, {.kernel = kernel, .stopped = true});
+            CHECK(std::all_of(got.begin(), got.end(), [](float x) { return x == 0.0f; }));
+        }
     }
 }
 

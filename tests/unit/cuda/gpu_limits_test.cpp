@@ -59,7 +59,7 @@ TEST_CASE("a kernel that reads where nothing is throws, and so does all that fol
     broken.finish.out = rows.as<float>();
     broken.finish.out_stride = 16;
     const auto launch = [&] {
-        cuda::launch_gemm(stream, broken, 1);
+        cuda::launch_gemm(stream, broken, {});
         stream.finish();
     };
     CHECK_THROWS_AS(launch(), cuda::DeviceError);

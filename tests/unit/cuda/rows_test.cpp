@@ -182,6 +182,10 @@ void check_rotation(const Shape& shape, const Kind& kind) {
         std::vector<std::byte>(numbers * cache_element_bytes(kind.type), untouched)};
     const OnDevice<float> qkv{x}, device_bias{bias}, device_q{q_norm}, device_k{k_norm};
     const OnDevice<float> device_cosines{cosines}, device_sines{sines};
+    // The last row has the first position.
+    std::vector<std::int32_t> position_of(kRows);
+    for (int r = 0; r < kRows; ++r) position_of[size_of(r)] = kRows - 1 - r;
+    const OnDevice<std::int32_t> positions{position_of};
     const OnDevice<std::int32_t> slots{{kSlots, kSlots + kRows}}, count{{kRows}};
 
     RotateArgs args;
@@ -200,6 +204,7 @@ void check_rotation(const Shape& shape, const Kind& kind) {
     args.epsilon = kEpsilon;
     args.cosines = device_cosines.data();
     args.sines = device_sines.data();
+    args.positions = positions.data();
     args.slots = slots.data();
     args.rows = count.data();
     args.cache = cache.data();
@@ -218,10 +223,11 @@ void check_rotation(const Shape& shape, const Kind& kind) {
     double worst = 0.0;
     double worst_cached = 0.0;
     for (int row = 0; row < kRows; ++row) {
+        const int position = position_of[size_of(row)];
         const std::span row_cosines =
-            std::span(cosines).subspan(size_of(row * shape.pairs), size_of(shape.pairs));
+            std::span(cosines).subspan(size_of(position * shape.pairs), size_of(shape.pairs));
         const std::span row_sines =
-            std::span(sines).subspan(size_of(row * shape.pairs), size_of(shape.pairs));
+            std::span(sines).subspan(size_of(position * shape.pairs), size_of(shape.pairs));
         for (int h = 0; h < shape.heads + 2 * shape.kv_heads; ++h) {
             const std::size_t at = size_of(row) * width + size_of(h) * dim;
             const bool query = h < shape.heads;

@@ -41,6 +41,58 @@ TEST_CASE("a graph does again what was recorded, with what lies there now") {
     CHECK(contains(error_of([&] { Graph{}.launch(stream); }), "empty graph"));
 }
 
+TEST_CASE("pieces lie apart on the device and one behind the other on the host") {
+    const test::OnDevice<int> values(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+    std::vector<int> host(4);
+    Stream stream;
+    const Pieces pieces{2, 2 * sizeof(int), 5 * sizeof(int)};
+    stream.to_host(host.data(), values.data() + 1, pieces);
+    stream.finish();
+    CHECK(host == std::vector<int>{1, 2, 6, 7});
+    host = {10, 20, 30, 40};
+    stream.to_device(values.data(), host.data(), pieces);
+    stream.finish();
+    CHECK(values.take() == std::vector<int>{10, 20, 2, 3, 4, 30, 40, 7});
+    // The last piece does not reach as far as to the begin of a next one.
+    CHECK(contains(error_of([&] { stream.to_host(host.data(), values.data() + 2, pieces); }),
+                   "not within any device memory"));
+    CHECK(contains(error_of([&] {
+                       stream.to_host(host.data(), values.data(), {2, 8, 4});
+                   }),
+                   "overlap"));
+}
+
+TEST_CASE("a lazy device does one thing at each look, and all of it before finish() returns") {
+    const test::OnDevice<float> values(std::vector<float>(32, 1.0F));
+    Stream stream;
+    const Graph graph = stream.record([&] {
+        launch(stream, {.threads = 32}, add, {values.data(), 1.0F});
+    });
+    emulated::set_lazy(true);
+    const emulated::Traffic before = emulated::traffic();
+    const std::uint64_t launched = emulated::launches();
+    std::vector<float> host(32);
+    launch(stream, {.threads = 32}, add, {values.data(), 2.0F});
+    graph.launch(stream);
+    stream.to_host(host.data(), values.data(), 32 * sizeof(float));
+    CHECK(emulated::launches() == launched);
+    CHECK_FALSE(stream.idle());
+    CHECK(emulated::launches() == launched + 1);
+    CHECK_FALSE(stream.idle());
+    CHECK(host[3] == 0.0F);
+    CHECK(emulated::traffic().waits == before.waits);
+    stream.finish();
+    CHECK(stream.idle());
+    CHECK(host[3] == 4.0F);
+    CHECK(emulated::traffic().waits == before.waits + 1);
+    CHECK(emulated::traffic().bytes_to_host == before.bytes_to_host + 128);
+    emulated::fail_next_launch();
+    launch(stream, {.threads = 32}, add, {values.data(), 2.0F});
+    CHECK_FALSE(error_of([&] { stream.finish(); }).empty());
+    CHECK(error_of([&] { stream.finish(); }).empty());
+    emulated::set_lazy(false);
+}
+
 TEST_CASE("a recording that fails leaves a stream that works") {
     const test::OnDevice<float> values(std::vector<float>(32, 1.0F));
     Stream stream;

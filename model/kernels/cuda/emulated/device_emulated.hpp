@@ -177,6 +177,13 @@ inline std::uint32_t two_bf16(float low, float high) {
     return std::uint32_t{float_to_bf16(low)} | std::uint32_t{float_to_bf16(high)} << 16U;
 }
 
+inline std::uint32_t add_two_bf16(std::uint32_t a, std::uint32_t b) {
+    const auto half = [](std::uint32_t word, unsigned shift) {
+        return bf16_to_float(static_cast<std::uint16_t>(word >> shift & 0xFFFFU));
+    };
+    return two_bf16(half(a, 0) + half(b, 0), half(a, 16) + half(b, 16));
+}
+
 inline float fma(float a, float b, float c) {
     return std::fma(a, b, c);
 }

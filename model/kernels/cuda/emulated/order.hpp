@@ -1,4 +1,4 @@
-// What a test can set about the emulated device: order, memory, faults.
+// What a test can set about the emulated device: order, pace, memory, faults; and what it counts.
 //
 // A kernel that lacks a barrier gives right results in some orders of its threads and wrong ones in
 // others. set_order() chooses one: each runs a warp as far as it can come before another one moves,
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace paceline::cuda::emulated {
 
@@ -32,6 +33,9 @@ inline constexpr std::size_t kMemoryDefault = std::size_t{8} << 30U;
 void set_memory_limit(std::size_t bytes);
 [[nodiscard]] std::size_t memory_limit();
 [[nodiscard]] std::size_t memory_used();
+/// Host memory that is pinned, and how much of it there may be: at first any.
+[[nodiscard]] std::size_t pinned_used();
+void set_pinned_limit(std::size_t bytes);
 
 /// The next kernel that would run throws DeviceError instead, and runs not.
 void fail_next_launch();
@@ -40,7 +44,23 @@ void fail_next_launch();
 /// says so, and every one after it too: a GPU that has failed gives no way back.
 void break_at(std::uint64_t launch, std::function<bool()> asked);
 
+/// What blas_problem() says from now on; empty, as at the beginning: there is a cuBLAS.
+void set_blas_problem(const std::string& what);
+
 /// How many kernels have run (a graph counts each of its own).
 [[nodiscard]] std::uint64_t launches();
+
+/// Whether streams keep what they are given, as a GPU does: each idle() does one piece of it,
+/// finish() all that is left. What a copy reads on the host has to stay there until then. Usually
+/// everything is done at once. For streams that have nothing left to do.
+void set_lazy(bool lazy);
+
+/// What has crossed, and how often somebody waited, since the process began.
+struct Traffic {
+    std::uint64_t bytes_to_device = 0;
+    std::uint64_t bytes_to_host = 0;
+    std::uint64_t waits = 0;  // finish(), of any stream
+};
+[[nodiscard]] Traffic traffic();
 
 }  // namespace paceline::cuda::emulated

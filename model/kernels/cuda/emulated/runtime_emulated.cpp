@@ -1,5 +1,7 @@
 // runtime.hpp where a device is host memory and a stream does everything at once.
 //
+// Or piece by piece, where a test asks for it (order.hpp: set_lazy).
+//
 // Device memory is full of 0xFF when it is allocated. What a copy calls device memory must lie
 // within one allocation of it, so that a host address in its place shows.
 #include <algorithm>
@@ -8,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <cxxabi.h>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -31,6 +35,8 @@ struct Device {
     std::mutex mutex;
     std::map<const std::byte*, std::size_t> allocations;  // address to bytes
     std::size_t used = 0;
+    std::atomic<std::size_t> pinned{0};
+    std::atomic<std::size_t> pinned_limit{std::numeric_limits<std::size_t>::max()};
     std::size_t limit = emulated::kMemoryDefault;
     emulated::Order order;
     std::atomic<bool> fail_next{false};
@@ -38,6 +44,10 @@ struct Device {
     std::uint64_t breaks_at = 0;  // a launch; 0: never
     std::function<bool()> breaks;
     std::atomic<bool> broken{false};
+    std::atomic<bool> lazy{false};
+    std::atomic<std::uint64_t> bytes_to_device{0};
+    std::atomic<std::uint64_t> bytes_to_host{0};
+    std::atomic<std::uint64_t> waits{0};
 };
 
 Device& device() {
@@ -93,6 +103,14 @@ std::size_t memory_used() {
     return device().used;
 }
 
+std::size_t pinned_used() {
+    return device().pinned;
+}
+
+void set_pinned_limit(std::size_t bytes) {
+    device().pinned_limit = bytes;
+}
+
 void fail_next_launch() {
     device().fail_next = true;
 }
@@ -104,6 +122,14 @@ void break_at(std::uint64_t launch, std::function<bool()> asked) {
 
 std::uint64_t launches() {
     return device().launches;
+}
+
+void set_lazy(bool lazy) {
+    device().lazy = lazy;
+}
+
+Traffic traffic() {
+    return {device().bytes_to_device, device().bytes_to_host, device().waits};
 }
 
 std::string kernel_name(const std::type_info& argument) {
@@ -163,15 +189,18 @@ DeviceMemory::~DeviceMemory() {
 bool PinnedMemory::allocate(std::size_t bytes, PinnedMemory& to) {
     PinnedMemory made;
     if (bytes > 0) {
+        if (device().pinned + bytes > device().pinned_limit) return false;
         made.data_ = allocate_filled(bytes);
         if (made.data_ == nullptr) return false;
         made.bytes_ = bytes;
+        device().pinned += bytes;
     }
     to = std::move(made);
     return true;
 }
 
 PinnedMemory::~PinnedMemory() {
+    device().pinned -= bytes_;
     std::free(data_);
 }
 
@@ -183,13 +212,21 @@ struct Graph::Recording {
 
 struct Stream::Handle {
     std::vector<Step>* records = nullptr;  // while it records
+    std::deque<Step> waiting;              // of a lazy device
 
-    void submit(Step step) const {
+    void submit(Step step) {
         if (records != nullptr) {
             records->push_back(std::move(step));
+        } else if (device().lazy) {
+            waiting.push_back(std::move(step));
         } else {
             step();
         }
+    }
+    void do_one() {
+        const Step step = std::move(waiting.front());
+        waiting.pop_front();  // also if it throws
+        step();
     }
 };
 
@@ -197,16 +234,45 @@ Stream::Stream() : handle_(std::make_unique<Handle>()) {}
 Stream::~Stream() = default;
 
 void Stream::to_device(void* device_address, const void* host, std::size_t bytes) {
-    check_on_device(device_address, bytes, "to_device()");
-    handle_->submit([=] {
-        if (bytes > 0) std::memcpy(device_address, host, bytes);
-    });
+    to_device(device_address, host, {1, bytes, bytes});
 }
 
 void Stream::to_host(void* host, const void* device_address, std::size_t bytes) {
-    check_on_device(device_address, bytes, "to_host()");
+    to_host(host, device_address, {1, bytes, bytes});
+}
+
+namespace {
+
+void check_pieces(const void* address, const Pieces& pieces, const char* call) {
+    if (pieces.count == 0 || pieces.bytes == 0) return;
+    if (pieces.count > 1 && pieces.stride < pieces.bytes)
+        throw DeviceError(std::string(call) + ": pieces overlap (emulated device)");
+    check_on_device(address, (pieces.count - 1) * pieces.stride + pieces.bytes, call);
+}
+
+}  // namespace
+
+void Stream::to_device(void* device_address, const void* host, const Pieces& pieces) {
+    check_pieces(device_address, pieces, "to_device()");
     handle_->submit([=] {
-        if (bytes > 0) std::memcpy(host, device_address, bytes);
+        auto* to = static_cast<std::byte*>(device_address);
+        const auto* from = static_cast<const std::byte*>(host);
+        if (pieces.bytes == 0) return;
+        for (std::size_t i = 0; i < pieces.count; ++i)
+            std::memcpy(to + i * pieces.stride, from + i * pieces.bytes, pieces.bytes);
+        device().bytes_to_device += pieces.count * pieces.bytes;
+    });
+}
+
+void Stream::to_host(void* host, const void* device_address, const Pieces& pieces) {
+    check_pieces(device_address, pieces, "to_host()");
+    handle_->submit([=] {
+        auto* to = static_cast<std::byte*>(host);
+        const auto* from = static_cast<const std::byte*>(device_address);
+        if (pieces.bytes == 0) return;
+        for (std::size_t i = 0; i < pieces.count; ++i)
+            std::memcpy(to + i * pieces.bytes, from + i * pieces.stride, pieces.bytes);
+        device().bytes_to_host += pieces.count * pieces.bytes;
     });
 }
 
@@ -233,11 +299,15 @@ void Stream::fill(void* device_address, std::uint8_t value, std::size_t bytes) {
 
 void Stream::finish() {
     if (handle_->records != nullptr) throw DeviceError("finish() of a stream that records");
+    ++device().waits;
+    while (!handle_->waiting.empty()) handle_->do_one();
 }
 
 bool Stream::idle() {
     if (handle_->records != nullptr) throw DeviceError("idle() of a stream that records");
-    return true;
+    if (handle_->waiting.empty()) return true;
+    handle_->do_one();
+    return false;
 }
 
 Graph Stream::record(const std::function<void()>& work) {
@@ -262,7 +332,7 @@ Graph::~Graph() = default;
 void Graph::launch(Stream& stream) const {
     if (empty()) throw DeviceError("launch() of an empty graph");
     if (stream.handle().records != nullptr) throw DeviceError("a graph launched while recording");
-    for (const Step& step : recording_->steps) step();
+    for (const Step& step : recording_->steps) stream.handle().submit(step);
 }
 
 struct Event::Handle {

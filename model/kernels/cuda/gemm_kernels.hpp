@@ -1,0 +1,12 @@
+// The kernels behind launch_gemm(), each as the choice says. Included by gemm*.cu alone.
+#pragma once
+
+#include "model/kernels/cuda/gemm_choice.hpp"
+
+namespace paceline::cuda {
+
+void launch_gemm_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice);
+/// `rows`: at most, of the call. Not for F32.
+void launch_gemm_tiled(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows);
+
+}  // namespace paceline::cuda

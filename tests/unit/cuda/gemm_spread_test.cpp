@@ -1,0 +1,153 @@
+// The two kernels of a product and every way to spread it over a device: one and the same bits.
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#ifdef PACELINE_EMULATED_DEVICE
+#include "model/kernels/cuda/emulated/order.hpp"
+#endif
+#include "tests/unit/cuda/gemm_fixture.hpp"
+
+namespace paceline::cuda {
+
+using namespace test;
+
+TEST_CASE("every way to spread a product over a device gives the same bits") {
+    // Inputs of one step, of one slice, of several of unequal length, of an odd number of steps.
+    for (const auto& [outputs, inputs, rows] :
+         {std::array{40, 32, 70}, std::array{150, 96, 70}, std::array{24, 1056, 5},
+          std::array{72, 608, 131}}) {
+        for (const WeightType type : kTypes) {
+            CAPTURE(static_cast<int>(type));
+            CAPTURE(inputs);
+            const Weights weights = make_weights(type, outputs, inputs, false, 17);
+            const std::vector<float> x = random_floats(size_of(rows * inputs), 18);
+            const std::vector<GemmChoice> choices = all_choices(type, rows);
+            const std::vector<float> first = multiply(weights, x, rows, &choices.front());
+            for (const GemmChoice& choice : choices) {
+                CAPTURE(choice.tile);
+                CAPTURE(choice.row_tiles);
+                CAPTURE(choice.tiles);
+                const std::vector<float> y = multiply(weights, x, rows, &choice);
+                CHECK(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)) == 0);
+            }
+        }
+    }
+}
+
+#ifdef PACELINE_EMULATED_DEVICE
+TEST_CASE("the order in which an emulated block's threads run changes nothing of a tiled product") {
+    using emulated::Order;
+    for (const WeightType type : {WeightType::BF16, WeightType::Int8, WeightType::Q4}) {
+        const Weights weights = make_weights(type, 72, 352, false, 20);
+        const std::vector<float> x = random_floats(70 * 352, 21);
+        const GemmChoice tiled{kSmallTile, 1, 1, 1};
+        const std::vector<float> forward = multiply(weights, x, 70, &tiled);
+        for (const Order order : {Order{Order::Kind::Backward}, Order{Order::Kind::Shuffled, 7}}) {
+            emulated::set_order(order);
+            CHECK(multiply(weights, x, 70, &tiled) == forward);
+        }
+        emulated::set_order({});
+    }
+}
+#endif
+
+TEST_CASE("a product of many rows takes squares that fill the device, one of few rows tiles") {
+    constexpr int kProcessors = 132;
+    DeviceMatrix matrix;
+    matrix.outputs = 4096;
+    matrix.inputs = 4096;
+    CHECK(choose_gemm(matrix, {1, kProcessors}).row_tiles == 1);
+    CHECK(choose_gemm(matrix, {9, kProcessors}).row_tiles == 2);
+    CHECK(choose_gemm(matrix, {9, kProcessors}).tiles == 2);
+    CHECK(choose_gemm(matrix, {64, kProcessors}).row_tiles == 8);
+    CHECK(choose_gemm(matrix, {512, kProcessors}).tile == kLargeTile);
+    CHECK(choose_gemm(matrix, {128, kProcessors}).tile == kSmallTile);
+    matrix.outputs = 576;  // too few tiles for two a block
+    CHECK(choose_gemm(matrix, {16, kProcessors}).tiles == 1);
+    matrix.type = WeightType::F32;  // which only the wave kernel has
+    const GemmChoice floats = choose_gemm(matrix, {200, kProcessors});
+    CHECK(floats.tile == 0);
+    CHECK(floats.row_tiles == 8);
+    CHECK(floats.groups == 4);
+}
+
+namespace {
+
+/// All that a product leaves behind, byte by byte.
+struct Left {
+    std::vector<float> out, squares;
+    std::vector<std::uint16_t> next;
+    bool operator==(const Left& other) const {
+        const auto same = [](const auto& a, const auto& b) {
+            return a.size() == b.size() &&
+                   std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0;
+        };
+        return same(out, other.out) && same(squares, other.squares) && same(next, other.next);
+    }
+};
+
+/// A product of many rows with a norm in front and what `kind` says behind it. Without a choice the
+/// factors of the norm are put aside first.
+Left finished(FinishKind kind, const GemmChoice* choice) {
+    constexpr int kOutputs = 80;  // of each of two
+    constexpr int kInputs = 96;
+    constexpr int kRows = 21;
+    constexpr int kStride = padded_inputs(kOutputs);
+    const bool gated = kind == FinishKind::Gated;
+    const Weights weights = make_weights(WeightType::BF16, kOutputs, kInputs, gated, 22);
+    std::vector<float> x = random_floats(kRows * kInputs, 23);
+    const OnDevice<std::byte> device_x = make_rows(x, kRows, kInputs, WeightType::BF16);
+    const OnDevice<std::int32_t> count{{kRows}};
+    std::vector<std::int32_t> backwards(kRows);
+    for (int r = 0; r < kRows; ++r) backwards[size_of(r)] = kRows - 1 - r;
+    const OnDevice<std::int32_t> places{backwards};
+    const OnDevice<float> out{random_floats(kRows * kOutputs, 24)};
+    const OnDevice<float> norm{random_floats(kOutputs, 25)};
+    std::vector<float> sums = random_floats(kRows * tiles_of(padded_inputs(kInputs)), 26);
+    for (float& sum : sums) sum *= sum;
+    const OnDevice<float> squares{sums};
+    const OnDevice<float> factors{std::vector<float>(kRows, std::nanf(""))};
+    const OnDevice<std::uint16_t> next{std::vector<std::uint16_t>(size_of(kRows * kStride))};
+    const OnDevice<float> next_squares{std::vector<float>(size_of(kRows * tiles_of(kStride)))};
+    GemmArgs args;
+    args.weights = weights.matrix;
+    args.x = device_x.data();
+    args.x_stride = padded_inputs(kInputs);
+    args.rows = count.data();
+    args.finish.kind = kind;
+    args.finish.norm = {squares.data(), tiles_of(padded_inputs(kInputs)), kInputs, 1e-5f};
+    args.finish.out = out.data();
+    args.finish.out_stride = kOutputs;
+    args.finish.row_index = places.data();
+    args.finish.next = {norm.data(), next.data(), next_squares.data(), kStride, false};
+    Stream stream;
+    if (choice != nullptr) {
+        launch_gemm_as(stream, args, *choice, kRows);
+    } else {
+        args.finish.norm.factors = factors.data();
+        launch_gemm(stream, args, {kRows});
+    }
+    stream.finish();
+    return {out.take(), next_squares.take(), next.take()};
+}
+
+}  // namespace
+
+TEST_CASE("what is fused behind a product has the same bits however it is spread") {
+    for (const FinishKind kind :
+         {FinishKind::Store, FinishKind::Residual, FinishKind::Input, FinishKind::Gated}) {
+        CAPTURE(static_cast<int>(kind));
+        const Left first = finished(kind, nullptr);
+        for (const GemmChoice& choice : all_choices(WeightType::BF16, 21)) {
+            CAPTURE(choice.tile);
+            CAPTURE(choice.row_tiles);
+            CAPTURE(choice.tiles);
+            CHECK(finished(kind, &choice) == first);
+        }
+    }
+}
+
+}  // namespace paceline::cuda
