@@ -1,9 +1,11 @@
-# Writes OUTPUT, a C++ table of the files SOURCE/*.toml: the methods that the program knows. Those
-# called cpu-* are examples of placements, not methods.
+# Writes OUTPUT, a C++ table of the files SOURCE/*.toml: the methods that the program knows, or the
+# shapes. Those called cpu-* are examples of placements, not methods.
 file(GLOB files ${SOURCE}/*.toml)
 list(FILTER files EXCLUDE REGEX "/cpu-[^/]*$")
 list(SORT files)
-set(text "// Made by launch/embed_configs.cmake from configs/*.toml.\n")
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH root)
+cmake_path(RELATIVE_PATH SOURCE BASE_DIRECTORY ${root} OUTPUT_VARIABLE folder)
+set(text "// Made by launch/embed_configs.cmake from ${folder}/*.toml.\n")
 foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WLE)
     file(READ ${file} content)

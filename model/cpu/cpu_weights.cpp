@@ -4,7 +4,10 @@
 #include <span>
 #include <string>
 
+#include "model/cpu/made_up_tile.hpp"
 #include "model/kernels/cpu/isa.hpp"
+#include "model/weights/random_model.hpp"
+#include "model/weights/random_rows.hpp"
 
 namespace paceline {
 namespace {
@@ -157,12 +160,30 @@ Status CpuWeights::read_vectors(const ModelFile& file) {
 
 /// Takes the matrix's place in the arena and packs it with all threads.
 void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team) {
+    if (tensor.data == nullptr) return make_up(tensor, {}, matrix, team);
     matrix.data = arena_.take(matrix.bytes());
     const int tiles = matrix.tiles();
     auto work = [&](int thread) {
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
         pack_tiles(tensor, matrix, tiles * thread / team.size(), tiles * (thread + 1) / team.size(),
                    scratch);
+    };
+    team.run(work);
+}
+
+/// The same for a tensor without bytes, or for the rows of it in `list`.
+void CpuWeights::make_up(const TensorView& tensor,
+                         std::span<const TokenId> list,
+                         PackedMatrix& matrix,
+                         ThreadTeam& team) {
+    matrix.data = arena_.take(matrix.bytes());
+    const std::uint64_t seed = random_seed(random_, tensor.name);
+    const int tiles = matrix.tiles();
+    auto work = [&](int thread) {
+        std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
+        MadeUpTile made{matrix, seed, list};
+        const int last = tiles * (thread + 1) / team.size();
+        for (int tile = tiles * thread / team.size(); tile < last; ++tile) made.pack(tile, scratch);
     };
     team.run(work);
 }
@@ -176,6 +197,7 @@ void CpuWeights::pack(const std::vector<float>& values, PackedMatrix& matrix, Th
 }
 
 void CpuWeights::pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team) {
+    if (all.data == nullptr) return make_up(all, head.tokens, head.output, team);
     std::vector<std::byte> listed;
     listed.reserve(head.tokens.size() * all.row_bytes());
     for (const TokenId token : head.tokens)
@@ -203,7 +225,10 @@ void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, Th
 Result<CpuWeights> CpuWeights::load(const ModelFile& file,
                                     const CpuOptions& options,
                                     ThreadTeam& team) {
+    if (is_made_up(file) && !options.random)
+        return Error{Errc::BadFile, file.path() + " is a shape without weights"};
     CpuWeights weights = plan(file, options);
+    weights.random_ = options.random.value_or(0);
     weights.choose_cache();
     const std::vector<Source> list = weights.sources(file);
     const std::uint64_t total = weights.packed_bytes();
@@ -257,6 +282,7 @@ Result<CpuWeights> CpuWeights::load_adapter(const ModelFile& file,
                                             ThreadTeam& team) {
     const AdapterSpec& spec = *options.adapter;
     CpuWeights weights = plan_adapter(file, options);
+    weights.random_ = options.random.value_or(0);
     constexpr std::size_t kMatrices = 5;
     Result<HugeArena> arena =
         HugeArena::make(weights.packed_bytes() + kMatrices * HugeArena::kAlignment);

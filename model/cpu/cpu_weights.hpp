@@ -4,7 +4,9 @@
 // Immutable after load(); read by all threads.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "ipc/base/result.hpp"
@@ -41,7 +43,8 @@ public:
 
     /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
     /// they are consumed, so that the peak is the packed size plus one tensor.
-    /// Errors: OutOfMemory; BadFile when a norm holds a number that is not finite.
+    /// Errors: OutOfMemory; BadFile when a norm holds a number that is not finite, or when the
+    /// weights have to be made up and `options` have no seed.
     static Result<CpuWeights> load(const ModelFile& file,
                                    const CpuOptions& options,
                                    ThreadTeam& team);
@@ -78,11 +81,16 @@ private:
     void plan_heads(const ModelFile& file, const CpuOptions& options);
     void pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team);
     void pack(const std::vector<float>& values, PackedMatrix& matrix, ThreadTeam& team);
+    void make_up(const TensorView& tensor,
+                 std::span<const TokenId> list,
+                 PackedMatrix& matrix,
+                 ThreadTeam& team);
     void pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team);
     void pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team);
     Status read_vectors(const ModelFile& file);
 
     HugeArena arena_;
+    std::uint64_t random_ = 0;  // seed of what has to be made up
     std::vector<CpuLayer> layers_;
     PackedMatrix embedding_;
     PackedMatrix head_;  // the embedding itself when tied and both are here

@@ -35,13 +35,29 @@ Status check_regular(const std::string& path, const struct stat& info) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-    MappedFile file;
-    file.path_ = path;
     // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
-    file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file.descriptor_ < 0) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) {
         return Error{Errc::BadFile, "cannot open " + path + ": " + reason(errno)};
     }
+    return map(path, descriptor);
+}
+
+Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view text) {
+    const int descriptor = ::memfd_create("paceline", MFD_CLOEXEC);
+    if (descriptor < 0 ||
+        ::write(descriptor, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+        Error failed{Errc::System, "no memory file for " + name + ": " + reason(errno)};
+        if (descriptor >= 0) ::close(descriptor);
+        return failed;
+    }
+    return map(name, descriptor);
+}
+
+Result<MappedFile> MappedFile::map(const std::string& path, int descriptor) {
+    MappedFile file;
+    file.path_ = path;
+    file.descriptor_ = descriptor;
     struct stat info {};
     if (::fstat(file.descriptor_, &info) != 0) {
         return Error{Errc::System, "cannot examine " + path + ": " + reason(errno)};

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "ipc/base/result.hpp"
 
@@ -19,6 +20,8 @@ public:
     /// Errors: BadFile, naming the path: missing, unreadable, a directory, not a regular file,
     /// empty. System: the kernel refuses the mapping.
     static Result<MappedFile> open(const std::string& path);
+    /// The same for bytes of the program's own, which go by the name `name`. Errors: System.
+    static Result<MappedFile> of_text(const std::string& name, std::string_view text);
 
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
@@ -38,6 +41,8 @@ public:
 
 private:
     MappedFile() = default;
+    /// Takes the descriptor over.
+    static Result<MappedFile> map(const std::string& path, int descriptor);
 
     std::string path_;
     int descriptor_ = -1;

@@ -1,4 +1,4 @@
-// A model without weights: the shape alone, for backends that make the numbers up.
+// A model without weights: the shape alone. Its numbers are made up by whoever loads it.
 //
 // For benches: the time of a pass follows from shapes and types, not from numbers. A shape is a small
 // text file of lines `key = value` ('#' begins a comment; bench/cuda/shapes has some):
@@ -10,20 +10,27 @@
 //     rope_base, norm_epsilon  10000.0, 1e-5
 //     type = "bf16"            of the matrices: f32, f16, bf16, q8_0, q4_0 or q4_1
 //
-// The ModelFile maps that text, so path and fingerprint are the shape's. Its matrices have no bytes
-// (TensorView::data is nullptr): only a backend that fills weights itself may load it
-// (CudaOptions::random), every other reads through that pointer. Norms are ones, biases zeros. There
-// is no tokenizer.
+// The ModelFile maps that text, so path and fingerprint are the shape's. Its matrices have names, but
+// no bytes (TensorView::data is nullptr): a backend that is given a seed (CpuOptions::random,
+// CudaOptions::random) makes them up while it loads, one that is not refuses. Norms are ones, biases
+// zeros. There is no tokenizer.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ipc/base/result.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
 
-/// Errors: BadFile naming the file, the key and its value.
+/// Errors: BadFile naming the file, the key and its value; also for a model, before it is read.
 [[nodiscard]] Result<ModelFile> open_random_model(const std::string& path);
+
+/// The same of a shape that is no file; `path` is its name.
+[[nodiscard]] Result<ModelFile> random_model(const std::string& path, std::string_view shape);
+
+/// Whether the weights of `file` have to be made up.
+[[nodiscard]] bool is_made_up(const ModelFile& file);
 
 }  // namespace paceline
