@@ -1,7 +1,6 @@
 #include "actors/draft_model.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -11,7 +10,6 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
-constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
 constexpr std::size_t kEnoughText = 16;  // tokens behind an unknown one that make a context again
 
 /// The tokens that penalties of the token behind `path` may look at.
@@ -235,81 +233,6 @@ std::int32_t DraftModel::context() const {
     std::int32_t longest = 0;
     for (const Row& row : rows_) longest = std::max(longest, row.position + 1);
     return longest;
-}
-
-RunOutcome DraftModel::run(const CancelToken* cancel) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const std::span<float> hidden = std::span{hidden_}.first(rows_.size() * dim);
-    if (backend_.run_layers(rows_, hidden, cancel) == RunOutcome::Cancelled) {
-        return RunOutcome::Cancelled;
-    }
-    for (std::size_t first = 0; first < heads_.size(); first += kHeadsAtOnce) {
-        give_candidates(first, std::min(kHeadsAtOnce, heads_.size() - first));
-    }
-    return RunOutcome::Done;
-}
-
-void DraftModel::give_candidates(std::size_t first, std::size_t count) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto from =
-            hidden_.begin() + static_cast<std::ptrdiff_t>(heads_[first + i].row * dim);
-        std::copy_n(from, dim, head_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
-    }
-    const auto hidden = std::span{head_hidden_}.first(count * dim);
-    if (draw_candidates(first, hidden)) return;
-    const std::span<const TokenId> list = short_list_;
-    const std::size_t width =
-        list.empty() ? static_cast<std::size_t>(backend_.config().vocab_size) : list.size();
-    const auto logits = std::span{logits_}.first(count * width);
-    if (list.empty()) {
-        backend_.head(options_.head, hidden, static_cast<int>(count), logits);
-    } else {
-        backend_.head_listed(options_.head, hidden, static_cast<int>(count), logits);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-        heads_[first + i].candidates =
-            candidates_of(heads_[first + i], logits.subspan(i * width, width));
-    }
-}
-
-/// The candidates of the heads from `first` on whose hidden states these are, where the device can
-/// draw them; false if it cannot.
-bool DraftModel::draw_candidates(std::size_t first, std::span<const float> hidden) {
-    // Another vocabulary than the target's needs the whole row on the host.
-    if (short_list_.empty() && !target_row_.empty()) return false;
-    const std::size_t count = hidden.size() / static_cast<std::size_t>(backend_.config().dim);
-    std::vector<DrawJob> jobs;
-    for (std::size_t i = 0; i < count; ++i) {
-        const PassHead& head = heads_[first + i];
-        const PassRow& row = pass_[head.row];
-        if (head.count > backend_.candidates_max() || !backend_.draws(row.text->sampling))
-            return false;
-        jobs.push_back({&row.text->sampling, row.position + 1, head.count});
-    }
-    std::vector<std::vector<Candidate>> best(count);
-    backend_.draw_candidates(options_.head, hidden, jobs, best);
-    for (std::size_t i = 0; i < count; ++i) heads_[first + i].candidates = std::move(best[i]);
-    return true;
-}
-
-/// `logits`: of the short list, or of the model's whole vocabulary.
-std::vector<Candidate> DraftModel::candidates_of(const PassHead& head, std::span<float> logits) {
-    const PassRow& row = pass_[head.row];
-    const SeenTokens seen{.committed = head.seen, .path = {}};
-    const SamplingParams& params = row.text->sampling;
-    const Position at = row.position + 1;
-    if (!short_list_.empty()) {
-        return listed_candidates(logits, short_list_, target_row_, at, seen, params, head.count,
-                                 scratch_);
-    }
-    logits = logits.first(vocab_both_);
-    if (!target_row_.empty()) {
-        std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
-                  -std::numeric_limits<float>::infinity());
-        logits = target_row_;
-    }
-    return candidates(logits, at, seen, params, head.count, scratch_);
 }
 
 DraftModel::Taken DraftModel::take(RunOutcome outcome) {

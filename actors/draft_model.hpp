@@ -124,6 +124,8 @@ public:
     [[nodiscard]] std::int32_t free_pages() const { return pages_->free_pages(); }
 
 private:
+    static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
+
     struct PassRow {
         std::shared_ptr<DraftText> text;
         GuessId node = kNoGuess;  // kNoGuess: a token of the text
@@ -154,6 +156,10 @@ private:
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
     void give_candidates(std::size_t first, std::size_t count);
+    [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
+    [[nodiscard]] bool drawn_with_layers() const;
+    RunOutcome run_and_draw(const CancelToken* cancel);
+    [[nodiscard]] DrawJob job_of(const PassHead& head) const;
     bool draw_candidates(std::size_t first, std::span<const float> hidden);
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);

@@ -39,7 +39,10 @@ FinalVerify::~FinalVerify() = default;
 void FinalVerify::judge(std::span<JudgedPart> parts) {
     std::vector<Walk> walks;
     walks.reserve(parts.size());
-    for (JudgedPart& part : parts) walks.emplace_back(part);
+    for (JudgedPart& part : parts) {
+        walks.emplace_back(part);
+        if (!part.drawn.empty()) read_drawn(walks.back());
+    }
     // Who finds no room in one round is the first of the next.
     for (std::size_t first = 0;;) {
         const auto next = [&]() -> std::optional<std::size_t> {
@@ -55,6 +58,23 @@ void FinalVerify::judge(std::span<JudgedPart> parts) {
         first = (*next + options_.head_rows) % walks.size();
     }
     for (Walk& walk : walks) walk.part->judged = walk.walk.take();
+}
+
+bool FinalVerify::draws_behind_rows(const RequestState& state) const {
+    return backend_.draws_behind_rows() && state.spec().acceptance == AcceptanceRule::Coupled &&
+           backend_.draws(state.spec().sampling);
+}
+
+DrawJob FinalVerify::job_behind(const RequestState& state, const msg::WaveRow& row) {
+    return {&state.spec().sampling, row.position + 1};
+}
+
+/// The whole walk, over tokens that came with the rows.
+void FinalVerify::read_drawn(Walk& walk) {
+    PACE_CHECK(walk.part->drawn.size() == walk.part->rows.size(), "a token for each row");
+    while (const std::optional<std::size_t> row = walk.walk.wanted())
+        walk.walk.feed(walk.part->drawn[*row]);
+    head_rows_computed_ += walk.part->rows.size();
 }
 
 /// One call of the head: the wanted row of each walk that goes on, then, as long as there is room,

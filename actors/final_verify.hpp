@@ -8,8 +8,13 @@
 //     1       the root of A, B and C, then the likeliest row below each       A A B B C C
 //     2       what the walks want that is not computed yet, and what is likely below it
 //
-// A rejected rest is never computed. Any head_rows gives the same bits, since the head is
+// A rejected rest is not computed. Any head_rows gives the same bits, since the head is
 // row-invariant.
+//
+// Where a device draws behind the rows of a run in the same go as their layers
+// (Backend::draws_behind_rows), the target's token of every row, rejected or not, is there before the
+// walk begins: it reads them, and no head is called. Those rows count as rows of the head all the
+// same.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
@@ -38,7 +43,9 @@ struct JudgedPart {
     std::span<const TokenId> committed;  // the text up to and including the root
     std::span<const msg::WaveRow> rows;  // the first is the root
     std::span<const float> hidden;       // [rows, dim] after the last layer
-    Judged judged = {};                  // the result
+    // The target's own token behind each row; empty: it is drawn from `hidden` here.
+    std::span<const std::optional<TokenId>> drawn = {};
+    Judged judged = {};  // the result
 };
 
 class FinalVerify {
@@ -50,6 +57,11 @@ public:
 
     void judge(std::span<JudgedPart> parts);
 
+    /// Whether the target's tokens behind a part's rows can be drawn with their layers.
+    [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
+    /// What is then drawn behind a row. The state must outlive the job.
+    [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::WaveRow& row);
+
     /// Rows for which the head has been computed so far, and in how many calls.
     [[nodiscard]] std::uint64_t head_rows_computed() const { return head_rows_computed_; }
     [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
@@ -58,6 +70,7 @@ private:
     struct Walk;
     void compute(std::span<Walk> walks, std::size_t first);
     void feed(std::span<Walk> walks);
+    void read_drawn(Walk& walk);
     [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
     void draw(std::span<const Walk> walks, std::size_t count);
 

@@ -151,6 +151,8 @@ private:
     [[nodiscard]] ExitPart ask_exit(const Part& part, std::span<const msg::WaveRow> rows) const;
     void watch(Run& run);
     void prepare(Run& run);
+    void ask_for_tokens(Run& run) const;
+    [[nodiscard]] RunOutcome run_rows(Run& run);
     void submit(const std::shared_ptr<Run>& run);
     void record(const Run& run);
     [[nodiscard]] bool alive(const RequestState& state, std::span<const msg::WaveRow> rows) const;

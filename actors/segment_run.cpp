@@ -278,6 +278,7 @@ void SegmentActor::prepare(Run& run) {
     const bool verifies = std::any_of(run.parts.begin(), run.parts.end(),
                                       [](const Part& part) { return !part.prefill(); });
     run.looked_at = early_ && verifies && early_->wanted();
+    if (last()) ask_for_tokens(run);
     for (const Part& part : run.parts) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);
@@ -286,11 +287,39 @@ void SegmentActor::prepare(Run& run) {
                 {.state = *part.state,
                  .committed = part.committed,
                  .rows = rows,
-                 .hidden = run.hidden.subspan(part.first * dim, rows.size() * dim)});
+                 .hidden = run.hidden.subspan(part.first * dim, rows.size() * dim),
+                 .drawn = std::span{run.drawn}.subspan(run.drawn.empty() ? 0 : part.first,
+                                                       run.drawn.empty() ? 0 : rows.size())});
         } else if (run.looked_at && early_->options().defers) {
             run.exits.push_back(ask_exit(part, rows));
         }
     }
+}
+
+/// The judge's tokens come with the layers if the device can draw all of them: one wait for the run.
+/// A token behind a row of prefill is drawn for nobody.
+void SegmentActor::ask_for_tokens(Run& run) const {
+    if (!backend_.draws_behind_rows()) return;
+    const bool all = std::all_of(run.parts.begin(), run.parts.end(), [&](const Part& part) {
+        return part.prefill() || verify_->draws_behind_rows(*part.state);
+    });
+    if (!all) return;
+    run.jobs.resize(run.named.size());
+    run.drawn.resize(run.named.size());
+    for (const Part& part : run.parts) {
+        if (part.prefill()) continue;
+        const auto rows = run.rows_of(part);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            run.jobs[part.first + i] = FinalVerify::job_behind(*part.state, rows[i]);
+    }
+}
+
+/// The layers, and with them what the judge wants to know, if the device can draw it.
+RunOutcome SegmentActor::run_rows(Run& run) {
+    if (run.jobs.empty()) return backend_.run_layers(run.rows, run.hidden, &run.cancel);
+    // Of a judged run only an exit looks at hidden states.
+    return backend_.run_and_draw(run.rows, run.hidden, {.jobs = run.jobs, .hidden = run.looked_at},
+                                 run.drawn, &run.cancel);
 }
 
 /// What the exit looks at of a part, and where it hears that it need not.
@@ -316,10 +345,13 @@ void SegmentActor::submit(const std::shared_ptr<Run>& run) {
         .layers = static_cast<std::uint32_t>(backend_.last_layer() - backend_.first_layer())};
     for (const Part& part : run->parts) {
         if (!part.prefill()) label.name = "verify";
-        if (!part.prefill() && last()) label.heads += depth_of(run->rows_of(part)) + 1;
+        if (part.prefill() || !last()) continue;
+        label.heads += run->jobs.empty() ? depth_of(run->rows_of(part)) + 1 : part.part.rows;
     }
-    label.heads = std::min(label.heads, std::max(plan_.verify.head_rows,
-                                                 static_cast<std::uint32_t>(run->judged.size())));
+    if (run->jobs.empty()) {
+        const auto judged = static_cast<std::uint32_t>(run->judged.size());
+        label.heads = std::min(label.heads, std::max(plan_.verify.head_rows, judged));
+    }
     for (const ExitPart& part : run->exits) {
         label.heads += static_cast<std::uint32_t>(part.rows.size());
     }
@@ -330,10 +362,7 @@ void SegmentActor::submit(const std::shared_ptr<Run>& run) {
     context_->submit(
         label,
         [this, run, looks_inside] {
-            if (backend_.run_layers(run->rows, run->hidden, &run->cancel) ==
-                RunOutcome::Cancelled) {
-                return JobOutcome::Cancelled;
-            }
+            if (run_rows(*run) == RunOutcome::Cancelled) return JobOutcome::Cancelled;
             if (!run->judged.empty()) verify_->judge(run->judged);
             if (looks_inside) early_->look(run->exits, run->hidden, run->rows);
             return JobOutcome::Done;

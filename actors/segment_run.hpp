@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,8 +40,11 @@ struct SegmentActor::Run {
     CancelToken cancel;
     FateWatch watch{cancel};
     std::vector<JudgedPart> judged;  // last segment: the verify parts, in order
-    std::vector<ExitPart> exits;     // an exit that defers looks inside the run
-    bool looked_at = false;          // the exit does not rest
+    // Of each row, where the tokens of all judged parts are drawn with the layers; else empty.
+    std::vector<DrawJob> jobs;
+    std::vector<std::optional<TokenId>> drawn;
+    std::vector<ExitPart> exits;  // an exit that defers looks inside the run
+    bool looked_at = false;       // the exit does not rest
     Micros started{0};
 
     [[nodiscard]] std::span<const msg::WaveRow> rows_of(const Part& part) const {

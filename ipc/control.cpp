@@ -32,7 +32,7 @@ void serialize(Archive& archive, Hello& message) {
             bounded(message.equality_class, kNameBytesMax),
             bounded(message.model_fingerprint, kNameBytesMax), message.vocab_size, message.dim,
             message.first_layer, message.last_layer, message.weight_bytes, message.kv_bytes,
-            message.workspace_bytes);
+            message.workspace_bytes, message.pinned_bytes);
 }
 
 template <class Archive>

@@ -84,6 +84,7 @@ struct Hello {
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
     std::uint64_t workspace_bytes = 0;
+    std::uint64_t pinned_bytes = 0;
 };
 
 /// One channel as one of its two ends sees it. File numbers index the descriptors that travel

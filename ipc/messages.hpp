@@ -30,7 +30,8 @@
 
 namespace paceline::msg {
 
-inline constexpr std::uint32_t kWireVersion = 3;
+// Of these layouts, of control.cpp's and of what an Assign carries.
+inline constexpr std::uint32_t kWireVersion = 4;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 

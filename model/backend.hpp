@@ -3,6 +3,7 @@
 //     run_layers(rows, hidden)   layers of [first, last) of each row, hidden states in and out
 //     head(hidden, id)           logits of hidden states
 //     draw(hidden, jobs)         the tokens that the target says, where the device can draw them
+//     run_and_draw(rows, ...)    both in one go: of the rows nothing but tokens leaves the device
 //     run_adapter(rows, hidden)  what an exit's adapter makes of them, if there is one
 //
 // Row-invariant: the bits of a row's result depend on the row, the weights and the build alone,
@@ -19,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ipc/base/check.hpp"
@@ -95,10 +97,18 @@ struct DrawJob {
     int count = 1;  // candidates, at most
 };
 
+/// What run_and_draw() and run_and_draw_candidates() do behind the layers.
+struct BehindRows {
+    std::span<const DrawJob> jobs = {};  // one for each row; params == nullptr: nothing is drawn
+    bool hidden = false;                 // the hidden states are wanted too
+};
+
+/// Of the device that a backend computes on, but for the last.
 struct MemoryUse {
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
     std::uint64_t workspace_bytes = 0;
+    std::uint64_t pinned_bytes = 0;  // of the host, for what goes to a GPU and back
 };
 
 class Backend {
@@ -159,6 +169,28 @@ public:
                                  std::span<const DrawJob> jobs,
                                  std::span<std::vector<Candidate>> best);
 
+    /// Whether the two calls below draw where the rows are, so that a token behind every row costs
+    /// less than asking again. Elsewhere they do what run_layers() and draw() do, one after the
+    /// other, and a head that nobody needs is better not asked for.
+    [[nodiscard]] virtual bool draws_behind_rows() const { return false; }
+    /// run_layers(), then draw() behind every row with a job, in one go; bit for bit what the two
+    /// calls give. tokens[r] is that of row r, and stays as it is where nothing is drawn.
+    /// `hidden` is in for rows that start past sub-layer 0 and out if behind.hidden; else it is left
+    /// holding nothing that anyone may read, and may be empty if all rows start at 0.
+    /// Cancelled: as run_layers(). Preconditions: those of run_layers() and draw().
+    virtual RunOutcome run_and_draw(std::span<const Row> rows,
+                                    std::span<float> hidden,
+                                    const BehindRows& behind,
+                                    std::span<std::optional<TokenId>> tokens,
+                                    const CancelToken* cancel);
+    /// The same with draw_candidates().
+    virtual RunOutcome run_and_draw_candidates(HeadId id,
+                                               std::span<const Row> rows,
+                                               std::span<float> hidden,
+                                               const BehindRows& behind,
+                                               std::span<std::vector<Candidate>> best,
+                                               const CancelToken* cancel);
+
     /// Whether there is an adapter (adapter_spec.hpp) behind the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
     /// The adapter's x of each row, given its hidden state behind the last layer; both [rows, dim],
@@ -182,6 +214,20 @@ public:
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// What must be equal for two backends to give equal bits: build, weights, dtypes, ISA.
     [[nodiscard]] virtual std::string equality_class() const = 0;
+
+private:
+    /// Rows that something is drawn behind, with their hidden states one after the other.
+    struct Drawn {
+        std::vector<std::size_t> rows = {};
+        std::vector<DrawJob> jobs = {};
+        std::vector<float> hidden = {};
+    };
+    RunOutcome run_and_gather(std::span<const Row> rows,
+                              std::span<float> hidden,
+                              const BehindRows& behind,
+                              const CancelToken* cancel,
+                              std::size_t places,
+                              Drawn& drawn);
 };
 
 inline void Backend::head_listed(HeadId /*id*/,
@@ -200,6 +246,57 @@ inline void Backend::draw_candidates(HeadId /*id*/,
                                      std::span<const DrawJob> /*jobs*/,
                                      std::span<std::vector<Candidate>> /*best*/) {
     PACE_CHECK(false, "this backend draws no candidates");
+}
+inline RunOutcome Backend::run_and_gather(std::span<const Row> rows,
+                                          std::span<float> hidden,
+                                          const BehindRows& behind,
+                                          const CancelToken* cancel,
+                                          std::size_t places,
+                                          Drawn& drawn) {
+    PACE_CHECK(behind.jobs.size() == rows.size() && places >= rows.size(),
+               "a job for each row, and a place for what is drawn");
+    const auto dim = static_cast<std::size_t>(config().dim);
+    std::vector<float> own;
+    if (hidden.empty()) {
+        own.resize(rows.size() * dim);
+        hidden = own;
+    }
+    if (run_layers(rows, hidden, cancel) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        if (behind.jobs[r].params == nullptr) continue;
+        const std::span<const float> state = hidden.subspan(r * dim, dim);
+        drawn.rows.push_back(r);
+        drawn.jobs.push_back(behind.jobs[r]);
+        drawn.hidden.insert(drawn.hidden.end(), state.begin(), state.end());
+    }
+    return RunOutcome::Done;
+}
+inline RunOutcome Backend::run_and_draw(std::span<const Row> rows,
+                                        std::span<float> hidden,
+                                        const BehindRows& behind,
+                                        std::span<std::optional<TokenId>> tokens,
+                                        const CancelToken* cancel) {
+    Drawn drawn;
+    if (run_and_gather(rows, hidden, behind, cancel, tokens.size(), drawn) == RunOutcome::Cancelled)
+        return RunOutcome::Cancelled;
+    std::vector<std::optional<TokenId>> own(drawn.rows.size());
+    if (!own.empty()) draw(drawn.hidden, drawn.jobs, own);
+    for (std::size_t i = 0; i < own.size(); ++i) tokens[drawn.rows[i]] = own[i];
+    return RunOutcome::Done;
+}
+inline RunOutcome Backend::run_and_draw_candidates(HeadId id,
+                                                   std::span<const Row> rows,
+                                                   std::span<float> hidden,
+                                                   const BehindRows& behind,
+                                                   std::span<std::vector<Candidate>> best,
+                                                   const CancelToken* cancel) {
+    Drawn drawn;
+    if (run_and_gather(rows, hidden, behind, cancel, best.size(), drawn) == RunOutcome::Cancelled)
+        return RunOutcome::Cancelled;
+    std::vector<std::vector<Candidate>> own(drawn.rows.size());
+    if (!own.empty()) draw_candidates(id, drawn.hidden, drawn.jobs, own);
+    for (std::size_t i = 0; i < own.size(); ++i) best[drawn.rows[i]] = std::move(own[i]);
+    return RunOutcome::Done;
 }
 inline RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,
                                        std::span<const float> /*hidden*/,

@@ -85,7 +85,9 @@ Status PlainDecoder::check(std::span<const TokenId> more, const PlainParams& par
     return validate(params.sampling, vocab);
 }
 
-RunOutcome PlainDecoder::feed(std::int32_t count, const CancelToken* cancel) {
+RunOutcome PlainDecoder::feed(std::int32_t count,
+                              const SamplingParams& sampling,
+                              const CancelToken* cancel) {
     std::vector<Row> rows(static_cast<std::size_t>(count));
     for (std::int32_t i = 0; i < count; ++i) {
         Row& row = rows[static_cast<std::size_t>(i)];
@@ -96,14 +98,30 @@ RunOutcome PlainDecoder::feed(std::int32_t count, const CancelToken* cancel) {
         row.prefix_count = row.position + 1;
         row.last = backend_->config().sublayers();
     }
-    const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    const RunOutcome outcome =
-        backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
+    const RunOutcome outcome = run_rows(rows, sampling, cancel);
     if (outcome == RunOutcome::Done) {
         fed_ += count;
         last_rows_ = count;
     }
     return outcome;
+}
+
+RunOutcome PlainDecoder::run_rows(std::span<const Row> rows,
+                                  const SamplingParams& sampling,
+                                  const CancelToken* cancel) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    if (!drawn_with_layers(sampling))
+        return backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
+    jobs_.assign(rows.size(), {});
+    tokens_.assign(rows.size(), std::nullopt);
+    const auto end = static_cast<Position>(text_.size());
+    if (rows.back().position + 1 == end) jobs_.back() = {&sampling, end};
+    return backend_->run_and_draw(rows, {}, {.jobs = jobs_}, tokens_, cancel);
+}
+
+/// Whether the token is there when the last row is: no hidden state leaves the device then.
+bool PlainDecoder::drawn_with_layers(const SamplingParams& sampling) const {
+    return backend_->draws_behind_rows() && backend_->draws(sampling);
 }
 
 std::span<float> PlainDecoder::last_logits() {
@@ -114,6 +132,7 @@ std::span<float> PlainDecoder::last_logits() {
 }
 
 std::optional<TokenId> PlainDecoder::drawn(const SamplingParams& sampling, Position position) {
+    if (drawn_with_layers(sampling)) return tokens_.back();
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto last = static_cast<std::size_t>(last_rows_ - 1);
     const DrawJob job{&sampling, position};
@@ -141,7 +160,7 @@ Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
             const auto unfed = static_cast<std::int32_t>(text_.size()) - fed_;
-            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), cancel) ==
+            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), params.sampling, cancel) ==
                 RunOutcome::Cancelled) {
                 return figures;
             }
@@ -158,6 +177,7 @@ Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
         }
         if (!token) {
             figures.finish = msg::Finish::Failed;
+            --fed_;  // whoever goes on asks for it anew
             return figures;
         }
         text_.push_back(*token);

@@ -82,7 +82,11 @@ public:
 private:
     PlainDecoder(Backend& backend, int prefill_rows, Position context);
     [[nodiscard]] Status check(std::span<const TokenId> more, const PlainParams& params) const;
-    RunOutcome feed(std::int32_t rows, const CancelToken* cancel);
+    RunOutcome feed(std::int32_t rows, const SamplingParams& sampling, const CancelToken* cancel);
+    RunOutcome run_rows(std::span<const Row> rows,
+                        const SamplingParams& sampling,
+                        const CancelToken* cancel);
+    [[nodiscard]] bool drawn_with_layers(const SamplingParams& sampling) const;
     std::span<float> last_logits();
     /// The token behind the last row, where the backend draws it.
     std::optional<TokenId> drawn(const SamplingParams& sampling, Position position);
@@ -94,8 +98,10 @@ private:
     Position fed_ = 0;
     std::int32_t last_rows_ = 0;  // rows of the last feed: where the newest hidden state lies
     std::vector<KvSlot> slots_;   // slots_[p] == p: the prefix table of every row
-    std::vector<float> hidden_;   // [prefill_rows, dim]
+    std::vector<float> hidden_;   // [prefill_rows, dim], unless tokens are drawn with the layers
     std::vector<float> logits_;   // [vocab]
+    std::vector<DrawJob> jobs_;   // of the last feed's rows, where tokens are drawn with the layers
+    std::vector<std::optional<TokenId>> tokens_;
     std::unique_ptr<SamplerScratch> scratch_;
 };
 

@@ -1,13 +1,14 @@
 #include "model/cuda/cuda_backend.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <string>
 
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
+#include "model/cuda/cuda_refusals.hpp"
 #include "model/cuda/cuda_weights.hpp"
+#include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/sample_rows.hpp"
 
 namespace paceline {
@@ -42,6 +43,10 @@ public:
     [[nodiscard]] const std::string& device_name() const override { return parts_->device.name; }
     [[nodiscard]] MemoryUse memory_use() const override { return parts_->use; }
 
+    [[nodiscard]] std::size_t wave_rows(std::span<const Row> rows) const override {
+        return parts_->forward->wave_rows(rows);
+    }
+
     [[nodiscard]] double wave_seconds(std::span<const Row> rows, int times) override {
         for (const Row& row : rows) check(row);
         cuda::set_device(parts_->options.device);
@@ -52,11 +57,35 @@ public:
                           std::span<float> hidden,
                           const CancelToken* cancel) override {
         PACE_CHECK(hidden.size() == rows.size() * dim(), "hidden is [rows, dim]");
-        for (const Row& row : rows) check(row);
-        return in_chunks(rows.size(), [&](std::size_t first, std::size_t count) {
-            return parts_->forward->run(rows.subspan(first, count), hidden.data() + first * dim(),
-                                        cancel);
-        });
+        return run(rows, hidden, {.jobs = {}, .hidden = true}, {}, cancel);
+    }
+
+    [[nodiscard]] bool draws_behind_rows() const override { return true; }
+
+    RunOutcome run_and_draw(std::span<const Row> rows,
+                            std::span<float> hidden,
+                            const BehindRows& behind,
+                            std::span<std::optional<TokenId>> tokens,
+                            const CancelToken* cancel) override {
+        PACE_CHECK(behind.jobs.size() == rows.size() && tokens.size() == rows.size(),
+                   "a job and a token for each row");
+        const CudaDraws draws{.head = has_head(HeadId::Final) ? &head_of(HeadId::Final) : nullptr,
+                              .jobs = behind.jobs,
+                              .tokens = tokens};
+        return run(rows, hidden, behind, draws, cancel);
+    }
+
+    RunOutcome run_and_draw_candidates(HeadId id,
+                                       std::span<const Row> rows,
+                                       std::span<float> hidden,
+                                       const BehindRows& behind,
+                                       std::span<std::vector<Candidate>> best,
+                                       const CancelToken* cancel) override {
+        PACE_CHECK(has_head(id), "a head of this segment");
+        PACE_CHECK(behind.jobs.size() == rows.size() && best.size() == rows.size(),
+                   "a job and a list for each row");
+        return run(rows, hidden, behind, {.head = &head_of(id), .jobs = behind.jobs, .best = best},
+                   cancel);
     }
 
     RunOutcome run_adapter(std::span<const Row> rows,
@@ -67,7 +96,7 @@ public:
         PACE_CHECK(hidden.size() == rows.size() * dim() && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
         for (const Row& row : rows) check_keys(row);
-        return in_chunks(rows.size(), [&](std::size_t first, std::size_t count) {
+        return in_waves(rows, [&](std::size_t first, std::size_t count) {
             return parts_->forward->run_adapter(rows.subspan(first, count),
                                                 hidden.data() + first * dim(),
                                                 out.data() + first * dim(), cancel);
@@ -111,8 +140,10 @@ public:
         PACE_CHECK(hidden.size() == jobs.size() * dim() && tokens.size() >= jobs.size(),
                    "hidden is [jobs, dim], a token for each job");
         (void)in_chunks(jobs.size(), [&](std::size_t first, std::size_t count) {
-            parts_->forward->draw(parts_->weights->final_head(), hidden.data() + first * dim(),
-                                  jobs.subspan(first, count), tokens.subspan(first, count));
+            parts_->forward->draw(hidden.data() + first * dim(),
+                                  {.head = &head_of(HeadId::Final),
+                                   .jobs = jobs.subspan(first, count),
+                                   .tokens = tokens.subspan(first, count)});
             return RunOutcome::Done;
         });
     }
@@ -127,9 +158,10 @@ public:
         PACE_CHECK(hidden.size() == jobs.size() * dim() && best.size() >= jobs.size(),
                    "hidden is [jobs, dim], a list for each job");
         (void)in_chunks(jobs.size(), [&](std::size_t first, std::size_t count) {
-            parts_->forward->draw_candidates(head_of(id), hidden.data() + first * dim(),
-                                             jobs.subspan(first, count),
-                                             best.subspan(first, count));
+            parts_->forward->draw(hidden.data() + first * dim(),
+                                  {.head = &head_of(id),
+                                   .jobs = jobs.subspan(first, count),
+                                   .best = best.subspan(first, count)});
             return RunOutcome::Done;
         });
     }
@@ -151,17 +183,67 @@ public:
                " sm=" + std::to_string(parts_->device.capability) +
                " dtype=" + std::string{name(parts_->options.dtype)} +
                " kv=" + std::string{name(parts_->options.kv)} +
+               (parts_->options.exact ? "" : " exact=off") +
                " weights=" + std::to_string(parts_->fingerprint);
+    }
+
+    [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->kv_bytes(); }
+    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+        check_slot(slot, bytes.size());
+        cuda::set_device(parts_->options.device);
+        parts_->forward->read_kv(slot, bytes.data());
+    }
+    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+        check_slot(slot, bytes.size());
+        cuda::set_device(parts_->options.device);
+        parts_->forward->write_kv(slot, bytes.data());
     }
 
 private:
     [[nodiscard]] std::size_t dim() const { return static_cast<std::size_t>(config().dim); }
 
+    RunOutcome run(std::span<const Row> rows,
+                   std::span<float> hidden,
+                   const BehindRows& behind,
+                   const CudaDraws& draws,
+                   const CancelToken* cancel) {
+        const bool begin =
+            std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.first == 0; });
+        PACE_CHECK(
+            hidden.size() == rows.size() * dim() || (hidden.empty() && begin && !behind.hidden),
+            "hidden is [rows, dim], or nobody needs it");
+        for (const Row& row : rows) check(row);
+        for (const DrawJob& job : draws.jobs)
+            PACE_CHECK(job.params == nullptr || (draws.head != nullptr && this->draws(*job.params)),
+                       "what is drawn has a head and parameters that the device knows");
+        return in_waves(rows, [&](std::size_t first, std::size_t count) {
+            const auto of = [&](auto all) { return all.empty() ? all : all.subspan(first, count); };
+            float* states = hidden.empty() ? nullptr : hidden.data() + first * dim();
+            return parts_->forward->run(
+                rows.subspan(first, count), {states, behind.hidden ? states : nullptr},
+                {draws.head, of(draws.jobs), of(draws.tokens), of(draws.best)},
+                {cancel, first, count});
+        });
+    }
+
+    /// Rows through layers: `run` gets (first, count) of each wave.
     template <class Run>
-    RunOutcome in_chunks(std::size_t rows, Run run) {
+    RunOutcome in_waves(std::span<const Row> rows, Run run) {
         // The calling thread may serve backends on other devices too.
         cuda::set_device(parts_->options.device);
-        const auto chunk = static_cast<std::size_t>(parts_->options.rows_max);
+        for (std::size_t first = 0; first < rows.size();) {
+            const std::size_t count = parts_->forward->wave_rows(rows.subspan(first));
+            if (run(first, count) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
+            first += count;
+        }
+        return RunOutcome::Done;
+    }
+
+    /// The same for hidden states through a head.
+    template <class Run>
+    RunOutcome in_chunks(std::size_t rows, Run run) {
+        cuda::set_device(parts_->options.device);
+        const auto chunk = static_cast<std::size_t>(parts_->forward->head_rows());
         for (std::size_t first = 0; first < rows; first += chunk) {
             if (run(first, std::min(chunk, rows - first)) == RunOutcome::Cancelled)
                 return RunOutcome::Cancelled;
@@ -192,6 +274,11 @@ private:
         });
     }
 
+    void check_slot(KvSlot slot, std::size_t bytes) const {
+        PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
+        PACE_CHECK(bytes == kv_bytes(), "bytes of one slot");
+    }
+
     void check(const Row& row) const {
         PACE_CHECK(
             row.first >= 2 * first_layer() && row.last <= 2 * last_layer() && row.first <= row.last,
@@ -214,47 +301,6 @@ private:
     std::unique_ptr<Parts> parts_;
 };
 
-Error bad(std::string what) {
-    return {Errc::BadArgument, std::move(what)};
-}
-
-Status check_group(int queries_per_kv) {
-    if (queries_per_kv <= cuda::kAttentionGroupMax) return {};
-    return Error{Errc::Unsupported,
-                 std::to_string(queries_per_kv) + " query heads per KV head, at most " +
-                     std::to_string(cuda::kAttentionGroupMax) + " are supported on a GPU"};
-}
-
-Status check_options(const ModelConfig& config, const CudaOptions& options) {
-    if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
-        options.last_layer > config.layers) {
-        return bad("layers [" + std::to_string(options.first_layer) + ", " +
-                   std::to_string(options.last_layer) + ") are not a part of the model's " +
-                   std::to_string(config.layers) + " layers");
-    }
-    if (options.kv_slots < 1)
-        return bad("kv_slots = " + std::to_string(options.kv_slots) + ", must be at least 1");
-    if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)
-        return bad("rows_max = " + std::to_string(options.rows_max) + ", must be 1 to " +
-                   std::to_string(cuda::kGemmRowsMax));
-    if (config.head_dim > cuda::kAttentionHeadDimMax)
-        return Error{Errc::Unsupported,
-                     "head_dim = " + std::to_string(config.head_dim) + ", at most " +
-                         std::to_string(cuda::kAttentionHeadDimMax) + " is supported on a GPU"};
-    if (Status checked = check_group(config.heads / config.kv_heads); !checked) return checked;
-    if (Status checked = check_heads(config, options.heads); !checked) return checked;
-    if (!options.adapter) return {};
-    if (Status checked = check_adapter(config, *options.adapter); !checked) return checked;
-    return check_group(options.adapter->heads / options.adapter->kv_heads);
-}
-
-std::string gib(std::uint64_t bytes) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f GiB",
-                  static_cast<double>(bytes) / static_cast<double>(std::uint64_t{1} << 30U));
-    return text;
-}
-
 MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uint64_t weights) {
     MemoryUse use;
     use.weight_bytes = weights;
@@ -265,23 +311,15 @@ MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uin
                                             options.adapter->head_dim, options.kv_slots);
     }
     use.workspace_bytes = CudaForward::workspace_bytes(config, options);
+    use.pinned_bytes = CudaForward::pinned_bytes(config, options);
     return use;
-}
-
-Error no_room(const CudaOptions& options, const cuda::DeviceInfo& device, const MemoryUse& use) {
-    const std::uint64_t all = use.weight_bytes + use.kv_bytes + use.workspace_bytes;
-    return {Errc::OutOfMemory,
-            "cuda:" + std::to_string(options.device) + " (" + device.name + ") has " +
-                gib(device.free_bytes) + " free, layers [" + std::to_string(options.first_layer) +
-                ", " + std::to_string(options.last_layer) + ") need " + gib(all) + ": weights " +
-                gib(use.weight_bytes) + ", keys and values " + gib(use.kv_bytes) + ", workspace " +
-                gib(use.workspace_bytes) +
-                "; use fewer layers a device, a shorter context (-c) or a smaller --dtype"};
 }
 
 CudaOptions resolved(const ModelConfig& config, const CudaOptions& given) {
     CudaOptions options = given;
     if (options.last_layer < 0) options.last_layer = config.layers;
+    // Nothing that cuBLAS would multiply: as exact as any.
+    if (options.rows_max < cuda::kBlasRowsMin) options.exact = true;
     return options;
 }
 
@@ -295,11 +333,13 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
                                             std::to_string(parts->device.capability / 10) + "." +
                                             std::to_string(parts->device.capability % 10) +
                                             ", at least 8.0 is needed"};
+    if (const std::string missing = options.exact ? "" : cuda::blas_problem(); !missing.empty())
+        return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     parts->fingerprint = file.fingerprint();
     parts->weights = CudaWeights::plan(file, options);
     parts->use = use_of(parts->config, options, parts->weights->bytes());
     const MemoryUse& use = parts->use;
-    if (use.weight_bytes + use.kv_bytes + use.workspace_bytes > parts->device.free_bytes)
+    if (device_bytes(options, use) > parts->device.free_bytes)
         return no_room(options, parts->device, use);
     parts->forward = std::make_unique<CudaForward>(
         parts->config, options, *parts->weights, parts->cache,
@@ -314,7 +354,15 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
         fits = CudaCache::make(options.kv, 1, options.adapter->kv_heads, options.adapter->head_dim,
                                options.kv_slots, stream, parts->adapter_cache);
     }
-    if (!fits || !parts->forward->make(options)) return no_room(options, parts->device, use);
+    if (!fits) return no_room(options, parts->device, use);
+    switch (parts->forward->make(options)) {
+        case CudaForward::Made::NoDeviceMemory:
+            return no_room(options, parts->device, use);
+        case CudaForward::Made::NoPinnedMemory:
+            return no_pinned_room(options, use);
+        case CudaForward::Made::All:
+            break;
+    }
     parts->options = options;
     parts->options.heads.clear();  // loaded
     parts->options.adapter.reset();

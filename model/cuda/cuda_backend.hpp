@@ -19,9 +19,12 @@ class CudaBackend : public Backend {
 public:
     /// "NVIDIA H200".
     [[nodiscard]] virtual const std::string& device_name() const = 0;
+    /// How many of a call's rows, from the first on, go through the layers at once: rows_max, or
+    /// fewer where they see more keys than there is room for.
+    [[nodiscard]] virtual std::size_t wave_rows(std::span<const Row> rows) const = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that nobody times. Rows as
-    /// for run_layers(), at most rows_max of them, all through every sub-layer; those that begin
+    /// for run_layers(), one wave of them, all through every sub-layer; those that begin
     /// behind sub-layer 0 have any hidden states. Keys and values of their slots are written. For
     /// benches.
     [[nodiscard]] virtual double wave_seconds(std::span<const Row> rows, int times) = 0;

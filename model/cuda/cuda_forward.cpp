@@ -13,14 +13,14 @@ using cuda::DeviceMatrix;
 using cuda::GemmArgs;
 using cuda::NextInput;
 using cuda::padded_inputs;
-using cuda::WeightType;
 
-/// Waves of 1 to 8 rows share a recording, 9 to 16, 17 to 32, 33 to 64: the sizes of the kernels.
-int size_class(int rows) {
-    for (const int size : {8, 16, 32}) {
+/// The rows that kernels are launched for: waves of 1 to 8 rows share a recording, 9 to 16, 17 to
+/// 32, 33 to 64. Larger ones are launched for what they are.
+int grid_rows(int rows) {
+    for (const int size : {8, 16, 32, cuda::kWaveRows}) {
         if (rows <= size) return size;
     }
-    return cuda::kGemmRowsMax;
+    return rows;
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ CudaForward::CudaForward(const ModelConfig& config,
       adapter_cache_{adapter_cache},
       first_layer_{options.first_layer},
       last_layer_{options.last_layer},
-      rows_max_{options.rows_max},
+      limits_{limits_of(config, options)},
       processors_{processors},
       graphs_on_{options.graphs},
       rope_{config.rope} {}
@@ -61,6 +61,16 @@ std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row>
     return stretches;
 }
 
+std::size_t CudaForward::wave_rows(std::span<const Row> rows) const {
+    const std::size_t most = std::min(rows.size(), static_cast<std::size_t>(limits_.rows));
+    std::int64_t splits = 0;
+    for (std::size_t r = 0; r < most; ++r) {
+        splits += cuda::attention_splits(rows[r].position + 1);
+        if (splits > limits_.splits) return r;
+    }
+    return most;
+}
+
 std::vector<int> CudaForward::all_of(std::size_t count) {
     std::vector<int> all(count);
     std::iota(all.begin(), all.end(), 0);
@@ -69,21 +79,31 @@ std::vector<int> CudaForward::all_of(std::size_t count) {
 
 void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, int kv_heads) {
     const int count = static_cast<int>(active.size());
-    rows_now_ = size_class(count);
+    rows_now_ = grid_rows(count);
     unit_rows_now_ = cuda::attention_unit_rows(rows_now_, heads / kv_heads);
     tables_.send(rows, active, unit_rows_now_, stream_);
     one_split_now_ = tables_.header().merges == 0;
 }
 
-RunOutcome CudaForward::run(std::span<const Row> rows, float* hidden, const CancelToken* cancel) {
-    const auto dim = static_cast<std::size_t>(config_.dim);
-    const std::size_t bytes = rows.size() * dim * sizeof(float);
+bool CudaWatch::all_dead() const {
+    const CancelToken::RowWatch* watch = cancel == nullptr ? nullptr : cancel->rows();
+    if (watch == nullptr || rows == 0) return false;
+    for (std::size_t r = 0; r < rows; ++r) {
+        if (!watch->dead(first_row + r)) return false;
+    }
+    return true;
+}
+
+RunOutcome CudaForward::run(std::span<const Row> rows,
+                            const CudaStates& states,
+                            const CudaDraws& draws,
+                            const CudaWatch& watch) {
+    const bool dead = watch.all_dead();
+    if (watch.cancelled()) return RunOutcome::Cancelled;
+    if (dead) return RunOutcome::Done;
     const auto begins = [](const Row& row) { return row.first == 0; };
     bool embeds = std::any_of(rows.begin(), rows.end(), begins);
-    if (!std::all_of(rows.begin(), rows.end(), begins)) {  // some are given
-        std::memcpy(pinned_.data(), hidden, bytes);
-        stream_.to_device(at_.hidden, pinned_.data(), bytes);
-    }
+    if (!std::all_of(rows.begin(), rows.end(), begins)) give_hidden(states.in, rows.size());
     const std::vector<Stretch> stretches = stretches_of(rows);
     // Usually the first stretch has all rows and embeds them itself.
     const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
@@ -94,25 +114,62 @@ RunOutcome CudaForward::run(std::span<const Row> rows, float* hidden, const Canc
         embeds = false;
     }
     keep_beginnings(rows);
+    // Now, so that no copy stands between the layers and the head.
+    const std::vector<int> asked = draws.asked();
+    if (!asked.empty()) send_draws(draws, head_group(asked, 0));
+    bool runs = false;
     for (const Stretch& stretch : stretches) {
-        if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+        const Waited waited = runs ? wait(watch) : Waited::Done;  // the tables are written anew
+        if (waited == Waited::Dead) return RunOutcome::Done;
+        if (waited == Waited::Cancelled || watch.cancelled()) {
+            stream_.finish();  // copies to the caller's memory may be on their way
+            return RunOutcome::Cancelled;
+        }
         send(rows, stretch.rows, config_.heads, config_.kv_heads);
+        runs = true;
         if (wants_stacks(rows, stretch)) {
-            run_and_keep(rows, stretch, embeds, cancel);
-            if (cancel != nullptr && cancel->cancelled()) {
+            run_and_keep(rows, stretch, embeds, watch.cancel);
+            if (watch.cancelled()) {
                 stream_.finish();
                 return RunOutcome::Cancelled;
             }
         } else {
             replay(stretch, embeds);
         }
-        if (!wait(cancel)) return RunOutcome::Cancelled;
         embeds = false;
     }
-    stream_.to_host(pinned_.data(), at_.hidden, bytes);
-    stream_.finish();
-    std::memcpy(hidden, pinned_.data(), bytes);
-    keep_skipped(rows);
+    const RunOutcome outcome = finish_run(rows.size(), states, draws, watch);
+    if (outcome == RunOutcome::Done) keep_skipped(rows);
+    return outcome;
+}
+
+/// The rows of one head, from `first` on.
+std::span<const int> CudaForward::head_group(std::span<const int> asked, std::size_t first) const {
+    const auto most = static_cast<std::size_t>(head_rows());
+    return asked.subspan(first, std::min(most, asked.size() - first));
+}
+
+/// What comes behind the layers goes into the stream before they are done: one wait for all of it,
+/// and one more for each further head_rows() rows that something is drawn behind.
+RunOutcome CudaForward::finish_run(std::size_t rows,
+                                   const CudaStates& states,
+                                   const CudaDraws& draws,
+                                   const CudaWatch& watch) {
+    const std::size_t bytes = rows * static_cast<std::size_t>(config_.dim) * sizeof(float);
+    if (states.out != nullptr) stream_.to_host(pinned_.data(), at_.hidden, bytes);
+    const std::vector<int> asked = draws.asked();
+    std::size_t first = 0;
+    do {
+        const std::span<const int> group = head_group(asked, first);
+        if (first > 0) send_draws(draws, group);
+        if (!group.empty()) launch_draws(draws, group);
+        const Waited waited = wait(watch);
+        if (waited != Waited::Done)
+            return waited == Waited::Dead ? RunOutcome::Done : RunOutcome::Cancelled;
+        take_drawn(draws, group);
+        first += group.size();
+    } while (first < asked.size());
+    if (states.out != nullptr) std::memcpy(states.out, pinned_.data(), bytes);
     return RunOutcome::Done;
 }
 
@@ -123,8 +180,8 @@ void CudaForward::embed() {
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
-    if (!graphs_on_ || !whole || embeds != (stretch.first == 0))
-        return launch_stretch(stretch, embeds);
+    const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kWaveRows;
+    if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
     Recorded& wave = recorded_[{stretch.first, stretch.last, rows_now_, one_split_now_}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
     if (!wave.ran) {
@@ -154,21 +211,23 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     }
 }
 
-/// Waits for the stream; false if the call was cancelled meanwhile.
-bool CudaForward::wait(const CancelToken* cancel) {
-    if (cancel == nullptr) {
-        stream_.finish();
-        return true;
-    }
-    bool stopped = false;
-    while (!stream_.idle()) {
-        if (!cancel->cancelled()) continue;
-        // Again and again: the wave's tables may be on their way still, and write over it.
+/// Waits for the stream. A wave that nobody needs any more is stopped: a cancelled one, and one all
+/// of whose rows have died. Single rows go on with the others: a recording has its rows by number,
+/// and what a row costs beside the weights is little.
+CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {
+    Waited outcome = Waited::Done;
+    while (watch.cancel != nullptr && !stream_.idle()) {
+        if (outcome == Waited::Done) {
+            if (watch.all_dead()) outcome = Waited::Dead;
+            if (watch.cancelled()) outcome = Waited::Cancelled;
+        }
+        if (outcome == Waited::Done) continue;
+        // Again and again: the tables may be on their way still, and write over it.
         tables_.stop(urgent_);
-        stopped = true;
+        stop_head();
     }
     stream_.finish();
-    return !stopped;
+    return outcome;
 }
 
 NextInput CudaForward::input_for(const float* norm, const DeviceMatrix& product) const {
@@ -192,9 +251,16 @@ GemmArgs CudaForward::product(const DeviceMatrix& weights,
     args.rows = tables_.rows();
     if (normed) {
         args.finish.norm = {at_.squares, cuda::tiles_of(padded_inputs(config_.dim)), config_.dim,
-                            config_.norm_epsilon};
+                            config_.norm_epsilon, at_.factors};
     }
     return args;
+}
+
+/// The one place where `exact = off` matters.
+void CudaForward::multiply(const GemmArgs& product) {
+    if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
+        return cuda::launch_gemm(stream_, product, {rows_now_, processors_});
+    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products);
 }
 
 void CudaForward::attention(const CudaAttention& of,
@@ -206,7 +272,7 @@ void CudaForward::attention(const CudaAttention& of,
     GemmArgs qkv = product(of.qkv, at_.input, padded_inputs(config_.dim), true);
     qkv.finish.out = at_.qkv;
     qkv.finish.out_stride = width;
-    cuda::launch_gemm(stream_, qkv, rows_now_);
+    multiply(qkv);
 
     cuda::RotateArgs rotate;
     rotate.qkv = at_.qkv;
@@ -221,8 +287,9 @@ void CudaForward::attention(const CudaAttention& of,
     rotate.q_norm = of.q_norm;
     rotate.k_norm = of.k_norm;
     rotate.epsilon = config_.norm_epsilon;
-    rotate.cosines = tables_.cosines();
-    rotate.sines = tables_.sines();
+    rotate.cosines = angles_.cosines();
+    rotate.sines = angles_.sines();
+    rotate.positions = tables_.positions();
     rotate.slots = tables_.slots();
     rotate.rows = tables_.rows();
     rotate.cache = cache.memory.data();
@@ -233,6 +300,7 @@ void CudaForward::attention(const CudaAttention& of,
 
     cuda::AttentionArgs attend;
     attend.plan = tables_.plan();
+    attend.rows = tables_.rows();
     attend.q = at_.qkv;
     attend.q_stride = width;
     attend.heads = of.heads;
@@ -259,7 +327,7 @@ void CudaForward::attention(const CudaAttention& of,
     out.finish.out_stride = config_.dim;
     out.finish.row_index = tables_.row_index();
     out.finish.next = next;
-    cuda::launch_gemm(stream_, out, rows_now_);
+    multiply(out);
 }
 
 void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
@@ -268,7 +336,7 @@ void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
     gate_up.finish.next.x = at_.gated;
     gate_up.finish.next.stride = padded_inputs(config_.ffn_dim);
     gate_up.finish.next.wide = cuda::takes_floats(layer.down);
-    cuda::launch_gemm(stream_, gate_up, rows_now_);
+    multiply(gate_up);
 
     GemmArgs down = product(layer.down, at_.gated, padded_inputs(config_.ffn_dim), false);
     down.finish.kind = cuda::FinishKind::Residual;
@@ -276,7 +344,7 @@ void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
     down.finish.out_stride = config_.dim;
     down.finish.row_index = tables_.row_index();
     down.finish.next = next;
-    cuda::launch_gemm(stream_, down, rows_now_);
+    multiply(down);
 }
 
 RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
@@ -285,19 +353,13 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
                                     const CancelToken* cancel) {
     if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
     const CudaAttention& adapter = weights_.adapter();
-    const std::size_t bytes = rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float);
-    std::memcpy(pinned_.data(), hidden, bytes);
-    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    give_hidden(hidden, rows.size());
     send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
     const NextInput input = input_for(adapter.norm, adapter.qkv);
     cuda::launch_ready(
         stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
     attention(adapter, *adapter_cache_, 0, input);
-    if (!wait(cancel)) return RunOutcome::Cancelled;
-    stream_.to_host(pinned_.data(), at_.hidden, bytes);
-    stream_.finish();
-    std::memcpy(out, pinned_.data(), bytes);
-    return RunOutcome::Done;
+    return finish_run(rows.size(), {.out = out}, {}, {.cancel = cancel});
 }
 
 }  // namespace paceline

@@ -4,23 +4,36 @@
 //   MLP         gate up, joined | down += hidden
 //
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
-// launches, seven where a row sees more than one split. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
+// launches, one more where a row sees more than one split, two more in waves whose norms have kernels
+// of their own. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
 // stretch of the whole segment is recorded as a graph for its size and replayed from then on.
 //
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
 //                                                              a cancelled call: rows = 0
 //
+// Behind the last stretch come, without a wait between, the head and the draws of the rows that
+// something is drawn behind; hidden states cross only where somebody wants them.
+//
+// A call of run() is one wave: up to rows_max rows, so that a prefill reads the weights as seldom
+// as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.
+// Waves of more than 64 rows are not recorded: what a graph saves is nothing beside their products.
+//
 // Borrows weights and cache; owns workspace and tables. One call at a time, from one thread.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "model/backend.hpp"
 #include "model/cuda/cuda_weights.hpp"
+#include "model/cuda/rotation_table.hpp"
 #include "model/cuda/wave_tables.hpp"
 #include "model/kernels/cuda/attention.hpp"
+#include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sample.hpp"
 
@@ -47,13 +60,43 @@ struct CudaCache {
                      CudaCache& to);
 };
 
+/// What may end a call before its time, and which of its rows are those of this wave.
+struct CudaWatch {
+    const CancelToken* cancel = nullptr;
+    std::size_t first_row = 0;
+    std::size_t rows = 0;
+
+    [[nodiscard]] bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
+    /// Asked before cancelled(): the watch of a call without a living row raises its token.
+    [[nodiscard]] bool all_dead() const;
+};
+
+/// Hidden states [rows, dim] of a wave on the host. `in` is read if not all rows begin at sub-layer
+/// 0; without `out` they stay on the device.
+struct CudaStates {
+    const float* in = nullptr;
+    float* out = nullptr;
+};
+
+/// What is drawn behind the rows of a wave: a token each, or candidates if these are not empty.
+struct CudaDraws {
+    const CudaHead* head = nullptr;
+    std::span<const DrawJob> jobs = {};  // one for each row; those without params have none
+    std::span<std::optional<TokenId>> tokens = {};
+    std::span<std::vector<Candidate>> best = {};
+
+    /// The rows with a job.
+    [[nodiscard]] std::vector<int> asked() const;
+};
+
 /// Whether a row runs a sub-layer: within its [first, last) and not skipped.
 [[nodiscard]] bool runs(const Row& row, int sublayer);
 
 class CudaForward {
 public:
-    /// Bytes that make() takes.
+    /// Bytes that make() takes of the device, and of pinned memory.
     static std::uint64_t workspace_bytes(const ModelConfig& config, const CudaOptions& options);
+    static std::uint64_t pinned_bytes(const ModelConfig& config, const CudaOptions& options);
     /// Keys that a row can see, in whole splits of attention: positions are below it.
     static int context_of(const ModelConfig& config, const CudaOptions& options);
 
@@ -66,30 +109,34 @@ public:
     CudaForward(const CudaForward&) = delete;
     CudaForward& operator=(const CudaForward&) = delete;
     ~CudaForward() = default;
-    /// False if there is not so much memory.
-    [[nodiscard]] bool make(const CudaOptions& options);
+    enum class Made : std::uint8_t { All, NoDeviceMemory, NoPinnedMemory };
+    [[nodiscard]] Made make(const CudaOptions& options);
 
-    /// Rows through their sub-layers; `hidden` is [rows, dim], at most rows_max of them.
-    RunOutcome run(std::span<const Row> rows, float* hidden, const CancelToken* cancel);
-    /// The adapter's x of each row.
+    /// How many of `rows`, from the first on, go in one wave; at least 64 if rows_max and `rows` are.
+    [[nodiscard]] std::size_t wave_rows(std::span<const Row> rows) const;
+    /// The most rows of a call of head(), draw() or draw_candidates(): logits are large.
+    [[nodiscard]] int head_rows() const { return std::min(limits_.rows, cuda::kWaveRows); }
+
+    /// Rows of one wave through their sub-layers, and what is drawn behind them.
+    RunOutcome run(std::span<const Row> rows,
+                   const CudaStates& states,
+                   const CudaDraws& draws,
+                   const CudaWatch& watch);
+    /// The adapter's x of each row of a wave.
     RunOutcome run_adapter(std::span<const Row> rows,
                            const float* hidden,
                            float* out,
                            const CancelToken* cancel);
-    /// Logits [rows, head.output.outputs] of at most rows_max hidden states.
+    /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, const float* hidden, int rows, float* logits);
     /// CudaBackend::wave_seconds().
     double wave_seconds(std::span<const Row> rows, int times);
-    /// The token of each hidden state; only ids come back. `jobs` are at most rows_max.
-    void draw(const CudaHead& head,
-              const float* hidden,
-              std::span<const DrawJob> jobs,
-              std::span<std::optional<TokenId>> tokens);
-    /// The best of each hidden state's race, as candidates() has them.
-    void draw_candidates(const CudaHead& head,
-                         const float* hidden,
-                         std::span<const DrawJob> jobs,
-                         std::span<std::vector<Candidate>> best);
+    /// What is drawn from hidden states of the host: at most head_rows() of them, each with a job.
+    void draw(const float* hidden, const CudaDraws& draws);
+    /// Bytes of one slot's keys and values, and the bytes themselves (cuda_pages.cpp).
+    [[nodiscard]] std::size_t kv_bytes() const;
+    void read_kv(KvSlot slot, std::byte* bytes);
+    void write_kv(KvSlot slot, const std::byte* bytes);
     [[nodiscard]] cuda::Stream& stream() { return stream_; }
 
 private:
@@ -116,11 +163,25 @@ private:
     void replay(const Stretch& stretch, bool embeds);
     void launch_stretch(const Stretch& stretch, bool embeds);
     void embed();
-    void launch_head(const CudaHead& head, const float* hidden, int rows);
-    cuda::DrawInput launch_jobs(const CudaHead& head,
-                                const float* hidden,
-                                std::span<const DrawJob> jobs,
-                                cuda::DrawNeeds& needs);
+    [[nodiscard]] RunOutcome finish_run(std::size_t rows,
+                                        const CudaStates& states,
+                                        const CudaDraws& draws,
+                                        const CudaWatch& watch);
+    [[nodiscard]] std::span<const int> head_group(std::span<const int> asked,
+                                                  std::size_t first) const;
+    void give_hidden(const float* hidden, std::size_t rows);
+    void send_head_rows(std::span<const int> rows);
+    void launch_head(const CudaHead& head, int rows);
+    void send_draws(const CudaDraws& draws, std::span<const int> rows);
+    void launch_draws(const CudaDraws& draws, std::span<const int> rows);
+    void take_drawn(const CudaDraws& draws, std::span<const int> rows) const;
+    [[nodiscard]] static std::uint64_t head_table_bytes(int rows);
+    [[nodiscard]] static std::uint64_t draw_staging_bytes(const WaveLimits& limits);
+    [[nodiscard]] std::int32_t* head_table() const;
+    void stop_head();
+    [[nodiscard]] cuda::Pieces kv_pieces() const;
+    [[nodiscard]] std::byte* kv_at(KvSlot slot) const;
+    void multiply(const cuda::GemmArgs& product);
     void attention(const CudaAttention& of,
                    CudaCache& cache,
                    int layer,
@@ -134,29 +195,38 @@ private:
                                          const void* x,
                                          int x_stride,
                                          bool normed) const;
-    [[nodiscard]] bool wait(const CancelToken* cancel);
+    enum class Waited { Done, Cancelled, Dead };
+    [[nodiscard]] Waited wait(const CudaWatch& watch);
     [[nodiscard]] static bool beginnings_are_kept(std::span<const Row> rows);
     void keep_beginnings(std::span<const Row> rows);
     void keep_skipped(std::span<const Row> rows) const;
     void keep_stacks(std::span<const Row> rows, const Stretch& stretch, int sublayer);
     [[nodiscard]] bool wants_stacks(std::span<const Row> rows, const Stretch& stretch) const;
 
-    /// What rows need between two kernels; all for rows_max rows.
+    /// What rows need between two kernels.
     struct Workspace {
+        // Of a wave's rows, up to rows_max.
         float* hidden = nullptr;   // [rows][dim]
         void* input = nullptr;     // [rows][padded dim]: of q k v, gate up, heads
         float* squares = nullptr;  // [rows][tiles]
+        float* factors = nullptr;  // [rows]: what norms are, made of the squares
         float* qkv = nullptr;      // [rows][q + k + v]
         void* mixed = nullptr;     // [rows][padded q]: of attention's out
         void* gated = nullptr;     // [rows][padded ffn]: of down
-        void* turned = nullptr;    // [rows][padded dim]: of a head behind its transform
         float* partials = nullptr;
-        float* logits = nullptr;         // [rows][vocab]
-        cuda::DrawRow* draws = nullptr;  // [rows], with their scratch and what was drawn
+        std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
+        float* products = nullptr;  // [rows][gate + up, or dim]
+        // Of a head's rows, up to head_rows().
+        void* turned = nullptr;             // [rows][padded dim]: behind the head's transform
+        float* logits = nullptr;            // [rows][vocab]
+        cuda::DrawRow* draws = nullptr;     // [rows], with their scratch and what was drawn
+        std::int32_t* head_rows = nullptr;  // behind the draws: how many, which of `hidden`
         std::byte* draw_scratch = nullptr;
         std::int32_t* tokens = nullptr;
         cuda::CandidateList* lists = nullptr;
     };
+    /// Of waves: see cuda_workspace.cpp.
+    static WaveLimits limits_of(const ModelConfig& config, const CudaOptions& options);
     static std::uint64_t place(const ModelConfig& config,
                                const CudaOptions& options,
                                std::byte* base,
@@ -168,7 +238,7 @@ private:
     CudaCache* adapter_cache_;
     int first_layer_;
     int last_layer_;
-    int rows_max_;
+    WaveLimits limits_;
     int processors_;
     bool graphs_on_;
     RopeTable rope_;
@@ -176,10 +246,12 @@ private:
     cuda::Stream urgent_;
     cuda::DeviceMemory memory_;
     cuda::PinnedMemory pinned_;       // hidden states or logits on their way
-    cuda::PinnedMemory draw_pinned_;  // what is drawn on the way there, what was on the way back
+    cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn behind it
     Workspace at_;
+    std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     WaveTables tables_;
-    int rows_now_ = 0;       // of the stretch that is being launched: the size of its tiles
+    RotationTable angles_;
+    int rows_now_ = 0;       // of the stretch that is being launched: those of its grids
     int unit_rows_now_ = 1;  // of its attention units
     bool one_split_now_ = false;
     std::map<GraphKey, Recorded> recorded_;

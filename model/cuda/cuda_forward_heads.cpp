@@ -1,7 +1,11 @@
 // The heads of CudaForward: hidden states to logits, and to what is drawn from them.
+//
+// A head reads hidden states where they lie, by a table of its own: what is drawn, and from which
+// rows. So it stands in the stream behind the layers that make them, and nobody waits in between.
 #include <algorithm>
 #include <cstring>
 
+#include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
 #include "model/kernels/cuda/sample_rows.hpp"
 
@@ -11,109 +15,150 @@ using cuda::DeviceMatrix;
 using cuda::GemmArgs;
 using cuda::padded_inputs;
 
-/// Logits of `rows` hidden states, left on the device.
-void CudaForward::launch_head(const CudaHead& head, const float* hidden, int rows) {
-    const std::size_t bytes =
-        static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.dim) * sizeof(float);
+std::vector<int> CudaDraws::asked() const {
+    std::vector<int> rows;
+    for (std::size_t r = 0; r < jobs.size(); ++r) {
+        if (jobs[r].params != nullptr) rows.push_back(static_cast<int>(r));
+    }
+    return rows;
+}
+
+// ---- The table: DrawRow[rows], how many, int[rows]; on the host then a zero and what was drawn
+
+std::uint64_t CudaForward::head_table_bytes(int rows) {
+    return static_cast<std::uint64_t>(rows) * (sizeof(cuda::DrawRow) + 4) + 4;
+}
+
+/// On the host: how many rows the head has, then which.
+std::int32_t* CudaForward::head_table() const {
+    return draw_pinned_.as<std::int32_t>(static_cast<std::size_t>(head_rows()) *
+                                         sizeof(cuda::DrawRow));
+}
+
+/// With the draws that were written there. Not before the copy before it is done.
+void CudaForward::send_head_rows(std::span<const int> rows) {
+    PACE_CHECK(rows.size() <= static_cast<std::size_t>(head_rows()), "rows of one head");
+    std::int32_t* table = head_table();
+    table[0] = static_cast<std::int32_t>(rows.size());
+    std::copy(rows.begin(), rows.end(), table + 1);
+    table[1 + head_rows()] = 0;
+    stream_.to_device(at_.draws, draw_pinned_.data(), head_table_bytes(head_rows()));
+}
+
+/// The head of a wave that was stopped has nothing to multiply either.
+void CudaForward::stop_head() {
+    urgent_.to_device(at_.head_rows, head_table() + 1 + head_rows(), 4);
+    urgent_.finish();
+}
+
+// ---- Logits
+
+void CudaForward::give_hidden(const float* hidden, std::size_t rows) {
+    const std::size_t bytes = rows * static_cast<std::size_t>(config_.dim) * sizeof(float);
     std::memcpy(pinned_.data(), hidden, bytes);
     stream_.to_device(at_.hidden, pinned_.data(), bytes);
-    // Rows alone: no keys, no positions that matter.
-    std::vector<Row> bare(static_cast<std::size_t>(rows));
-    const KvSlot slot = 0;
-    for (Row& row : bare) {
-        row.prefix_slots = &slot;
-        row.prefix_count = 1;
-    }
-    send(bare, all_of(bare.size()), 1, 1);
+}
+
+/// Logits of the `rows` hidden states that the table names, left on the device.
+void CudaForward::launch_head(const CudaHead& head, int rows) {
     const int stride = padded_inputs(config_.dim);
     const DeviceMatrix& first = head.turns ? head.transform : head.output;
     const bool norm_now = !head.turns || head.norm_first;
     cuda::launch_ready(stream_,
-                       {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim,
+                       {at_.hidden, at_.head_rows + 1, at_.head_rows, config_.dim,
                         input_for(norm_now ? head.norm : nullptr, first)},
-                       rows_now_);
+                       rows);
     GemmArgs output = product(head.output, at_.input, stride, norm_now);
     if (head.turns) {
         GemmArgs turn = product(head.transform, at_.input, stride, norm_now);
+        turn.rows = at_.head_rows;
         turn.finish.kind = cuda::FinishKind::Input;
         // Squares that this product itself reads as its norm are not written meanwhile.
         turn.finish.next = {norm_now ? nullptr : head.norm, at_.turned,
                             norm_now ? nullptr : at_.squares, stride,
                             cuda::takes_floats(head.output)};
-        cuda::launch_gemm(stream_, turn, rows_now_);
+        cuda::launch_gemm(stream_, turn, {rows, processors_});
         output = product(head.output, at_.turned, stride, !norm_now);
     }
+    output.rows = at_.head_rows;
     output.finish.out = at_.logits;
     output.finish.out_stride = head.output.outputs;
-    cuda::launch_gemm(stream_, output, rows_now_);
+    cuda::launch_gemm(stream_, output, {rows, processors_});
 }
 
 void CudaForward::head(const CudaHead& head, const float* hidden, int rows, float* logits) {
-    launch_head(head, hidden, rows);
-    const std::size_t count =
-        static_cast<std::size_t>(rows) * static_cast<std::size_t>(head.output.outputs);
-    stream_.to_host(pinned_.data(), at_.logits, count * sizeof(float));
+    const auto states = static_cast<std::size_t>(rows);
+    give_hidden(hidden, states);
+    send_head_rows(all_of(states));
+    launch_head(head, rows);
+    const std::size_t bytes =
+        states * static_cast<std::size_t>(head.output.outputs) * sizeof(float);
+    stream_.to_host(pinned_.data(), at_.logits, bytes);
     stream_.finish();
-    std::memcpy(logits, pinned_.data(), count * sizeof(float));
+    std::memcpy(logits, pinned_.data(), bytes);
 }
 
-/// The jobs to the device, and the logits that they are drawn from. `input` and `needs` are what
-/// the draw is launched with.
-cuda::DrawInput CudaForward::launch_jobs(const CudaHead& head,
-                                         const float* hidden,
-                                         std::span<const DrawJob> jobs,
-                                         cuda::DrawNeeds& needs) {
-    const int rows = static_cast<int>(jobs.size());
-    auto* draws = draw_pinned_.as<cuda::DrawRow>();
-    for (int r = 0; r < rows; ++r) {
-        const DrawJob& job = jobs[static_cast<std::size_t>(r)];
-        draws[r] = cuda::draw_row(*job.params, job.position, r);
+// ---- Draws
+
+/// The table of these rows of at_.hidden and of what is drawn behind them.
+void CudaForward::send_draws(const CudaDraws& draws, std::span<const int> rows) {
+    auto* table = draw_pinned_.as<cuda::DrawRow>();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const DrawJob& job = draws.jobs[static_cast<std::size_t>(rows[i])];
+        table[i] = cuda::draw_row(*job.params, job.position, static_cast<int>(i));
     }
-    needs = cuda::needs_of(draws, rows);
-    stream_.to_device(at_.draws, draws, jobs.size() * sizeof(cuda::DrawRow));
-    launch_head(head, hidden, rows);
+    send_head_rows(rows);
+}
+
+/// Head and draws by the table that was sent for these rows, and the copy of what was drawn.
+void CudaForward::launch_draws(const CudaDraws& draws, std::span<const int> rows) {
+    const int count = static_cast<int>(rows.size());
+    const cuda::DrawNeeds needs = cuda::needs_of(draw_pinned_.as<cuda::DrawRow>(), count);
+    int most = 1;
+    for (const int row : rows)
+        most = std::max(most, draws.jobs[static_cast<std::size_t>(row)].count);
+    launch_head(*draws.head, count);
     cuda::DrawInput input;
     input.logits = at_.logits;
-    input.stride = head.output.outputs;
+    input.stride = draws.head->output.outputs;
     input.vocab = config_.vocab_size;
-    input.list = head.list;
+    input.list = draws.head->list;
     input.rows = at_.draws;
-    input.row_count = rows;
-    return input;
-}
-
-void CudaForward::draw(const CudaHead& head,
-                       const float* hidden,
-                       std::span<const DrawJob> jobs,
-                       std::span<std::optional<TokenId>> tokens) {
-    cuda::DrawNeeds needs;
-    const cuda::DrawInput input = launch_jobs(head, hidden, jobs, needs);
-    cuda::launch_draw(stream_, input, needs, at_.draw_scratch, at_.tokens);
-    auto* drawn = draw_pinned_.as<std::int32_t>();
-    stream_.to_host(drawn, at_.tokens, jobs.size() * sizeof(std::int32_t));
-    stream_.finish();
-    for (std::size_t r = 0; r < jobs.size(); ++r) {
-        tokens[r] = drawn[r] < 0 ? std::nullopt : std::optional<TokenId>{drawn[r]};
+    input.row_count = count;
+    void* drawn = head_table() + 2 + head_rows();
+    if (draws.best.empty()) {
+        cuda::launch_draw(stream_, input, needs, at_.draw_scratch, at_.tokens);
+        stream_.to_host(drawn, at_.tokens, rows.size() * sizeof(std::int32_t));
+    } else {
+        cuda::launch_candidates(stream_, input, needs, most, at_.draw_scratch, at_.lists);
+        stream_.to_host(drawn, at_.lists, rows.size() * sizeof(cuda::CandidateList));
     }
 }
 
-void CudaForward::draw_candidates(const CudaHead& head,
-                                  const float* hidden,
-                                  std::span<const DrawJob> jobs,
-                                  std::span<std::vector<Candidate>> best) {
-    int most = 1;
-    for (const DrawJob& job : jobs) most = std::max(most, job.count);
-    cuda::DrawNeeds needs;
-    const cuda::DrawInput input = launch_jobs(head, hidden, jobs, needs);
-    cuda::launch_candidates(stream_, input, needs, most, at_.draw_scratch, at_.lists);
-    auto* lists = draw_pinned_.as<cuda::CandidateList>();
-    stream_.to_host(lists, at_.lists, jobs.size() * sizeof(cuda::CandidateList));
-    stream_.finish();
-    for (std::size_t r = 0; r < jobs.size(); ++r) {
-        best[r].clear();
-        for (int i = 0; i < std::min(lists[r].count, jobs[r].count); ++i)
-            best[r].push_back({lists[r].tokens[i], lists[r].log_probs[i]});
+/// Once what was drawn behind these rows is there.
+void CudaForward::take_drawn(const CudaDraws& draws, std::span<const int> rows) const {
+    const std::int32_t* tokens = head_table() + 2 + head_rows();
+    const auto* lists = reinterpret_cast<const cuda::CandidateList*>(tokens);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto row = static_cast<std::size_t>(rows[i]);
+        if (draws.best.empty()) {
+            draws.tokens[row] = tokens[i] < 0 ? std::nullopt : std::optional<TokenId>{tokens[i]};
+            continue;
+        }
+        std::vector<Candidate>& best = draws.best[row];
+        best.clear();
+        for (int c = 0; c < std::min(lists[i].count, draws.jobs[row].count); ++c)
+            best.push_back({lists[i].tokens[c], lists[i].log_probs[c]});
     }
+}
+
+void CudaForward::draw(const float* hidden, const CudaDraws& draws) {
+    const std::vector<int> rows = all_of(draws.jobs.size());
+    give_hidden(hidden, rows.size());
+    send_draws(draws, rows);
+    launch_draws(draws, rows);
+    stream_.finish();
+    take_drawn(draws, rows);
 }
 
 }  // namespace paceline

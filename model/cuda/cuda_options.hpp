@@ -24,10 +24,15 @@ struct CudaOptions {
     Dtype dtype = Dtype::Auto;
     KvType kv = KvType::BF16;
     int first_layer = 0;
-    int last_layer = -1;                // -1: all layers
-    std::int32_t kv_slots = 0;          // rounded up to whole pages
-    int rows_max = cuda::kGemmRowsMax;  // computed at once; larger calls are cut into such chunks
-    bool graphs = true;                 // waves are recorded and replayed
+    int last_layer = -1;        // -1: all layers
+    std::int32_t kv_slots = 0;  // rounded up to whole pages
+    // Computed at once, up to cuda::kGemmRowsMax: weights are read once for so many rows of a
+    // prefill. Larger calls are cut into such waves, heads and draws into ones of 64 at most.
+    int rows_max = 512;
+    bool graphs = true;  // waves are recorded and replayed
+    // Whether a row's bits are the same in any wave. If not, waves of more than 64 rows are
+    // multiplied by cuBLAS where weights are bf16 (gemm_blas.hpp): two runs may give two texts.
+    bool exact = true;
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // behind the segment's last layer

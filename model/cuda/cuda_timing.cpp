@@ -5,8 +5,8 @@
 namespace paceline {
 
 double CudaForward::wave_seconds(std::span<const Row> rows, int times) {
-    PACE_CHECK(times >= 1 && !rows.empty() && rows.size() <= static_cast<std::size_t>(rows_max_),
-               "a wave, and how often");
+    PACE_CHECK(times >= 1 && !rows.empty() && rows.size() == wave_rows(rows),
+               "one wave, and how often");
     const std::vector<Stretch> stretches = stretches_of(rows);
     PACE_CHECK(stretches.size() == 1 && stretches.front().rows.size() == rows.size(),
                "all rows go through the same sub-layers");

@@ -8,6 +8,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cuda/random.hpp"
+#include "model/weights/random_rows.hpp"
 
 namespace paceline {
 namespace {
@@ -25,6 +26,14 @@ TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
     tensor.data = std::as_bytes(std::span{values}).data();
     tensor.bytes = values.size() * sizeof(float);
     return tensor;
+}
+
+/// The tensors of a matrix that is made up: their numbers are those of any other backend.
+std::vector<cuda::RandomPart> parts_of(const MatrixFeed& feed, std::uint64_t seed) {
+    std::vector<cuda::RandomPart> parts;
+    for (const TensorView& tensor : feed.tensors())
+        parts.push_back({random_seed(seed, tensor.name), static_cast<int>(tensor.rows)});
+    return parts;
 }
 
 /// Fills pieces [first, last), the threads of the host side by side.
@@ -295,7 +304,7 @@ Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda
             copy(item, staging, stream, done);
         } else if (options.random) {
             cuda::launch_random(stream, item.feed->at(memory_.data() + item.offset),
-                                *options.random + item.offset);
+                                parts_of(*item.feed, *options.random));
             done(item.feed->bytes());
         } else {
             return Error{Errc::BadFile, file.path() + " is a shape without weights"};

@@ -8,6 +8,9 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kAlignment = 256;
+/// Keys that all rows of the largest wave may see: a prompt of usual length. Waves behind more keys
+/// have fewer rows (512 become 256 behind 4,096), which costs less than the memory would.
+constexpr int kWholeWaveContext = 2048;
 
 std::uint64_t size_of(int value) {
     return static_cast<std::uint64_t>(value);
@@ -32,6 +35,17 @@ Widest widest(const ModelConfig& config, const CudaOptions& options) {
         most.head_dim = std::max(most.head_dim, adapter.head_dim);
     }
     return most;
+}
+
+/// Of one call of a head (CudaForward::head_rows()).
+int head_rows_of(const WaveLimits& limits) {
+    return std::min(limits.rows, cuda::kWaveRows);
+}
+
+/// Hidden states of a wave, or logits of a head's rows.
+std::uint64_t staging_bytes(const ModelConfig& config, const WaveLimits& limits) {
+    return 4 * std::max(size_of(limits.rows) * size_of(config.dim),
+                        size_of(head_rows_of(limits)) * size_of(config.vocab_size));
 }
 
 }  // namespace
@@ -68,6 +82,19 @@ bool CudaCache::make(KvType type,
     return true;
 }
 
+/// Two things grow with the keys that a wave's rows see, both by the split: partial sums, and what
+/// the plan says of units and slots. Waves of 64 rows always fit; larger ones have room for all
+/// their rows where these see kWholeWaveContext keys, and for fewer rows behind longer contexts.
+WaveLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
+    const int context = context_of(config, options);
+    const auto splits = [](int rows, int keys) {
+        return std::int64_t{rows} * cuda::attention_splits(keys);
+    };
+    return {options.rows_max,
+            std::max(splits(std::min(options.rows_max, cuda::kWaveRows), context),
+                     splits(options.rows_max, std::min(context, kWholeWaveContext)))};
+}
+
 std::uint64_t CudaForward::place(const ModelConfig& config,
                                  const CudaOptions& options,
                                  std::byte* base,
@@ -77,60 +104,79 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + used);
         used += (elements * bytes_each + kAlignment - 1) / kAlignment * kAlignment;
     };
-    const auto take_input = [&](void*& pointer, int inputs) {
+    const auto take_input = [&](void*& pointer, std::uint64_t rows, int inputs) {
         std::byte* bytes = nullptr;
-        take(bytes, size_of(options.rows_max) * size_of(cuda::padded_inputs(inputs)), 4);
+        take(bytes, rows * size_of(cuda::padded_inputs(inputs)), 4);
         pointer = bytes;
     };
-    const std::uint64_t rows = size_of(options.rows_max);
+    const WaveLimits limits = limits_of(config, options);
+    const std::uint64_t rows = size_of(limits.rows);
     const Widest most = widest(config, options);
-    const int context = context_of(config, options);
     take(to.hidden, rows * size_of(config.dim), 4);
-    take_input(to.input, config.dim);
-    take_input(to.turned, config.dim);
-    take_input(to.mixed, most.q);
-    take_input(to.gated, config.ffn_dim);
+    take_input(to.input, rows, config.dim);
+    take_input(to.mixed, rows, most.q);
+    take_input(to.gated, rows, config.ffn_dim);
     take(to.squares, rows * size_of(cuda::tiles_of(cuda::padded_inputs(config.dim))), 4);
+    take(to.factors, rows, 4);
     take(to.qkv, rows * size_of(most.qkv), 4);
+    const bool merges = context_of(config, options) > cuda::kAttentionSplit;
     take(to.partials,
-         static_cast<std::uint64_t>(cuda::attention_partials_max(options.rows_max, context)) *
-             size_of(most.heads) * size_of(cuda::attention_partial_floats(most.head_dim)),
+         static_cast<std::uint64_t>(merges ? limits.splits : 0) * size_of(most.heads) *
+             size_of(cuda::attention_partial_floats(most.head_dim)),
          4);
-    take(to.logits, rows * size_of(config.vocab_size), 4);
-    take(to.draws, rows, sizeof(cuda::DrawRow));
+    if (!options.exact) {
+        take(to.blas, cuda::kBlasWorkspaceBytes, 1);
+        take(to.products, rows * size_of(std::max(2 * config.ffn_dim, config.dim)), 4);
+    }
+
+    const int head_rows = head_rows_of(limits);
+    take_input(to.turned, size_of(head_rows), config.dim);
+    take(to.logits, size_of(head_rows) * size_of(config.vocab_size), 4);
+    take(to.draws, head_table_bytes(head_rows), 1);
+    to.head_rows = reinterpret_cast<std::int32_t*>(to.draws + head_rows);
     take(to.draw_scratch,
-         std::max(cuda::draw_scratch_bytes(options.rows_max, config.vocab_size),
-                  cuda::candidate_scratch_bytes(options.rows_max, config.vocab_size)),
+         std::max(cuda::draw_scratch_bytes(head_rows, config.vocab_size),
+                  cuda::candidate_scratch_bytes(head_rows, config.vocab_size)),
          1);
-    take(to.tokens, rows, sizeof(std::int32_t));
-    take(to.lists, rows, sizeof(cuda::CandidateList));
+    take(to.tokens, size_of(head_rows), sizeof(std::int32_t));
+    take(to.lists, size_of(head_rows), sizeof(cuda::CandidateList));
     return used;
 }
 
 std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config, const CudaOptions& options) {
     Workspace nowhere;
     return place(config, options, nullptr, nowhere) +
-           WaveTables::device_bytes(options.rows_max, context_of(config, options),
-                                    config.rope.dims / 2);
+           WaveTables::device_bytes(limits_of(config, options)) +
+           RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
 }
 
-bool CudaForward::make(const CudaOptions& options) {
+std::uint64_t CudaForward::draw_staging_bytes(const WaveLimits& limits) {
+    const int rows = head_rows_of(limits);
+    return head_table_bytes(rows) + 4 + size_of(rows) * sizeof(cuda::CandidateList);
+}
+
+std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
+    const WaveLimits limits = limits_of(config, options);
+    return staging_bytes(config, limits) + draw_staging_bytes(limits) +
+           WaveTables::pinned_bytes(limits);
+}
+
+CudaForward::Made CudaForward::make(const CudaOptions& options) {
     Workspace nowhere;
     const std::uint64_t bytes = place(config_, options, nullptr, nowhere);
-    const std::uint64_t pinned =
-        4 * size_of(rows_max_) * size_of(std::max(config_.vocab_size, config_.dim));
-    if (!cuda::DeviceMemory::allocate(bytes, memory_) ||
-        !cuda::PinnedMemory::allocate(pinned, pinned_) ||
-        !cuda::PinnedMemory::allocate(
-            size_of(rows_max_) * std::max(sizeof(cuda::DrawRow), sizeof(cuda::CandidateList)),
-            draw_pinned_) ||
-        !WaveTables::make(rows_max_, context_of(config_, options), rope_, tables_))
-        return false;
+    if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
+        !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_))
+        return Made::NoPinnedMemory;
+    if (!cuda::DeviceMemory::allocate(bytes, memory_) || !WaveTables::make(limits_, tables_) ||
+        !RotationTable::make(rope_, context_of(config_, options), stream_, angles_))
+        return Made::NoDeviceMemory;
+    head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
     // What is behind the last input of a row stays zero.
     stream_.fill(memory_.data(), 0, bytes);
     stream_.finish();
     place(config_, options, memory_.data(), at_);
-    return true;
+    if (!options.exact) blas_ = std::make_unique<cuda::Blas>(stream_, at_.blas);
+    return Made::All;
 }
 
 }  // namespace paceline

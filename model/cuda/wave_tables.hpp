@@ -1,10 +1,11 @@
 // WaveTables: what the kernels of a wave read about its rows, in one piece that is copied at once.
 //
-//     rows | tokens | slots | row_index | cosines | sines | attention plan
+//     rows | tokens | slots | row_index | positions | attention plan
 //
-// Each part stands at a fixed place, for any wave up to the limits: a recorded graph finds it. The
-// first word is the number of rows, and the switch that ends a wave: products and kernels on rows
-// that find 0 do nothing (attention takes its rows from the plan, and runs).
+// For waves of up to cuda::kWaveRows rows each part stands at a fixed place: a recorded graph finds
+// it. Larger ones are never recorded, and lay the parts one behind the other for the rows that they
+// have. The first word is the number of rows, and the switch that ends a wave: products and kernels
+// on rows that find 0 do nothing (attention takes its rows from the plan, but looks there first).
 //
 // Owns a pinned buffer and its copy on the device. Used by one thread.
 #pragma once
@@ -14,7 +15,6 @@
 
 #include "model/kernels/cuda/attention_plan.hpp"
 #include "model/kernels/cuda/runtime.hpp"
-#include "model/rope_table.hpp"
 #include "model/rows.hpp"
 
 namespace paceline {
@@ -22,16 +22,24 @@ namespace paceline {
 /// The rows of a call that go through the same sub-layers together: indices into the call's rows.
 using ActiveRows = std::span<const int>;
 
+/// What a wave may be at most.
+struct WaveLimits {
+    int rows = 0;
+    std::int64_t splits = 0;  // of attention that its rows see, counted for each row
+};
+
 class WaveTables {
 public:
-    /// Bytes on the device for waves of `rows_max` rows that see `context` keys.
-    static std::size_t device_bytes(int rows_max, int context, int pairs);
+    /// Bytes that make() takes of the device, and of pinned memory.
+    static std::size_t device_bytes(const WaveLimits& limits);
+    static std::size_t pinned_bytes(const WaveLimits& limits);
 
     /// False if there is not so much memory.
-    static bool make(int rows_max, int context, const RopeTable& rope, WaveTables& to);
+    static bool make(const WaveLimits& limits, WaveTables& to);
 
     /// Writes the tables of `active` rows and puts their copy into the stream. Units of attention
-    /// have at most `unit_rows` rows. Not before the copy before it is done.
+    /// have at most `unit_rows` rows. Not before the copy before it is done. What the functions
+    /// below gave before a wave of another kind (recorded or not) no longer holds.
     void send(std::span<const Row> rows, ActiveRows active, int unit_rows, cuda::Stream& stream);
 
     /// Makes kernels of the wave that have not begun do nothing. `urgent` is another stream.
@@ -41,8 +49,7 @@ public:
     [[nodiscard]] const std::int32_t* tokens() const { return part(tokens_at_); }
     [[nodiscard]] const std::int32_t* slots() const { return part(slots_at_); }
     [[nodiscard]] const std::int32_t* row_index() const { return part(row_index_at_); }
-    [[nodiscard]] const float* cosines() const { return memory_.as<float>(4 * cosines_at_); }
-    [[nodiscard]] const float* sines() const { return memory_.as<float>(4 * sines_at_); }
+    [[nodiscard]] const std::int32_t* positions() const { return part(positions_at_); }
     [[nodiscard]] const std::int32_t* plan() const { return part(plan_at_); }
     [[nodiscard]] const cuda::AttentionHeader& header() const { return plan_.header(); }
 
@@ -50,11 +57,11 @@ private:
     [[nodiscard]] const std::int32_t* part(std::size_t words) const {
         return memory_.as<std::int32_t>(4 * words);
     }
-    void place(int rows_max, int pairs);
+    void place(std::size_t rows);
 
-    const RopeTable* rope_ = nullptr;
+    std::size_t recorded_rows_ = 0;  // of the largest wave that may be recorded
     std::size_t tokens_at_ = 0, slots_at_ = 0, row_index_at_ = 0;
-    std::size_t cosines_at_ = 0, sines_at_ = 0, plan_at_ = 0;
+    std::size_t positions_at_ = 0, plan_at_ = 0;
     cuda::PinnedMemory pinned_;
     cuda::PinnedMemory zero_;
     cuda::DeviceMemory memory_;

@@ -40,6 +40,7 @@ control::Hello some_hello(SeededRandom& random) {
     hello.vocab_size = random.below(200'000);
     hello.last_layer = random.below(100);
     hello.weight_bytes = random.next();
+    hello.pinned_bytes = random.next();
     return hello;
 }
 

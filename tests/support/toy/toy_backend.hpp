@@ -7,6 +7,8 @@
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
 // given since the layers last wrote them.
+// Where a test asks for it (draws_itself), it draws tokens as a device does: then nobody may look at
+// hidden states that were not asked for.
 // Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
 #pragma once
 
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -23,6 +26,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/backend.hpp"
+#include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline::testing {
 
@@ -142,6 +146,57 @@ public:
         }
     }
 
+    [[nodiscard]] bool draws(const SamplingParams& params) const override {
+        return draws_itself && !params.has_penalties() && params.logit_bias.empty();
+    }
+    [[nodiscard]] int candidates_max() const override { return draws_itself ? 16 : 0; }
+    [[nodiscard]] bool draws_behind_rows() const override { return draws_itself; }
+
+    void draw(std::span<const float> hidden,
+              std::span<const DrawJob> jobs,
+              std::span<std::optional<TokenId>> tokens) override {
+        std::vector<float> logits(jobs.size() * kFakeVocab);
+        head(HeadId::Final, hidden, static_cast<int>(jobs.size()), logits);
+        SamplerScratch scratch;
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+            PACE_CHECK(draws(*jobs[i].params), "drawn with what the host has");
+            tokens[i] = sample(std::span{logits}.subspan(i * kFakeVocab, kFakeVocab),
+                               jobs[i].position, {}, *jobs[i].params, scratch);
+        }
+    }
+    void draw_candidates(HeadId id,
+                         std::span<const float> hidden,
+                         std::span<const DrawJob> jobs,
+                         std::span<std::vector<Candidate>> best) override {
+        std::vector<float> logits(jobs.size() * kFakeVocab);
+        head(id, hidden, static_cast<int>(jobs.size()), logits);
+        SamplerScratch scratch;
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+            PACE_CHECK(draws(*jobs[i].params), "drawn with what the host has");
+            best[i] = candidates(std::span{logits}.subspan(i * kFakeVocab, kFakeVocab),
+                                 jobs[i].position, {}, *jobs[i].params, jobs[i].count, scratch);
+        }
+    }
+    RunOutcome run_and_draw(std::span<const Row> rows,
+                            std::span<float> hidden,
+                            const BehindRows& behind,
+                            std::span<std::optional<TokenId>> tokens,
+                            const CancelToken* cancel) override {
+        ++runs_with_draws;
+        const RunOutcome outcome = Backend::run_and_draw(rows, hidden, behind, tokens, cancel);
+        if (!behind.hidden) std::fill(hidden.begin(), hidden.end(), 12345.0F);
+        return outcome;
+    }
+    RunOutcome run_and_draw_candidates(HeadId id,
+                                       std::span<const Row> rows,
+                                       std::span<float> hidden,
+                                       const BehindRows& behind,
+                                       std::span<std::vector<Candidate>> best,
+                                       const CancelToken* cancel) override {
+        ++runs_with_draws;
+        return Backend::run_and_draw_candidates(id, rows, hidden, behind, best, cancel);
+    }
+
     [[nodiscard]] std::size_t kv_bytes() const override {
         return static_cast<std::size_t>(last_layer_ - first_layer_) * sizeof(std::uint64_t);
     }
@@ -171,7 +226,9 @@ public:
     std::size_t head_calls = 0;
     std::size_t adapter_rows = 0;
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
-    double guess_right = 0.8;      // of heads other than the last layer's own
+    bool draws_itself = false;     // tokens and candidates, as a device does
+    std::size_t runs_with_draws = 0;
+    double guess_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
     TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
     std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows

@@ -282,6 +282,39 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
     CHECK(together_calls * 2 < alone_calls);
 }
 
+TEST_CASE("tokens that a device drew behind all rows lead to the same verdicts, without a head") {
+    int judged = 0;
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        FakeBackend backend{0, kFakeLayers, 64};
+        backend.draws_itself = true;
+        FinalVerify verify{backend, {}};
+        const Judgement judgement = random_judgement(random, seed);
+        std::vector<JudgedPart> want{part_of(judgement)};
+        verify.judge(want);
+
+        if (!verify.draws_behind_rows(*judgement.state)) continue;  // it has penalties
+        ++judged;
+        std::vector<DrawJob> jobs;
+        for (const msg::WaveRow& row : judgement.rows)
+            jobs.push_back(FinalVerify::job_behind(*judgement.state, row));
+        std::vector<std::optional<TokenId>> drawn(jobs.size());
+        backend.draw(judgement.hidden, jobs, drawn);
+        std::vector<JudgedPart> got{part_of(judgement)};
+        got[0].drawn = drawn;
+        got[0].hidden = {};
+        const std::size_t heads = backend.head_calls;
+        verify.judge(got);
+        CHECK(backend.head_calls == heads);
+        CHECK(got[0].judged.tokens == want[0].judged.tokens);
+        CHECK(got[0].judged.nodes == want[0].judged.nodes);
+        CHECK(got[0].judged.finish == want[0].judged.finish);
+        CHECK(got[0].judged.last_row == want[0].judged.last_row);
+    }
+    CHECK(judged > 10);
+}
+
 TEST_CASE("requests that run at once share waves and keep their own sampling") {
     std::vector<Request> requests;
     std::vector<Oracle> oracles;

@@ -101,6 +101,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 3 * 512};
+        backend.draws_itself = seed % 2 == 0;
         DraftModel model{
             backend,
             {.vocab_size = kFakeVocab, .rows_max = 4 + static_cast<std::uint32_t>(random() % 40)}};
@@ -260,17 +261,22 @@ TEST_CASE(
 
 TEST_CASE("a padded vocabulary is never proposed from") {
     std::mt19937_64 random{6};
-    FakeBackend backend{0, kFakeLayers, 512};
-    DraftModel model{backend, {.vocab_size = 10}};
-    Request request;
-    request.context = 200;
-    for (int i = 0; i < 30; ++i) request.text.push_back(static_cast<TokenId>(random() % 10));
-    const auto text = std::make_shared<DraftText>(request);
-    model.open(*text);
-    const std::vector<DraftModel::Said> said = pass(model, {{text, {text->tree.root().id}, 20}});
-    REQUIRE(said.size() == 1);
-    CHECK(said[0].candidates.size() == 10);
-    for (const Candidate& one : said[0].candidates) CHECK(one.token < 10);
+    for (const bool on_a_device : {false, true}) {
+        CAPTURE(on_a_device);
+        FakeBackend backend{0, kFakeLayers, 512};
+        backend.draws_itself = on_a_device;
+        DraftModel model{backend, {.vocab_size = 10}};
+        Request request;
+        request.context = 200;
+        for (int i = 0; i < 30; ++i) request.text.push_back(static_cast<TokenId>(random() % 10));
+        const auto text = std::make_shared<DraftText>(request);
+        model.open(*text);
+        const std::vector<DraftModel::Said> said =
+            pass(model, {{text, {text->tree.root().id}, 12}});
+        REQUIRE(said.size() == 1);
+        CHECK(said[0].candidates.size() == 10);
+        for (const Candidate& one : said[0].candidates) CHECK(one.token < 10);
+    }
 }
 
 TEST_CASE("without pages a request has no model, and it gets one when another one goes") {

@@ -133,6 +133,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.verify.head_rows = 1 + static_cast<std::uint32_t>(random() % 5);
     options.guess_right = 0.25 * static_cast<double>(random() % 5);
     add_exit(options, static_cast<Exit>(choice.exit), random);
+    options.draws_itself = random() % 2 == 0;
     return options;
 }
 
@@ -142,6 +143,10 @@ std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
     for (std::size_t i = 0; i < count; ++i) {
         Request request = small_request(seed * 10 + i);
         if ((choice.sampling + i) % 2 == 1) make_sampled(request, seed + i);
+        if ((seed + i) % 3 == 0) {  // what a device draws itself
+            request.sampling.repetition_penalty = 1.0F;
+            request.sampling.frequency_penalty = 0.0F;
+        }
         request.max_tokens = count == 1 ? 40 : 20;
         request.context = 160;
         requests.push_back(std::move(request));

@@ -164,7 +164,8 @@ struct PipelineOptions {
     int exit_at = 0;  // behind which segment `exit` stands; 0: behind none
     ExitOptions exit = {};
     Micros hold_limit{20'000};
-    double guess_right = 0.8;  // of the exit's head
+    double guess_right = 0.8;   // of the exit's head
+    bool draws_itself = false;  // the segments' backends draw tokens, as devices do
 };
 
 enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
@@ -222,6 +223,7 @@ inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& optio
                                                  kFakeLayers * index / count, options.kv_slots);
     backend->all_nan_at = options.all_nan_at;
     backend->guess_right = options.guess_right;
+    backend->draws_itself = options.draws_itself;
     return backend;
 }
 /// Sources for drafts that know these texts (prompt and answer), or need not know them.

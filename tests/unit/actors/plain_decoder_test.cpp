@@ -48,6 +48,30 @@ TEST_CASE("the size of a prefill chunk changes no token") {
     }
 }
 
+TEST_CASE("a device that draws with the layers gives the same tokens, and one head for each") {
+    SamplingParams sampled{.temperature = 0.9F, .seed = 5};
+    SamplingParams penalised = sampled;
+    penalised.repetition_penalty = 1.3F;  // needs the text: not for the device
+    for (const SamplingParams& sampling : {SamplingParams{}, sampled, penalised}) {
+        std::vector<TokenId> expected;
+        for (const bool draws_itself : {false, true}) {
+            for (const int rows : {512, 3}) {
+                FakeBackend backend{0, kFakeLayers, 256};
+                backend.draws_itself = draws_itself;
+                PlainDecoder decoder = PlainDecoder::make(backend, {.prefill_rows = rows}).value();
+                const PlainParams params{.sampling = sampling, .max_tokens = 20};
+                const Run made = run(decoder, kPrompt, params);
+                if (expected.empty()) expected = made.tokens;
+                CHECK(made.tokens == expected);
+                CHECK(backend.head_rows == 20);
+                const bool in_one_go = draws_itself && !sampling.has_penalties();
+                const std::size_t prefills = rows == 3 ? 4 : 1;
+                CHECK(backend.runs_with_draws == (in_one_go ? prefills + 19 : 0));
+            }
+        }
+    }
+}
+
 TEST_CASE("a second turn keeps what is in the KV cache and equals one long prompt") {
     FakeBackend backend{0, kFakeLayers, 256};
     PlainDecoder decoder = PlainDecoder::make(backend, {}).value();
@@ -100,6 +124,23 @@ TEST_CASE("cancelling stops between tokens, and the text can go on from there") 
     FakeBackend fresh{0, kFakeLayers, 256};
     PlainDecoder undisturbed = PlainDecoder::make(fresh, {}).value();
     CHECK(run(undisturbed, kPrompt, params).tokens == tokens);
+}
+
+TEST_CASE("an answer that failed for want of a logit can be asked for again") {
+    for (const bool draws_itself : {false, true}) {
+        FakeBackend backend{0, kFakeLayers, 256};
+        backend.draws_itself = draws_itself;
+        PlainDecoder decoder = PlainDecoder::make(backend, {}).value();
+        const Run whole = run(decoder, kPrompt, {.max_tokens = 8});
+        decoder.reset();
+        backend.all_nan_at = kPrompt.back();
+        const Run failed = run(decoder, kPrompt, {.max_tokens = 8});
+        CHECK(failed.tokens.empty());
+        CHECK(failed.figures.value().finish == msg::Finish::Failed);
+        CHECK(decoder.fed() < static_cast<Position>(decoder.text().size()));
+        backend.all_nan_at = -1;
+        CHECK(run(decoder, {}, {.max_tokens = 8}).tokens == whole.tokens);
+    }
 }
 
 TEST_CASE("the callback can stop the answer, and figures say how many tokens it saw") {

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <thread>
 #include <unistd.h>
 
+#include "model/cuda/cuda_refusals.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 
@@ -26,6 +28,14 @@ Error refused(const ModelFile& file, CudaOptions options) {
 
 std::uint64_t all_of(const MemoryUse& use) {
     return use.weight_bytes + use.kv_bytes + use.workspace_bytes;
+}
+
+/// What has to be free: recordings come later, and are counted beforehand.
+std::uint64_t needed(const ModelFile& file, CudaOptions options) {
+    if (options.last_layer < 0) options.last_layer = file.config().layers;
+    const std::uint64_t bytes = device_bytes(options, cuda_memory(file, options));
+    CHECK(bytes > all_of(cuda_memory(file, options)));
+    return bytes;
 }
 
 /// Sets how much memory is free; all of it again at the end.
@@ -62,8 +72,8 @@ TEST_CASE("options out of range are refused with field and value in the text") {
         {{.first_layer = 1, .last_layer = 1}, "layers [1, 1)"},
         {{.last_layer = 3}, "layers [0, 3) are not a part of the model's 2 layers"},
         {{.kv_slots = -5}, "kv_slots = -5, must be at least 1"},
-        {{.rows_max = 0}, "rows_max = 0, must be 1 to 64"},
-        {{.rows_max = 65}, "rows_max = 65, must be 1 to 64"},
+        {{.rows_max = 0}, "rows_max = 0, must be 1 to 1024"},
+        {{.rows_max = 1025}, "rows_max = 1025, must be 1 to 1024"},
         {{.heads = {{.tokens = {4, 4}}}}, "heads[0].tokens[1] = 4, must be above"},
         {{.adapter = AdapterSpec{}}, "adapter.head_dim = 0"},
     };
@@ -73,6 +83,15 @@ TEST_CASE("options out of range are refused with field and value in the text") {
         CHECK(error.code == Errc::BadArgument);
         CHECK_MESSAGE(contains(error.what, part), error.what);
     }
+}
+
+TEST_CASE("without cuBLAS exact = off is refused, and says what is missing") {
+    const ModelFile file = open_fixture("llama-q4_1");
+    cuda::emulated::set_blas_problem("libcublas.so.13 is not there");
+    const Error error = refused(file, {.exact = false});
+    cuda::emulated::set_blas_problem("");
+    CHECK(error.code == Errc::Unsupported);
+    CHECK(contains(error.what, "cuBLAS is needed for exact = off: libcublas.so.13 is not there"));
 }
 
 TEST_CASE("an adapter with more query heads per KV head than kernels take is refused when made") {
@@ -108,18 +127,22 @@ TEST_CASE("what cuda_memory() says is what is taken, to the byte, and enough") {
         const CudaOptions many[] = {
             {.kv_slots = 300},
             {.kv = KvType::F32, .kv_slots = 70, .rows_max = 5},
+            {.kv_slots = 300, .rows_max = 200},
             {.first_layer = 1, .kv_slots = 64, .heads = {{.tokens = {1, 2, 9}}, {}}},
             {.dtype = Dtype::Int8, .last_layer = 1, .kv_slots = 33, .final_head = true},
         };
         for (const CudaOptions& options : many) {
             const std::uint64_t before = cuda::emulated::memory_used();
+            const std::uint64_t pinned_before = cuda::emulated::pinned_used();
             const MemoryUse use = cuda_memory(file, options);
             CHECK(cuda::emulated::memory_used() == before);
-            const FreeMemory just_enough{all_of(use)};
+            const FreeMemory just_enough{needed(file, options)};
             const auto backend = make_cuda(file, options);
             CHECK(cuda::emulated::memory_used() - before == all_of(use));
             CHECK(all_of(backend->memory_use()) == all_of(use));
-            Text text{*backend, 20};  // takes nothing more
+            CHECK(cuda::emulated::pinned_used() - pinned_before == use.pinned_bytes);
+            CHECK(backend->memory_use().pinned_bytes == use.pinned_bytes);
+            Text text{*backend, 30};  // takes nothing more
             if (options.first_layer == 0) CHECK(text.run(*backend) == RunOutcome::Done);
             CHECK(cuda::emulated::memory_used() - before == all_of(use));
         }
@@ -129,23 +152,38 @@ TEST_CASE("what cuda_memory() says is what is taken, to the byte, and enough") {
 TEST_CASE("a device with too little memory is refused before any is taken, and the text says why") {
     const ModelFile file = open_fixture("llama-untied-f16");
     const CudaOptions options{.first_layer = 1, .kv_slots = 1 << 19};
-    const MemoryUse use = cuda_memory(file, options);
     const std::uint64_t before = cuda::emulated::memory_used();
-    const FreeMemory little{all_of(use) - 1};
+    const std::uint64_t all = needed(file, options);
+    const FreeMemory little{all - 1};
     const Error error = refused(file, options);
     CHECK(error.code == Errc::OutOfMemory);
     CHECK(cuda::emulated::memory_used() == before);
     char free_text[64];
     std::snprintf(free_text, sizeof free_text, "%.2f GiB free",
-                  static_cast<double>(all_of(use) - 1) / static_cast<double>(1ULL << 30U));
-    char needed[64];
-    std::snprintf(needed, sizeof needed, "need %.2f GiB",
-                  static_cast<double>(all_of(use)) / static_cast<double>(1ULL << 30U));
+                  static_cast<double>(all - 1) / static_cast<double>(1ULL << 30U));
+    char wanted[64];
+    std::snprintf(wanted, sizeof wanted, "need %.2f GiB",
+                  static_cast<double>(all) / static_cast<double>(1ULL << 30U));
     for (const std::string part :
-         {"cuda:0", "emulated device", "layers [1, 3)", "keys and values", "workspace", "-c",
-          "--dtype", static_cast<const char*>(free_text), static_cast<const char*>(needed)}) {
+         {"cuda:0", "emulated device", "layers [1, 3)", "keys and values", "workspace",
+          "recordings", "-c", "--dtype", static_cast<const char*>(free_text),
+          static_cast<const char*>(wanted)}) {
         CHECK_MESSAGE(contains(error.what, part), error.what);
     }
+}
+
+TEST_CASE("a host that has nothing to pin is told so, not that the device is small") {
+    const ModelFile file = open_fixture("llama-untied-f16");
+    const std::size_t before = cuda::emulated::memory_used();
+    CudaOptions options;
+    options.progress = [](double loaded) {
+        if (loaded >= 1.0) cuda::emulated::set_pinned_limit(0);  // from here on
+    };
+    const Error error = refused(file, options);
+    cuda::emulated::set_pinned_limit(std::numeric_limits<std::size_t>::max());
+    CHECK(error.code == Errc::OutOfMemory);
+    CHECK_MESSAGE(contains(error.what, "to pin"), error.what);
+    CHECK(cuda::emulated::memory_used() == before);
 }
 
 TEST_CASE("a text may fill the last page of slots, where kv_slots ends within it") {
@@ -195,26 +233,62 @@ TEST_CASE("a call that is cancelled before it begins runs no kernel, and the nex
 
 TEST_CASE("a call that is cancelled while it runs stops early, and the next one is whole") {
     const ModelFile file = open_fixture("llama-q4_1");
-    const auto backend = make_cuda(file, {.rows_max = 2});
-    Text want{*backend, 120};
-    const std::uint64_t begin = cuda::emulated::launches();
+    for (const auto& [rows_max, count] : {std::pair{2, 120}, {70, 200}}) {
+        CAPTURE(rows_max);
+        const auto backend = make_cuda(file, {.rows_max = rows_max});
+        Text want{*backend, count};
+        const std::uint64_t begin = cuda::emulated::launches();
+        REQUIRE(want.run(*backend) == RunOutcome::Done);
+        const std::uint64_t whole = cuda::emulated::launches() - begin;
+        Text text{*backend, count};
+        CancelToken cancel;
+        const std::uint64_t before = cuda::emulated::launches();
+        std::jthread other{[&] {
+            while (cuda::emulated::launches() < before + 5) std::this_thread::yield();
+            cancel.cancel();
+        }};
+        const RunOutcome outcome = text.run(*backend, &cancel);
+        other.join();
+        CHECK(outcome == RunOutcome::Cancelled);
+        CHECK(cuda::emulated::launches() - before >= 5);
+        CHECK(cuda::emulated::launches() - before < whole);
+        Text again{*backend, count};
+        CHECK(again.run(*backend) == RunOutcome::Done);
+        CHECK(same_bits(again.hidden, want.hidden));
+    }
+}
+
+/// Raises a token when it is asked the nth time about row 0.
+class RaisesAfter final : public CancelToken::RowWatch {
+public:
+    RaisesAfter(CancelToken& token, int asks) : token_{token}, asks_{asks} {}
+    [[nodiscard]] bool dead(std::size_t row) const override {
+        if (row == 0 && --asks_ == 0) token_.cancel();
+        return false;
+    }
+
+private:
+    CancelToken& token_;
+    mutable int asks_;
+};
+
+TEST_CASE("a single wave of 200 rows that is cancelled while it runs is stopped on the device") {
+    const ModelFile file = open_fixture("llama-q4_1");
+    const auto backend = make_cuda(file, {.rows_max = 256});
+    Text want{*backend, 200};
     REQUIRE(want.run(*backend) == RunOutcome::Done);
-    const std::uint64_t whole = cuda::emulated::launches() - begin;
-    Text text{*backend, 120};
-    CancelToken cancel;
-    const std::uint64_t before = cuda::emulated::launches();
-    std::jthread other{[&] {
-        while (cuda::emulated::launches() < before + 5) std::this_thread::yield();
-        cancel.cancel();
-    }};
-    const RunOutcome outcome = text.run(*backend, &cancel);
-    other.join();
-    CHECK(outcome == RunOutcome::Cancelled);
-    CHECK(cuda::emulated::launches() - before >= 5);
-    CHECK(cuda::emulated::launches() - before < whole);
-    Text again{*backend, 120};
-    CHECK(again.run(*backend) == RunOutcome::Done);
-    CHECK(same_bits(again.hidden, want.hidden));
+    cuda::emulated::set_lazy(true);  // a look at the stream for each kernel
+    for (const int asks : {1, 5, 12}) {
+        Text text{*backend, 200};
+        CancelToken cancel;
+        const RaisesAfter watch{cancel, asks};
+        cancel.watch_rows(&watch);
+        CHECK(text.run(*backend, &cancel) == RunOutcome::Cancelled);
+        Text again{*backend, 200};
+        CHECK(again.run(*backend) == RunOutcome::Done);
+        CHECK(same_bits(again.hidden, want.hidden));
+    }
+    cuda::emulated::set_lazy(false);
 }
 
 TEST_CASE("an adapter's call that was cancelled before it begins says so") {
@@ -286,7 +360,7 @@ TEST_CASE("a norm or a bias that became NaN behind the loader's back is BadFile,
 
 TEST_CASE("a wave like one before launches as many kernels, recorded or not") {
     const ModelFile file = open_fixture("llama-q4_1");
-    for (const int count : {1, 8, 9, 64}) {
+    for (const int count : {1, 8, 9, 64, 100}) {
         CAPTURE(count);
         std::uint64_t launched[2][2] = {};
         for (const bool graphs : {false, true}) {
@@ -298,8 +372,9 @@ TEST_CASE("a wave like one before launches as many kernels, recorded or not") {
                 of_call = cuda::emulated::launches() - before;
             }
         }
-        // Embedding, making ready, then a layer's six.
-        const auto want = 2 + 6 * static_cast<std::uint64_t>(file.config().layers);
+        // Embedding, making ready, then a layer's six, eight where norms have kernels of their own.
+        const std::uint64_t of_layer = count > cuda::kFusedNormRows ? 8 : 6;
+        const auto want = 2 + of_layer * static_cast<std::uint64_t>(file.config().layers);
         for (const auto& of_kind : launched) {
             CHECK(of_kind[0] == want);
             CHECK(of_kind[1] == want);

@@ -29,6 +29,7 @@ std::vector<control::Message> one_of_each() {
     hello.first_layer = 15;
     hello.last_layer = 30;
     hello.weight_bytes = 1ULL << 40;
+    hello.pinned_bytes = 1ULL << 33;
     const std::vector<control::EdgeWire> edges = {
         {StageId{2}, StageId{3}, Epoch{2}, true, 1, 2, 3},
         {StageId{7}, StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}};
@@ -70,6 +71,7 @@ TEST_CASE("every control message comes out as it went in") {
     CHECK(hello.role == "segment");
     CHECK(hello.last_layer == 30);
     CHECK(hello.weight_bytes == 1ULL << 40);
+    CHECK(hello.pinned_bytes == 1ULL << 33);
     const auto wire =
         std::get<control::Wire>(control::decode(3, control::encode(messages[2])).value());
     REQUIRE(wire.edges.size() == 2);

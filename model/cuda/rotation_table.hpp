@@ -1,0 +1,33 @@
+// RotationTable: cosines and sines of every position that a row can have, on the device.
+//
+// Made once by RopeTable, so a rotation has the bits that it has everywhere. A wave only says the
+// positions of its rows: working the angles out for each wave would cost its caller some
+// microseconds a row before the first kernel starts.
+//
+// Owns device memory; immutable once made.
+#pragma once
+
+#include <cstddef>
+
+#include "model/kernels/cuda/runtime.hpp"
+#include "model/rope_table.hpp"
+
+namespace paceline {
+
+class RotationTable {
+public:
+    /// Bytes that make() takes of the device.
+    static std::size_t device_bytes(int positions, int pairs);
+
+    /// For positions 0 .. positions - 1. False if there is not so much memory.
+    static bool make(const RopeTable& rope, int positions, cuda::Stream& stream, RotationTable& to);
+
+    /// [positions][pairs]
+    [[nodiscard]] const float* cosines() const { return memory_.as<float>(); }
+    [[nodiscard]] const float* sines() const { return memory_.as<float>(memory_.bytes() / 2); }
+
+private:
+    cuda::DeviceMemory memory_;
+};
+
+}  // namespace paceline
