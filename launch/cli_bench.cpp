@@ -10,15 +10,23 @@
 #include "launch/exit_codes.hpp"
 #include "launch/gpu_check.hpp"
 #include "launch/load_model.hpp"
+#include "launch/memory_plan.hpp"
 #include "launch/model_summary.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/report.hpp"
+#include "model/weights/random_model.hpp"
 
 namespace paceline {
 
 namespace {
 
 constexpr const char* kCommand = "bench";
+
+/// Usage errors are the command line's, found before anything slow happens.
+int report(const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
+                                           : report_failure(kCommand, error);
+}
 
 std::vector<BenchCase> cases_of(const BenchOptions& options) {
     std::vector<BenchCase> cases;
@@ -39,19 +47,17 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
     return cases;
 }
 
-/// Prints rows as they come; JSON as one array that is closed at the end.
+/// Prints rows as they come, and nothing before the first; JSON as one array that is closed at the
+/// end.
 class Printer {
 public:
-    explicit Printer(const std::string& format) : format_{format} {
-        if (format_ == "md") std::puts(markdown_header().c_str());
-        if (format_ == "csv") std::puts(csv_header().c_str());
-        if (format_ == "json") std::fputs("[", stdout);
-    }
+    explicit Printer(const std::string& format) : format_{format} {}
     void print(const BenchRow& row) {
+        if (rows_++ == 0) begin();
         if (format_ == "md") std::puts(to_markdown(row).c_str());
         if (format_ == "csv") std::puts(to_csv(row).c_str());
         if (format_ == "json") {
-            std::printf("%s\n%s", rows_++ == 0 ? "" : ",", to_json(row).dump(2).c_str());
+            std::printf("%s\n%s", rows_ == 1 ? "" : ",", to_json(row).dump(2).c_str());
         }
         std::fflush(stdout);
     }
@@ -60,8 +66,14 @@ public:
     }
 
 private:
+    void begin() const {
+        if (format_ == "md") std::puts(markdown_header().c_str());
+        if (format_ == "csv") std::puts(csv_header().c_str());
+        if (format_ == "json") std::fputs("[", stdout);
+    }
+
     std::string format_;
-    int rows_ = 0;
+    int rows_ = 0;  // printed
 };
 
 /// What stays the same from row to row.
@@ -70,11 +82,12 @@ BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
     BenchRow row;
     row.model_file = file.path();
     row.model_name = file.config().name.empty() ? file.path() : file.config().name;
+    if (is_made_up(file)) row.model_name += " (made-up weights)";
     row.model_parameters = summary.parameters;
     const Device device = device_of(model);
     row.kv_dtype = name(kv_type(model, device));
     if (device.gpu) {
-        row.backend = "CUDA";
+        row.backend = device.exact ? "CUDA" : "CUDA, exact off";
         row.gpu = read_gpus().names[static_cast<std::size_t>(*device.gpu)];
     }
     return row;
@@ -106,17 +119,32 @@ Status check_positions(const std::vector<BenchCase>& cases, int context_length) 
     return {};
 }
 
+/// Of every dtype, before the first is loaded.
+Status check_room(const BenchOptions& options, const ModelFile& file, int slots) {
+    const Device device = device_of(options.model);
+    const std::optional<MemoryRoom> room = read_memory_room();
+    for (const std::string& dtype : split_list(options.dtypes)) {
+        ModelOptions one = options.model;
+        one.dtype = dtype;
+        const CpuOptions cpu = cpu_options(one, ThreadPlan{}, slots, device);
+        if (Status s = check_memory({plan_backend(file, cpu, "dtype " + dtype, device)}, room); !s)
+            return s;
+    }
+    return {};
+}
+
 Status sweep(const BenchOptions& options,
-             const OpenedModel& model,
+             const ModelFile& file,
              const Machine& machine,
              const Environment& environment,
              const std::vector<BenchCase>& cases) {
     int slots = 0;
     for (const BenchCase& bench : cases) slots = std::max(slots, bench.positions());
+    if (Status s = check_room(options, file, slots); !s) return s;
     const std::vector<int> threads = options.threads.empty()
                                          ? std::vector{machine.default_threads()}
                                          : parse_int_list(options.threads);
-    BenchRow row = row_template(model.file, options.model);
+    BenchRow row = row_template(file, options.model);
     Printer printer{options.format};
     for (const std::string& dtype : split_list(options.dtypes)) {
         for (const int count : threads) {
@@ -124,8 +152,8 @@ Status sweep(const BenchOptions& options,
             one.dtype = dtype;
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
-            Result<std::unique_ptr<Backend>> backend = load_backend(
-                model.file, cpu_options(one, plan, slots, device), device, environment);
+            Result<std::unique_ptr<Backend>> backend =
+                load_backend(file, cpu_options(one, plan, slots, device), device, environment);
             if (!backend) return backend.error();
             row.dtype = dtype;
             row.threads = plan.threads;
@@ -142,7 +170,9 @@ Status sweep(const BenchOptions& options,
 CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Measure prefill, decoding and waves of rows");
     add_model_file_option(*command, options.model);
+    add_random_options(*command, options.model);
     add_device_option(*command, options.model);
+    add_exact_option(*command, options.model);
     const auto add = [command](const char* names, std::string& value, const char* text,
                                CLI::Validator check) {
         return command->add_option(names, value, text)
@@ -173,8 +203,8 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
         "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
         "logits\n"
         "for each; gemm8 its matrix products alone; '@ d512' behind a context of 512 tokens.\n"
-        "Example:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
-        "auto,int8,bf16");
+        "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
+        "auto,int8,bf16\n  paceline bench --random llama-8b --device cuda:0 -w 1,8,16");
     return command;
 }
 
@@ -186,9 +216,9 @@ int run_bench(const BenchOptions& options, const Environment& environment) {
     if (device.gpu && options.gemm)
         return report_usage(kCommand, "--gemm times a CPU's matrix products, not a GPU's");
     if (Status s = check_device(device); !s) return report_usage(kCommand, s.error().what);
-    Result<OpenedModel> model = open_model(options.model, environment);
-    if (!model) return report_failure(kCommand, model.error());
-    Status fits = check_positions(cases, model.value().file.config().context_length);
+    Result<ModelFile> model = open_model_file(options.model, environment);
+    if (!model) return report(model.error());
+    Status fits = check_positions(cases, model.value().config().context_length);
     if (!fits.ok()) return report_usage(kCommand, fits.error().what);
     Result<Machine> machine = read_machine();
     if (!machine) return report_failure(kCommand, machine.error());

@@ -183,6 +183,8 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
         app.add_subcommand(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
     add_model_options(*command, options.model);
     add_device_option(*command, options.model);
+    refuse_exact_option(*command);
+    refuse_random_option(*command);
     add_parts_option(*command, options.model);
     add_what(*command, options);
     add_mishaps(*command, options);

@@ -183,7 +183,8 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
          print("%016llx", static_cast<unsigned long long>(job.model.file.fingerprint()))},
         {"vocab_size", std::to_string(config.vocab_size)},
         // A GPU sums in another order: its answers and a CPU's do not go into one folder.
-        {"dtype", options.model.dtype + (device.gpu ? " on cuda" : "")},
+        {"dtype", options.model.dtype + (device.gpu ? " on cuda" : "") +
+                      (device.exact ? "" : ", exact off")},
         {"kv_dtype", std::string{name(kv_type(options.model, device))}},
         {"context", std::to_string(job.params.context)},
         {"max_tokens", std::to_string(job.params.max_tokens)},
@@ -304,6 +305,8 @@ CLI::App* add_generate(CLI::App& app, GenerateOptions& options) {
         kCommand, "Answer many prompts, and keep what the target thought, for training");
     add_model_options(*command, options.model);
     add_device_option(*command, options.model);
+    add_exact_option(*command, options.model);
+    refuse_random_option(*command);
     add_what(*command, options);
     add_sampling_options(*command, options.sampling);
     command->footer(kFooter);

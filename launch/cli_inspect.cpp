@@ -7,18 +7,26 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/exit_codes.hpp"
+#include "launch/load_model.hpp"
 #include "launch/model_options.hpp"
 #include "launch/model_summary.hpp"
 #include "launch/option_checks.hpp"
 #include "launch/report.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
+#include "model/weights/random_model.hpp"
 
 namespace paceline {
 
 namespace {
 
 constexpr const char* kCommand = "inspect";
+
+/// Usage errors are the command line's.
+int report(const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
+                                           : report_failure(kCommand, error);
+}
 
 std::string rope_text(const RopeConfig& rope) {
     std::string text = "base " + std::to_string(static_cast<long long>(rope.base)) + ", " +
@@ -48,9 +56,11 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
     std::printf("rope          %s\n", rope_text(c.rope).c_str());
     std::printf("context       %d tokens\n", c.context_length);
     const TokenizerData& t = file.tokenizer();
-    std::printf("vocabulary    %d tokens, %s, pre-tokenizer %s\n", c.vocab_size, t.model.c_str(),
-                t.pre.c_str());
+    const std::string tokenizer =
+        is_made_up(file) ? "no tokenizer" : t.model + ", pre-tokenizer " + t.pre;
+    std::printf("vocabulary    %d tokens, %s\n", c.vocab_size, tokenizer.c_str());
     std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
+    if (is_made_up(file)) return;
     std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
 }
 
@@ -124,9 +134,11 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 
 CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "What a model file holds and needs in memory");
-    command->add_option("model,-m,--model", options.model,
+    command->add_option("model,-m,--model", options.model.model,
                         "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
-    command->add_option("-c,--context", options.context, "tokens that the KV cache is sized for")
+    add_random_options(*command, options.model);
+    command
+        ->add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
         ->check(whole_number(1, 1 << 24));
     command->add_flag("--tensors", options.all_tensors,
                       "a line for every tensor, not for every kind");
@@ -137,18 +149,12 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
 }
 
 int run_inspect(const InspectOptions& options, const Environment& environment) {
-    ModelOptions model;
-    model.model = options.model;
-    Result<std::string> path = choose_model(model, environment);
-    if (!path) return report_failure(kCommand, path.error());
-    Result<ModelFile> file = ModelFile::open(path.value());
-    if (!file) return report_failure(kCommand, file.error());
+    Result<ModelFile> file = open_model_file(options.model, environment);
+    if (!file) return report(file.error());
 
     const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
     const InspectSummary summary = summarize(file.value(), grouping);
-    const int context = options.context != 0
-                            ? options.context
-                            : std::min(file.value().config().context_length, kContextDefault);
+    const int context = context_of(options.model, file.value().config());
     if (options.format == "json") {
         const nlohmann::json json = to_json(file.value(), summary, context);
         std::puts(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());

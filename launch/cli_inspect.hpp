@@ -1,4 +1,4 @@
-// `paceline inspect MODEL`: what a model file holds and what it would need in memory.
+// `paceline inspect MODEL`: what a model file, or a shape, holds and what it would need in memory.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 #include <CLI/App.hpp>
 
 #include "launch/environment.hpp"
+#include "launch/model_options.hpp"
 
 namespace paceline {
 
 struct InspectOptions {
-    std::string model;
+    ModelOptions model;           // model, random; context: for the size of the KV cache
     std::string format = "text";  // text, json
     bool all_tensors = false;     // a line per tensor, not per kind of tensor
-    int context = 0;              // for the size of the KV cache; 0: as `run` would have it
 };
 
 CLI::App* add_inspect(CLI::App& app, InspectOptions& options);

@@ -100,6 +100,7 @@ Status check_combinations(const RunOptions& options) {
         if (const Result<PipelineConfig> known = method_config(options.method); !known)
             return known.error();
     }
+    if (options.uses_stages() && !device_of(options.model).exact) return bad(kExactIsForPlain);
     if (!options.config_file.empty() && device_of(options.model).gpu) {
         return bad(kDeviceIsInTheFile);
     }
@@ -224,6 +225,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Decode an answer to a prompt, or chat");
     add_model_options(*command, options.model);
     add_device_option(*command, options.model);
+    add_exact_option(*command, options.model);
+    refuse_random_option(*command);
     add_parts_option(*command, options.model);
     add_prompt_options(*command, options);
     add_answer_options(*command, options);

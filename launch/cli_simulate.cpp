@@ -30,6 +30,7 @@ constexpr const char* kFooter =
     R"(Every process of the configuration is a device of its own; the text is that of the real model,
 the time is simulated. Examples:
   paceline simulate --measure-costs costs.tsv --short-lists 0,4096
+  paceline simulate --measure-costs 1b.tsv --random llama-1b
   paceline simulate --method pearl --costs costs.tsv -p "Why is the sky blue?" -n 64
   paceline simulate --method fold --costs costs.tsv --prompts questions.jsonl --check \
       --sweep draft-cost=0.05,0.1,0.2 --sweep draft.exit_alternatives=1,4,6 --json sweep.json)";
@@ -163,9 +164,7 @@ Status measure(const SimulateOptions& options, const Environment& environment) {
     plan.short_lists = numbers_of(options.short_lists);
     plan.samples = options.samples;
     const auto told = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-    Result<std::string> path = choose_model(options.model, environment);
-    if (!path) return path.error();
-    Result<ModelFile> target = ModelFile::open(path.value());
+    Result<ModelFile> target = open_model_file(options.model, environment);
     if (!target) return target.error();
     Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
     if (!drafts) return drafts.error();
@@ -291,6 +290,10 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
 }
 
 Result<bool> simulate_all(const SimulateOptions& options, const Environment& environment) {
+    if (!options.model.random.empty())
+        return Error{Errc::BadArgument,
+                     "--random " + options.model.random +
+                         " is for --measure-costs: the text of a run is that of a real model"};
     if (options.config_file.empty() && options.method.empty())
         return Error{Errc::BadArgument, "nothing to simulate: give --config or --method"};
     Result<ConfigSource> source = config_source(options.config_file, options.method);
@@ -343,6 +346,7 @@ CLI::App* add_simulate(CLI::App& app, SimulateOptions& options) {
     CLI::App* command = app.add_subcommand(
         kCommand, "Run a pipeline on simulated devices, with the real model's text");
     add_model_options(*command, options.model);
+    add_random_options(*command, options.model);
     add_parts_option(*command, options.model);
     add_run_options(*command, options);
     add_measure_options(*command, options);

@@ -78,6 +78,7 @@ int decode(const Tokenizer& tokenizer, const std::string& text) {
 CLI::App* add_tokenize(CLI::App& app, TokenizeOptions& options) {
     CLI::App* command = app.add_subcommand(kCommand, "Text to token ids and back");
     add_model_file_option(*command, options.model);
+    refuse_random_option(*command);
     command->add_option("text", options.source.text, "the text (or -f FILE, or standard input)");
     command->add_option("-f,--file", options.source.file,
                         "read the text from FILE, - is standard input");

@@ -10,6 +10,7 @@
 #include "launch/cost_neighbour.hpp"
 #include "launch/cost_rows.hpp"
 #include "launch/load_model.hpp"
+#include "launch/memory_plan.hpp"
 #include "model/cpu/cpu_backend.hpp"
 
 namespace paceline {
@@ -51,21 +52,22 @@ public:
         if (contexts_.empty()) contexts_.push_back(0);
     }
 
-    Status open(const std::vector<int>& cores, int usable_cores) {
-        ThreadPlan threads;
-        threads.threads = static_cast<int>(cores.size());
-        threads.cores = cores;
-        threads.usable_cores = usable_cores;
-        const int slots = *std::max_element(contexts_.begin(), contexts_.end()) + largest_wave();
-        CpuOptions options = cpu_options(model_, threads, slots);
-        options.rows_max = static_cast<int>(kWaveRowsMax);
-        for (const int tokens : plan_.short_lists) {
-            if (tokens == 0) continue;
-            HeadSpec head;
-            head.tokens.resize(static_cast<std::size_t>(tokens));
-            std::iota(head.tokens.begin(), head.tokens.end(), 0);
-            options.heads.push_back(std::move(head));
+    /// Whether it fits beside as many copies as there are neighbours.
+    [[nodiscard]] Status check_room(int neighbours) const {
+        const MemoryNeed need = plan_backend(file_, sized_options(), "model");
+        std::vector<MemoryNeed> needs{need};
+        for (int i = 1; i <= neighbours; ++i) {
+            needs.push_back(need);  // at most: it has fewer slots
+            needs.back().name = "neighbour " + std::to_string(i);
         }
+        return check_memory(needs, read_memory_room());
+    }
+
+    Status open(const std::vector<int>& cores, int usable_cores) {
+        CpuOptions options = sized_options();
+        options.threads = static_cast<int>(cores.size());
+        options.cores = cores;
+        options.usable_cores = usable_cores;
         Result<std::unique_ptr<CpuBackend>> made = make_cpu_backend(file_, options);
         if (!made) return made.error();
         backend_ = std::move(made).value();
@@ -112,6 +114,21 @@ private:
         return *std::max_element(plan_.rows.begin(), plan_.rows.end());
     }
 
+    /// But for threads and cores.
+    [[nodiscard]] CpuOptions sized_options() const {
+        const int slots = *std::max_element(contexts_.begin(), contexts_.end()) + largest_wave();
+        CpuOptions options = cpu_options(model_, ThreadPlan{}, slots);
+        options.rows_max = static_cast<int>(kWaveRowsMax);
+        for (const int tokens : plan_.short_lists) {
+            if (tokens == 0) continue;
+            HeadSpec head;
+            head.tokens.resize(static_cast<std::size_t>(tokens));
+            std::iota(head.tokens.begin(), head.tokens.end(), 0);
+            options.heads.push_back(std::move(head));
+        }
+        return options;
+    }
+
     const ModelFile& file_;
     const ModelOptions& model_;
     const CostPlan& plan_;
@@ -147,6 +164,8 @@ Result<std::vector<CostRecord>> measure_costs(const ModelFile& file,
             if (count + busy > all) continue;  // a neighbour would take the measured cores' time
             told(file.path() + ": " + std::to_string(count) + " threads, " + std::to_string(busy) +
                  " neighbours");
+            Setting setting{file, model, plan};
+            if (Status s = setting.check_room(busy); !s) return s.error();
             std::vector<CostNeighbour> beside;
             for (int i = 0; i < busy; ++i) {
                 Result<CostNeighbour> started =
@@ -154,7 +173,6 @@ Result<std::vector<CostRecord>> measure_costs(const ModelFile& file,
                 if (!started) return started.error();
                 beside.push_back(std::move(started).value());
             }
-            Setting setting{file, model, plan};
             if (Status s = setting.open({cores.begin(), cores.begin() + count}, all); !s)
                 return s.error();
             setting.measure(number(count), number(busy), records);

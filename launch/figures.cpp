@@ -49,7 +49,9 @@ std::string one_line(const Figures& f) {
                         : 0.0,
             static_cast<long long>(f.accepted_tokens), static_cast<long long>(f.proposed_tokens));
     }
-    return line.data();
+    std::string text{line.data()};
+    if (!f.exact) text += " | exact off";
+    return text;
 }
 
 nlohmann::json to_json(const Figures& f) {
@@ -77,6 +79,7 @@ nlohmann::json to_json(const Figures& f) {
         {"weight_bytes", f.memory.weight_bytes},
         {"kv_bytes", f.memory.kv_bytes},
         {"workspace_bytes", f.memory.workspace_bytes},
+        {"pinned_bytes", f.memory.pinned_bytes},
         {"peak_memory_bytes", f.peak_bytes},
         {"end", name(f.end)},
     };

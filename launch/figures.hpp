@@ -26,6 +26,7 @@ struct Figures {
     std::string dtype;   // as asked for
     std::string kv_dtype;
     std::string equality_class;
+    bool exact = true;  // false: cuBLAS may multiply (--exact off); equality_class says so too
     int threads = 0;
     std::uint64_t seed = 0;
     double load_seconds = 0.0;          // opening, checking and packing

@@ -36,7 +36,11 @@ Status check_gpus(const PipelineConfig& config) {
 }
 
 Status check_device(const Device& device) {
-    return device.gpu ? check_one(device, read_gpus(), "--device " + to_text(device)) : Status{};
+    if (device.gpu) return check_one(device, read_gpus(), "--device " + to_text(device));
+    if (device.exact) return {};
+    return Error{Errc::BadArgument,
+                 "--exact off is for a GPU: give it with --device cuda:N; a CPU's products are "
+                 "exact"};
 }
 
 }  // namespace paceline

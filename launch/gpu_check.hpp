@@ -18,7 +18,7 @@ namespace paceline {
 /// The same with this machine's inventory, read if it is needed.
 [[nodiscard]] Status check_gpus(const PipelineConfig& config);
 
-/// The same for --device.
+/// The same for --device. Also BadArgument for --exact off without a GPU.
 [[nodiscard]] Status check_device(const Device& device);
 
 }  // namespace paceline

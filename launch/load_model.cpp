@@ -4,13 +4,19 @@
 
 #include "launch/make_backend.hpp"
 #include "launch/progress_bar.hpp"
+#include "launch/shapes.hpp"
 
 namespace paceline {
 
-Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
+Result<ModelFile> open_model_file(const ModelOptions& options, const Environment& environment) {
+    if (!options.random.empty()) return open_shape(options.random);
     Result<std::string> path = choose_model(options, environment);
     if (!path) return path.error();
-    Result<ModelFile> file = ModelFile::open(path.value());
+    return ModelFile::open(path.value());
+}
+
+Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
+    Result<ModelFile> file = open_model_file(options, environment);
     if (!file) return file.error();
     Result<Tokenizer> tokenizer = Tokenizer::make(file.value().tokenizer());
     if (!tokenizer) return tokenizer.error();
@@ -49,6 +55,8 @@ CpuOptions cpu_options(const ModelOptions& options,
     cpu.cores = plan.cores;
     cpu.usable_cores = plan.usable_cores;
     cpu.isa = parse_isa(options.isa);  // nothing for "auto"
+    if (!options.random.empty()) cpu.random = options.random_seed;
+    if (device.gpu) cpu.rows_max = CudaOptions{}.rows_max;
     return cpu;
 }
 
@@ -56,7 +64,8 @@ Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
                                               CpuOptions options,
                                               const Device& device,
                                               const Environment& environment) {
-    ProgressBar bar{device.gpu ? "loading weights" : "packing weights",
+    const char* what = device.gpu ? "loading weights" : "packing weights";
+    ProgressBar bar{options.random ? "making weights up" : what,
                     environment.stderr_is_terminal ? Show::Yes : Show::No};
     options.progress = [&bar](double done) { bar.update(static_cast<float>(done)); };
     return make_backend(file, options, device);

@@ -22,6 +22,11 @@ struct OpenedModel {
     Tokenizer tokenizer;
 };
 
+/// The file, or the shape of --random. Errors: those of choose_model() and ModelFile::open(), or of
+/// open_shape().
+[[nodiscard]] Result<ModelFile> open_model_file(const ModelOptions& options,
+                                                const Environment& environment);
+
 /// Errors: those of choose_model(), ModelFile::open() and Tokenizer::make().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment);

@@ -12,6 +12,7 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
     PACE_CHECK(device.gpu.has_value(), "a backend on a GPU");
     CudaOptions cuda;
     cuda.device = *device.gpu;
+    cuda.exact = device.exact;
     cuda.dtype = options.dtype;
     cuda.kv = options.kv;
     cuda.first_layer = options.first_layer;
@@ -21,6 +22,7 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
     cuda.final_head = options.final_head;
     cuda.heads = options.heads;
     cuda.adapter = options.adapter;
+    cuda.random = options.random;
     cuda.progress = options.progress;
     return cuda;
 }

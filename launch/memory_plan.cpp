@@ -52,11 +52,12 @@ MemoryNeed plan_backend(const ModelFile& file,
     const ModelConfig& config = file.config();
     if (device.gpu) {
         const MemoryUse use = gpu_memory(file, cuda_options(options, device));
-        return {.name = name,
-                .weight_bytes = use.weight_bytes,
-                .kv_bytes = use.kv_bytes,
-                .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config),
-                .on_gpu = true};
+        return {
+            .name = name,
+            .weight_bytes = use.weight_bytes,
+            .kv_bytes = use.kv_bytes,
+            .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config) + use.pinned_bytes,
+            .on_gpu = true};
     }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};

@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "ipc/base/limits.hpp"
 #include "launch/option_checks.hpp"
+#include "launch/shapes.hpp"
 
 namespace paceline {
 
@@ -63,8 +65,55 @@ void add_device_option(CLI::App& app, ModelOptions& options) {
         ->capture_default_str();
 }
 
+void add_exact_option(CLI::App& app, ModelOptions& options) {
+    app.add_option("--exact", options.exact,
+                   "off: in plain decoding a GPU multiplies waves of more than 64 rows with "
+                   "cuBLAS, and the text may depend on how its rows came together")
+        ->check(one_of({"on", "off"}))
+        ->capture_default_str();
+}
+
+static_assert(kWaveRowsMax == 64, "kExactIsForPlain says so");
+
+void refuse_exact_option(CLI::App& app) {
+    const auto refuse = [](const std::string& word) {
+        if (word == "off") throw CLI::ValidationError(kExactIsForPlain);
+    };
+    app.add_option_function<std::string>("--exact", refuse)
+        ->check(one_of({"on", "off"}))
+        ->group("");  // not in --help
+}
+
+void add_random_options(CLI::App& app, ModelOptions& options) {
+    std::string names;
+    for (const std::string_view name : shape_names())
+        names += (names.empty() ? "" : ", ") + std::string{name};
+    app.add_option("--random", options.random,
+                   "no model file, but weights that are made up where they are used: a shape (" +
+                       names + ") or a file of one, as in bench/cuda/shapes")
+        ->type_name("CONFIG")
+        ->excludes(app.get_option("--model"));
+    app.add_option("--random-seed", options.random_seed, "seed of these weights")
+        ->check(whole_number(0))
+        ->needs("--random")
+        ->capture_default_str();
+}
+
+void refuse_random_option(CLI::App& app) {
+    const auto refuse = [](const std::string& config) {
+        throw CLI::ValidationError(
+            "--random",
+            "'" + config +
+                "' has no tokenizer, and this command works on text; bench, inspect and "
+                "simulate --measure-costs take made-up weights");
+    };
+    app.add_option_function<std::string>("--random", refuse)->group("");  // not in --help
+}
+
 Device device_of(const ModelOptions& options) {
-    return parse_device(options.device).value_or(Device{});
+    Device device = parse_device(options.device).value_or(Device{});
+    device.exact = options.exact != "off";
+    return device;
 }
 
 void add_parts_option(CLI::App& app, ModelOptions& options) {

@@ -163,6 +163,7 @@ public:
             traits.memory.weight_bytes += hello.weight_bytes;
             traits.memory.kv_bytes += hello.kv_bytes;
             traits.memory.workspace_bytes += hello.workspace_bytes;
+            traits.memory.pinned_bytes += hello.pinned_bytes;
         }
         for (const pid_t pid : supervisor_->pids()) {
             if (pid > 0) traits.peak_bytes += peak_bytes_of(pid);

@@ -1,8 +1,10 @@
 #include "launch/pipeline_start.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/draft_backend.hpp"
 #include "launch/gpu_check.hpp"
@@ -30,14 +32,15 @@ std::int32_t slots_for(Position context, int requests) {
     return requests * (pages_for(context) * kKvPageSlots + kSpareSlots);
 }
 
-/// Whether keys and values can go from the draft to correct: not to or from a GPU.
-bool drafts_share_kv(const Placement& placement) {
-    return std::none_of(placement.stages.begin(), placement.stages.end(), [](const auto& stage) {
-        return stage.role != StageRole::Segment && stage.device.gpu;
-    });
-}
-
 }  // namespace
+
+bool drafts_share_kv(const Placement& placement, const ModelOptions& options) {
+    std::vector<KvType> types;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role != StageRole::Segment) types.push_back(kv_type(options, stage.device));
+    }
+    return std::adjacent_find(types.begin(), types.end(), std::not_equal_to<>{}) == types.end();
+}
 
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                    const ModelOptions& options,
@@ -64,7 +67,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
         Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, backend);
         if (!planned) return planned.error();
         draft = std::move(planned).value();
-        if (drafts_share_kv(plan.placement))
+        if (drafts_share_kv(plan.placement, options))
             plan.sizes.draft_kv_row_bytes = kv_row_bytes(*draft, file);
     }
     ExitParts parts;

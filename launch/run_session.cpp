@@ -177,6 +177,7 @@ Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
     record.figures.model = model_->file.path();
     record.figures.dtype = model_options_.dtype;
     record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
+    record.figures.exact = device_of(model_options_).exact;
     record.figures.load_seconds = load_seconds_;
     record.pipeline = generator_->pipeline_figures();
     if (record.pipeline) record.pipeline->rate = record.figures.decode_rate();

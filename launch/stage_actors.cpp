@@ -80,6 +80,7 @@ Result<std::unique_ptr<Backend>> load(const ModelFile& file,
     hello.weight_bytes += memory.weight_bytes;
     hello.kv_bytes += memory.kv_bytes;
     hello.workspace_bytes += memory.workspace_bytes;
+    hello.pinned_bytes += memory.pinned_bytes;
     return made;
 }
 

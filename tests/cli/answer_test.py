@@ -9,7 +9,7 @@ STATS_FIELDS = {
     "model", "method", "dtype", "kv_dtype", "equality_class", "threads", "seed", "load_seconds",
     "prompt_tokens", "processed_tokens", "prefill_seconds", "prompt_tokens_per_second",
     "first_token_seconds", "generated_tokens", "decode_seconds", "tokens_per_second",
-    "weight_bytes", "kv_bytes", "workspace_bytes", "peak_memory_bytes", "end",
+    "weight_bytes", "kv_bytes", "workspace_bytes", "pinned_bytes", "peak_memory_bytes", "end",
 }
 
 

@@ -39,6 +39,11 @@ FOLD = (stage("early", "early-verify", SHARED) + stage("final", "final-verify", 
 ADADECODE = (stage("layers", "segment", 'layers = "auto"', "segments = 4", "exit = true", SHARED) +
              "[schedule]\nwaves_in_flight = 4\n"
              "[exit]\nproposes = true\ngate = 0.2\nearly_max = 8\ndefers = true\ndefer_limit_us = 5000\n" + SUPERVISION)
+# The draft tells correct its trunk, and the keys and values of it where both store them as one type.
+FOUR_STAGES = (stage("early", "early-verify", SHARED) + stage("final", "final-verify", SHARED) +
+               stage("draft", "draft") + stage("correct", "correct", SHARED) +
+               '[draft]\nsource = "first-layers"\ngamma = 4\npace = "ahead"\nexit_alternatives = 2\n' +
+               "[exit]\nshort_list = 100\n" + SUPERVISION)
 TWO_SEGMENTS = "".join(stage(name, "segment", 'layers = "auto"', SHARED) for name in ("front", "back"))
 
 
@@ -87,6 +92,56 @@ class Plain(Gpu):
         self.assertIn("2 answers", self.run_ok(*made, "--device", "cuda:0"))
         self.assertIn("on cuda", self.run_fails(USAGE, *made), "a CPU's answers belong elsewhere")
 
+    def test_exact_off_is_another_class_and_is_said_wherever_a_run_is_reported(self):
+        off = ["--device", "cuda:0", "--exact", "off"]
+        run = ["run", "-m", TINY, "-p", PROMPT, "-n", "8", "--device", "cuda:0"]
+        for exact, said in (("on", False), ("off", True)):
+            stats = self.folder / "stats.json"
+            done = subprocess.run([BINARY, *run, "--exact", exact, "--stats", str(stats)], capture_output=True,
+                                  timeout=20, env=environment(), check=True)
+            self.assertEqual(" | exact off\n" in done.stderr.decode(), said, done.stderr)
+            figures = json.loads(stats.read_text())
+            self.assertEqual(" exact=off" in figures["equality_class"], said, figures)
+            self.assertEqual(figures["generated_tokens"], 8)
+        rows = json.loads(self.run_ok("bench", "-m", TINY, *off, "-p", "80", "-r", "1", "-o", "json"))
+        self.assertEqual(rows[0]["backends"], "CUDA, exact off")
+
+    def test_exact_off_without_a_gpu_is_refused(self):
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text('{"prompt": "one two"}\n')
+        for command in (["run", "-p", "x"], ["bench"],
+                        ["generate", "--prompts", str(prompts), "-o", str(self.folder / "answers")]):
+            stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--exact", "off")
+            self.assertIn("--exact off is for a GPU", stderr)
+
+    def test_exact_off_is_for_plain_decoding(self):
+        config = self.config(TWO_SEGMENTS)
+        for command in (["run", "-p", "x", "--method", "fold", "--device", "cuda:0"],
+                        ["run", "-p", "x", "--method", "fold"],
+                        ["run", "-p", "x", "--config", config],
+                        ["check", "--method", "fold", "--device", "cuda:0"],
+                        ["check", "--config", config]):
+            stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--exact", "off")
+            self.assertIn("--exact off is for plain decoding: no wave of a pipeline has more than 64 rows", stderr)
+
+    def test_memory_that_is_pinned_for_a_gpu_is_told(self):
+        gpu = ["--device", "cuda:0", "-p", PROMPT, "-n", "4"]
+        for args, pinned in ((gpu, True), ([*gpu, "--method", "fold"], True), (gpu[2:], False),
+                             ([*gpu[2:], "--method", "fold"], False)):
+            _, _, stats = self.generate(*args)
+            self.assertEqual(stats["pinned_bytes"] > 0, pinned, args)
+
+    def test_bench_makes_weights_up_there_for_every_dtype(self):
+        args = ["bench", "--random", "tiny", "--device", "cuda:0", "-p", "8", "-n", "0", "-r", "1", "-o", "json"]
+        rows = json.loads(self.run_ok(*args, "--dtype", "auto,f32,int8,q4"))
+        self.assertEqual([(row["backends"], row["model_type"]) for row in rows],
+                         [("CUDA", "tiny (made-up weights)")] * 4)
+        sizes = {row["dtype"]: row["model_size"] for row in rows}
+        self.assertTrue(sizes["f32"] > sizes["auto"] > sizes["int8"] > sizes["q4"] > 0, sizes)
+        # 15 GiB of weights: refused before any of them is made, wherever the host's memory ends.
+        stderr = self.run_fails(FAILURE, "bench", "--random", "llama-8b", "--device", "cuda:0")
+        self.assertIn("cuda:0 (emulated device) has 8.00 GiB free, layers [0, 32) need 15.", stderr)
+
     def test_a_device_that_breaks_ends_a_plain_run_with_its_sentence(self):
         fault = self.folder / "fault"
         fault.write_text("200")
@@ -109,6 +164,12 @@ class Pipelines(Gpu):
 
     def test_a_draft_may_be_on_a_gpu_though_the_target_is_not(self):
         self.check(self.model(), DRAFT_ON_GPU, "--kills", "1", *SAMPLED)
+
+    def test_draft_and_correct_may_be_on_devices_of_two_kinds_or_on_one(self):
+        alone = FOUR_STAGES.replace(stage("draft", "draft"), stage("draft", "draft", SHARED))
+        for shape, kv in ((FOUR_STAGES, "auto"), (FOUR_STAGES, "bf16"), (alone, "auto")):
+            with self.subTest(kv=kv):
+                self.check(self.model(), shape, "--kv-dtype", kv, "--kills", "1", *SAMPLED)
 
     def test_a_method_runs_on_a_device_as_one_process(self):
         plain = self.generate("--device", "cuda:0", "-p", PROMPT, "-n", "24", *SAMPLED)
@@ -169,6 +230,9 @@ class Refusals(Gpu):
         stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", self.config(ON_ONE), "--device",
                                 "cuda:0")
         self.assertIn("--device is for --method", stderr)
+
+    def test_a_stage_has_no_key_for_being_exact(self):
+        self.refused(TWO_SEGMENTS.replace(SHARED, SHARED + "\nexact = false"), "exact = false is not a known key")
 
     def test_words_that_are_no_device_and_what_only_a_cpu_can_do(self):
         self.assertIn("'gpu' is not cpu or cuda:N",

@@ -6,6 +6,7 @@
 
 #include "launch/methods.hpp"
 #include "launch/pipeline_layout.hpp"
+#include "launch/pipeline_start.hpp"
 #include "runtime/control_port.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -102,6 +103,32 @@ TEST_CASE("in four stages the exit tells draft and correct, and the trunk travel
     const ConductorPlan plan = conductor_plan(placed, config.supervision);
     for (const ConductorPlan::Stage& stage : plan.begin_to)
         CHECK(stage.essential == (stage.id.value <= final_verify));
+}
+
+TEST_CASE("draft and correct share keys and values where both store them as one type") {
+    const PipelineConfig config = method_config("four-stages").value();
+    Placement placed = place(config, 8, {0, 1}).value();
+    const auto share = [&](const Device& draft, const Device& correct, const char* kv_dtype) {
+        placed.stages[2].device = draft;
+        placed.stages[3].device = correct;
+        REQUIRE(placed.stages[2].id == placed.draft());
+        REQUIRE(placed.stages[3].id == placed.correct());
+        ModelOptions options;
+        options.kv_dtype = kv_dtype;
+        return drafts_share_kv(placed, options);
+    };
+    const Device cpu{};
+    const Device gpu{0};
+    CHECK(share(cpu, cpu, "auto"));
+    CHECK(share(gpu, gpu, "auto"));
+    CHECK(share(gpu, Device{1}, "auto"));
+    CHECK_FALSE(share(gpu, cpu, "auto"));
+    CHECK_FALSE(share(cpu, gpu, "auto"));
+    CHECK(share(cpu, gpu, "bf16"));
+    CHECK(share(gpu, cpu, "f16"));
+    // Where the target's segments are does not matter.
+    for (const std::size_t segment : {0U, 1U}) placed.stages[segment].device = gpu;
+    CHECK(share(cpu, cpu, "auto"));
 }
 
 TEST_CASE("no method names an edge twice, and each can be wired") {

@@ -166,15 +166,21 @@ TEST_CASE("what a segment is told goes to a GPU as it goes to a CPU, in waves th
     options.adapter.emplace();
     const CudaOptions cuda = cuda_options(options, Device{2});
     CHECK(cuda.device == 2);
+    CHECK(cuda.exact);
+    CHECK_FALSE(cuda_options(options, Device{2, false}).exact);
     CHECK(cuda.dtype == Dtype::Int8);
     CHECK(cuda.kv == KvType::BF16);
     CHECK(cuda.first_layer == 3);
     CHECK(cuda.last_layer == 7);
     CHECK(cuda.kv_slots == 300);
-    CHECK(cuda.rows_max == cuda::kGemmRowsMax);
+    CHECK(cuda.rows_max == CudaOptions{}.rows_max);
     CHECK(cuda.final_head);
     CHECK(cuda.heads.size() == 2);
     CHECK(cuda.adapter.has_value());
+    options.rows_max = 5000;
+    CHECK(cuda_options(options, Device{2}).rows_max == cuda::kGemmRowsMax);
+    options.rows_max = 64;
+    CHECK(cuda_options(options, Device{2}).rows_max == 64);
 }
 
 TEST_CASE("--kv-dtype auto is f16 on a CPU and bf16 on a GPU, any other word holds for both") {

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "launch/gpu_check.hpp"
+#include "launch/methods.hpp"
 #include "launch/placement.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -315,6 +316,15 @@ TEST_CASE("a target is on CPUs or on GPUs, its drafts are anywhere") {
     const std::string draft =
         "[[stage]]\nname = \"d\"\nrole = \"draft\"\n[draft]\nsource = \"prompt-lookup\"\n";
     CHECK(parse_pipeline_config(segment("a", gpu) + draft, "x.toml").ok());
+}
+
+TEST_CASE("a stage is exact whatever it runs on: there is no key for it") {
+    const std::string off = "device = \"cuda:0\"\nexact = false\n";
+    CHECK(contains(error_of(segment("a", off)), "exact = false is not a known key"));
+    const Result<PipelineConfig> gpu =
+        parse_pipeline_config(segment("a", "device = \"cuda:0\""), "x.toml");
+    REQUIRE(gpu.ok());
+    CHECK(target_device(gpu.value()).exact);
 }
 
 TEST_CASE("words for devices") {
