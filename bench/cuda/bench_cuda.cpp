@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "model/kernels/cuda/blas.hpp"
 #include "model/weights/random_model.hpp"
 
 #include "bench/cuda/sections.hpp"
@@ -21,8 +22,8 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",   "kernels", "waves", "drawing",
-                                         "upload", "goals",   "costs"};
+const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "waves",
+                                         "drawing", "upload",  "goals",  "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
     "temperature.gpu --format=csv,noheader -i ";
@@ -65,6 +66,12 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
     if (const Result<CudaOptions> options = cuda_options(bench); !options) return options.error();
     if (arguments.wants("copy")) copy_section(bench);
     if (arguments.wants("kernels")) kernels_section(bench);
+    if (arguments.wants("ladder")) ladder_section(bench);
+    if (arguments.wants("blas")) {
+        const std::string missing = cuda::blas_problem();
+        if (missing.empty()) blas_section(bench);
+        if (!missing.empty()) report.say("blas", "left out: " + missing);
+    }
     if (arguments.wants("waves")) {
         if (Status measured = waves_section(bench); !measured) return measured;
     }
@@ -114,6 +121,11 @@ int main_with(int argc, char** argv) {
     app.add_option("--dtype", settings.dtype, "auto, f32, bf16, int8, q4")->capture_default_str();
     app.add_option("--kv", settings.kv, "f32, f16, bf16")->capture_default_str();
     app.add_option("--rows", settings.rows)
+        ->delimiter(',')
+        ->check(CLI::Range(1, cuda::kWaveRows))
+        ->capture_default_str();
+    app.add_option("--blas-rows", settings.blas_rows,
+                   "rows of products: ladder, and beside cuBLAS's")
         ->delimiter(',')
         ->check(CLI::Range(1, cuda::kGemmRowsMax))
         ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "model/backend.hpp"
@@ -55,8 +56,22 @@ public:
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 
+    /// The same for a greedy token behind each row, which is all that the caller gets.
+    [[nodiscard]] double drawn_seconds(int context, int count) {
+        const std::vector<Row> wave = rows(context, count);
+        std::vector<DrawJob> jobs;
+        for (const Row& row : wave) jobs.push_back({&greedy_, row.position + 1});
+        std::vector<std::optional<TokenId>> tokens(wave.size());
+        const bool begins = backend_.first_layer() == 0;
+        hidden_.resize(begins ? 0 : wave.size() * static_cast<std::size_t>(backend_.config().dim));
+        const auto begin = std::chrono::steady_clock::now();
+        backend_.run_and_draw(wave, hidden_, {.jobs = jobs}, tokens, nullptr);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+
 private:
     Backend& backend_;
+    SamplingParams greedy_;
     std::vector<KvSlot> slots_;
     std::vector<float> hidden_;
 };

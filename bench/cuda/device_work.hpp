@@ -53,6 +53,8 @@ template <class T>
 /// as one graph and replayed once for warming up and once between two events.
 template <class Work>
 [[nodiscard]] double device_seconds(cuda::Stream& stream, int times, Work work) {
+    work(0);  // a first launch loads code, which a recording may not
+    stream.finish();
     const cuda::Graph graph = stream.record([&] {
         for (int i = 0; i < times; ++i) work(i);
     });

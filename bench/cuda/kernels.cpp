@@ -4,117 +4,38 @@
 #include <numeric>
 #include <random>
 
-#include "model/cuda/matrix_feed.hpp"
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/attention_plan.hpp"
 #include "model/kernels/cuda/sample.hpp"
 #include "model/kv_layout.hpp"
 
-#include "bench/cuda/device_work.hpp"
+#include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"
 
 namespace paceline::bench {
 namespace {
 
-using cuda::DeviceMatrix;
 using cuda::DeviceMemory;
 using cuda::padded_inputs;
-using cuda::WeightType;
 
-constexpr int kCopiesMax = 64;
-constexpr int kRows = cuda::kGemmRowsMax;
+constexpr int kRows = cuda::kWaveRows;
 
 std::size_t size_of(int count) {
     return static_cast<std::size_t>(count);
 }
 
-/// A kind of product with enough equal matrices that none of them is still in a cache.
-class Product {
+/// Rows, keys and values on the device for attention, as in CudaForward.
+class AttentionDesk {
 public:
-    Product(const Bench& bench, const char* name, const MatrixFeed& feed, cuda::FinishKind kind)
-        : name_{name}, kind_{kind}, bytes_{feed.bytes()} {
-        const std::size_t wanted = (bench.settings.spread_bytes + bytes_ - 1) / bytes_;
-        const std::size_t copies = std::clamp<std::size_t>(wanted, 1, size_of(kCopiesMax));
-        const std::size_t step = (bytes_ + 255) / 256 * 256;
-        memory_ = take(copies * step);
-        cuda::Stream stream;
-        for (std::size_t i = 0; i < copies; ++i) {
-            matrices_.push_back(feed.at(memory_.data() + i * step));
-            cuda::launch_random(stream, matrices_.back(), bench.settings.seed + i);
-        }
-        stream.finish();
-    }
-    [[nodiscard]] const char* name() const { return name_; }
-    [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    [[nodiscard]] cuda::FinishKind kind() const { return kind_; }
-    [[nodiscard]] const DeviceMatrix& at(int i) const {
-        return matrices_[size_of(i) % matrices_.size()];
-    }
-
-private:
-    const char* name_;
-    cuda::FinishKind kind_;
-    std::size_t bytes_;
-    DeviceMemory memory_;
-    std::vector<DeviceMatrix> matrices_;
-};
-
-/// Rows on the device and what kernels read and write beside weights, as in CudaForward.
-class Desk {
-public:
-    explicit Desk(const Bench& bench) : bench_{bench}, config_{bench.file.config()} {
-        const int width = std::max({padded_inputs(config_.dim), padded_inputs(config_.q_dim()),
-                                    padded_inputs(config_.ffn_dim)});
-        // Floats or bf16: bf16 numbers at random are finite floats as well.
-        input_ = random_bf16(kRows, 2 * width);
-        next_ = take(size_of(kRows) * size_of(width) * 4);
-        hidden_ = take(size_of(kRows) * size_of(config_.dim) * 4);
-        const int out = std::max(config_.vocab_size, qkv_width());
-        out_ = take(size_of(kRows) * size_of(out) * 4);
-        squares_ =
-            on_device(std::vector<float>(size_of(kRows) * size_of(cuda::tiles_of(width)), 16.0f));
-        std::vector<std::int32_t> places(size_of(kRows));
-        std::iota(places.begin(), places.end(), 0);
-        places_ = on_device(places);
-        count_ = take(sizeof(std::int32_t));
-    }
-    void set_rows(int rows) {
-        stream_.to_device(count_.data(), &rows, sizeof rows);
-        stream_.finish();
-        rows_ = rows;
-    }
+    AttentionDesk(const Bench& bench, ProductDesk& desk)
+        : bench_{bench}, config_{bench.file.config()}, desk_{desk} {}
     [[nodiscard]] int qkv_width() const { return config_.q_dim() + 2 * config_.kv_dim(); }
 
-    [[nodiscard]] double product_seconds(const Product& product) {
-        return device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
-            cuda::GemmArgs args;
-            args.weights = product.at(i);
-            args.x = input_.data();
-            args.x_stride = padded_inputs(args.weights.inputs);
-            args.rows = count_.as<std::int32_t>();
-            args.finish.kind = product.kind();
-            const bool residual = product.kind() == cuda::FinishKind::Residual;
-            if (!residual)
-                args.finish.norm = {squares_.as<float>(),
-                                    cuda::tiles_of(padded_inputs(config_.dim)), config_.dim,
-                                    config_.norm_epsilon};
-            args.finish.out = residual ? hidden_.as<float>() : out_.as<float>();
-            args.finish.out_stride = residual ? config_.dim : args.weights.outputs;
-            args.finish.row_index = places_.as<std::int32_t>();
-            args.finish.next.x = next_.data();
-            args.finish.next.stride = padded_inputs(args.weights.outputs);
-            args.finish.next.wide = args.weights.type == WeightType::F32;
-            // Squares that this product reads as its norm are not written meanwhile.
-            if (residual) args.finish.next.squares = squares_.as<float>();
-            cuda::launch_gemm(stream_, args, rows_);
-        });
-    }
-
-    /// Rotation and attention of `rows_` rows behind `context` keys.
+    /// Rotation and attention of the desk's rows behind `context` keys.
     struct Seconds {
         double rotate, attention;
     };
-    [[nodiscard]] Seconds attention_seconds(int context, int processors) {
+    [[nodiscard]] Seconds seconds(int context) const {
         const int slots = (context + kRows + kKvPageSlots - 1) / kKvPageSlots * kKvPageSlots;
         const std::size_t one = size_of(slots) * size_of(2 * config_.kv_dim()) * 2;
         const int layers = static_cast<int>(std::clamp<std::size_t>(
@@ -124,7 +45,7 @@ public:
         std::vector<KvSlot> names(size_of(slots));
         std::iota(names.begin(), names.end(), 0);
         std::vector<Row> rows;
-        for (int r = 0; r < rows_; ++r) {
+        for (int r = 0; r < desk_.rows(); ++r) {
             Row row;
             row.position = context + r;
             row.slot = context + r;
@@ -132,7 +53,8 @@ public:
             row.prefix_count = row.position + 1;
             rows.push_back(row);
         }
-        const int unit_rows = cuda::attention_unit_rows(rows_, config_.heads / config_.kv_heads);
+        const int unit_rows =
+            cuda::attention_unit_rows(desk_.rows(), config_.heads / config_.kv_heads);
         cuda::AttentionPlan plan;
         plan.build(rows, unit_rows);
         const DeviceMemory words =
@@ -142,10 +64,10 @@ public:
                  size_of(cuda::attention_partial_floats(config_.head_dim)) * 4);
         const DeviceMemory slot_of =
             on_device(std::vector<std::int32_t>{names.begin() + context, names.end()});
-        const DeviceMemory angles = take(size_of(kRows) * size_of(config_.head_dim) * 4);
+        const DeviceMemory angles = take(size_of(slots) * size_of(config_.head_dim) * 4);
 
         cuda::RotateArgs rotate;
-        rotate.qkv = out_.as<float>();
+        rotate.qkv = desk_.out();
         rotate.qkv_stride = qkv_width();
         rotate.heads = config_.heads;
         rotate.kv_heads = config_.kv_heads;
@@ -153,18 +75,21 @@ public:
         rotate.pairs = config_.rope.dims / 2;
         rotate.cosines = angles.as<float>();
         rotate.sines = angles.as<float>();
+        rotate.positions = slot_of.as<std::int32_t>();  // as good as their positions
         rotate.slots = slot_of.as<std::int32_t>();
-        rotate.rows = count_.as<std::int32_t>();
+        rotate.rows = desk_.count();
         rotate.cache = cache.data();
         rotate.layers = layers;
-        const double rotating = device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
-            rotate.layer = i % layers;
-            cuda::launch_rotate(stream_, rotate, rows_);
-        });
+        const double rotating =
+            device_seconds(desk_.stream(), 4 * bench_.settings.times, [&](int i) {
+                rotate.layer = i % layers;
+                cuda::launch_rotate(desk_.stream(), rotate, desk_.rows());
+            });
 
         cuda::AttentionArgs args;
         args.plan = words.as<std::int32_t>();
-        args.q = out_.as<float>();
+        args.rows = desk_.count();
+        args.q = desk_.out();
         args.q_stride = qkv_width();
         args.heads = config_.heads;
         args.kv_heads = config_.kv_heads;
@@ -172,25 +97,24 @@ public:
         args.cache = cache.data();
         args.layers = layers;
         args.partials = partials.as<float>();
-        args.out = next_.data();
+        args.out = desk_.next();
         args.out_stride = padded_inputs(config_.q_dim());
         const bool mma = cuda::attention_mma_takes(args.type, args.head_dim);
         const cuda::AttentionLaunch how{
             mma ? cuda::AttentionKernel::Mma : cuda::AttentionKernel::Plain, unit_rows,
-            4 * processors, plan.header().merges == 0};
-        const double attending = device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
-            args.layer = i % layers;
-            cuda::launch_attention(stream_, args, how);
-        });
+            4 * desk_.processors(), plan.header().merges == 0};
+        const double attending =
+            device_seconds(desk_.stream(), 4 * bench_.settings.times, [&](int i) {
+                args.layer = i % layers;
+                cuda::launch_attention(desk_.stream(), args, how);
+            });
         return {rotating, attending};
     }
 
 private:
     const Bench& bench_;
     const ModelConfig& config_;
-    cuda::Stream stream_;
-    int rows_ = 1;
-    DeviceMemory input_, next_, hidden_, out_, squares_, places_, count_;
+    ProductDesk& desk_;
 };
 
 std::vector<int> few_rows(const Settings& settings) {
@@ -201,44 +125,28 @@ std::vector<int> few_rows(const Settings& settings) {
     return rows.empty() ? settings.rows : rows;
 }
 
-void products_table(const Bench& bench, Desk& desk) {
-    const LayerTensors& layer = bench.file.layer(0);
-    const Dtype dtype = *parse_dtype(bench.settings.dtype);
-    const auto type = [&](const TensorView& tensor, MatrixUse use) {
-        return weight_type(tensor.type, dtype, use);
-    };
-    const WeightType in_layer = type(layer.q, MatrixUse::Layer);
+void products_table(const Bench& bench, ProductDesk& desk) {
     const double yardstick = bench.report.figure("copy.bytes_per_s");
     Table table{"Products of a layer and the head, the device alone",
                 {"product", "MB", "rows", "µs", "GB/s", "of the card", "of a copy", "of one row"}};
-    const auto measure = [&](const char* name, const MatrixFeed& feed, cuda::FinishKind kind,
-                             const std::vector<int>& rows) {
-        const Product product{bench, name, feed, kind};
+    const auto measure = [&](const Product& product, const std::vector<int>& rows) {
         double one = 0.0;
         for (const int count : rows) {
             desk.set_rows(count);
-            const double seconds = desk.product_seconds(product);
+            const double seconds = desk.seconds(product);
             if (one == 0.0) one = seconds;
             const double rate = static_cast<double>(product.bytes()) / seconds;
-            bench.report.figure(std::string{name} + ".seconds." + std::to_string(count), seconds);
+            bench.report.figure(std::string{product.name()} + ".seconds." + std::to_string(count),
+                                seconds);
             table.rows.push_back(
-                {name, fixed(static_cast<double>(product.bytes()) / 1e6, 1), std::to_string(count),
-                 microseconds(seconds), fixed(rate / 1e9, 0),
+                {product.name(), fixed(static_cast<double>(product.bytes()) / 1e6, 1),
+                 std::to_string(count), microseconds(seconds), fixed(rate / 1e9, 0),
                  percent(rate / bench.settings.bytes_per_second),
                  yardstick > 0.0 ? percent(rate / yardstick) : "-", fixed(seconds / one, 3)});
         }
     };
-    const std::vector<int> rows = few_rows(bench.settings);
-    measure("q k v", MatrixFeed{in_layer, {layer.q, layer.k, layer.v}}, cuda::FinishKind::Store,
-            rows);
-    measure("attention out", MatrixFeed{in_layer, {layer.attn_out}}, cuda::FinishKind::Residual,
-            rows);
-    measure("gate up", MatrixFeed::paired(in_layer, layer.gate, layer.up), cuda::FinishKind::Gated,
-            rows);
-    measure("down", MatrixFeed{in_layer, {layer.down}}, cuda::FinishKind::Residual, rows);
-    const TensorView& head = bench.file.output_head();
-    measure("head", MatrixFeed{type(head, MatrixUse::Vocabulary), {head}}, cuda::FinishKind::Store,
-            bench.settings.rows);
+    for (const Product& product : layer_products(bench)) measure(product, few_rows(bench.settings));
+    measure(head_product(bench), bench.settings.rows);
     bench.report.add(table);
 }
 
@@ -263,15 +171,17 @@ void copy_section(const Bench& bench) {
 }
 
 void kernels_section(const Bench& bench) {
-    const int processors = cuda::use_device(bench.settings.device).processors;
-    Desk desk{bench};
+    const ModelConfig& config = bench.file.config();
+    ProductDesk desk{bench, kRows,
+                     std::max(config.vocab_size, config.q_dim() + 2 * config.kv_dim())};
     products_table(bench, desk);
+    const AttentionDesk attention{bench, desk};
     Table table{"Rotation and attention of one layer, the device alone",
                 {"rows", "context", "rotation µs", "attention µs", "GB/s of keys and values"}};
     for (const int context : bench.settings.contexts) {
         for (const int count : few_rows(bench.settings)) {
             desk.set_rows(count);
-            const auto seconds = desk.attention_seconds(context, processors);
+            const auto seconds = attention.seconds(context);
             const double bytes = cache_bytes(bench, count, context) / bench.file.config().layers;
             table.rows.push_back({std::to_string(count), std::to_string(context),
                                   microseconds(seconds.rotate), microseconds(seconds.attention),

@@ -3,9 +3,11 @@
 //
 //     copy      copy.bytes_per_s
 //     kernels   head.seconds.ROWS (the device alone)
-//     waves     layers.seconds.ROWS.CONTEXT (the device alone), decode.share, ratio.8, ratio.16, ...
+//     ladder    ladder.behind.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal if bits differ
+//     blas      blas.own.seconds.PRODUCT.ROWS, blas.seconds..., blas.finished.seconds...
+//     waves     layers.seconds.ROWS.CONTEXT (the device alone), wave.share.ROWS.CONTEXT, ...;
+//               prefill.share.ROWS in waves of ROWS, prefill.share of the better ones
 //     drawing   draw.share.KIND of a wave of 8
-//     prefill   prefill.share
 //
 // "The device alone" is the time between two events around replays of a recording; "wall" is what a
 // caller of the backend waits, copies of hidden states included.
@@ -28,6 +30,7 @@ struct Settings {
     std::string kv = "bf16";
     std::vector<int> rows{1, 2, 4, 8, 16, 32, 64};
     std::vector<int> contexts{64, 512, 2048};
+    std::vector<int> blas_rows{1, 8, 16, 64, 512, 1024};  // of products beside others
     int prefill = 2048;
     int times = 20;                          // replays of a wave
     double bytes_per_second = 4.8e12;        // of the card's memory, as its maker says
@@ -57,6 +60,9 @@ struct Bench {
 
 void copy_section(const Bench& bench);
 void kernels_section(const Bench& bench);
+void ladder_section(const Bench& bench);
+/// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
+void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
 [[nodiscard]] Status waves_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,

@@ -51,18 +51,6 @@ double weights_of_layer(const ModelFile& file) {
     return count;
 }
 
-/// Greedy tokens of `rows` hidden states as the caller of a backend waits for them.
-double draw_once(Backend& backend, int rows) {
-    const SamplingParams greedy;
-    const auto count = static_cast<std::size_t>(rows);
-    const std::vector<float> hidden(count * static_cast<std::size_t>(backend.config().dim), 0.25f);
-    const std::vector<DrawJob> jobs(count, DrawJob{&greedy, 100});
-    std::vector<std::optional<TokenId>> tokens(count);
-    const auto begin = Clock::now();
-    backend.draw(hidden, jobs, tokens);
-    return seconds_since(begin);
-}
-
 void decode_table(const Bench& bench, CudaBackend& backend) {
     const Settings& settings = bench.settings;
     Chain chain{backend};
@@ -79,7 +67,7 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
         for (const int rows : settings.rows) {
             const std::string count = std::to_string(rows);
             const double wall = timed([&] { return chain.seconds(context, rows); });
-            const double drawn = wall + timed([&] { return draw_once(backend, rows); });
+            const double drawn = timed([&] { return chain.drawn_seconds(context, rows); });
             const double layers = backend.wave_seconds(chain.rows(context, rows), settings.times);
             const double head = bench.report.figure("head.seconds." + count);
             const double both = layers + head;
@@ -103,39 +91,61 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
     bench.report.add(table);
 }
 
-void prefill_table(const Bench& bench, CudaBackend& backend) {
-    const Settings& settings = bench.settings;
-    Chain chain{backend};
-    const ModelConfig& config = backend.config();
+/// A prompt in waves of up to so many rows, or of as many as the backend takes if that is fewer.
+struct Prefill {
+    int waves = 0;
     double device = 0.0;
     double wall = 0.0;
     double operations = 0.0;
-    for (int first = 0; first < settings.prefill; first += cuda::kGemmRowsMax) {
-        const int count = std::min(cuda::kGemmRowsMax, settings.prefill - first);
-        const std::vector<Row> rows = chain.rows(first, count);
-        wall += chain.seconds(first, count);
-        device += backend.wave_seconds(rows, std::max(1, settings.times / 10));
+};
+
+Prefill prefill_in_waves(const Bench& bench, CudaBackend& backend, int rows_max) {
+    const Settings& settings = bench.settings;
+    const ModelConfig& config = backend.config();
+    Chain chain{backend};
+    Prefill prefill;
+    for (int first = 0; first < settings.prefill; ++prefill.waves) {
+        std::vector<Row> rows = chain.rows(first, std::min(rows_max, settings.prefill - first));
+        rows.resize(backend.wave_rows(rows));
+        const auto count = static_cast<int>(rows.size());
+        prefill.device += backend.wave_seconds(rows, std::max(1, settings.times / 10));
+        prefill.wall += chain.seconds(first, count);  // behind the other: kernels are loaded
         // Two for each weight, and four for each number of q and each key that it sees.
         for (const Row& row : rows)
-            operations += config.layers * (2.0 * weights_of_layer(bench.file) +
-                                           4.0 * config.q_dim() * (row.position + 1.0));
+            prefill.operations += config.layers * (2.0 * weights_of_layer(bench.file) +
+                                                   4.0 * config.q_dim() * (row.position + 1.0));
+        first += count;
     }
-    // What a wave cannot go below: its weights have to arrive.
-    const double waves = (settings.prefill + cuda::kGemmRowsMax - 1) / cuda::kGemmRowsMax;
-    const double least = waves * layer_bytes(bench) * config.layers / settings.bytes_per_second;
-    Table table{"Prefill of " + std::to_string(settings.prefill) + " tokens in waves of " +
-                    std::to_string(cuda::kGemmRowsMax) + ", without a head",
-                {"clock", "ms", "tokens/s", "TFLOP/s", "of the card"}};
-    const auto row = [&](const char* name, double seconds) {
-        table.rows.push_back({name, fixed(1e3 * seconds, 2), fixed(settings.prefill / seconds, 0),
-                              fixed(operations / seconds / 1e12, 1),
-                              percent(operations / seconds / settings.flops)});
-    };
-    row("the device alone", device);
-    row("wall", wall);
-    row("if weights arrived at the card's rate and nothing else took time", least);
-    bench.report.figure("prefill.share", operations / device / settings.flops);
-    bench.report.figure("prefill.bound", operations / least / settings.flops);
+    return prefill;
+}
+
+/// In the backend's own waves, and in those of 64 rows that decoding has: what the others gain.
+void prefill_table(const Bench& bench, CudaBackend& backend) {
+    const Settings& settings = bench.settings;
+    Table table{
+        "Prefill of " + std::to_string(settings.prefill) + " tokens, without a head",
+        {"rows of a wave", "waves", "the device alone ms", "wall ms", "tokens/s", "tokens/s wall",
+         "TFLOP/s", "of the card", "weights arrive ms", "of the card at most"}};
+    double best = 0.0;
+    for (const int rows : {CudaOptions{}.rows_max, cuda::kWaveRows}) {
+        const Prefill run = prefill_in_waves(bench, backend, rows);
+        // What it cannot go below: weights have to arrive once for each wave.
+        const double least =
+            run.waves * layer_bytes(bench) * backend.config().layers / settings.bytes_per_second;
+        const double share = run.operations / run.device / settings.flops;
+        const double bound = std::min(1.0, run.operations / least / settings.flops);
+        const std::string at = "." + std::to_string(rows);
+        bench.report.figure("prefill.share" + at, share);
+        bench.report.figure("prefill.bound" + at, bound);
+        bench.report.figure("prefill.wall.seconds" + at, run.wall);
+        best = std::max(best, share);
+        table.rows.push_back(
+            {std::to_string(rows), std::to_string(run.waves), fixed(1e3 * run.device, 2),
+             fixed(1e3 * run.wall, 2), fixed(settings.prefill / run.device, 0),
+             fixed(settings.prefill / run.wall, 0), fixed(run.operations / run.device / 1e12, 1),
+             percent(share), fixed(1e3 * least, 2), percent(bound)});
+    }
+    bench.report.figure("prefill.share", best);
     bench.report.add(table);
 }
 
@@ -194,10 +204,13 @@ Status waves_section(const Bench& bench) {
     if (!made) return made.error();
     CudaBackend& backend = *made.value();
     const MemoryUse use = backend.memory_use();
-    bench.report.say("made up on " + backend.device_name(),
-                     fixed(static_cast<double>(use.weight_bytes) / 1e9, 2) + " GB of weights, " +
-                         fixed(static_cast<double>(use.kv_bytes) / 1e9, 2) +
-                         " GB of keys and values, in " + fixed(seconds_since(begin), 2) + " s");
+    bench.report.say(
+        "made up on " + backend.device_name(),
+        fixed(static_cast<double>(use.weight_bytes) / 1e9, 2) + " GB of weights, " +
+            fixed(static_cast<double>(use.kv_bytes) / 1e9, 2) + " GB of keys and values, " +
+            fixed(static_cast<double>(use.workspace_bytes) / 1e9, 2) + " GB of workspace, " +
+            fixed(static_cast<double>(use.pinned_bytes) / 1e9, 2) + " GB pinned on the host, in " +
+            fixed(seconds_since(begin), 2) + " s");
     decode_table(bench, backend);
     if (bench.settings.prefill > 0) prefill_table(bench, backend);
     return {};
