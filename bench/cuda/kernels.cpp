@@ -37,10 +37,13 @@ public:
     };
     [[nodiscard]] Seconds seconds(int context) const {
         const int slots = (context + kRows + kKvPageSlots - 1) / kKvPageSlots * kKvPageSlots;
-        const std::size_t one = size_of(slots) * size_of(2 * config_.kv_dim()) * 2;
+        const cuda::CacheType type = cache_type(*parse_kv_type(bench_.settings.kv));
+        const std::size_t words_each = cuda::cache_element_bytes(type) / 2;
+        const std::size_t one = size_of(slots) * size_of(2 * config_.kv_dim()) * 2 * words_each;
         const int layers = static_cast<int>(std::clamp<std::size_t>(
             bench_.settings.spread_bytes / one, 1, size_of(config_.layers)));
-        const int columns = 2 * config_.kv_dim();
+        // Finite as floats and halves as well.
+        const int columns = 2 * config_.kv_dim() * static_cast<int>(words_each);
         const DeviceMemory cache = random_bf16(slots * layers, columns);
         std::vector<KvSlot> names(size_of(slots));
         std::iota(names.begin(), names.end(), 0);
@@ -79,6 +82,7 @@ public:
         rotate.slots = slot_of.as<std::int32_t>();
         rotate.rows = desk_.count();
         rotate.cache = cache.data();
+        rotate.type = type;
         rotate.layers = layers;
         const double rotating =
             device_seconds(desk_.stream(), 4 * bench_.settings.times, [&](int i) {
@@ -95,6 +99,7 @@ public:
         args.kv_heads = config_.kv_heads;
         args.head_dim = config_.head_dim;
         args.cache = cache.data();
+        args.type = type;
         args.layers = layers;
         args.partials = partials.as<float>();
         args.out = desk_.next();

@@ -182,7 +182,7 @@ void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
     const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kWaveRows;
     if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
-    Recorded& wave = recorded_[{stretch.first, stretch.last, rows_now_, one_split_now_}];
+    Recorded& wave = recorded_[{rows_now_, one_split_now_}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
     if (!wave.ran) {
         wave.ran = true;

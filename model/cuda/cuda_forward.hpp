@@ -25,7 +25,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "model/backend.hpp"
@@ -150,7 +150,7 @@ private:
         bool ran = false;
         cuda::Graph graph;
     };
-    using GraphKey = std::tuple<int, int, int, bool>;  // first, last, rows, one split
+    using GraphKey = std::pair<int, bool>;  // rows, one split: always the whole segment
 
     [[nodiscard]] std::vector<Stretch> stretches_of(std::span<const Row> rows) const;
     /// 0, 1, .. count - 1.

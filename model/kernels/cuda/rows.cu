@@ -2,6 +2,7 @@
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm_finish.cuh"
 #include "model/kernels/cuda/gemm_records.hpp"
+#include "model/kernels/cuda/gemm_steps.cuh"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/rows.hpp"
 
@@ -12,12 +13,7 @@ constexpr int kThreads = 128;
 
 /// Weight (o, k) of a matrix of records.
 PACE_DEVICE float record_value(const DeviceMatrix& w, int o, int k) {
-    const int step = k / step_inputs(w.type);
-    const auto* record = static_cast<const unsigned char*>(w.values) +
-                         (static_cast<std::size_t>(o / kTileOutputs) *
-                              static_cast<std::size_t>(steps_of(w.type, w.inputs)) +
-                          static_cast<std::size_t>(step)) *
-                             record_bytes(w.type);
+    const unsigned char* record = record_of(w, o / kTileOutputs, k / step_inputs(w.type));
     const int g = o % 8;
     const int half = o % kTileOutputs / 8;
     const int t = k % 32 / 8;
