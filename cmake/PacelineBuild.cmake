@@ -29,6 +29,16 @@ if(PACELINE_SANITIZE)
     target_link_options(paceline_options INTERFACE -fsanitize=${PACELINE_SANITIZE})
 endif()
 
+# paceline_relocatable(<target>...): programs that are packed by `tests/gpu --pack` and run on a machine that
+# has none of the libraries they were linked to. Libraries in ../lib come before the system's, for the
+# libraries of libraries too, which takes the older kind of entry (RPATH, not RUNPATH).
+function(paceline_relocatable)
+    foreach(target IN LISTS ARGN)
+        set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH "$ORIGIN/../lib")
+        target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
+    endforeach()
+endfunction()
+
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -43,7 +53,8 @@ if(PACELINE_CUDA)
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
         if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-            set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+            # 90a: all cards of compute capability 9.0, wgmma included. 90-virtual: newer ones.
+            set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
         endif()
         enable_language(CUDA)
         find_package(CUDAToolkit REQUIRED)

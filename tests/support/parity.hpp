@@ -33,7 +33,7 @@ struct Golden {
 /// Errors: BadFile, naming file and field.
 [[nodiscard]] Result<Golden> read_golden(const std::string& stem);
 
-/// `fixtures` is the folder tests/fixtures (PACELINE_FIXTURES in a test program).
+/// `fixtures` is the folder tests/fixtures (fixtures() of source_tree.hpp).
 [[nodiscard]] Golden load_golden(const std::string& fixtures, const std::string& name);
 
 /// Slots 0, 1, 2, ...: the key of position p in slot p, its home.

@@ -9,12 +9,12 @@
 
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/parity.hpp"
+#include "tests/support/source_tree.hpp"
 
 namespace paceline::testing {
 
 inline ModelFile open_fixture(const std::string& name) {
-    Result<ModelFile> file =
-        ModelFile::open(std::string{PACELINE_FIXTURES} + "/models/" + name + ".gguf");
+    Result<ModelFile> file = ModelFile::open(fixtures() + "/models/" + name + ".gguf");
     REQUIRE_MESSAGE(file.ok(), name);
     return std::move(file).value();
 }

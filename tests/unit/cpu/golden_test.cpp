@@ -1,3 +1,4 @@
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/cpu/cpu_fixture.hpp"
 
 namespace paceline {
@@ -7,7 +8,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace): the helpers o
 
 TEST_CASE("f32 logits agree with transformers to 1e-4 on every architecture and instruction set") {
     for (const std::string& fixture : golden_names()) {
-        const Golden golden = load_golden(PACELINE_FIXTURES, fixture);
+        const Golden golden = load_golden(fixtures(), fixture);
         const ModelFile file = open_fixture(fixture);
         for (const Isa isa : runnable_isas()) {
             CAPTURE(fixture);
@@ -23,7 +24,7 @@ TEST_CASE("f32 logits agree with transformers to 1e-4 on every architecture and 
 }
 
 TEST_CASE("every dtype and cache type stays near the f32 logits of the same file") {
-    const Golden golden = load_golden(PACELINE_FIXTURES, "llama-f32");
+    const Golden golden = load_golden(fixtures(), "llama-f32");
     const ModelFile file = open_fixture("llama-f32");
     // The weights are random, so nothing averages out: the bounds only tell rounding from a bug.
     const std::pair<Dtype, double> bounds[] = {

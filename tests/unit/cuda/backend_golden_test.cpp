@@ -1,4 +1,5 @@
 // The CUDA backend's logits against transformers' and against the CPU backend's.
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 
 namespace paceline {
@@ -9,7 +10,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace): the helpers o
 TEST_CASE("f32 logits agree with transformers to 1e-4 on every architecture") {
     for (const std::string& fixture : golden_names()) {
         CAPTURE(fixture);
-        const Golden golden = load_golden(PACELINE_FIXTURES, fixture);
+        const Golden golden = load_golden(fixtures(), fixture);
         const ModelFile file = open_fixture(fixture);
         const auto backend = make_cuda(file, {.dtype = Dtype::F32, .kv = KvType::F32});
         const std::vector<float> logits =
@@ -20,7 +21,7 @@ TEST_CASE("f32 logits agree with transformers to 1e-4 on every architecture") {
 }
 
 TEST_CASE("every dtype and cache type stays near the f32 logits of the same file") {
-    const Golden golden = load_golden(PACELINE_FIXTURES, "llama-f32");
+    const Golden golden = load_golden(fixtures(), "llama-f32");
     const ModelFile file = open_fixture("llama-f32");
     // The weights are random, so nothing averages out: the bounds only tell rounding from a bug.
     const std::pair<Dtype, double> bounds[] = {
@@ -40,7 +41,7 @@ TEST_CASE(
     "the numbers of a file's own blocks are kept: logits are near the CPU's of the same dtype") {
     for (const char* fixture : {"llama-q4_0", "llama-q4_1", "mistral-q8_0"}) {
         CAPTURE(fixture);
-        const Golden golden = load_golden(PACELINE_FIXTURES, fixture);
+        const Golden golden = load_golden(fixtures(), fixture);
         const ModelFile file = open_fixture(fixture);
         const auto gpu = make_cuda(file, {.kv = KvType::F32});
         // The same numbers in float: what is left is the rounding of activations.

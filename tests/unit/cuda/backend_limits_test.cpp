@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "model/cuda/cuda_refusals.hpp"
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 
@@ -314,7 +315,7 @@ TEST_CASE("an adapter's call that was cancelled before it begins says so") {
 class SpoiltFile {
 public:
     explicit SpoiltFile(const std::string& fixture) {
-        const std::string from = std::string{PACELINE_FIXTURES} + "/models/" + fixture + ".gguf";
+        const std::string from = fixtures() + "/models/" + fixture + ".gguf";
         path_ = std::filesystem::temp_directory_path() /
                 ("paceline-cuda-limits-" + std::to_string(getpid()) + ".gguf");
         std::filesystem::copy_file(from, path_, std::filesystem::copy_options::overwrite_existing);

@@ -12,6 +12,7 @@
 #include "model/kernels/cuda/gemm_records.hpp"
 #include "model/weights/random_model.hpp"
 #include "model/weights/random_rows.hpp"
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
 
@@ -23,7 +24,7 @@ using cuda::WeightType;
 using cuda::test::OnDevice;
 
 std::string shape_file(const std::string& name) {
-    return std::string{PACELINE_SOURCE_DIR} + "/bench/cuda/shapes/" + name + ".toml";
+    return source_tree() + "/bench/cuda/shapes/" + name + ".toml";
 }
 
 /// A shape of its own; the file is gone with it.

@@ -6,6 +6,7 @@
 #include "launch/methods.hpp"
 #include "launch/pipeline_layout.hpp"
 #include "launch/pipeline_start.hpp"
+#include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -89,8 +90,7 @@ TEST_CASE("one core feeds a GPU, a draft on the CPU beside it gets the others") 
 }
 
 TEST_CASE("a pipeline that is told to take one thread gets one core in all") {
-    const Result<ModelFile> file =
-        ModelFile::open(PACELINE_SOURCE_DIR "/tests/fixtures/models/tiny-chat.gguf");
+    const Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
     REQUIRE(file.ok());
     ModelOptions options;
     options.threads = 1;

@@ -11,12 +11,13 @@
 #include "launch/memory_room.hpp"
 #include "launch/stage_assignment.hpp"
 #include "model/cpu/cpu_backend.hpp"
+#include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
 
-constexpr const char* kTiny = PACELINE_SOURCE_DIR "/tests/fixtures/models/tiny-chat.gguf";
+const std::string kTiny = testing::fixtures() + "/models/tiny-chat.gguf";
 
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;

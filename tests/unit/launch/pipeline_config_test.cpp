@@ -9,6 +9,7 @@
 #include "launch/gpu_check.hpp"
 #include "launch/methods.hpp"
 #include "launch/placement.hpp"
+#include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -73,7 +74,8 @@ TEST_CASE("two segments come out with their layers and cores, in order") {
 
 TEST_CASE("every file in configs/ can be read, and fits models of 4 to 80 layers on one core") {
     int files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(PACELINE_SOURCE_DIR "/configs")) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(testing::source_tree() + "/configs")) {
         if (entry.path().extension() != ".toml") continue;
         CAPTURE(entry.path().string());
         ++files;
@@ -218,7 +220,7 @@ TEST_CASE("what is no TOML and what cannot be read is said with file and line") 
     Result<PipelineConfig> missing = read_pipeline_config("/nonexistent/x.toml");
     REQUIRE(!missing.ok());
     CHECK(contains(missing.error().what, "/nonexistent/x.toml: cannot be opened: No such file"));
-    CHECK(!read_pipeline_config(PACELINE_SOURCE_DIR).ok());
+    CHECK(!read_pipeline_config(testing::source_tree()).ok());
 }
 
 TEST_CASE("an unknown key that is nearly a known one is answered with that one") {

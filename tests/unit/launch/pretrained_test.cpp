@@ -11,6 +11,7 @@
 #include "launch/memory_plan.hpp"
 #include "launch/methods.hpp"
 #include "model/cpu/cpu_backend.hpp"
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"
 
 using namespace paceline;        // NOLINT(google-build-using-namespace): a test file
@@ -21,7 +22,7 @@ namespace {
 const std::vector<TokenId> kTokens{0, 3, 4, 200, 319};
 
 ModelFile tiny(const std::string& name = "tiny-chat") {
-    Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/" + name + ".gguf");
+    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/" + name + ".gguf");
     REQUIRE(file.ok());
     return std::move(file).value();
 }

@@ -8,6 +8,7 @@
 
 #include "launch/check_compare.hpp"
 #include "launch/cost_names.hpp"
+#include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -18,7 +19,7 @@ std::string why(const Outcome& outcome) {
     return outcome.ok() ? "" : outcome.error().what;
 }
 
-const std::string kModel = std::string{PACELINE_FIXTURES} + "/models/tiny-chat.gguf";
+const std::string kModel = testing::fixtures() + "/models/tiny-chat.gguf";
 
 constexpr const char* kSegment = "[[stage]]\nname = \"target\"\nrole = \"segment\"\n";
 constexpr const char* kTwo =

@@ -7,6 +7,7 @@
 #include "model/reference/reference_backend.hpp"
 #include "model/weights/model_file.hpp"
 #include "tests/support/parity.hpp"
+#include "tests/support/source_tree.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -24,7 +25,7 @@ ModelFile open_model(const std::string& path) {
 TEST_CASE("the reference agrees with transformers on every fixture") {
     for (const std::string& name : golden_names()) {
         CAPTURE(name);
-        const Golden golden = load_golden(PACELINE_FIXTURES, name);
+        const Golden golden = load_golden(fixtures(), name);
         const ModelFile file = open_model(golden.model_path);
         REQUIRE(file.config().vocab_size == golden.vocab_size);
         ReferenceBackend backend(file, {.kv_slots = 64});
@@ -42,7 +43,7 @@ TEST_CASE("the reference agrees with transformers on every fixture") {
 TEST_CASE("the reference continues each fixture with the tokens of transformers") {
     for (const std::string& name : golden_names()) {
         CAPTURE(name);
-        const Golden golden = load_golden(PACELINE_FIXTURES, name);
+        const Golden golden = load_golden(fixtures(), name);
         REQUIRE(golden.continuation_margin > 10.0 * kTolerance);
         const ModelFile file = open_model(golden.model_path);
         ReferenceBackend backend(file, {.kv_slots = 64});
@@ -58,7 +59,7 @@ TEST_CASE("the reference continues each fixture with the tokens of transformers"
 }
 
 TEST_CASE("narrow KV types move the logits a little, and not more") {
-    const Golden golden = load_golden(PACELINE_FIXTURES, "llama-f32");
+    const Golden golden = load_golden(fixtures(), "llama-f32");
     const ModelFile file = open_model(golden.model_path);
     const auto deviation_with = [&](KvType type) {
         ReferenceBackend backend(file, {.kv_slots = 64, .kv_type = type});

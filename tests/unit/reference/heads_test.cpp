@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "model/reference/reference_backend.hpp"
+#include "tests/support/source_tree.hpp"
 
 namespace paceline {
 namespace {
@@ -19,7 +20,7 @@ std::vector<float> scaled_identity(int dim, float factor) {
 
 TEST_CASE("heads of the reference: the identity, a factor before and behind the norm, a list") {
     Result<ModelFile> opened =
-        ModelFile::open(std::string{PACELINE_FIXTURES} + "/models/llama-untied-f16.gguf");
+        ModelFile::open(testing::fixtures() + "/models/llama-untied-f16.gguf");
     REQUIRE(opened.ok());
     const ModelFile file = std::move(opened).value();
     const int dim = file.config().dim;
@@ -63,8 +64,7 @@ TEST_CASE("heads of the reference: the identity, a factor before and behind the 
 }
 
 TEST_CASE("a reference segment in the middle has only the heads it was given") {
-    Result<ModelFile> file =
-        ModelFile::open(std::string{PACELINE_FIXTURES} + "/models/llama-f32.gguf");
+    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/llama-f32.gguf");
     REQUIRE(file.ok());
     const ReferenceBackend middle{file.value(), {.last_layer = 1, .kv_slots = 32}};
     CHECK_FALSE(middle.has_head(HeadId::Final));

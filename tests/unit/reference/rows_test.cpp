@@ -16,6 +16,7 @@
 #include "model/reference/rms_norm.hpp"
 #include "model/weights/model_file.hpp"
 #include "tests/support/parity.hpp"
+#include "tests/support/source_tree.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 /// A fixture and a reference over the whole of it.
 struct Subject {
     explicit Subject(const std::string& name, KvType kv_type = KvType::F32)
-        : golden{load_golden(PACELINE_FIXTURES, name)},
+        : golden{load_golden(fixtures(), name)},
           file{ModelFile::open(golden.model_path).value()},
           backend{file, {.kv_slots = 96, .kv_type = kv_type}} {}
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "model/tokenizer/chat_template.hpp"
+#include "tests/support/source_tree.hpp"
 
 namespace paceline::fixtures {
 namespace {
@@ -25,7 +26,7 @@ std::optional<TokenId> optional_id(const nlohmann::json& value) {
 }  // namespace
 
 nlohmann::json read_json(const std::string& name) {
-    const std::string path = std::string{PACELINE_FIXTURES} + "/tokenizer/" + name;
+    const std::string path = testing::fixtures() + "/tokenizer/" + name;
     std::ifstream file{path};
     REQUIRE_MESSAGE(file.good(), "cannot read " << path);
     return nlohmann::json::parse(file);

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/source_tree.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"
 
 namespace paceline {
@@ -16,7 +17,7 @@ using namespace test;  // NOLINT(google-build-using-namespace): test helpers in 
 const std::vector<TokenId> kTokens{0, 3, 4, 200, 511};
 
 ModelFile tiny() {
-    Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/tiny-chat.gguf");
+    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
     REQUIRE(file.ok());
     return std::move(file).value();
 }
