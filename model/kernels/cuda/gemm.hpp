@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "model/kernels/cuda/runtime.hpp"
+#include "model/kernels/cuda/variants.hpp"
 
 namespace paceline::cuda {
 
@@ -136,9 +137,11 @@ struct GemmArgs {
 struct GemmLaunch {
     int rows = 1;        // at most, 1 .. kGemmRowsMax
     int processors = 1;  // of the device
+    Variants variants;   // a combination with a WaveCode
 };
 
-/// Puts the product for up to `how.rows` rows into the stream.
+/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if `how` is outside
+/// of its limits.
 void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how);
 
 }  // namespace paceline::cuda
