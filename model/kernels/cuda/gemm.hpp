@@ -135,9 +135,9 @@ struct GemmArgs {
 
 /// How a product is spread over the device. Changes no bit of it.
 struct GemmLaunch {
-    int rows = 1;        // at most, 1 .. kGemmRowsMax
-    int processors = 1;  // of the device
-    Variants variants;   // a combination with a WaveCode
+    int rows = 1;         // at most, 1 .. kGemmRowsMax
+    int processors = 1;   // of the device
+    Variants variants{};  // a combination with a WaveCode
 };
 
 /// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if `how` is outside
