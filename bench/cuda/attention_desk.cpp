@@ -36,7 +36,8 @@ AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
     std::iota(names_.begin(), names_.end(), 0);
     slot_of_ = on_device(std::vector<std::int32_t>{names_.begin() + context, names_.end()});
     // Turned by 45 degrees, again and again: queries keep their length.
-    angles_ = on_device(std::vector<float>(size_of(slots) * size_of(config_.head_dim), 0.70710678f));
+    angles_ =
+        on_device(std::vector<float>(size_of(slots) * size_of(config_.head_dim), 0.70710678f));
     const int out_stride = padded_inputs(config_.q_dim());
     out_ = take(size_of(desk.rows()) * size_of(out_stride) * 2);
 
@@ -85,9 +86,8 @@ AttentionDesk::Planned AttentionDesk::planned(const cuda::Variants& variants) co
     plan.build(rows, unit_rows);
     Planned planned;
     planned.words = on_device(std::vector<std::int32_t>{plan.words().begin(), plan.words().end()});
-    planned.partials =
-        take(size_of(std::max(1, plan.header().partials)) * size_of(config_.heads) *
-             size_of(cuda::attention_partial_floats(config_.head_dim)) * 4);
+    planned.partials = take(size_of(std::max(1, plan.header().partials)) * size_of(config_.heads) *
+                            size_of(cuda::attention_partial_floats(config_.head_dim)) * 4);
     planned.how = {kernel_, unit_rows, 4 * desk_.processors(), plan.header().merges == 0};
     planned.early_launch = variants.early_launch;
     return planned;

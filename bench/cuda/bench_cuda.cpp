@@ -23,8 +23,8 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "waves",
-                                         "drawing", "variants", "upload",  "goals",  "costs"};
+const std::vector<std::string> kSections{"copy",    "kernels",  "ladder", "blas",  "waves",
+                                         "drawing", "variants", "upload", "goals", "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
     "temperature.gpu --format=csv,noheader -i ";

@@ -29,8 +29,8 @@ Resource usage:
   REG:{registers} STACK:{stack} SHARED:1024 LOCAL:{local} CONSTANT[0]:696 TEXTURE:0 SURFACE:0 SAMPLER:0
 """ for name, registers, stack, local in [(WAVE.format(1, 0), 80, 0, 0), (WAVE.format(3, 1), 101, 16, 8), (ROTATE, 32, 0, 0)])
 CODE = """
-		Function : {}
-	.headerflags	@"EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
+\t\tFunction : {}
+\t.headerflags\t@"EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
         /*0000*/                   LDC R1, c[0x0][0x28] ;                                          /* 0x00000a00ff017b82 */
                                                                                                    /* 0x000ff00000000800 */
         /*0010*/              @!P0 HMMA.16816.F32.BF16 R4, R8, R12, R4 ;                           /* 0x0000000c0804723c */
@@ -47,7 +47,7 @@ CODE = """
                                                                                                    /* 0x000fc00000000000 */
         /*0070*/                   NOP;                                                            /* 0x0000000000007918 */
                                                                                                    /* 0x000fc00000000000 */
-		..........
+\t\t..........
 """
 # Prints what was asked for; what it is asked about is the word behind the option.
 CUOBJDUMP = f"""#!{sys.executable}

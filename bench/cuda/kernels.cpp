@@ -86,10 +86,10 @@ void kernels_section(const Bench& bench) {
             desk.set_rows(count);
             const AttentionDesk attention{bench, desk, context};
             const AttentionDesk::Planned planned = attention.planned(bench.settings.variants);
-            const double rotating = device_seconds(
-                desk.stream(), times, [&](int i) { attention.rotate(planned, i); });
-            const double attending = device_seconds(
-                desk.stream(), times, [&](int i) { attention.attend(planned, i); });
+            const double rotating =
+                device_seconds(desk.stream(), times, [&](int i) { attention.rotate(planned, i); });
+            const double attending =
+                device_seconds(desk.stream(), times, [&](int i) { attention.attend(planned, i); });
             const double bytes = cache_bytes(bench, count, context) / bench.file.config().layers;
             table.rows.push_back({std::to_string(count), std::to_string(context),
                                   microseconds(rotating), microseconds(attending),

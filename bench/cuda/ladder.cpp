@@ -48,8 +48,8 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
     desk.set_rows(rows);
     const WeightType type = product.at(0).type;
     const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants);
-    const GemmChoice chosen = cuda::choose_gemm(
-        product.at(0), {rows, desk.processors(), bench.settings.variants});
+    const GemmChoice chosen =
+        cuda::choose_gemm(product.at(0), {rows, desk.processors(), bench.settings.variants});
     const std::uint64_t wanted = desk.result(product, all.front());
     std::vector<double> seconds;
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));

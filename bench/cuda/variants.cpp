@@ -129,7 +129,8 @@ void compare_waves(const Bench& bench, CudaBackend& backend, Comparison& compari
     chain.fill(context);
     for (const int rows : chosen(bench.settings.rows, {1, 8})) {
         const std::vector<Row> wave = chain.rows(context, rows);
-        std::vector<float> hidden(static_cast<std::size_t>(rows) * static_cast<std::size_t>(backend.config().dim));
+        std::vector<float> hidden(static_cast<std::size_t>(rows) *
+                                  static_cast<std::size_t>(backend.config().dim));
         const auto states = [&](const Variants& variants) {
             backend.set_variants(variants);
             backend.run_layers(wave, hidden, nullptr);  // launched, then recorded
@@ -145,8 +146,8 @@ void compare_waves(const Bench& bench, CudaBackend& backend, Comparison& compari
         const std::vector<float> wanted = states({});
         for (const auto& [name, variants] : kNamedVariants) {
             const std::vector<float> got = states(variants);
-            const bool equal = std::memcmp(got.data(), wanted.data(),
-                                           wanted.size() * sizeof(float)) == 0;
+            const bool equal =
+                std::memcmp(got.data(), wanted.data(), wanted.size() * sizeof(float)) == 0;
             comparison.compare(std::string{name},
                                "wave." + std::to_string(rows) + "." + std::to_string(context),
                                timed({}), timed(variants), equal);

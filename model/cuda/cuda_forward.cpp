@@ -78,8 +78,7 @@ void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, 
     const int count = static_cast<int>(active.size());
     rows_now_ = grid_rows(count);
     const int queries_per_kv = heads / kv_heads;
-    unit_rows_now_ =
-        cuda::attention_unit_rows(attention_rows(count, variants_), queries_per_kv);
+    unit_rows_now_ = cuda::attention_unit_rows(attention_rows(count, variants_), queries_per_kv);
     attention_tiles_now_ = cuda::attention_tiles(unit_rows_now_, queries_per_kv);
     tables_.send(rows, active, unit_rows_now_, stream_);
     one_split_now_ = tables_.header().merges == 0;

@@ -261,8 +261,8 @@ private:
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     WaveTables tables_;
     RotationTable angles_;
-    int rows_now_ = 0;       // of the stretch that is being launched: those of its grids
-    int unit_rows_now_ = 1;  // of its attention units
+    int rows_now_ = 0;             // of the stretch that is being launched: those of its grids
+    int unit_rows_now_ = 1;        // of its attention units
     int attention_tiles_now_ = 1;  // of queries, that these units need
     bool one_split_now_ = false;
     std::map<GraphKey, Recorded> recorded_;

@@ -84,8 +84,8 @@ PACE_DEVICE float* hidden_at(const Finish& finish, int place, int column) {
            static_cast<std::size_t>(column);
 }
 
-PACE_DEVICE FinishInputs finish_inputs(
-    const Finish& finish, int tile, int o, int place, int outputs, bool there) {
+PACE_DEVICE FinishInputs
+finish_inputs(const Finish& finish, int tile, int o, int place, int outputs, bool there) {
     const int column = tile * kTileOutputs + o;
     const bool residual = finish.kind == FinishKind::Residual;
     FinishInputs inputs{place, 0.0f, 0.0f};

@@ -127,9 +127,9 @@ struct WaveFinish {
         const int row = thread_index() / kTileOutputs;
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile)
-            loaded[tile] = finish_inputs(args.finish, block_x() * kTiles + tile,
-                                         thread_index() % kTileOutputs, place,
-                                         args.weights.outputs, row < rows.count);
+            loaded[tile] =
+                finish_inputs(args.finish, block_x() * kTiles + tile, thread_index() % kTileOutputs,
+                              place, args.weights.outputs, row < rows.count);
     }
 };
 
@@ -163,9 +163,7 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
             } else {
                 multiply_step<kType>(
                     ring.steps[i],
-                    [&](int part, int n) {
-                        return lanes.load(n, first_input<kType>(step, part));
-                    },
+                    [&](int part, int n) { return lanes.load(n, first_input<kType>(step, part)); },
                     sums);
             }
             if (step + kAhead < last) ring.load(args.weights, i, step + kAhead);
@@ -211,7 +209,8 @@ PACE_DEVICE void finish_tile(const GemmArgs& args,
                 inputs = finish_inputs(args.finish, global_tile, o,
                                        finish_place(args.finish, rows.first + row, there), outputs,
                                        there);
-            finish_output(args.finish, global_tile, o, rows.first + row, y, outputs, there, &inputs);
+            finish_output(args.finish, global_tile, o, rows.first + row, y, outputs, there,
+                          &inputs);
         } else {
             finish_output(args.finish, global_tile, o, rows.first + row, y, outputs, there);
         }
@@ -280,8 +279,7 @@ void launch_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice)
 template <WeightType kType, int kRowTiles, WaveCode kCode>
 void launch_wave_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     if constexpr (tiles_max(kType, kRowTiles) == 2) {
-        if (choice.tiles == 2)
-            return launch_wave<kType, 2, kRowTiles, kCode>(stream, args, choice);
+        if (choice.tiles == 2) return launch_wave<kType, 2, kRowTiles, kCode>(stream, args, choice);
     }
     launch_wave<kType, 1, kRowTiles, kCode>(stream, args, choice);
 }

@@ -13,7 +13,7 @@ std::string allowed_words() {
 }
 
 Error bad(const std::string& what) {
-    return {Errc::BadArgument, "variants: " + what};
+    return {Errc::BadArgument, what};
 }
 
 }  // namespace
@@ -27,10 +27,11 @@ Result<Variants> parse_variants(std::string_view list) {
             std::find_if(kNamedVariants.begin(), kNamedVariants.end(),
                          [&](const NamedVariants& one) { return one.name == word; });
         if (named == kNamedVariants.end())
-            return bad("unknown word '" + std::string{word} + "', allowed: " + allowed_words());
+            return bad("unknown variant '" + std::string{word} + "', allowed: " + allowed_words());
         const Variants& one = named->variants;
         if (one.l2_hint != 0 && all.l2_hint != 0 && one.l2_hint != all.l2_hint)
-            return bad("'" + std::string{list} + "' has two L2 hints, at most one is possible");
+            return bad("variants '" + std::string{list} +
+                       "' have two L2 hints, at most one is possible");
         all.early_launch |= one.early_launch;
         all.rows_ahead |= one.rows_ahead;
         all.finish_ahead |= one.finish_ahead;
@@ -39,7 +40,8 @@ Result<Variants> parse_variants(std::string_view list) {
         begin = end + 1;
     }
     if (wave_code(all) == WaveCode::NotCompiled)
-        return bad("'" + std::string{list} + "' has no kernel: of rows-ahead, finish-ahead and " +
+        return bad("variants '" + std::string{list} +
+                   "' have no kernel: of rows-ahead, finish-ahead and " +
                    "the L2 hints at most one is possible, or 'all'");
     return all;
 }

@@ -32,7 +32,7 @@ inline constexpr std::array<NamedVariants, 7> kNamedVariants{{
 
 /// The switches of a list of words separated by commas. Errors: BadArgument for an unknown word (the
 /// text names it and the allowed ones), for two L2 hints, and for a combination that the wave kernel
-/// is not compiled for.
+/// is not compiled for (variants.hpp).
 [[nodiscard]] Result<Variants> parse_variants(std::string_view list);
 
 /// The list that parse_variants() reads; "base" if all are off.

@@ -20,7 +20,8 @@ void run(CudaBackend& backend, Call& call) {
                                             nullptr) == RunOutcome::Done);
 }
 
-TEST_CASE("every variant draws the tokens of the base from equal hidden states, graphs on and off") {
+TEST_CASE(
+    "every variant draws the tokens of the base from equal hidden states, graphs on and off") {
     for (const auto& [fixture, dtype] :
          {std::pair{"llama-q4_1", Dtype::Auto}, std::pair{"qwen3-bf16", Dtype::BF16},
           std::pair{"qwen2-f16", Dtype::Int8}, std::pair{"llama-f32", Dtype::F32}}) {

@@ -189,9 +189,8 @@ TEST_CASE("attention planned for the rows of a wave has the bits of a plan for e
             CAPTURE(rows);
             std::vector<TestRow> wave;
             for (int r = 0; r < rows; ++r)
-                wave.push_back({{slots.begin(), slots.begin() + 260 + r},
-                                0,
-                                static_cast<unsigned>(r)});
+                wave.push_back(
+                    {{slots.begin(), slots.begin() + 260 + r}, 0, static_cast<unsigned>(r)});
             How how;
             how.unit_rows = attention_unit_rows(8, group);
             const std::vector<float> base = attend(cache, wave, how);

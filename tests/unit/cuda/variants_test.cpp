@@ -33,7 +33,8 @@ TEST_CASE("each switch and all of them have a name that is parsed to them") {
         REQUIRE(again.ok());
         CHECK(again.value() == named.variants);
     }
-    CHECK(variants_text(kAllVariants) == "early-launch,rows-ahead,finish-ahead,l2-128,attention-rows");
+    CHECK(variants_text(kAllVariants) ==
+          "early-launch,rows-ahead,finish-ahead,l2-128,attention-rows");
     CHECK(variants_text({}) == "base");
 }
 
@@ -52,13 +53,13 @@ TEST_CASE("an unknown word is refused by name, with the allowed ones") {
         for (const NamedVariants& named : kNamedVariants)
             CHECK(has(problem, std::string{named.name}.c_str()));
     }
-    CHECK(has(problem_of(""), "unknown word ''"));
-    CHECK(has(problem_of("l2-128,"), "unknown word ''"));
+    CHECK(has(problem_of(""), "unknown variant ''"));
+    CHECK(has(problem_of("l2-128,"), "unknown variant ''"));
 }
 
 TEST_CASE("combinations that are not compiled are refused") {
-    CHECK(has(problem_of("l2-128,l2-256"), "two L2 hints"));
-    CHECK(has(problem_of("all,l2-256"), "two L2 hints"));
+    CHECK(has(problem_of("l2-128,l2-256"), "have two L2 hints"));
+    CHECK(has(problem_of("all,l2-256"), "have two L2 hints"));
     CHECK(has(problem_of("rows-ahead,finish-ahead"), "no kernel"));
     CHECK(has(problem_of("rows-ahead,l2-128"), "no kernel"));
     CHECK(has(problem_of("finish-ahead,l2-256"), "no kernel"));
