@@ -16,7 +16,7 @@ public:
     /// For as many rows as `desk` has now, at the positions behind `context` keys.
     AttentionDesk(const Bench& bench, ProductDesk& desk, int context);
 
-    /// Attention of these rows with some variants: the plan on the device, and the launch.
+    /// How these rows are launched with some variants: the plan on the device, room for partials.
     struct Planned {
         cuda::DeviceMemory words, partials;
         cuda::AttentionLaunch how;
@@ -27,7 +27,8 @@ public:
     /// Put one launch into the desk's stream; `i`: which of the layers.
     void rotate(const Planned& planned, int i) const;
     void attend(const Planned& planned, int i) const;
-    /// A checksum of what both make of the same queries, keys and values.
+    /// A checksum of attention's output behind a rotation, on the same queries, keys and values each
+    /// time.
     [[nodiscard]] std::uint64_t result(const Planned& planned) const;
 
 private:

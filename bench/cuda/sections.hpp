@@ -40,7 +40,7 @@ struct Settings {
     std::size_t spread_bytes = 512U << 20U;  // weights that a kernel goes round: more than L2
     std::size_t copy_bytes = 1024U << 20U;   // of the yardstick
     std::uint64_t seed = 1;
-    // Of all sections but `variants`, which compares each with none.
+    // Of the kernels in all sections; the section `variants` sets its own.
     cuda::Variants variants{};
 };
 
@@ -68,8 +68,8 @@ void ladder_section(const Bench& bench);
 /// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
 void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
-/// Every variant beside the base. Errors: System, naming it, if one
-/// changes a bit; those of cuda_options().
+/// Every variant beside the base. Errors: System, naming the variants, if a bit differs from the
+/// base; those of cuda_options() and make_cuda_backend().
 [[nodiscard]] Status variants_section(const Bench& bench);
 [[nodiscard]] Status waves_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,

@@ -57,8 +57,7 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
 std::uint64_t recording_bytes(const CudaOptions& options) {
     // For 8, 16, 32 and 64 rows, behind one split of attention and behind several. With
     // attention_rows waves of up to 8 rows have a recording for each of attention's tile counts: 1,
-    // 2 and 4. Larger waves need the tiles of 9 rows or more, which are 2 for one query a KV head and
-    // else 4, as many as without.
+    // 2 and 4. Larger waves have one tile count a size, the same as without (tested).
     const std::uint64_t sizes = options.variants.attention_rows ? 6 : 4;
     const std::uint64_t recordings = 2 * sizes;
     constexpr std::uint64_t kLaunchesALayer = 9;

@@ -137,11 +137,11 @@ struct GemmArgs {
 struct GemmLaunch {
     int rows = 1;         // at most, 1 .. kGemmRowsMax
     int processors = 1;   // of the device
-    Variants variants{};  // a combination with a WaveCode
+    Variants variants{};  // wave_code() is not NotCompiled
 };
 
-/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if `how` is outside
-/// of its limits.
+/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if a value of `how`
+/// is not allowed.
 void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how);
 
 }  // namespace paceline::cuda

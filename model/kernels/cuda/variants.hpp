@@ -29,8 +29,8 @@ struct Variants {
     bool attention_rows = false;
 };
 
-/// The hint of "all": 128 bytes are one line of L2, of which a load of bf16 weights takes one half
-/// and the next step the other; 256 bytes are already on their way as steps of the ring.
+/// The hint of "all": 128 bytes are one line of L2. A load of bf16 weights takes one half of it and
+/// the next step the other; 256 bytes are what the four steps in flight have requested already.
 inline constexpr int kLikelierL2Hint = 128;
 
 /// All together.
