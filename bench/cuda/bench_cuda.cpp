@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 
 #include "model/kernels/cuda/blas.hpp"
+#include "model/kernels/cuda/variant_words.hpp"
 #include "model/weights/random_model.hpp"
 
 #include "bench/cuda/sections.hpp"
@@ -22,8 +23,8 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "waves",
-                                         "drawing", "upload",  "goals",  "costs"};
+const std::vector<std::string> kSections{"copy",    "kernels",  "ladder", "blas",  "waves",
+                                         "drawing", "variants", "upload", "goals", "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
     "temperature.gpu --format=csv,noheader -i ";
@@ -35,6 +36,7 @@ struct Arguments {
     std::string json;
     std::string costs;
     std::vector<std::string> only;
+    std::string variant;
 
     [[nodiscard]] bool wants(const std::string& section) const {
         return only.empty() || std::find(only.begin(), only.end(), section) != only.end();
@@ -76,6 +78,9 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
         if (Status measured = waves_section(bench); !measured) return measured;
     }
     if (arguments.wants("drawing")) drawing_section(bench);
+    if (arguments.wants("variants")) {
+        if (Status measured = variants_section(bench); !measured) return measured;
+    }
     if (arguments.wants("goals")) goals_section(bench);
     if (arguments.wants("costs") && !arguments.costs.empty())
         return write_costs(bench, arguments.costs);
@@ -86,6 +91,7 @@ Status run(const Arguments& arguments, const std::string& command) {
     Report report;
     report.say("command", command);
     report.say("date", now());
+    report.say("variants", cuda::variants_text(arguments.settings.variants));
     report.say("card", card(arguments.settings));
     const cuda::DeviceInfo device = cuda::use_device(arguments.settings.device);
     report.say("device", device.name + ", " + std::to_string(device.processors) + " processors, " +
@@ -145,8 +151,21 @@ int main_with(int argc, char** argv) {
     app.add_option("--copy", settings.copy_bytes, "bytes that the yardstick copies")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    app.add_option("--variant", arguments.variant,
+                   "kernel variants of all sections but `variants`, separated by commas: "
+                   "early-launch, rows-ahead, finish-ahead, l2-128, l2-256, attention-rows, all; "
+                   "default: none");
     app.add_option("--seed", settings.seed)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
+    if (!arguments.variant.empty()) {
+        const Result<cuda::Variants> variants = cuda::parse_variants(arguments.variant);
+        if (!variants) {
+            std::fprintf(stderr, "paceline_cuda_bench: --variant: %s\n",
+                         variants.error().what.c_str());
+            return 1;
+        }
+        settings.variants = variants.value();
+    }
     std::string command;
     for (int i = 0; i < argc; ++i) command += (i > 0 ? " " : "") + std::string{argv[i]};
     try {

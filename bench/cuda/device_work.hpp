@@ -3,6 +3,8 @@
 // Throws std::runtime_error where memory does not suffice, cuda::DeviceError as the device does.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -49,23 +51,55 @@ template <class T>
     return memory;
 }
 
+/// FNV-1a over `bytes` bytes of device memory, going on from `sum`.
+[[nodiscard]] inline std::uint64_t checksum(cuda::Stream& stream,
+                                            const std::byte* memory,
+                                            std::size_t bytes,
+                                            std::uint64_t sum = 0xCBF29CE484222325U) {
+    std::vector<std::byte> copy(bytes);
+    stream.to_host(copy.data(), memory, bytes);
+    stream.finish();
+    for (const std::byte byte : copy) {
+        sum ^= static_cast<std::uint64_t>(byte);
+        sum *= 0x100000001B3U;
+    }
+    return sum;
+}
+
+/// work(i) for i = 0 .. times - 1 as one graph, to be timed as often as wanted.
+class TimedWork {
+public:
+    template <class Work>
+    TimedWork(cuda::Stream& stream, int times, Work work) : stream_{stream}, times_{times} {
+        work(0);  // a first launch loads code, which a recording may not
+        stream.finish();
+        graph_ = stream.record([&] {
+            for (int i = 0; i < times; ++i) work(i);
+        });
+        graph_.launch(stream);
+    }
+    /// Seconds that the device takes for one, the mean of one replay between two events.
+    [[nodiscard]] double seconds() const {
+        cuda::Event begin;
+        cuda::Event end;
+        begin.record(stream_);
+        graph_.launch(stream_);
+        end.record(stream_);
+        stream_.finish();
+        return cuda::Event::seconds_between(begin, end) / times_;
+    }
+
+private:
+    cuda::Stream& stream_;
+    int times_;
+    cuda::Graph graph_;
+};
+
 /// Seconds that the device takes for work(i), the mean over i = 0 .. times - 1, which are recorded
 /// as one graph and replayed once for warming up and once between two events.
 template <class Work>
 [[nodiscard]] double device_seconds(cuda::Stream& stream, int times, Work work) {
-    work(0);  // a first launch loads code, which a recording may not
-    stream.finish();
-    const cuda::Graph graph = stream.record([&] {
-        for (int i = 0; i < times; ++i) work(i);
-    });
-    graph.launch(stream);
-    cuda::Event begin;
-    cuda::Event end;
-    begin.record(stream);
-    graph.launch(stream);
-    end.record(stream);
-    stream.finish();
-    return cuda::Event::seconds_between(begin, end) / times;
+    return TimedWork{stream, times, work}.seconds();
 }
 
 }  // namespace paceline::bench

@@ -1,14 +1,11 @@
 // Kernels one by one: the yardstick, every product of a layer, rotation, attention, the head, draws.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <random>
 
-#include "model/kernels/cuda/attention.hpp"
-#include "model/kernels/cuda/attention_plan.hpp"
 #include "model/kernels/cuda/sample.hpp"
-#include "model/kv_layout.hpp"
 
+#include "bench/cuda/attention_desk.hpp"
 #include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"
 
@@ -16,111 +13,12 @@ namespace paceline::bench {
 namespace {
 
 using cuda::DeviceMemory;
-using cuda::padded_inputs;
 
 constexpr int kRows = cuda::kWaveRows;
 
 std::size_t size_of(int count) {
     return static_cast<std::size_t>(count);
 }
-
-/// Rows, keys and values on the device for attention, as in CudaForward.
-class AttentionDesk {
-public:
-    AttentionDesk(const Bench& bench, ProductDesk& desk)
-        : bench_{bench}, config_{bench.file.config()}, desk_{desk} {}
-    [[nodiscard]] int qkv_width() const { return config_.q_dim() + 2 * config_.kv_dim(); }
-
-    /// Rotation and attention of the desk's rows behind `context` keys.
-    struct Seconds {
-        double rotate, attention;
-    };
-    [[nodiscard]] Seconds seconds(int context) const {
-        const int slots = (context + kRows + kKvPageSlots - 1) / kKvPageSlots * kKvPageSlots;
-        const cuda::CacheType type = cache_type(*parse_kv_type(bench_.settings.kv));
-        const std::size_t words_each = cuda::cache_element_bytes(type) / 2;
-        const std::size_t one = size_of(slots) * size_of(2 * config_.kv_dim()) * 2 * words_each;
-        const int layers = static_cast<int>(std::clamp<std::size_t>(
-            bench_.settings.spread_bytes / one, 1, size_of(config_.layers)));
-        // Finite as floats and halves as well.
-        const int columns = 2 * config_.kv_dim() * static_cast<int>(words_each);
-        const DeviceMemory cache = random_bf16(slots * layers, columns);
-        std::vector<KvSlot> names(size_of(slots));
-        std::iota(names.begin(), names.end(), 0);
-        std::vector<Row> rows;
-        for (int r = 0; r < desk_.rows(); ++r) {
-            Row row;
-            row.position = context + r;
-            row.slot = context + r;
-            row.prefix_slots = names.data();
-            row.prefix_count = row.position + 1;
-            rows.push_back(row);
-        }
-        const int unit_rows =
-            cuda::attention_unit_rows(desk_.rows(), config_.heads / config_.kv_heads);
-        cuda::AttentionPlan plan;
-        plan.build(rows, unit_rows);
-        const DeviceMemory words =
-            on_device(std::vector<std::int32_t>{plan.words().begin(), plan.words().end()});
-        const DeviceMemory partials =
-            take(size_of(std::max(1, plan.header().partials)) * size_of(config_.heads) *
-                 size_of(cuda::attention_partial_floats(config_.head_dim)) * 4);
-        const DeviceMemory slot_of =
-            on_device(std::vector<std::int32_t>{names.begin() + context, names.end()});
-        const DeviceMemory angles = take(size_of(slots) * size_of(config_.head_dim) * 4);
-
-        cuda::RotateArgs rotate;
-        rotate.qkv = desk_.out();
-        rotate.qkv_stride = qkv_width();
-        rotate.heads = config_.heads;
-        rotate.kv_heads = config_.kv_heads;
-        rotate.head_dim = config_.head_dim;
-        rotate.pairs = config_.rope.dims / 2;
-        rotate.cosines = angles.as<float>();
-        rotate.sines = angles.as<float>();
-        rotate.positions = slot_of.as<std::int32_t>();  // as good as their positions
-        rotate.slots = slot_of.as<std::int32_t>();
-        rotate.rows = desk_.count();
-        rotate.cache = cache.data();
-        rotate.type = type;
-        rotate.layers = layers;
-        const double rotating =
-            device_seconds(desk_.stream(), 4 * bench_.settings.times, [&](int i) {
-                rotate.layer = i % layers;
-                cuda::launch_rotate(desk_.stream(), rotate, desk_.rows());
-            });
-
-        cuda::AttentionArgs args;
-        args.plan = words.as<std::int32_t>();
-        args.rows = desk_.count();
-        args.q = desk_.out();
-        args.q_stride = qkv_width();
-        args.heads = config_.heads;
-        args.kv_heads = config_.kv_heads;
-        args.head_dim = config_.head_dim;
-        args.cache = cache.data();
-        args.type = type;
-        args.layers = layers;
-        args.partials = partials.as<float>();
-        args.out = desk_.next();
-        args.out_stride = padded_inputs(config_.q_dim());
-        const bool mma = cuda::attention_mma_takes(args.type, args.head_dim);
-        const cuda::AttentionLaunch how{
-            mma ? cuda::AttentionKernel::Mma : cuda::AttentionKernel::Plain, unit_rows,
-            4 * desk_.processors(), plan.header().merges == 0};
-        const double attending =
-            device_seconds(desk_.stream(), 4 * bench_.settings.times, [&](int i) {
-                args.layer = i % layers;
-                cuda::launch_attention(desk_.stream(), args, how);
-            });
-        return {rotating, attending};
-    }
-
-private:
-    const Bench& bench_;
-    const ModelConfig& config_;
-    ProductDesk& desk_;
-};
 
 std::vector<int> few_rows(const Settings& settings) {
     std::vector<int> rows;
@@ -180,17 +78,22 @@ void kernels_section(const Bench& bench) {
     ProductDesk desk{bench, kRows,
                      std::max(config.vocab_size, config.q_dim() + 2 * config.kv_dim())};
     products_table(bench, desk);
-    const AttentionDesk attention{bench, desk};
     Table table{"Rotation and attention of one layer, the device alone",
                 {"rows", "context", "rotation µs", "attention µs", "GB/s of keys and values"}};
+    const int times = 4 * bench.settings.times;
     for (const int context : bench.settings.contexts) {
         for (const int count : few_rows(bench.settings)) {
             desk.set_rows(count);
-            const auto seconds = attention.seconds(context);
+            const AttentionDesk attention{bench, desk, context};
+            const AttentionDesk::Planned planned = attention.planned(bench.settings.variants);
+            const double rotating =
+                device_seconds(desk.stream(), times, [&](int i) { attention.rotate(planned, i); });
+            const double attending =
+                device_seconds(desk.stream(), times, [&](int i) { attention.attend(planned, i); });
             const double bytes = cache_bytes(bench, count, context) / bench.file.config().layers;
             table.rows.push_back({std::to_string(count), std::to_string(context),
-                                  microseconds(seconds.rotate), microseconds(seconds.attention),
-                                  fixed(bytes / seconds.attention / 1e9, 0)});
+                                  microseconds(rotating), microseconds(attending),
+                                  fixed(bytes / attending / 1e9, 0)});
         }
     }
     bench.report.add(table);

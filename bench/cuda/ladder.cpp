@@ -20,7 +20,7 @@ std::string name_of(const GemmChoice& choice) {
 }
 
 /// Rungs worth climbing: no block has more than twice the rows there are.
-std::vector<GemmChoice> rungs(WeightType type, int rows) {
+std::vector<GemmChoice> rungs(WeightType type, int rows, const cuda::Variants& variants) {
     std::vector<GemmChoice> all;
     for (const int row_tiles : {1, 2, 4, 8}) {
         if (row_tiles > 1 && row_tiles * cuda::kTileRows >= 2 * rows) break;
@@ -28,7 +28,10 @@ std::vector<GemmChoice> rungs(WeightType type, int rows) {
         // Weights again and again: left to the squares, which float32 has none of.
         if (groups > 8 && type != WeightType::F32) continue;
         for (int tiles = 1; tiles <= cuda::tiles_max(type, row_tiles); ++tiles)
-            all.push_back({0, row_tiles, tiles, groups});
+            all.push_back({0, row_tiles, tiles, groups,
+                           cuda::has_wave_variants(type, row_tiles) ? cuda::wave_code(variants)
+                                                                    : cuda::WaveCode::Base,
+                           variants.early_launch});
     }
     if (type == WeightType::F32) return all;
     for (const int tile : {cuda::kSmallTile, cuda::kLargeTile}) {
@@ -44,8 +47,9 @@ bool same(const GemmChoice& a, const GemmChoice& b) {
 void climb(const Bench& bench, ProductDesk& desk, const Product& product, int rows, Table& table) {
     desk.set_rows(rows);
     const WeightType type = product.at(0).type;
-    const std::vector<GemmChoice> all = rungs(type, rows);
-    const GemmChoice chosen = cuda::choose_gemm(product.at(0), {rows, desk.processors()});
+    const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants);
+    const GemmChoice chosen =
+        cuda::choose_gemm(product.at(0), {rows, desk.processors(), bench.settings.variants});
     const std::uint64_t wanted = desk.result(product, all.front());
     std::vector<double> seconds;
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));

@@ -21,14 +21,6 @@ int widest_input(const ModelConfig& config) {
     return padded_inputs(std::max({config.dim, config.q_dim(), config.ffn_dim}));
 }
 
-/// FNV-1a.
-void mix(std::uint64_t& sum, const std::vector<std::byte>& bytes) {
-    for (const std::byte byte : bytes) {
-        sum ^= static_cast<std::uint64_t>(byte);
-        sum *= 0x100000001B3U;
-    }
-}
-
 cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse use) {
     return weight_type(tensor.type, *parse_dtype(bench.settings.dtype), use);
 }
@@ -94,6 +86,7 @@ ProductDesk::ProductDesk(const Bench& bench, int rows_max, int outputs_max)
     squares_ = on_device(squares);
     next_squares_ = on_device(squares);
     factors_ = take(rows * 4);
+    norm_ = on_device(std::vector<float>(size_of(config_.dim), 0.5f));
     std::vector<std::int32_t> places(rows);
     std::iota(places.begin(), places.end(), 0);
     places_ = on_device(places);
@@ -132,14 +125,24 @@ cuda::GemmArgs ProductDesk::args(const Product& product, int i) const {
     args.finish.next.x = next_.data();
     args.finish.next.stride = padded_inputs(args.weights.outputs);
     args.finish.next.wide = args.weights.type == cuda::WeightType::F32;
-    if (residual) args.finish.next.squares = next_squares_.as<float>();
+    if (residual) {
+        args.finish.next.squares = next_squares_.as<float>();
+        args.finish.next.weights = norm_.as<float>();
+    }
     return args;
 }
 
 double ProductDesk::seconds(const Product& product) {
     return device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
-        cuda::launch_gemm(stream_, args(product, i), {rows_, processors_});
+        cuda::launch_gemm(stream_, args(product, i),
+                          {rows_, processors_, bench_.settings.variants});
     });
+}
+
+TimedWork ProductDesk::timed(const Product& product, int times, const cuda::Variants& variants) {
+    return {stream_, times, [&](int i) {
+                cuda::launch_gemm(stream_, args(product, i), {rows_, processors_, variants});
+            }};
 }
 
 double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choice) {
@@ -150,15 +153,13 @@ double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choi
 
 std::uint64_t ProductDesk::result(const Product& product, const cuda::GemmChoice& choice) {
     const DeviceMemory* const left[] = {&next_, &hidden_, &out_, &next_squares_};
-    for (const DeviceMemory* memory : left) stream_.fill(memory->data(), 0, memory->bytes());
+    // Bytes that are small floats and small bf16 numbers: hidden states are added to.
+    for (const DeviceMemory* memory : left) stream_.fill(memory->data(), 0x3C, memory->bytes());
     cuda::launch_gemm_as(stream_, with_factors(args(product, 0)), choice, rows_);
     std::uint64_t sum = 0xCBF29CE484222325U;
-    for (const DeviceMemory* memory : left) {
-        std::vector<std::byte> bytes(memory->bytes() / size_of(rows_max_) * size_of(rows_));
-        stream_.to_host(bytes.data(), memory->data(), bytes.size());
-        stream_.finish();
-        mix(sum, bytes);
-    }
+    for (const DeviceMemory* memory : left)
+        sum = checksum(stream_, memory->data(),
+                       memory->bytes() / size_of(rows_max_) * size_of(rows_), sum);
     return sum;
 }
 

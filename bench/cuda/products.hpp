@@ -59,8 +59,12 @@ public:
     [[nodiscard]] cuda::GemmArgs args(const Product& product, int i) const;
     /// Of one product, launched as the backend launches it.
     [[nodiscard]] double seconds(const Product& product);
-    /// Of one, spread as `choice` says.
+    /// Of one, spread as `choice` says, with its variants instead of those of the settings.
     [[nodiscard]] double seconds(const Product& product, const cuda::GemmChoice& choice);
+    /// `times` of one, recorded with these variants instead of those of the settings.
+    [[nodiscard]] TimedWork timed(const Product& product,
+                                  int times,
+                                  const cuda::Variants& variants);
     /// A checksum of all that the product leaves behind.
     [[nodiscard]] std::uint64_t result(const Product& product, const cuda::GemmChoice& choice);
 
@@ -74,7 +78,7 @@ private:
     int processors_;
     cuda::Stream stream_;
     cuda::DeviceMemory input_, next_, hidden_, out_, squares_, next_squares_, factors_, places_;
-    cuda::DeviceMemory count_;
+    cuda::DeviceMemory norm_, count_;
 };
 
 }  // namespace paceline::bench

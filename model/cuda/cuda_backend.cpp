@@ -47,6 +47,13 @@ public:
         return parts_->forward->wave_rows(rows);
     }
 
+    void set_variants(const cuda::Variants& variants) override {
+        PACE_CHECK(cuda::wave_code(variants) != cuda::WaveCode::NotCompiled,
+                   "a combination of variants that is compiled");
+        cuda::set_device(parts_->options.device);
+        parts_->forward->set_variants(variants);
+    }
+
     [[nodiscard]] double wave_seconds(std::span<const Row> rows, int times) override {
         for (const Row& row : rows) check(row);
         cuda::set_device(parts_->options.device);

@@ -14,15 +14,6 @@ using cuda::GemmArgs;
 using cuda::NextInput;
 using cuda::padded_inputs;
 
-/// The rows that kernels are launched for: waves of 1 to 8 rows share a recording, 9 to 16, 17 to
-/// 32, 33 to 64. Larger ones are launched for what they are.
-int grid_rows(int rows) {
-    for (const int size : {8, 16, 32, cuda::kWaveRows}) {
-        if (rows <= size) return size;
-    }
-    return rows;
-}
-
 }  // namespace
 
 CudaForward::CudaForward(const ModelConfig& config,
@@ -40,7 +31,13 @@ CudaForward::CudaForward(const ModelConfig& config,
       limits_{limits_of(config, options)},
       processors_{processors},
       graphs_on_{options.graphs},
+      variants_{options.variants},
       rope_{config.rope} {}
+
+void CudaForward::set_variants(const cuda::Variants& variants) {
+    variants_ = variants;
+    recorded_.clear();
+}
 
 std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row> rows) const {
     std::vector<Stretch> stretches;
@@ -80,7 +77,9 @@ std::vector<int> CudaForward::all_of(std::size_t count) {
 void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, int kv_heads) {
     const int count = static_cast<int>(active.size());
     rows_now_ = grid_rows(count);
-    unit_rows_now_ = cuda::attention_unit_rows(rows_now_, heads / kv_heads);
+    const int queries_per_kv = heads / kv_heads;
+    unit_rows_now_ = cuda::attention_unit_rows(attention_rows(count, variants_), queries_per_kv);
+    attention_tiles_now_ = cuda::attention_tiles(unit_rows_now_, queries_per_kv);
     tables_.send(rows, active, unit_rows_now_, stream_);
     one_split_now_ = tables_.header().merges == 0;
 }
@@ -174,15 +173,17 @@ RunOutcome CudaForward::finish_run(std::size_t rows,
 }
 
 void CudaForward::embed() {
-    cuda::launch_embed(
-        stream_, {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden}, rows_now_);
+    cuda::launch_embed(stream_,
+                       {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden,
+                        variants_.early_launch},
+                       rows_now_);
 }
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
     const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kWaveRows;
     if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
-    Recorded& wave = recorded_[{rows_now_, one_split_now_}];
+    Recorded& wave = recorded_[{rows_now_, one_split_now_, attention_tiles_now_}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
     if (!wave.ran) {
         wave.ran = true;
@@ -196,7 +197,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     if (embeds) embed();
     cuda::launch_ready(stream_,
                        {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim,
-                        input_of_sublayer(stretch.first)},
+                        input_of_sublayer(stretch.first), variants_.early_launch},
                        rows_now_);
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
         const CudaLayer& layer = weights_.layer(sublayer / 2);
@@ -259,8 +260,8 @@ GemmArgs CudaForward::product(const DeviceMatrix& weights,
 /// The one place where `exact = off` matters.
 void CudaForward::multiply(const GemmArgs& product) {
     if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
-        return cuda::launch_gemm(stream_, product, {rows_now_, processors_});
-    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products);
+        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, variants_});
+    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products, variants_);
 }
 
 void CudaForward::attention(const CudaAttention& of,
@@ -296,6 +297,7 @@ void CudaForward::attention(const CudaAttention& of,
     rotate.type = cache.type;
     rotate.layers = cache.layers;
     rotate.layer = layer;
+    rotate.early_launch = variants_.early_launch;
     cuda::launch_rotate(stream_, rotate, rows_now_);
 
     cuda::AttentionArgs attend;
@@ -356,8 +358,10 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
     give_hidden(hidden, rows.size());
     send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
     const NextInput input = input_for(adapter.norm, adapter.qkv);
-    cuda::launch_ready(
-        stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
+    cuda::launch_ready(stream_,
+                       {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input,
+                        variants_.early_launch},
+                       rows_now_);
     attention(adapter, *adapter_cache_, 0, input);
     return finish_run(rows.size(), {.out = out}, {}, {.cancel = cancel});
 }

@@ -6,7 +6,7 @@
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
 // launches, one more where a row sees more than one split, two more in waves whose norms have kernels
 // of their own. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
-// stretch of the whole segment is recorded as a graph for its size and replayed from then on.
+// stretch of the whole segment is recorded as a graph for its size (GraphKey) and replayed from then on.
 //
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
 //                                                              a cancelled call: rows = 0
@@ -22,6 +22,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -129,6 +130,8 @@ public:
                            const CancelToken* cancel);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, const float* hidden, int rows, float* logits);
+    /// CudaBackend::set_variants().
+    void set_variants(const cuda::Variants& variants);
     /// CudaBackend::wave_seconds().
     double wave_seconds(std::span<const Row> rows, int times);
     /// What is drawn from hidden states of the host: at most head_rows() of them, each with a job.
@@ -150,7 +153,13 @@ private:
         bool ran = false;
         cuda::Graph graph;
     };
-    using GraphKey = std::pair<int, bool>;  // rows, one split: always the whole segment
+    /// What the launches of a recording depend on; it is always of the whole segment.
+    struct GraphKey {
+        int rows;  // of its grids
+        bool one_split;
+        int attention_tiles;
+        [[nodiscard]] auto operator<=>(const GraphKey&) const = default;
+    };
 
     [[nodiscard]] std::vector<Stretch> stretches_of(std::span<const Row> rows) const;
     /// 0, 1, .. count - 1.
@@ -241,6 +250,7 @@ private:
     WaveLimits limits_;
     int processors_;
     bool graphs_on_;
+    cuda::Variants variants_;
     RopeTable rope_;
     cuda::Stream stream_;
     cuda::Stream urgent_;
@@ -251,8 +261,9 @@ private:
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     WaveTables tables_;
     RotationTable angles_;
-    int rows_now_ = 0;       // of the stretch that is being launched: those of its grids
-    int unit_rows_now_ = 1;  // of its attention units
+    int rows_now_ = 0;             // of the stretch that is being launched: those of its grids
+    int unit_rows_now_ = 1;        // of its attention units
+    int attention_tiles_now_ = 1;  // of queries, that these units need
     bool one_split_now_ = false;
     std::map<GraphKey, Recorded> recorded_;
 };

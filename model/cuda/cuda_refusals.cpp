@@ -41,6 +41,8 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
     if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)
         return bad("rows_max = " + std::to_string(options.rows_max) + ", must be 1 to " +
                    std::to_string(cuda::kGemmRowsMax));
+    if (cuda::wave_code(options.variants) == cuda::WaveCode::NotCompiled)
+        return bad("variants: no kernel is compiled for this combination (variants.hpp)");
     if (config.head_dim > cuda::kAttentionHeadDimMax)
         return Error{Errc::Unsupported,
                      "head_dim = " + std::to_string(config.head_dim) + ", at most " +
@@ -53,12 +55,15 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
 }
 
 std::uint64_t recording_bytes(const CudaOptions& options) {
-    // For 8, 16, 32 and 64 rows, behind one split of attention and behind several.
-    constexpr std::uint64_t kRecordings = 8;
+    // For 8, 16, 32 and 64 rows, behind one split of attention and behind several. With
+    // attention_rows waves of up to 8 rows have a recording for each of attention's tile counts: 1,
+    // 2 and 4. Larger waves have one tile count a size, the same as without (tested).
+    const std::uint64_t sizes = options.variants.attention_rows ? 6 : 4;
+    const std::uint64_t recordings = 2 * sizes;
     constexpr std::uint64_t kLaunchesALayer = 9;
     constexpr std::uint64_t kLaunchBytes = 8192;
     if (!options.graphs) return 0;
-    return kRecordings * kLaunchesALayer * kLaunchBytes *
+    return recordings * kLaunchesALayer * kLaunchBytes *
            static_cast<std::uint64_t>(options.last_layer - options.first_layer);
 }
 

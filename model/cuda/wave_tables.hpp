@@ -14,6 +14,7 @@
 #include <span>
 
 #include "model/kernels/cuda/attention_plan.hpp"
+#include "model/kernels/cuda/gemm.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/rows.hpp"
 
@@ -21,6 +22,19 @@ namespace paceline {
 
 /// The rows of a call that go through the same sub-layers together: indices into the call's rows.
 using ActiveRows = std::span<const int>;
+
+/// The rows that kernels are launched for: waves of 1 to 8 rows share a recording, 9 to 16, 17 to
+/// 32, 33 to 64. Larger ones are launched for what they are.
+[[nodiscard]] constexpr int grid_rows(int rows) {
+    for (const int size : {8, 16, 32, cuda::kWaveRows}) {
+        if (rows <= size) return size;
+    }
+    return rows;
+}
+/// The rows that attention is planned for, of a wave of `rows` rows.
+[[nodiscard]] constexpr int attention_rows(int rows, const cuda::Variants& variants) {
+    return variants.attention_rows ? rows : grid_rows(rows);
+}
 
 /// What a wave may be at most.
 struct WaveLimits {

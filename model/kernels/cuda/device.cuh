@@ -35,7 +35,8 @@
 //   unsigned ballot(bool)              one bit per lane
 //
 //   struct Words4 { uint32_t x, y, z, w; }      16 bytes, aligned
-//   Words4 load_streamed(const Words4*)         read once: through L2, not kept in L1
+//   Words4 load_streamed<L2 hint>(const Words4*)    read once: through L2, not kept in L1; hint: 0,
+//                                      or 128 or 256, the bytes that L2 may fetch around it
 //   void copy_async16(void* shared, const void* global)   both 16-aligned
 //   void commit_copies()               closes a group of copies
 //   void wait_copies<N>()              all but the last N groups have arrived (then sync)
@@ -56,4 +57,9 @@
 //   void wait_for_previous()           until the kernel before in the stream has ended and its
 //                                      writes are seen (programmatic dependent launch); before it
 //                                      a kernel may read only what no kernel of the wave writes
-//   void let_next_start()              the next kernel may begin its part before that call
+//   void let_next_start()              the next kernel may begin its part before that call, once all
+//                                      blocks have called this or ended. Never before
+//                                      wait_for_previous(): so a kernel begins only when all but
+//                                      the one before it have ended, and at most two run at once.
+//                                      Its own wait then covers all earlier kernels: the one before
+//                                      has ended, and could not end without having waited itself

@@ -72,11 +72,24 @@ struct alignas(16) Words4 {
 
 // Through the read-only path: what it reads must not be written while the kernel runs, not even
 // before wait_for_previous() returns. Weights are such.
+template <int kL2Hint = 0>
 __device__ __forceinline__ Words4 load_streamed(const Words4* from) {
+    static_assert(kL2Hint == 0 || kL2Hint == 128 || kL2Hint == 256, "hints that there are");
+    const auto address = __cvta_generic_to_global(from);
     Words4 words;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-                 : "l"(__cvta_generic_to_global(from)));
+    if constexpr (kL2Hint == 0) {
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                     : "l"(address));
+    } else if constexpr (kL2Hint == 128) {
+        asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                     : "l"(address));
+    } else {
+        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                     : "l"(address));
+    }
     return words;
 }
 

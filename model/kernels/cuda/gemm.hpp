@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "model/kernels/cuda/runtime.hpp"
+#include "model/kernels/cuda/variants.hpp"
 
 namespace paceline::cuda {
 
@@ -134,11 +135,13 @@ struct GemmArgs {
 
 /// How a product is spread over the device. Changes no bit of it.
 struct GemmLaunch {
-    int rows = 1;        // at most, 1 .. kGemmRowsMax
-    int processors = 1;  // of the device
+    int rows = 1;         // at most, 1 .. kGemmRowsMax
+    int processors = 1;   // of the device
+    Variants variants{};  // wave_code() is not NotCompiled
 };
 
-/// Puts the product for up to `how.rows` rows into the stream.
+/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if a value of `how`
+/// is not allowed.
 void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how);
 
 }  // namespace paceline::cuda

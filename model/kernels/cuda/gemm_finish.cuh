@@ -28,11 +28,19 @@ PACE_DEVICE void put_input(const NextInput& next, int row, int column, float val
 }
 
 /// Element `column` of a row whose value there is `h`: the next product's input, and the tile's
-/// sum of squares. All 32 lanes call it; `valid`: whether the element exists.
-PACE_DEVICE void make_ready(const NextInput& next, int row, int column, float h, bool valid) {
+/// sum of squares. All 32 lanes call it; `valid`: whether the element exists; `weight`: the norm's
+/// for this column if it has been loaded, else nullptr.
+PACE_DEVICE void make_ready(const NextInput& next,
+                            int row,
+                            int column,
+                            float h,
+                            bool valid,
+                            const float* weight = nullptr) {
     const float squares = sum_of_16(valid ? h * h : 0.0f);
     if (!valid) return;
-    put_input(next, row, column, next.weights == nullptr ? h : h * next.weights[column]);
+    float value = h;
+    if (next.weights != nullptr) value *= weight != nullptr ? *weight : next.weights[column];
+    put_input(next, row, column, value);
     if (next.squares != nullptr && column % kTileOutputs == 0) {
         const int tiles = tiles_of(next.stride);
         next.squares[static_cast<std::size_t>(row) * static_cast<std::size_t>(tiles) +
@@ -57,9 +65,47 @@ PACE_DEVICE float silu(float x) {
     return x / (1.0f + exp(-x));
 }
 
-/// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists.
-PACE_DEVICE void finish_output(
-    const Finish& finish, int tile, int o, int row, float y, int outputs, bool there) {
+/// What the finish of one output reads beside its product, loaded before the product
+/// (Variants::finish_ahead). Only this thread writes the hidden state, so that it cannot change.
+struct FinishInputs {
+    int place;     // of the row in `out`
+    float hidden;  // the element there
+    float weight;  // of the norm in front of the next product
+};
+
+PACE_DEVICE int finish_place(const Finish& finish, int row, bool there) {
+    return there && finish.kind == FinishKind::Residual ? finish.row_index[row] : 0;
+}
+
+/// The element of `out` that a residual is added to.
+PACE_DEVICE float* hidden_at(const Finish& finish, int place, int column) {
+    return finish.out +
+           static_cast<std::size_t>(place) * static_cast<std::size_t>(finish.out_stride) +
+           static_cast<std::size_t>(column);
+}
+
+PACE_DEVICE FinishInputs
+finish_inputs(const Finish& finish, int tile, int o, int place, int outputs, bool there) {
+    const int column = tile * kTileOutputs + o;
+    const bool residual = finish.kind == FinishKind::Residual;
+    FinishInputs inputs{place, 0.0f, 0.0f};
+    if (!there || column >= outputs) return inputs;
+    if (residual) inputs.hidden = *hidden_at(finish, place, column);
+    if ((residual || finish.kind == FinishKind::Input) && finish.next.weights != nullptr)
+        inputs.weight = finish.next.weights[column];
+    return inputs;
+}
+
+/// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists; `loaded`:
+/// finish_inputs() of this output, or nullptr to read them here.
+PACE_DEVICE void finish_output(const Finish& finish,
+                               int tile,
+                               int o,
+                               int row,
+                               float y,
+                               int outputs,
+                               bool there,
+                               const FinishInputs* loaded = nullptr) {
     const int column = tile * kTileOutputs + o;
     switch (finish.kind) {
         case FinishKind::Store: {
@@ -73,18 +119,18 @@ PACE_DEVICE void finish_output(
             const bool valid = there && column < outputs;
             float h = 0.0f;
             if (valid) {
-                float* hidden = finish.out +
-                                static_cast<std::size_t>(finish.row_index[row]) *
-                                    static_cast<std::size_t>(finish.out_stride) +
-                                static_cast<std::size_t>(column);
-                h = *hidden + y;
+                const int place = loaded != nullptr ? loaded->place : finish.row_index[row];
+                float* hidden = hidden_at(finish, place, column);
+                h = (loaded != nullptr ? loaded->hidden : *hidden) + y;
                 *hidden = h;
             }
-            make_ready(finish.next, row, column, h, valid);
+            make_ready(finish.next, row, column, h, valid,
+                       loaded != nullptr ? &loaded->weight : nullptr);
             return;
         }
         case FinishKind::Input:
-            make_ready(finish.next, row, column, y, there && column < outputs);
+            make_ready(finish.next, row, column, y, there && column < outputs,
+                       loaded != nullptr ? &loaded->weight : nullptr);
             return;
         case FinishKind::Gated: {
             const float up = shuffle_xor(y, 8);

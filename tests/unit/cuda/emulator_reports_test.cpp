@@ -25,6 +25,7 @@ constexpr int kNoSuchLane = 8;
 constexpr int kWritesPast = 9;
 constexpr int kReadsUnaligned = 10;
 constexpr int kNothing = 11;
+constexpr int kLetsNextStart = 12;
 
 void mischief(MischiefArgs args) {
     const int index = thread_index();
@@ -64,6 +65,10 @@ void mischief(MischiefArgs args) {
             break;
         case kWritesPast:
             if (index == 0) shared_memory<float>(0)[256] = 1.0F;
+            break;
+        case kLetsNextStart:
+            let_next_start();
+            wait_for_previous();
             break;
         case kReadsUnaligned:
             (void)load_streamed(reinterpret_cast<const Words4*>(args.out + 1));
@@ -140,6 +145,8 @@ TEST_CASE("a shape that no device takes is refused, also while recording") {
 
 TEST_CASE("a kernel that may begin early and never waits for the one before is reported") {
     CHECK(contains(report_of(kNothing, {.overlaps_previous = true}), "wait_for_previous()"));
+    CHECK(contains(report_of(kLetsNextStart, {.overlaps_previous = true}),
+                   "let_next_start() before wait_for_previous()"));
 }
 
 TEST_CASE("a device function outside of a kernel is reported") {

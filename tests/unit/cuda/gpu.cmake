@@ -13,13 +13,14 @@ function(gpu_test)
     set_tests_properties(${G_NAME} PROPERTIES RUN_SERIAL ON)  # they share one device's memory
 endfunction()
 
-foreach(family gemm blas rows attention sample)
+foreach(family gemm blas rows attention sample variants)
     if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${family}_test.cpp)
         gpu_test(NAME gpu_${family} SOURCES ${family}_test.cpp
             LIBS paceline_cuda_host paceline_reference paceline_sampling paceline_weights)
     endif()
 endforeach()
 target_sources(gpu_gemm PRIVATE gemm_spread_test.cpp)
+target_sources(gpu_variants PRIVATE variants_gemm_test.cpp variants_rows_test.cpp)
 
 file(GLOB backend_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/backend_*_test.cpp)
 set(on_gpu random_test.cpp gpu_limits_test.cpp)

@@ -1,6 +1,7 @@
 #include "model/kernels/cuda/emulated/block.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -24,6 +25,7 @@ constexpr std::size_t kGuardBytes = 256;
 constexpr std::align_val_t kSharedAlignment{1024};
 constexpr std::uint32_t kAllLanes = 0xFFFF'FFFFU;
 constexpr std::size_t kCopyBytes = 16;
+std::atomic<std::uint64_t> early_launch_count{0};
 
 std::string place(std::source_location at) {
     const std::string path = at.file_name();
@@ -84,6 +86,7 @@ void Block::run(const Grid& grid, int block_x, int block_y, const std::function<
         thread.ended = false;
         thread.block = this;
         thread.waits_in = nullptr;
+        thread.waited_for_previous = thread.met_others = false;
         thread.copies.clear();
         thread.group_ends.clear();
         thread.fiber.start(&Block::thread_main, &thread);
@@ -131,6 +134,7 @@ void Block::wait(const char* operation, std::source_location at) {
     Thread& thread = *current_thread;
     thread.waits_in = operation;
     thread.waits_at = at;
+    thread.met_others = true;
     leave(thread, Fiber::Leave::ForNow);
     thread.waits_in = nullptr;
 }
@@ -196,6 +200,20 @@ void Block::together(const WarpOperation& operation, void* part, std::source_loc
         make_ready(number, kAllLanes);
     }
     wait(operation.name, at);
+}
+
+void Block::note_wait_for_previous() {
+    waited_for_previous_ = true;
+    current_thread->waited_for_previous = true;
+    current_thread->met_others = false;
+}
+
+void Block::note_let_next_start(std::source_location at) {
+    const Thread& thread = *current_thread;
+    if (grid_->overlaps_previous && !thread.waited_for_previous)
+        fail("let_next_start() before wait_for_previous()", at);
+    const bool first = block_x_ == 0 && block_y_ == 0 && thread.index == 0;
+    if (first && !thread.met_others) ++early_launch_count;
 }
 
 void Block::prepare_shared() {
@@ -306,6 +324,10 @@ void check_grid(const Grid& grid) {
     if (grid.shared_bytes > kSharedBytesMax) {
         refuse(std::to_string(grid.shared_bytes) + " bytes of shared memory");
     }
+}
+
+std::uint64_t early_launches() {
+    return early_launch_count;
 }
 
 void run_grid(const Grid& grid, const std::function<void()>& body) {

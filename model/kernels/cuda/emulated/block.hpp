@@ -7,7 +7,8 @@
 //
 // Throws DeviceError, naming kernel and block, for: a grid that no device takes, threads that wait
 // for each other at different places or for one that has ended, an address outside of what the
-// kernel asked for, a write past its shared memory. A std::exception of a kernel goes through.
+// kernel asked for, a write past its shared memory, let_next_start() before wait_for_previous(). A
+// std::exception of a kernel goes through.
 //
 // Threads: any number of threads may run grids at the same time, each its own.
 #pragma once
@@ -61,6 +62,8 @@ struct Thread {
     Block* block = nullptr;
     const char* waits_in = nullptr;  // the operation, while it waits
     std::source_location waits_at;
+    bool waited_for_previous = false;
+    bool met_others = false;  // at a barrier or in a warp operation, since wait_for_previous()
     Fiber fiber;
 
     struct Copy {
@@ -90,7 +93,8 @@ public:
     void copy_async16(void* shared, const void* global, std::source_location at);
     void commit_copies();
     void wait_copies(std::size_t groups_open_max);
-    void note_wait_for_previous() { waited_for_previous_ = true; }
+    void note_wait_for_previous();
+    void note_let_next_start(std::source_location at);
     [[noreturn]] void fail(const std::string& what, std::source_location at) const;
 
 private:

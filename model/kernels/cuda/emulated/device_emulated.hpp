@@ -128,8 +128,10 @@ struct alignas(16) Words4 {
     std::uint32_t x, y, z, w;
 };
 
-inline Words4 load_streamed(const Words4* from,
-                            std::source_location at = std::source_location::current()) {
+template <int kL2Hint = 0>
+Words4 load_streamed(const Words4* from,
+                     std::source_location at = std::source_location::current()) {
+    static_assert(kL2Hint == 0 || kL2Hint == 128 || kL2Hint == 256, "hints that there are");
     if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Words4) != 0) {
         emulated::this_thread().block->fail("load_streamed() of an unaligned address", at);
     }
@@ -206,6 +208,8 @@ inline float float_of(std::uint32_t bits) {
 inline void wait_for_previous() {
     emulated::this_thread().block->note_wait_for_previous();
 }
-inline void let_next_start() {}
+inline void let_next_start(std::source_location at = std::source_location::current()) {
+    emulated::this_thread().block->note_let_next_start(at);
+}
 
 }  // namespace paceline::cuda

@@ -50,6 +50,10 @@ void set_blas_problem(const std::string& what);
 /// How many kernels have run (a graph counts each of its own).
 [[nodiscard]] std::uint64_t launches();
 
+/// How many of these let the next kernel start right behind their wait_for_previous(): before the
+/// first barrier or warp operation of their first thread.
+[[nodiscard]] std::uint64_t early_launches();
+
 /// Whether streams keep what they are given, as a GPU does: each idle() does one piece of it,
 /// finish() all that is left. What a copy reads on the host has to stay there until then. Usually
 /// everything is done at once. For streams that have nothing left to do.

@@ -1,0 +1,46 @@
+// Rotation and attention of one layer as benches time them: rows behind a context, planned and launched as
+// CudaForward does, with caches of so many layers that their keys and values do not stay in L2.
+//
+// Owns device memory, borrows the desk; one thread. Throws as device_work.hpp does.
+#pragma once
+
+#include "model/kernels/cuda/attention.hpp"
+
+#include "bench/cuda/products.hpp"
+#include "bench/cuda/sections.hpp"
+
+namespace paceline::bench {
+
+class AttentionDesk {
+public:
+    /// For as many rows as `desk` has now, at the positions behind `context` keys.
+    AttentionDesk(const Bench& bench, ProductDesk& desk, int context);
+
+    /// How these rows are launched with some variants: the plan on the device, room for partials.
+    struct Planned {
+        cuda::DeviceMemory words, partials;
+        cuda::AttentionLaunch how;
+        bool early_launch = false;  // of the rotation
+    };
+    [[nodiscard]] Planned planned(const cuda::Variants& variants) const;
+
+    /// Put one launch into the desk's stream; `i`: which of the layers.
+    void rotate(const Planned& planned, int i) const;
+    void attend(const Planned& planned, int i) const;
+    /// A checksum of attention's output behind a rotation, on the same queries, keys and values each
+    /// time.
+    [[nodiscard]] std::uint64_t result(const Planned& planned) const;
+
+private:
+    const ModelConfig& config_;
+    ProductDesk& desk_;
+    int context_;
+    cuda::AttentionKernel kernel_;
+    int layers_ = 1;
+    std::vector<KvSlot> names_;  // slot of each position
+    cuda::DeviceMemory cache_, qkv_, given_, slot_of_, angles_, out_;
+    cuda::RotateArgs rotate_;
+    cuda::AttentionArgs attend_;
+};
+
+}  // namespace paceline::bench

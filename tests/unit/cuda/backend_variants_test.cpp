@@ -1,0 +1,120 @@
+// The whole backend with each variant: tokens, candidates and hidden states of the base.
+#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/wave_tables.hpp"
+#include "model/kernels/cuda/variant_words.hpp"
+#include "tests/unit/cuda/one_go_call.hpp"
+
+namespace paceline {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this very test
+
+using cuda::kNamedVariants;
+using cuda::NamedVariants;
+
+void run(CudaBackend& backend, Call& call) {
+    std::fill(call.hidden.begin(), call.hidden.end(), 0.0f);
+    REQUIRE(backend.run_and_draw(call.rows, call.hidden, {call.jobs, true}, call.tokens, nullptr) ==
+            RunOutcome::Done);
+    REQUIRE(backend.run_and_draw_candidates(HeadId::Final, call.rows, {}, {call.jobs}, call.best,
+                                            nullptr) == RunOutcome::Done);
+}
+
+TEST_CASE(
+    "every variant draws the tokens of the base from equal hidden states, graphs on and off") {
+    for (const auto& [fixture, dtype] :
+         {std::pair{"llama-q4_1", Dtype::Auto}, std::pair{"qwen3-bf16", Dtype::BF16},
+          std::pair{"qwen2-f16", Dtype::Int8}, std::pair{"llama-f32", Dtype::F32}}) {
+        CAPTURE(fixture);
+        const ModelFile file = open_fixture(fixture);
+        for (const Position count : {1, 3, 9, 20}) {
+            CAPTURE(count);
+            const auto plain = make_cuda(file, {.dtype = dtype, .graphs = false});
+            Call want{*plain, count, 2};
+            run(*plain, want);
+            for (const NamedVariants& named : kNamedVariants) {
+                CAPTURE(named.name);
+                for (const bool graphs : {false, true}) {
+                    const auto backend = make_cuda(
+                        file, {.dtype = dtype, .graphs = graphs, .variants = named.variants});
+                    Call got{*backend, count, 2};
+                    for (int round = 0; round < (graphs ? 2 : 1); ++round) run(*backend, got);
+                    CHECK(same_bits(got.hidden, want.hidden));
+                    got.check_same(want);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("recordings of one backend serve waves of any number of rows with attention by rows") {
+    const ModelFile file = open_fixture("tiny-chat");
+    const auto plain = make_cuda(file, {.dtype = Dtype::BF16, .graphs = false});
+    cuda::Variants variants;
+    variants.attention_rows = true;
+    const auto backend = make_cuda(file, {.dtype = Dtype::BF16, .variants = variants});
+    // Twice up and down: each size is launched, recorded and replayed between the others.
+    for (const Position count : {1, 8, 2, 5, 3, 8, 1, 4, 2, 5, 1, 3, 8}) {
+        CAPTURE(count);
+        Call want{*plain, count, 1};
+        run(*plain, want);
+        Call got{*backend, count, 1};
+        run(*backend, got);
+        CHECK(same_bits(got.hidden, want.hidden));
+        got.check_same(want);
+    }
+}
+
+TEST_CASE("a backend whose variants are replaced keeps its bits") {
+    const ModelFile file = open_fixture("qwen3-bf16");
+    const auto backend = make_cuda(file, {.dtype = Dtype::BF16});
+    Call want{*backend, 9, 2};
+    for (int round = 0; round < 2; ++round) run(*backend, want);
+    for (const NamedVariants& named : kNamedVariants) {
+        CAPTURE(named.name);
+        backend->set_variants(named.variants);
+        Call got{*backend, 9, 2};
+        for (int round = 0; round < 3; ++round) run(*backend, got);
+        CHECK(same_bits(got.hidden, want.hidden));
+        got.check_same(want);
+    }
+}
+
+TEST_CASE("attention by rows is planned for the rows, and its recordings are accounted") {
+    cuda::Variants by_rows;
+    by_rows.attention_rows = true;
+    for (const int rows : {1, 3, 8, 9, 33, 100}) {
+        CHECK(attention_rows(rows, by_rows) == rows);
+        CHECK(attention_rows(rows, {}) == grid_rows(rows));
+    }
+    CHECK(grid_rows(1) == 8);
+    // No more tile counts than recording_bytes() reckons with: three up to 8 rows, then one a size.
+    for (int group = 1; group <= cuda::kAttentionGroupMax; ++group) {
+        CAPTURE(group);
+        for (int rows = 9; rows <= cuda::kWaveRows; ++rows) {
+            const auto tiles = [&](int planned) {
+                return cuda::attention_tiles(cuda::attention_unit_rows(planned, group), group);
+            };
+            CHECK(tiles(rows) == tiles(grid_rows(rows)));
+        }
+    }
+    CudaOptions options;
+    options.last_layer = 2;
+    const std::uint64_t base = recording_bytes(options);
+    options.variants = by_rows;
+    CHECK(recording_bytes(options) == base / 4 * 6);
+}
+
+TEST_CASE("a backend refuses a combination of variants that is not compiled") {
+    const ModelFile file = open_fixture("llama-q4_1");
+    CudaOptions options{.kv_slots = 64};
+    options.variants.rows_ahead = true;
+    options.variants.l2_hint = 256;
+    const auto made = make_cuda_backend(file, options);
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.error().code == Errc::BadArgument);
+    CHECK(made.error().what.find("variants") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace paceline

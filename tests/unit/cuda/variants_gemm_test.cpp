@@ -1,0 +1,173 @@
+// Products with each variant: all that they leave behind has the bits of the base.
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#include "model/kernels/cuda/variant_words.hpp"
+#include "tests/unit/cuda/emulated_fixture.hpp"
+#include "tests/unit/cuda/gemm_fixture.hpp"
+
+namespace paceline::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the helpers of this very test
+
+constexpr FinishKind kKinds[] = {FinishKind::Store, FinishKind::Residual, FinishKind::Input,
+                                 FinishKind::Gated};
+constexpr int kWidth = 128;   // of a row of each output
+constexpr int kPlaces = 24;   // of hidden states: more than rows
+constexpr int kRowsMax = 20;  // of the arrays
+
+/// The bytes of all that a product writes.
+struct Left {
+    std::vector<float> out;
+    std::vector<std::byte> next;
+    std::vector<float> squares;
+
+    [[nodiscard]] bool same_bits(const Left& other) const {
+        return std::memcmp(out.data(), other.out.data(), out.size() * sizeof(float)) == 0 &&
+               next == other.next &&
+               std::memcmp(squares.data(), other.squares.data(), squares.size() * sizeof(float)) ==
+                   0;
+    }
+};
+
+/// A product of one shape with everything that can be in front of it and behind it.
+class Call {
+public:
+    Call(WeightType type, FinishKind kind, int outputs, int inputs)
+        : type_{type},
+          kind_{kind},
+          weights_{make_weights(type, outputs, inputs, kind == FinishKind::Gated, 1)},
+          values_{random_floats(size_of(kRowsMax * inputs), 2)},
+          x_{make_rows(values_, kRowsMax, inputs, type)} {
+        std::vector<std::int32_t> places(kRowsMax);
+        for (int r = 0; r < kRowsMax; ++r) places[size_of(r)] = (r * 7 + 3) % kPlaces;
+        places_ = OnDevice<std::int32_t>{places};
+    }
+
+    /// `there` of the launch's rows exist: 0 if the wave was stopped.
+    [[nodiscard]] Left run(int rows, int there, const Variants& variants) const {
+        const OnDevice<std::int32_t> count{{there}};
+        const OnDevice<float> out{random_floats(size_of(kPlaces * kWidth), 3)};
+        const OnDevice<std::byte> next{
+            std::vector<std::byte>(size_of(kRowsMax * kWidth) * 4, std::byte{0x11})};
+        const OnDevice<float> squares{
+            std::vector<float>(size_of(kRowsMax * tiles_of(kWidth)), 5.0f)};
+        GemmArgs args;
+        args.weights = weights_.matrix;
+        args.x = x_.data();
+        args.x_stride = padded_inputs(weights_.matrix.inputs);
+        args.rows = count.data();
+        args.finish.kind = kind_;
+        args.finish.out = out.data();
+        args.finish.out_stride = kWidth;
+        args.finish.row_index = places_.data();
+        args.finish.next = {norm_.data(), next.data(), squares.data(), kWidth,
+                            type_ == WeightType::F32};
+        if (kind_ == FinishKind::Store || kind_ == FinishKind::Gated)
+            args.finish.norm = {old_squares_.data(), tiles_of(kWidth), kWidth, 1e-5f, nullptr};
+        Stream stream;
+        launch_gemm(stream, args, {rows, 1, variants});
+        stream.finish();
+        return {out.take(), next.take(), squares.take()};
+    }
+
+private:
+    WeightType type_;
+    FinishKind kind_;
+    Weights weights_;
+    std::vector<float> values_;
+    OnDevice<std::byte> x_;
+    OnDevice<std::int32_t> places_;
+    OnDevice<float> norm_{random_floats(kWidth, 4)};
+    OnDevice<float> old_squares_{std::vector<float>(size_of(kRowsMax * tiles_of(kWidth)), 16.0f)};
+};
+
+void check_variants(const Call& call, int rows, int there) {
+    const Left base = call.run(rows, there, {});
+    for (const NamedVariants& named : kNamedVariants) {
+        CAPTURE(named.name);
+        CHECK(call.run(rows, there, named.variants).same_bits(base));
+    }
+}
+
+TEST_CASE("products of every type, finish and number of rows have equal bits in every variant") {
+    for (const WeightType type : kTypes) {
+        for (const FinishKind kind : kKinds) {
+            CAPTURE(static_cast<int>(type));
+            CAPTURE(static_cast<int>(kind));
+            // Ragged outputs; one slice, in which blocks of a warp go round their rows.
+            const Call call{type, kind, 40, 192};
+            for (const int rows : {1, 3, 8, 9, 16, 20}) {
+                CAPTURE(rows);
+                check_variants(call, rows, rows);
+            }
+            check_variants(call, 16, 11);  // a recording is launched for more rows than there are
+        }
+    }
+}
+
+TEST_CASE("products of several slices have equal bits in every variant") {
+    for (const WeightType type : kTypes) {
+        for (const int inputs : {512, 1088, 2112}) {
+            CAPTURE(static_cast<int>(type));
+            CAPTURE(inputs);
+            const Call call{type, FinishKind::Residual, 40, inputs};
+            for (const int rows : {1, 8, 16}) {
+                CAPTURE(rows);
+                check_variants(call, rows, rows);
+            }
+        }
+    }
+}
+
+TEST_CASE("a stopped wave leaves everything as it is in every variant") {
+    for (const WeightType type : kTypes) {
+        for (const FinishKind kind : kKinds) {
+            CAPTURE(static_cast<int>(type));
+            CAPTURE(static_cast<int>(kind));
+            const Call call{type, kind, 40, 320};
+            const Left stopped = call.run(16, 0, {});
+            CHECK_FALSE(call.run(16, 16, {}).same_bits(stopped));
+            CHECK(stopped.next[5] == std::byte{0x11});
+            check_variants(call, 16, 0);
+        }
+    }
+}
+
+TEST_CASE("the order of threads changes no bit of a variant") {
+    const Call call{WeightType::BF16, FinishKind::Residual, 40, 512};
+    const Left base = call.run(9, 9, {});
+    for (const emulated::Order order : all_orders()) {
+        const OrderScope scope{order};
+        CHECK(call.run(9, 9, kAllVariants).same_bits(base));
+    }
+}
+
+TEST_CASE("a combination of variants that is not compiled is refused, and so is a wrong choice") {
+    const Call call{WeightType::BF16, FinishKind::Store, 40, 64};
+    Variants odd;
+    odd.rows_ahead = odd.finish_ahead = true;
+    CHECK(contains(error_of([&] { (void)call.run(1, 1, odd); }), "combination of variants"));
+    const Weights weights = make_weights(WeightType::F32, 16, 64, false, 1);
+    GemmChoice choice;
+    choice.code = WaveCode::RowsAhead;
+    CHECK(contains(error_of([&] { (void)multiply(weights, std::vector<float>(64), 1, &choice); }),
+                   "not compiled"));
+}
+
+#ifdef PACELINE_EMULATED_DEVICE
+TEST_CASE("with early launch a product lets the next kernel start right behind its wait") {
+    const Call call{WeightType::BF16, FinishKind::Store, 40, 64};
+    for (const NamedVariants& named : kNamedVariants) {
+        CAPTURE(named.name);
+        const std::uint64_t before = emulated::early_launches();
+        (void)call.run(16, 16, named.variants);
+        CHECK(emulated::early_launches() - before == (named.variants.early_launch ? 1 : 0));
+    }
+}
+#endif
+
+}  // namespace
+}  // namespace paceline::cuda
