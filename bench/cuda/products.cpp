@@ -21,14 +21,6 @@ int widest_input(const ModelConfig& config) {
     return padded_inputs(std::max({config.dim, config.q_dim(), config.ffn_dim}));
 }
 
-/// FNV-1a.
-void mix(std::uint64_t& sum, const std::vector<std::byte>& bytes) {
-    for (const std::byte byte : bytes) {
-        sum ^= static_cast<std::uint64_t>(byte);
-        sum *= 0x100000001B3U;
-    }
-}
-
 cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse use) {
     return weight_type(tensor.type, *parse_dtype(bench.settings.dtype), use);
 }
@@ -148,18 +140,23 @@ double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choi
     });
 }
 
-std::uint64_t ProductDesk::result(const Product& product, const cuda::GemmChoice& choice) {
+Rung ProductDesk::result(const Product& product, const cuda::GemmChoice& choice) {
     const DeviceMemory* const left[] = {&next_, &hidden_, &out_, &next_squares_};
     for (const DeviceMemory* memory : left) stream_.fill(memory->data(), 0, memory->bytes());
     cuda::launch_gemm_as(stream_, with_factors(args(product, 0)), choice, rows_);
-    std::uint64_t sum = 0xCBF29CE484222325U;
+    // What comes next takes the type of the weights (args()); all else is floats.
+    const bool narrow_next = product.at(0).type != cuda::WeightType::F32;
+    Rung rung;
+    rung.checksum = kChecksumBegin;
     for (const DeviceMemory* memory : left) {
         std::vector<std::byte> bytes(memory->bytes() / size_of(rows_max_) * size_of(rows_));
         stream_.to_host(bytes.data(), memory->data(), bytes.size());
         stream_.finish();
-        mix(sum, bytes);
+        rung.checksum = mixed(rung.checksum, bytes);
+        rung.nans +=
+            memory == &next_ && narrow_next ? count_nan_bf16(bytes) : count_nan_floats(bytes);
     }
-    return sum;
+    return rung;
 }
 
 }  // namespace paceline::bench

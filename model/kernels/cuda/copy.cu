@@ -1,10 +1,9 @@
 // The copy kernel (copy.hpp): neighbouring threads copy neighbouring 16 bytes; each thread has four loads
 // under way before its first store, and goes through the memory in steps of the whole grid.
-#include "model/kernels/cuda/copy.hpp"
-
 #include <cstdint>
 #include <string>
 
+#include "model/kernels/cuda/copy.hpp"
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/launch.cuh"
 

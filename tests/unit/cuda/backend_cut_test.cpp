@@ -44,7 +44,8 @@ constexpr int kRoundsMax = 20;  // a busy host may be late in all attempts of a 
 class Polls final : public CancelToken::RowWatch {
 public:
     Polls() = default;
-    Polls(int at, std::function<void()> act, bool kills) : at_{at}, act_{std::move(act)}, kills_{kills} {}
+    Polls(int at, std::function<void()> act, bool kills)
+        : at_{at}, act_{std::move(act)}, kills_{kills} {}
     [[nodiscard]] bool dead(std::size_t row) const override {
         if (row == 0 && ++count_ == at_) act_();
         return kills_ && count_ >= at_;
@@ -218,7 +219,8 @@ int poll_of(const Wave& wave, int part) {
     return 1 + wave.polls() * part / kParts;
 }
 
-TEST_CASE("a wave cancelled at a poll has new keys below the cut and old ones above, the next is whole") {
+TEST_CASE(
+    "a wave cancelled at a poll has new keys below the cut and old ones above, the next is whole") {
     for_each_wave([](Wave& wave) {
         until_cut_in_the_middle(wave, [&](int part) {
             CancelToken token;
@@ -233,7 +235,8 @@ TEST_CASE("a wave cancelled at a poll has new keys below the cut and old ones ab
     });
 }
 
-TEST_CASE("a wave all of whose rows die is cut the same way, and is cancelled only if its token is") {
+TEST_CASE(
+    "a wave all of whose rows die is cut the same way, and is cancelled only if its token is") {
     for_each_wave([](Wave& wave) {
         until_cut_in_the_middle(wave, [&](int part) {
             const bool cancels = part % 2 == 1;  // the token as well, at the same poll

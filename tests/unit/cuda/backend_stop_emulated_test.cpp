@@ -110,7 +110,8 @@ TEST_CASE("a call that is cancelled before it begins launches no kernel") {
     CHECK(cuda::emulated::launches() == before);
 }
 
-TEST_CASE("a wave whose rows are all dead launches no kernel, one with a live row launches them all") {
+TEST_CASE(
+    "a wave whose rows are all dead launches no kernel, one with a live row launches them all") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     Call want{*backend, 16, 1};

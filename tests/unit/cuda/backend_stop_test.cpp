@@ -28,7 +28,8 @@ TEST_CASE("a call that is cancelled before it begins writes no key, and the next
     CHECK(kv_of(*backend, text.slots) != keys);
 }
 
-TEST_CASE("a call that is cancelled between two waves computes none behind, and the next is whole") {
+TEST_CASE(
+    "a call that is cancelled between two waves computes none behind, and the next is whole") {
     const ModelFile file = open_fixture("llama-q4_1");
     for (const auto& [rows_max, count] : {std::pair{2, 120}, {70, 200}}) {
         CAPTURE(rows_max);

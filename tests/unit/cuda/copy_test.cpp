@@ -15,7 +15,8 @@ constexpr std::size_t kBorder = 64;  // bytes in front of the target and behind 
 #ifdef PACELINE_EMULATED_DEVICE
 constexpr std::size_t kSizes[] = {16, 4096, 16 * 1024, 16 * 1024 + 16, 16 * 5000};
 #else
-constexpr std::size_t kSizes[] = {16, 4096, 16 * 1024 + 16, 16 * 5000, (std::size_t{64} << 20U) + 16};
+constexpr std::size_t kSizes[] = {16, 4096, 16 * 1024 + 16, 16 * 5000,
+                                  (std::size_t{64} << 20U) + 16};
 #endif
 
 /// Bytes without a short period: a copy shifted by any multiple of 16 differs.

@@ -1,8 +1,7 @@
 // The kernels of wgmma_kernels.hpp. Made to be right, not to be fast: a block stages 64 k, waits, multiplies.
-#include "tests/unit/cuda/wgmma_kernels.hpp"
-
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/launch.cuh"
+#include "tests/unit/cuda/wgmma_kernels.hpp"
 #include "tests/unit/cuda/wgmma_multiply.cuh"
 
 namespace paceline::cuda::test {
@@ -62,8 +61,8 @@ PACE_DEVICE Source source_of(const unsigned char* a, int chunk) {
     } else {
         const unsigned char* mine = first + 16 * (16 * warp() + lane() / 4) + 4 * (lane() % 4);
         for (int i = 0; i < 4; ++i)
-            source.words[i] = *reinterpret_cast<const std::uint32_t*>(
-                mine + i % 2 * 8 * 16 + i / 2 * 16 * kBlockRows);
+            source.words[i] = *reinterpret_cast<const std::uint32_t*>(mine + i % 2 * 8 * 16 +
+                                                                      i / 2 * 16 * kBlockRows);
     }
     return source;
 }
@@ -115,9 +114,10 @@ void launch_width(Stream& stream, const SumsCall& call, bool a_in_registers) {
     shape.blocks_y = call.m / kBlockRows;
     shape.threads = kThreads;
     shape.shared_bytes = static_cast<std::size_t>(2 * kStage * (kBlockRows + kWidth));
-    launch(stream, shape,
-           a_in_registers ? wgmma_chain<kWidth, Rows::Registers> : wgmma_chain<kWidth, Rows::Shared>,
-           call);
+    launch(
+        stream, shape,
+        a_in_registers ? wgmma_chain<kWidth, Rows::Registers> : wgmma_chain<kWidth, Rows::Shared>,
+        call);
 }
 
 }  // namespace
