@@ -18,6 +18,7 @@
 #include "model/kernels/cuda/variant_words.hpp"
 #include "model/weights/random_model.hpp"
 
+#include "bench/cuda/card.hpp"
 #include "bench/cuda/sections.hpp"
 
 namespace paceline::bench {
@@ -66,7 +67,10 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
                             arguments.settings.dtype + ", keys and values " +
                             arguments.settings.kv);
     if (const Result<CudaOptions> options = cuda_options(bench); !options) return options.error();
-    if (arguments.wants("copy")) copy_section(bench);
+    // Shares are of what a copy reaches in this very process, whether the copy itself was asked for or not.
+    const bool judges =
+        arguments.wants("kernels") || arguments.wants("waves") || arguments.wants("goals");
+    if (arguments.wants("copy") || judges) copy_section(bench);
     if (arguments.wants("kernels")) kernels_section(bench);
     if (arguments.wants("ladder")) ladder_section(bench);
     if (arguments.wants("blas")) {
@@ -87,6 +91,18 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
     return {};
 }
 
+/// Fills in what --bandwidth and --flops did not give.
+void take_data_sheet(Settings& settings, const std::string& device, Report& report) {
+    const DataSheet* sheet = data_sheet_of(device);
+    report.say("data sheet", described(sheet));
+    if (sheet != nullptr && settings.bytes_per_second == 0.0)
+        settings.bytes_per_second = sheet->bytes_per_second;
+    if (sheet != nullptr && settings.flops == 0.0) settings.flops = sheet->bf16_flops;
+    if (settings.bytes_per_second > 0.0)
+        report.figure("sheet.bytes_per_s", settings.bytes_per_second);
+    if (settings.flops > 0.0) report.figure("sheet.flops", settings.flops);
+}
+
 Status run(const Arguments& arguments, const std::string& command) {
     Report report;
     report.say("command", command);
@@ -97,11 +113,13 @@ Status run(const Arguments& arguments, const std::string& command) {
     report.say("device", device.name + ", " + std::to_string(device.processors) + " processors, " +
                              fixed(static_cast<double>(device.free_bytes) / 1e9, 1) + " of " +
                              fixed(static_cast<double>(device.memory_bytes) / 1e9, 1) + " GB free");
+    Arguments known = arguments;
+    take_data_sheet(known.settings, device.name, report);
     Status status;
     if (!arguments.shape.empty()) {
         const Result<ModelFile> file = open_random_model(arguments.shape);
         if (!file) return file.error();
-        status = run_shape(arguments, file.value(), report);
+        status = run_shape(known, file.value(), report);
     }
     if (status.ok() && !arguments.upload.empty() && arguments.wants("upload"))
         status = upload_section(arguments.settings, arguments.upload, report);
@@ -109,7 +127,7 @@ Status run(const Arguments& arguments, const std::string& command) {
     if (!arguments.json.empty()) {
         if (Status written = report.write_json(arguments.json); !written) return written;
     }
-    return status;
+    return status.ok() ? report.verdict() : status;
 }
 
 int main_with(int argc, char** argv) {
@@ -143,13 +161,16 @@ int main_with(int argc, char** argv) {
     app.add_option("--times", settings.times, "replays of a wave")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--bandwidth", settings.bytes_per_second, "of the card, bytes/s")
-        ->capture_default_str();
-    app.add_option("--flops", settings.flops, "of the card, dense bf16")->capture_default_str();
+    app.add_option("--bandwidth", settings.bytes_per_second,
+                   "of the card's memory by its data sheet, bytes/s; default: by the card's name")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--flops", settings.flops,
+                   "of the card by its data sheet, dense bf16, 1/s; default: by the card's name")
+        ->check(CLI::PositiveNumber);
     app.add_option("--spread", settings.spread_bytes, "bytes of weights that a kernel goes round")
         ->capture_default_str();
     app.add_option("--copy", settings.copy_bytes, "bytes that the yardstick copies")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(std::size_t{16}, std::size_t{1} << 40U))
         ->capture_default_str();
     app.add_option("--variant", arguments.variant,
                    "kernel variants of all sections but `variants`, separated by commas: "

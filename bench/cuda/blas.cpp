@@ -67,7 +67,8 @@ void blas_section(const Bench& bench) {
     const Bench in_bf16{bench.file, settings, bench.report};
     Table table{"Products of a layer beside cuBLAS's, bf16, the device alone",
                 {"product", "rows", "ours µs", "cuBLAS µs", "ours / cuBLAS", "cuBLAS + finish µs",
-                 "ours / that", "ours TFLOP/s", "of the card", "cuBLAS TFLOP/s", "of the card"}};
+                 "ours / that", "ours TFLOP/s", "of the data sheet", "cuBLAS TFLOP/s",
+                 "of the data sheet"}};
     const std::vector<int>& counts = settings.blas_rows;
     Rival rival{in_bf16, *std::max_element(counts.begin(), counts.end())};
     for (const Product& product : layer_products(in_bf16)) {
@@ -83,8 +84,8 @@ void blas_section(const Bench& bench) {
                                   microseconds(seconds.bare), fixed(seconds.own / seconds.bare, 2),
                                   microseconds(seconds.finished),
                                   fixed(seconds.own / seconds.finished, 2), fixed(own / 1e12, 1),
-                                  percent(own / settings.flops), fixed(peer / 1e12, 1),
-                                  percent(peer / settings.flops)});
+                                  share_of(own, settings.flops), fixed(peer / 1e12, 1),
+                                  share_of(peer, settings.flops)});
         }
     }
     bench.report.add(table);

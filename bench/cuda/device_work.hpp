@@ -12,6 +12,8 @@
 #include "model/kernels/cuda/random.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 
+#include "bench/cuda/rungs.hpp"
+
 namespace paceline::bench {
 
 /// Device memory full of zeros.
@@ -51,19 +53,14 @@ template <class T>
     return memory;
 }
 
-/// FNV-1a over `bytes` bytes of device memory, going on from `sum`.
+/// mixed() over `bytes` bytes of device memory.
 [[nodiscard]] inline std::uint64_t checksum(cuda::Stream& stream,
                                             const std::byte* memory,
-                                            std::size_t bytes,
-                                            std::uint64_t sum = 0xCBF29CE484222325U) {
+                                            std::size_t bytes) {
     std::vector<std::byte> copy(bytes);
     stream.to_host(copy.data(), memory, bytes);
     stream.finish();
-    for (const std::byte byte : copy) {
-        sum ^= static_cast<std::uint64_t>(byte);
-        sum *= 0x100000001B3U;
-    }
-    return sum;
+    return mixed(kChecksumBegin, copy);
 }
 
 /// work(i) for i = 0 .. times - 1 as one graph, to be timed as often as wanted.

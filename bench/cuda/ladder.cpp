@@ -50,12 +50,19 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
     const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants);
     const GemmChoice chosen =
         cuda::choose_gemm(product.at(0), {rows, desk.processors(), bench.settings.variants});
-    const std::uint64_t wanted = desk.result(product, all.front());
     std::vector<double> seconds;
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));
+    std::vector<Rung> results;
+    for (const GemmChoice& rung : all) {
+        results.push_back(desk.result(product, rung));
+        results.back().product = product.name();
+        results.back().rows = rows;
+        results.back().choice = name_of(rung);
+    }
+    for (const std::string& fault : faults_of(results)) bench.report.fault("ladder: " + fault);
     const double best = *std::min_element(seconds.begin(), seconds.end());
     for (std::size_t i = 0; i < all.size(); ++i) {
-        const bool equal = desk.result(product, all[i]) == wanted;
+        const bool equal = equals_first(results, i);
         const double rate = static_cast<double>(product.bytes()) / seconds[i];
         if (same(all[i], chosen)) {
             bench.report.figure(

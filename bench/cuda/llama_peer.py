@@ -28,7 +28,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from peer_report import Report, card, microseconds, percent, read_shape  # noqa: E402: found through the line above
+from peer_report import (Report, add_card_options, card, microseconds, read_shape,  # noqa: E402: by the line above
+                         share_of)
 from random_gguf import write_gguf  # noqa: E402: likewise
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
@@ -88,18 +89,19 @@ class Peer:
             name = f"pp{tokens}, -ub {line['n_ubatch']}" if line["n_prompt"] else f"tg{tokens}"
             if line["n_prompt"]:
                 operations = self.shape.prefill_operations(tokens)
-                share = operations / seconds / self.options.flops
                 figures[f"prefill.wall.seconds.{line['n_ubatch']}"] = seconds
-                figures[f"prefill.share.{line['n_ubatch']}"] = share
-                figures["prefill.share"] = max(share, figures.get("prefill.share", 0.0))
-                of_card = [f"{operations / seconds / 1e12:.1f}", percent(share)]
+                if self.options.flops:
+                    share = operations / seconds / self.options.flops
+                    figures[f"prefill.share.{line['n_ubatch']}"] = share
+                    figures["prefill.share"] = max(share, figures.get("prefill.share", 0.0))
+                of_card = [f"{operations / seconds / 1e12:.1f}", share_of(operations / seconds, self.options.flops)]
             elif f"decode.seconds.{tokens}" in figures:
                 continue  # the other size of a batch: nothing for single tokens
             else:
                 figures[f"decode.seconds.{tokens}"] = seconds / tokens
                 of_card = ["", ""]
             rows.append([name, f"{1e3 * seconds:.2f}", f"{tokens / seconds:.0f}", *of_card])
-        self.report.add("llama-bench", ["test", "ms", "tokens/s", "TFLOP/s", "of the card"], rows)
+        self.report.add("llama-bench", ["test", "ms", "tokens/s", "TFLOP/s", "of the data sheet"], rows)
 
     def waves(self, model: Path) -> None:
         counts, contexts = self.options.rows, self.options.contexts
@@ -125,9 +127,9 @@ class Peer:
                 read = 0 if self.options.gguf else self.shape.wave_bytes(count, context + STEPS // 2)
                 rows.append([str(count), str(context), microseconds(seconds), f"{seconds / one:.3f}",
                              f"{count / seconds:.0f}", *([f"{read / seconds / 1e9:.0f}",
-                             percent(read / seconds / self.options.bandwidth)] if read else ["-", "-"])])
+                             share_of(read / seconds, self.options.bandwidth)] if read else ["-", "-"])])
         self.report.add("Waves, logits of all rows on the host",
-                        ["rows", "context", "wall µs", "of one row", "tokens/s wall", "GB/s", "of the card"], rows)
+                        ["rows", "context", "wall µs", "of one row", "tokens/s wall", "GB/s", "of a copy"], rows)
 
     def run(self) -> None:
         report = self.report
@@ -163,8 +165,7 @@ def main() -> int:
     parser.add_argument("--prefill", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--timeout", type=int, default=150, help="seconds for each of the two programs")
-    parser.add_argument("--bandwidth", type=float, default=4.8e12, help="of the card, bytes/s")
-    parser.add_argument("--flops", type=float, default=989e12, help="of the card, dense bf16")
+    add_card_options(parser)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if not programs(options.llama):

@@ -4,10 +4,10 @@ The report is that of paceline_cuda_bench (report.hpp): lines of a head, Markdow
 are measured, and one JSON file. A figure that means what one of the bench means has its name:
 
     wave.wall.seconds.ROWS.CONTEXT   a wave with a greedy token for each row, as its caller waits for it
-    wave.share.ROWS.CONTEXT          bytes of weights and cache over time and the card's bandwidth
+    wave.share.ROWS.CONTEXT          bytes of weights and cache over time and --bandwidth, where that is given
     wave.ratio.ROWS.CONTEXT          over the wave of one row
     prefill.wall.seconds.ROWS        a prompt in waves of so many rows
-    prefill.share.ROWS               its operations over time and the card's rate
+    prefill.share.ROWS               its operations over time and --flops, where that is given
 
 Python's standard library only.
 """
@@ -106,6 +106,17 @@ def microseconds(seconds: float) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def share_of(part: float, whole: float | None) -> str:
+    """`part` as a share of `whole`; "-" where the whole is not known."""
+    return percent(part / whole) if whole else "-"
+
+
+def add_card_options(parser) -> None:
+    """What shares are of. There is no default: another card's rates would make wrong shares."""
+    parser.add_argument("--bandwidth", type=float, help="of a copy on the card, bytes/s; without it no shares of it")
+    parser.add_argument("--flops", type=float, help="of the card's data sheet, dense bf16; without it no shares of it")
 
 
 class Report:

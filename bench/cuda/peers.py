@@ -84,16 +84,23 @@ class Runs:
         llama = ["--llama", options.llama] if options.llama else []
         cases = ",".join(f"{r}@{c}" for c in self.contexts_by_weight() for r in options.rows)
         ours, theirs = [self.figures("paceline", own)], {}
+        card = self.card_options(ours[0] or {})
         found = self.peer("torch", [options.python, HERE / "torch_peer.py", "--cases", cases, "--prefill",
-                                    options.prefill, "--seconds", options.seconds, *tests])
+                                    options.prefill, "--seconds", options.seconds, *card, *tests])
         theirs |= {"transformers": found} if found else {}
         found = self.peer("llama", [sys.executable, HERE / "llama_peer.py", *llama, "--work", options.out,
                                     "--rows", ",".join(map(str, options.rows)), "--contexts",
-                                    ",".join(map(str, options.contexts)), "--prefill", options.prefill])
+                                    ",".join(map(str, options.contexts)), "--prefill", options.prefill, *card])
         theirs |= {"llama.cpp": found} if found else {}
         again = self.peer("paceline-again", own) if theirs else None
         ours += [again] if again else []
         return ours, theirs
+
+    @staticmethod
+    def card_options(ours: dict[str, float]) -> list:
+        """Peers' shares are of what Paceline's bench measured, and of the data sheet that it found."""
+        known = {"--bandwidth": ours.get("copy.bytes_per_s"), "--flops": ours.get("sheet.flops")}
+        return [word for option, value in known.items() if value for word in (option, value)]
 
     def contexts_by_weight(self) -> list[int]:
         """That of the goals first: what takes too long to compile is left out from the end."""

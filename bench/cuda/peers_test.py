@@ -48,6 +48,7 @@ if said.exists():
     print(message, file=sys.stderr)
     sys.exit(int(code))
 words = sys.argv[1:]
+Path(__file__).with_suffix(".words").write_text(json.dumps(words))
 option = dict(zip(words, words[1:]))
 figures = json.loads(Path(__file__).with_suffix(".figures").read_text())
 Path(option["--json"]).write_text(json.dumps(dict(card="a card", figures=figures)))
@@ -140,15 +141,28 @@ class RandomGguf(Folder):
 
 
 class LlamaPeer(Folder):
-    def test_medians_and_rates_of_what_the_programs_say(self):
+    def told(self, *words) -> dict:
         for name in ("llama-bench", "llama-batched-bench"):
             self.program(name, LLAMA)
         told = self.folder / "f.json"
         done = self.script("llama_peer.py", "--shape", TINY, "--llama", self.folder, "--work", self.folder, "--rows",
-                           "1,8", "--contexts", "64", "--json", told)
+                           "1,8", "--contexts", "64", "--json", told, *words)
         self.assertEqual(done.returncode, 0, done.stderr)
-        everything = json.loads(told.read_text())
+        return json.loads(told.read_text())
+
+    def test_without_the_rates_of_the_card_no_share_is_told(self):
+        everything = self.told()
+        self.assertFalse([name for name in everything["figures"] if "share" in name])
+        llama_bench, waves = everything["tables"]
+        for table, column in ((llama_bench, "of the data sheet"), (waves, "of a copy")):
+            at = table["header"].index(column)
+            self.assertEqual({row[at] for row in table["rows"]} - {""}, {"-"})
+
+    def test_medians_and_rates_of_what_the_programs_say(self):
+        everything = self.told("--bandwidth", "4e9", "--flops", "1e12")
         figures = everything["figures"]
+        seconds, read = 2e-3, read_shape(TINY).wave_bytes(1, 64 + 16)
+        self.assertIn(f"{100 * read / seconds / 4e9:.1f} %", everything["tables"][1]["rows"][0])
         self.assertAlmostEqual(figures["wave.wall.seconds.1.64"], 2e-3)
         self.assertAlmostEqual(figures["wave.wall.seconds.8.64"], 3e-3)
         self.assertAlmostEqual(figures["wave.wall.ratio.8.64"], 1.5)
@@ -170,8 +184,8 @@ class LlamaPeer(Folder):
 
 
 class Ratios(Folder):
-    def peers(self, *words) -> subprocess.CompletedProcess:
-        figures = {"wave.wall.seconds.1.512": 0.002, "prefill.wall.seconds.64": 0.5, "prefill.wall.seconds.512": 0.25}
+    def peers(self, *words, figures=None) -> subprocess.CompletedProcess:
+        figures = (figures or {}) | {"wave.wall.seconds.1.512": 0.002, "prefill.wall.seconds.64": 0.5, "prefill.wall.seconds.512": 0.25}
         (self.folder / "bench.figures").write_text(json.dumps(figures))
         (self.folder / "python.figures").write_text(json.dumps(
             {"wave.wall.seconds.1.512": 0.003, "prefill.wall.seconds.2048": 0.2}))
@@ -189,6 +203,17 @@ class Ratios(Folder):
         told = json.loads((self.folder / "out" / "tiny.peers.json").read_text())
         self.assertAlmostEqual(told["figures"]["ratio.torch.wave.of.1.behind.512"], 1.5)
         self.assertAlmostEqual(told["figures"]["paceline.wave.wall.seconds.1.512"], 0.002)
+
+    def test_peers_are_given_the_rates_that_our_bench_measured_or_found(self):
+        def words(**known) -> list[str]:
+            self.peers(**known)
+            return json.loads((self.folder / "python.words").read_text())
+
+        told = words(figures={"copy.bytes_per_s": 3e12, "sheet.flops": 9e14})
+        self.assertEqual(float(told[told.index("--bandwidth") + 1]), 3e12)
+        self.assertEqual(float(told[told.index("--flops") + 1]), 9e14)
+        told = words(figures={"copy.bytes_per_s": 3e12})  # a card without a data sheet
+        self.assertNotIn("--flops", told)
 
     def test_without_any_peer_there_is_nothing_to_compare(self):
         (self.folder / "python.says").write_text("77 no torch")

@@ -151,16 +151,24 @@ double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choi
     });
 }
 
-std::uint64_t ProductDesk::result(const Product& product, const cuda::GemmChoice& choice) {
+Rung ProductDesk::result(const Product& product, const cuda::GemmChoice& choice) {
     const DeviceMemory* const left[] = {&next_, &hidden_, &out_, &next_squares_};
     // Bytes that are small floats and small bf16 numbers: hidden states are added to.
     for (const DeviceMemory* memory : left) stream_.fill(memory->data(), 0x3C, memory->bytes());
     cuda::launch_gemm_as(stream_, with_factors(args(product, 0)), choice, rows_);
-    std::uint64_t sum = 0xCBF29CE484222325U;
-    for (const DeviceMemory* memory : left)
-        sum = checksum(stream_, memory->data(),
-                       memory->bytes() / size_of(rows_max_) * size_of(rows_), sum);
-    return sum;
+    // What comes next takes the type of the weights (args()); all else is floats.
+    const bool narrow_next = product.at(0).type != cuda::WeightType::F32;
+    Rung rung;
+    rung.checksum = kChecksumBegin;
+    for (const DeviceMemory* memory : left) {
+        std::vector<std::byte> bytes(memory->bytes() / size_of(rows_max_) * size_of(rows_));
+        stream_.to_host(bytes.data(), memory->data(), bytes.size());
+        stream_.finish();
+        rung.checksum = mixed(rung.checksum, bytes);
+        rung.nans +=
+            memory == &next_ && narrow_next ? count_nan_bf16(bytes) : count_nan_floats(bytes);
+    }
+    return rung;
 }
 
 }  // namespace paceline::bench

@@ -11,6 +11,7 @@
 #include "model/kernels/cuda/gemm_choice.hpp"
 
 #include "bench/cuda/device_work.hpp"
+#include "bench/cuda/rungs.hpp"
 #include "bench/cuda/sections.hpp"
 
 namespace paceline::bench {
@@ -65,8 +66,9 @@ public:
     [[nodiscard]] TimedWork timed(const Product& product,
                                   int times,
                                   const cuda::Variants& variants);
-    /// A checksum of all that the product leaves behind.
-    [[nodiscard]] std::uint64_t result(const Product& product, const cuda::GemmChoice& choice);
+    /// A checksum of all that the product leaves behind, and how many of its results are NaN. Product,
+    /// rows and choice of the rung are the caller's to fill in.
+    [[nodiscard]] Rung result(const Product& product, const cuda::GemmChoice& choice);
 
 private:
     [[nodiscard]] cuda::GemmArgs with_factors(cuda::GemmArgs call) const;

@@ -1,5 +1,6 @@
 #include "bench/cuda/report.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -39,6 +40,23 @@ void Report::add(const Table& table) {
     tables_.push_back(table);
 }
 
+void Report::figure(const std::string& name, double value) {
+    figures_[name] = value;
+    if (!std::isfinite(value)) fault("the figure " + name + " is not a finite number");
+}
+
+void Report::fault(const std::string& what) {
+    faults_.push_back(what);
+    std::printf("FAULT: %s\n", what.c_str());
+    std::fflush(stdout);
+}
+
+Status Report::verdict() const {
+    if (faults_.empty()) return {};
+    return Error{Errc::System, "wrong results: " + std::to_string(faults_.size()) +
+                                   ", the first: " + faults_.front()};
+}
+
 double Report::figure(const std::string& name) const {
     const auto found = figures_.find(name);
     return found == figures_.end() ? 0.0 : found->second;
@@ -48,6 +66,7 @@ Status Report::write_json(const std::string& path) const {
     nlohmann::ordered_json all;
     for (const auto& [name, value] : head_) all[name] = value;
     all["figures"] = figures_;
+    all["faults"] = faults_;
     for (const Table& table : tables_)
         all["tables"].push_back(
             {{"title", table.title}, {"header", table.header}, {"rows", table.rows}});

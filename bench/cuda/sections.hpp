@@ -1,12 +1,14 @@
 // The sections of paceline_cuda_bench. Each measures one thing, adds its tables to the report, and
 // leaves figures for the ones behind it:
 //
-//     copy      copy.bytes_per_s
+//     copy      copy.bytes_per_s: read and written by a kernel; measured in every run that needs it
 //     kernels   head.seconds.ROWS (the device alone)
-//     ladder    ladder.behind.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal if bits differ
+//     ladder    ladder.behind.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a fault
+//               of the report, if bits differ
 //     blas      blas.own.seconds.PRODUCT.ROWS, blas.seconds..., blas.finished.seconds...
-//     waves     layers.seconds.ROWS.CONTEXT (the device alone), wave.share.ROWS.CONTEXT, ...;
-//               prefill.share.ROWS in waves of ROWS, prefill.share of the better ones
+//     waves     layers.seconds.ROWS.CONTEXT (the device alone), wave.share.ROWS.CONTEXT of the copy's
+//               bandwidth and wave.sheet_share of the data sheet's, ...; prefill.share.ROWS in waves of
+//               ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
 //     drawing   draw.share.KIND of a wave of 8
 //     variants  variant.NAME.WHAT.ROWS[.CONTEXT]: time with the variant over that of the base, the
 //               median; WHAT is a product, "attention" or "wave"
@@ -35,8 +37,8 @@ struct Settings {
     std::vector<int> blas_rows{1, 8, 16, 64, 512, 1024};  // of products beside others
     int prefill = 2048;
     int times = 20;                          // replays of a wave
-    double bytes_per_second = 4.8e12;        // of the card's memory, as its maker says
-    double flops = 989e12;                   // dense bf16, as its maker says
+    double bytes_per_second = 0.0;           // of the card's memory by its data sheet; 0: not known
+    double flops = 0.0;                      // dense bf16 by its data sheet; 0: not known
     std::size_t spread_bytes = 512U << 20U;  // weights that a kernel goes round: more than L2
     std::size_t copy_bytes = 1024U << 20U;   // of the yardstick
     std::uint64_t seed = 1;
@@ -68,8 +70,8 @@ void ladder_section(const Bench& bench);
 /// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
 void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
-/// Every variant beside the base. Errors: System, naming the variants, if a bit differs from the
-/// base; those of cuda_options() and make_cuda_backend().
+/// Every variant beside the base; bits that differ are a fault of the report. Errors: those of
+/// cuda_options() and make_cuda_backend().
 [[nodiscard]] Status variants_section(const Bench& bench);
 [[nodiscard]] Status waves_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,

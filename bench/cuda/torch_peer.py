@@ -28,7 +28,8 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from peer_report import Report, Shape, card, microseconds, percent, read_shape  # noqa: E402: by the line above
+from peer_report import (Report, Shape, add_card_options, card, microseconds, read_shape,  # noqa: E402: as above
+                         share_of)
 
 try:
     import torch
@@ -220,15 +221,17 @@ class Peer:
                 continue
             read = self.shape.wave_bytes(rows, context) / (device or wall)
             lines.append([*line, microseconds(wall), microseconds(device) if device else "-",
-                          f"{rows / wall:.0f}", f"{read / 1e9:.0f}", percent(read / self.options.bandwidth),
+                          f"{rows / wall:.0f}", f"{read / 1e9:.0f}", share_of(read, self.options.bandwidth),
                           f"{same} of {rows}"])
             self.report.figures[f"{way}.wave.wall.seconds{at}"] = wall
         if found:
             wall, device = (min(times[i] for times in found.values()) for i in (0, 1))
             self.report.figures["wave.wall.seconds" + at] = wall
             if device:
-                share = self.shape.wave_bytes(rows, context) / device / self.options.bandwidth
-                self.report.figures |= {"wave.device.seconds" + at: device, "wave.share" + at: share}
+                self.report.figures["wave.device.seconds" + at] = device
+                if self.options.bandwidth:
+                    share = self.shape.wave_bytes(rows, context) / device / self.options.bandwidth
+                    self.report.figures["wave.share" + at] = share
         return lines
 
     def cases(self) -> list[tuple[int, int]]:
@@ -241,7 +244,7 @@ class Peer:
             rows += self.wave(*case)
             self.report.write(self.options.json)  # a run that is cut short has left what it had
         self.report.add("Waves with greedy tokens",
-                        ["rows", "context", "way", "wall µs", "device µs", "tokens/s wall", "GB/s", "of the card",
+                        ["rows", "context", "way", "wall µs", "device µs", "tokens/s wall", "GB/s", "of a copy",
                          "tokens as eager"], rows)
         figures = self.report.figures
         for count, context in self.cases():
@@ -282,12 +285,14 @@ class Peer:
                 self.compiling = time.monotonic() - begin
             found.append(seconds)
             rows.append([way, f"{1e3 * seconds:.2f}", f"{count / seconds:.0f}", f"{operations / seconds / 1e12:.1f}",
-                         percent(operations / seconds / self.options.flops)])
-        self.report.add(f"Prefill of {count} tokens", ["way", "wall ms", "tokens/s", "TFLOP/s", "of the card"], rows)
+                         share_of(operations / seconds, self.options.flops)])
+        self.report.add(f"Prefill of {count} tokens", ["way", "wall ms", "tokens/s", "TFLOP/s", "of the data sheet"],
+                        rows)
         if found:
+            self.report.figures |= {f"prefill.wall.seconds.{count}": min(found), "prefill.operations": operations}
+        if found and self.options.flops:
             share = operations / min(found) / self.options.flops
-            self.report.figures |= {f"prefill.wall.seconds.{count}": min(found), f"prefill.share.{count}": share,
-                                    "prefill.share": share, "prefill.operations": operations}
+            self.report.figures |= {f"prefill.share.{count}": share, "prefill.share": share}
 
     def prefill_seconds(self, once) -> float:
         times = []
@@ -334,8 +339,7 @@ def main() -> int:
     parser.add_argument("--eager", action="store_true", help="measure the plain forward too where another way works")
     parser.add_argument("--prefill", type=int, default=2048, help="tokens; 0: none")
     parser.add_argument("--seconds", type=float, default=150, help="nothing is compiled after so many")
-    parser.add_argument("--bandwidth", type=float, default=4.8e12, help="of the card, bytes/s")
-    parser.add_argument("--flops", type=float, default=989e12, help="of the card, dense bf16")
+    add_card_options(parser)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if MISSING:

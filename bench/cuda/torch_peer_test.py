@@ -41,7 +41,7 @@ class TorchPeer(unittest.TestCase):
             done = subprocess.run(
                 [python_with_torch(), "-B", HERE / "torch_peer.py", "--shape", HERE / "shapes" / "tiny.toml",
                  "--device", "cpu", "--threads", "1", "--cases", "1@8,8@8", "--prefill", "64", "--eager", "--seconds",
-                 "90", "--json", told], capture_output=True, text=True, check=False,
+                 "90", "--flops", "1e12", "--json", told], capture_output=True, text=True, check=False,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"})
             self.assertEqual(done.returncode, 0, done.stderr)
             everything = json.loads(told.read_text())

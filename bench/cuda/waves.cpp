@@ -59,8 +59,8 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
     const double weights = layer_bytes(bench) * backend.config().layers + head_bytes(bench);
     Table table{
         "Waves: layers and head",
-        {"rows", "context", "layers µs", "head µs", "both µs", "of one row", "GB/s", "of the card",
-         "of a copy", "layers wall µs", "with greedy draws wall µs", "tokens/s wall"}};
+        {"rows", "context", "layers µs", "head µs", "both µs", "of one row", "GB/s", "of a copy",
+         "of the data sheet", "layers wall µs", "with greedy draws wall µs", "tokens/s wall"}};
     const auto timed = [](auto once) { return CostRows::median_of(5, 0.05, once); };
     for (const int context : settings.contexts) {
         double one = 0.0;
@@ -78,13 +78,15 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
             bench.report.figure("layers.seconds" + at, layers);
             bench.report.figure("layers.wall.seconds" + at, wall);
             bench.report.figure("wave.wall.seconds" + at, drawn);
-            bench.report.figure("wave.share" + at, bytes / both / settings.bytes_per_second);
+            bench.report.figure("wave.share" + at, bytes / both / yardstick);
+            if (settings.bytes_per_second > 0.0)
+                bench.report.figure("wave.sheet_share" + at,
+                                    bytes / both / settings.bytes_per_second);
             bench.report.figure("wave.ratio" + at, both / one);
             table.rows.push_back({count, std::to_string(context), microseconds(layers),
                                   microseconds(head), microseconds(both), fixed(both / one, 3),
-                                  fixed(bytes / both / 1e9, 0),
-                                  percent(bytes / both / settings.bytes_per_second),
-                                  yardstick > 0.0 ? percent(bytes / both / yardstick) : "-",
+                                  fixed(bytes / both / 1e9, 0), share_of(bytes / both, yardstick),
+                                  share_of(bytes / both, settings.bytes_per_second),
                                   microseconds(wall), microseconds(drawn), fixed(rows / drawn, 0)});
         }
     }
@@ -125,27 +127,30 @@ void prefill_table(const Bench& bench, CudaBackend& backend) {
     Table table{
         "Prefill of " + std::to_string(settings.prefill) + " tokens, without a head",
         {"rows of a wave", "waves", "the device alone ms", "wall ms", "tokens/s", "tokens/s wall",
-         "TFLOP/s", "of the card", "weights arrive ms", "of the card at most"}};
+         "TFLOP/s", "of the data sheet", "weights arrive ms", "of the data sheet at most"}};
+    const double yardstick = bench.report.figure("copy.bytes_per_s");
     double best = 0.0;
     for (const int rows : {CudaOptions{}.rows_max, cuda::kWaveRows}) {
         const Prefill run = prefill_in_waves(bench, backend, rows);
         // What it cannot go below: weights have to arrive once for each wave.
-        const double least =
-            run.waves * layer_bytes(bench) * backend.config().layers / settings.bytes_per_second;
-        const double share = run.operations / run.device / settings.flops;
-        const double bound = std::min(1.0, run.operations / least / settings.flops);
+        const double least = run.waves * layer_bytes(bench) * backend.config().layers / yardstick;
+        const double rate = run.operations / run.device;
+        const double rate_at_most = std::min(settings.flops, run.operations / least);
         const std::string at = "." + std::to_string(rows);
-        bench.report.figure("prefill.share" + at, share);
-        bench.report.figure("prefill.bound" + at, bound);
         bench.report.figure("prefill.wall.seconds" + at, run.wall);
-        best = std::max(best, share);
-        table.rows.push_back(
-            {std::to_string(rows), std::to_string(run.waves), fixed(1e3 * run.device, 2),
-             fixed(1e3 * run.wall, 2), fixed(settings.prefill / run.device, 0),
-             fixed(settings.prefill / run.wall, 0), fixed(run.operations / run.device / 1e12, 1),
-             percent(share), fixed(1e3 * least, 2), percent(bound)});
+        if (settings.flops > 0.0) {
+            bench.report.figure("prefill.share" + at, rate / settings.flops);
+            bench.report.figure("prefill.bound" + at, rate_at_most / settings.flops);
+            best = std::max(best, rate / settings.flops);
+        }
+        table.rows.push_back({std::to_string(rows), std::to_string(run.waves),
+                              fixed(1e3 * run.device, 2), fixed(1e3 * run.wall, 2),
+                              fixed(settings.prefill / run.device, 0),
+                              fixed(settings.prefill / run.wall, 0), fixed(rate / 1e12, 1),
+                              share_of(rate, settings.flops), fixed(1e3 * least, 2),
+                              share_of(rate_at_most, settings.flops)});
     }
-    bench.report.figure("prefill.share", best);
+    if (best > 0.0) bench.report.figure("prefill.share", best);
     bench.report.add(table);
 }
 

@@ -28,8 +28,10 @@ PROGRAMS = [
     _test("rows"),
     _test("attention"),
     _test("sample"),
+    _test("copy"),
+    _test("variants"),
     _test("backend"),
-    # WGMMA
+    _test("wgmma", emulated=False),
     Program("paceline", "paceline", "paceline_emulated"),
     Program("paceline_parity", "bench/parity/paceline_parity", "bench/parity/paceline_parity_emulated"),
     Program("paceline_cuda_bench", "bench/cuda/paceline_cuda_bench",

@@ -101,7 +101,7 @@ def kernel_steps(choice: Choice) -> list:
     spread = doctest_step(choice, "kernels", "equal bits, however spread", "gpu_gemm", [f"--test-case={SPREAD}"], 120)
     steps = [spread, *[family(name) for name in ("gemm", "attention", "rows", "sample")],
              doctest_step(choice, "backend", "gpu_backend", "gpu_backend", [], 300)]
-    steps.append(family("blas"))
+    steps += [family("copy", 60), family("variants"), family("blas")]
     if not choice.emulated:
         steps.append(family("wgmma", 60))
     return steps

@@ -3,6 +3,7 @@
 # folder. A .cu file is C++17 for nvcc; a .cpp file is compiled by the host's compiler in both.
 set(PACELINE_KERNEL_SOURCES
     attention.cu
+    copy.cu
     gemm.cu
     gemm_blas.cu
     gemm_tiled.cu

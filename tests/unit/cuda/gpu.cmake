@@ -1,6 +1,9 @@
-# The same tests on a real GPU: gpu_*, built where nvcc is, linked to paceline_cuda. Where there is no
-# GPU they say so (gpu_main.cpp). Sources that name the emulated device's own headers stay out, but for
-# what emulated_fixture.hpp gives both.
+# The same tests on a real GPU: gpu_*, built where nvcc is found and linked to paceline_cuda. Without a
+# GPU they print how many tests they skip and why (gpu_main.cpp).
+#
+# Every *_test.cpp of this folder is in one of these programs, except *_emulated_test.cpp: tests that need
+# what only the emulated device has (order.hpp: memory limits, faults, counts). A file that belongs to no
+# program stops the configuration, so that none is left out unnoticed.
 if(NOT PACELINE_HAS_CUDA)
     return()
 endif()
@@ -13,22 +16,35 @@ function(gpu_test)
     set_tests_properties(${G_NAME} PROPERTIES RUN_SERIAL ON)  # they share one device's memory
 endfunction()
 
-foreach(family gemm blas rows attention sample variants)
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${family}_test.cpp)
-        gpu_test(NAME gpu_${family} SOURCES ${family}_test.cpp
-            LIBS paceline_cuda_host paceline_reference paceline_sampling paceline_weights)
-    endif()
-endforeach()
-target_sources(gpu_gemm PRIVATE gemm_spread_test.cpp)
-target_sources(gpu_variants PRIVATE variants_gemm_test.cpp variants_rows_test.cpp)
+file(GLOB not_yet_taken RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *_test.cpp)
+list(FILTER not_yet_taken EXCLUDE REGEX "_emulated_test\\.cpp$")
 
-file(GLOB backend_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/backend_*_test.cpp)
-set(on_gpu random_test.cpp gpu_limits_test.cpp)
-foreach(test IN LISTS backend_tests)
-    file(STRINGS ${test} emulated REGEX "cuda/emulated/|emulated::")
-    if(NOT emulated)
-        list(APPEND on_gpu ${test})
-    endif()
+# take_tests(<prefix> <variable>): the files that begin with `prefix` and that no program has taken.
+macro(take_tests prefix variable)
+    set(${variable} ${not_yet_taken})
+    list(FILTER ${variable} INCLUDE REGEX "^${prefix}")
+    list(FILTER not_yet_taken EXCLUDE REGEX "^${prefix}")
+endmacro()
+
+foreach(family copy gemm blas rows attention sample variants)
+    take_tests(${family}_ sources)
+    gpu_test(NAME gpu_${family} SOURCES ${sources}
+        LIBS paceline_cuda_host paceline_reference paceline_sampling paceline_weights)
 endforeach()
-gpu_test(NAME gpu_backend SOURCES ${on_gpu}
+
+take_tests("(backend|random|gpu)_" sources)
+gpu_test(NAME gpu_backend SOURCES ${sources}
     LIBS paceline_cuda_host paceline_reference paceline_parity_support)
+
+# Code of 9.0a, whatever the other kernels are built for: only that has wgmma.
+add_library(wgmma_kernels OBJECT EXCLUDE_FROM_ALL wgmma_kernels.cu)
+target_include_directories(wgmma_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+set_target_properties(wgmma_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_STANDARD 17)
+target_compile_options(wgmma_kernels PRIVATE
+    --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -lineinfo -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off)
+take_tests(wgmma_ sources)
+gpu_test(NAME gpu_wgmma SOURCES ${sources} LIBS wgmma_kernels paceline_weights)
+
+if(not_yet_taken)
+    message(FATAL_ERROR "tests/unit/cuda/gpu.cmake: no gpu_* program takes ${not_yet_taken}")
+endif()

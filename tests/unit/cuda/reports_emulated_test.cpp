@@ -90,7 +90,7 @@ TEST_CASE("threads that wait for one that has ended are reported, how many and w
         const std::string report = report_of(kEndsEarly);
         CHECK(contains(report, "MischiefArgs"));
         CHECK(contains(report, "block (0, 0)"));
-        CHECK(contains(report, "of 64 3 have ended, 61 wait in sync_block() at emulator_reports_"));
+        CHECK(contains(report, "of 64 3 have ended, 61 wait in sync_block() at reports_emulated_"));
     }
     CHECK(report_of(kNothing).empty());  // and the next kernel runs as ever
 }

@@ -1,0 +1,60 @@
+// SpoiltFile: a copy of a fixture in which one number becomes NaN after the file was opened and checked.
+//
+// Owns a file in the folder for temporary files, and removes it. One thread; one object of a process at
+// a time, since the name of the file has the process alone.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include "model/weights/model_file.hpp"
+#include "tests/support/source_tree.hpp"
+
+namespace paceline::testing {
+
+class SpoiltFile {
+public:
+    explicit SpoiltFile(const std::string& fixture)
+        : path_{std::filesystem::temp_directory_path() /
+                ("paceline-spoilt-" + std::to_string(::getpid()) + ".gguf")} {
+        const std::string from = fixtures() + "/models/" + fixture + ".gguf";
+        std::filesystem::copy_file(from, path_, std::filesystem::copy_options::overwrite_existing);
+    }
+    ~SpoiltFile() { std::filesystem::remove(path_); }
+    SpoiltFile(const SpoiltFile&) = delete;
+    SpoiltFile& operator=(const SpoiltFile&) = delete;
+    [[nodiscard]] std::string path() const { return path_.string(); }
+
+    /// Makes element 1 of a vector of layer 1 NaN: of the key bias if the model has one, else of the norm
+    /// before the MLP. `file` is this file, opened. Returns the vector's name.
+    [[nodiscard]] std::string spoil_a_vector(const ModelFile& file) const {
+        const LayerTensors& layer = file.layer(1);
+        const TensorView& tensor = layer.k_bias.has_value() ? *layer.k_bias : layer.ffn_norm;
+        REQUIRE(tensor.type == StoredType::F32);
+        spoil(tensor);
+        return tensor.name;
+    }
+
+private:
+    void spoil(const TensorView& tensor) const {
+        std::ifstream in{path_, std::ios::binary};
+        const std::string bytes{std::istreambuf_iterator<char>{in}, {}};
+        const std::string wanted(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
+        const std::size_t at = bytes.find(wanted);
+        REQUIRE(at != std::string::npos);
+        const float nan = std::numeric_limits<float>::quiet_NaN();
+        std::fstream out{path_, std::ios::binary | std::ios::in | std::ios::out};
+        out.seekp(static_cast<std::streamoff>(at + sizeof nan));
+        out.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+    }
+
+    std::filesystem::path path_;
+};
+
+}  // namespace paceline::testing
