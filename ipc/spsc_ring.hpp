@@ -14,7 +14,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "ipc/kind_rules.hpp"
+#include "ipc/kind_rule.hpp"
 #include "ipc/push.hpp"
 #include "ipc/ring_layout.hpp"
 #include "ipc/shm_region.hpp"
@@ -59,9 +59,10 @@ public:
     /// `epoch` is the producing stage's, and must be the ring's. `rules` must outlive the ring.
     [[nodiscard]] static Result<RingProducer> attach(ShmRegion region,
                                                      Epoch epoch,
-                                                     std::span<const KindRule> rules = kHotKinds);
-    [[nodiscard]] static Result<RingProducer> attach_memory(
-        std::span<std::byte> memory, Epoch epoch, std::span<const KindRule> rules = kHotKinds);
+                                                     std::span<const KindRule> rules);
+    [[nodiscard]] static Result<RingProducer> attach_memory(std::span<std::byte> memory,
+                                                            Epoch epoch,
+                                                            std::span<const KindRule> rules);
 
     /// Copies the frame in and publishes it. A kind or length without a rule is a bug. Normal
     /// frames meet Full while `urgent_slots` slots are still free.
@@ -105,9 +106,10 @@ public:
     /// `epoch` is the producing stage's; frames of any other are dropped and counted.
     [[nodiscard]] static Result<RingConsumer> attach(ShmRegion region,
                                                      Epoch epoch,
-                                                     std::span<const KindRule> rules = kHotKinds);
-    [[nodiscard]] static Result<RingConsumer> attach_memory(
-        std::span<std::byte> memory, Epoch epoch, std::span<const KindRule> rules = kHotKinds);
+                                                     std::span<const KindRule> rules);
+    [[nodiscard]] static Result<RingConsumer> attach_memory(std::span<std::byte> memory,
+                                                            Epoch epoch,
+                                                            std::span<const KindRule> rules);
 
     /// Copies the oldest frame into `buffer` (at least payload_bytes() long) and frees its slot.
     [[nodiscard]] Popped try_pop(std::span<std::byte> buffer);

@@ -5,7 +5,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
-#include "ipc/kind_rules.hpp"
+#include "ipc/hot_kinds.hpp"
 
 namespace paceline {
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <fcntl.h>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "ipc/kind_rules.hpp"
+#include "ipc/hot_kinds.hpp"
 
 namespace paceline {
 namespace {
+
+/// A span: map_end() takes its arguments by value, and an array's copy would end with it.
+constexpr std::span<const KindRule> kRules{kHotKinds};
 
 std::string number(StageId id) {
     return std::to_string(id.value);
@@ -54,7 +58,7 @@ Status attach_edge(AttachedEdges& attached,
     Result<Doorbell> bell = attach_bell(files, edge.bell_file);
     if (!bell.ok()) return at_edge(bell.error(), edge);
     if (edge.outgoing) {
-        Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, own_epoch);
+        Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, own_epoch, kRules);
         if (!ring.ok()) return at_edge(ring.error(), edge);
         Result<std::optional<TensorProducer>> pool =
             map_pool<TensorProducer>(files, edge.pool_file);
@@ -63,7 +67,8 @@ Status attach_edge(AttachedEdges& attached,
                                 std::move(pool).value(), std::move(bell).value()});
         return {};
     }
-    Result<RingConsumer> ring = map_end<RingConsumer>(files, edge.ring_file, edge.peer_epoch);
+    Result<RingConsumer> ring =
+        map_end<RingConsumer>(files, edge.ring_file, edge.peer_epoch, kRules);
     if (!ring.ok()) return at_edge(ring.error(), edge);
     Result<std::optional<TensorConsumer>> pool = map_pool<TensorConsumer>(files, edge.pool_file);
     if (!pool.ok()) return at_edge(pool.error(), edge);
@@ -180,7 +185,7 @@ Status WiringPlan::make_channel(Edge& edge) {
     RingOptions options;
     options.slots = edge.spec.ring_slots;
     options.urgent_slots = edge.spec.urgent_slots;
-    options.payload_bytes = bytes_max(kHotKinds);
+    options.payload_bytes = bytes_max(kRules);
     options.epoch = find(edge.from_process).epoch;
     options.checksums = checksums_ == Checksums::Payloads;
     Result<ShmFile> ring = create_ring("ring-" + name, options);

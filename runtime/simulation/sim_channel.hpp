@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "ipc/kind_rules.hpp"
+#include "ipc/kind_rule.hpp"
 #include "ipc/tensor_pool.hpp"
 #include "runtime/simulation/sim_random.hpp"
 #include "runtime/wiring.hpp"

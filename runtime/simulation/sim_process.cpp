@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/hot_kinds.hpp"
 #include "ipc/messages.hpp"
 #include "runtime/control_port.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/kind_rules.hpp"
+#include "ipc/hot_kinds.hpp"
 #include "ipc/messages.hpp"
 
 using namespace paceline;

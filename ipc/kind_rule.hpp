@@ -1,16 +1,15 @@
-// Which kinds of frame exist, how long each may be, and how urgent it is.
+// KindRule: which kinds of frame a ring may carry, how long each may be, and how urgent it is.
 //
-// A ring is given a table of these: its producer takes the class of a push from it, its consumer
-// refuses a frame that no rule describes. Urgent frames may use a ring's reserved slots, so that
-// a cycle of stages, each full of proposals or waves, can still pass the verdict that drains it.
+// Each end of a ring is given a table of rules (the pipeline's own is kHotKinds, hot_kinds.hpp). The
+// producer takes the urgency of a push from it; the consumer refuses a frame without a rule. Urgent
+// frames may use a ring's reserved slots, so that in a cycle of stages whose rings are full of
+// proposals and waves a verdict still passes, and drains them.
+// Plain values; any thread.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
-
-#include "ipc/messages.hpp"
 
 namespace paceline {
 
@@ -21,17 +20,6 @@ struct KindRule {
     std::uint32_t bytes_min = 0;
     std::uint32_t bytes_max = 0;
     Urgency urgency = Urgency::Normal;
-};
-
-template <msg::HotMessage M>
-[[nodiscard]] constexpr KindRule exactly(Urgency urgency) {
-    return {static_cast<std::uint16_t>(M::kKind), sizeof(M), sizeof(M), urgency};
-}
-
-inline constexpr std::array kHotKinds = {
-    exactly<msg::Proposal>(Urgency::Normal),   exactly<msg::Wave>(Urgency::Normal),
-    exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
-    exactly<msg::Stop>(Urgency::Urgent),
 };
 
 /// The rule for `kind`, or nullptr. The tables have a handful of entries.
