@@ -8,12 +8,12 @@
 #include <system_error>
 #include <utility>
 
+#include "actors/decoding/answer_waves.hpp"
 #include "launch/check_compare.hpp"
 #include "launch/check_prompts.hpp"
 #include "launch/exit_codes.hpp"
 #include "launch/generate_progress.hpp"
 #include "launch/generate_shards.hpp"
-#include "launch/generate_waves.hpp"
 #include "launch/gpu_check.hpp"
 #include "launch/interrupt.hpp"
 #include "launch/load_model.hpp"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/decoding/answer_waves.hpp"
 #include "ipc/base/result.hpp"
-#include "launch/generate_waves.hpp"
 
 namespace paceline {
 

@@ -1,6 +1,6 @@
 // AnswerWaves: answers of waves are those of plain decoding, and what is kept beside them is what a
 // plain forward pass of the same text says.
-#include "launch/generate_waves.hpp"
+#include "actors/decoding/answer_waves.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "launch/generate_waves.hpp"
+#include "actors/decoding/answer_waves.hpp"
 
 #include <algorithm>
 #include <string>
