@@ -1,7 +1,8 @@
 // ActorHost: the actors of one process, what they send each other, their timers and jobs.
 //
 // The part of a loop that is the same in every world. stage_loop.cpp adds rings, doorbell and
-// control socket around it; local_world.cpp adds nothing but a clock. One thread; never waits.
+// control socket around it, simulation/ a virtual clock and costs, and the one-process world of the
+// tests a clock alone. One thread; never waits.
 // Every dispatch runs one handler to completion; a job's completion is a message like any other.
 //
 // Jobs, in every world: one at a time, in the order in which the actors here submitted them,

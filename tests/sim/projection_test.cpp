@@ -11,10 +11,10 @@
 #include "actors/conductor_actor.hpp"
 #include "actors/draft_actor.hpp"
 #include "actors/segment_actor.hpp"
-#include "actors/simulation/synthetic.hpp"
 #include "runtime/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "runtime/simulation/table_timing.hpp"
+#include "tests/sim/synthetic.hpp"
 
 namespace paceline {
 namespace {

@@ -1,6 +1,6 @@
 // LocalWorld: all actors of a pipeline in one process and one thread, on queues.
 //
-// For debugging and tests: the same actors, the same Context, no rings, no other process.
+// The same actors, the same Context, no rings, no other process.
 // Delivery is deterministic: actors take turns in the order in which they were added, one
 // message each; a job runs when no message is left. With Clock::Virtual time stands still while
 // there is anything to do and then jumps to the next timer, so a run has the same order of

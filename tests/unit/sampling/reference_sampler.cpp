@@ -1,4 +1,4 @@
-#include "model/sampling/reference_sampler.hpp"
+#include "tests/unit/sampling/reference_sampler.hpp"
 
 #include <algorithm>
 #include <cmath>
