@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/draft_source.hpp"
+#include "actors/draft/draft_source.hpp"
 #include "model/backend.hpp"
 #include "runtime/simulation/sim_random.hpp"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "runtime/actor_host.hpp"
-#include "runtime/stage_page.hpp"
+#include "runtime/loop/actor_host.hpp"
+#include "runtime/observe/stage_page.hpp"
 
 namespace paceline {
 namespace {

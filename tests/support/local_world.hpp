@@ -13,9 +13,9 @@
 #include <span>
 
 #include "ipc/base/result.hpp"
-#include "runtime/actor.hpp"
-#include "runtime/control_port.hpp"
-#include "runtime/wiring.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/control_port.hpp"
+#include "runtime/loop/wiring.hpp"
 
 namespace paceline {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/conductor_actor.hpp"
+#include "actors/conductor/conductor_actor.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
 namespace paceline::testing {

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/conductor_actor.hpp"
-#include "actors/message_checks.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/message_checks.hpp"
 #include "ipc/base/check.hpp"
 #include "model/kv_layout.hpp"
 

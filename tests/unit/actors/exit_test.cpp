@@ -3,8 +3,8 @@
 #include <limits>
 #include <random>
 
-#include "actors/early_verify.hpp"
-#include "actors/fate_watch.hpp"
+#include "actors/target/early_verify.hpp"
+#include "actors/target/fate_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 

@@ -1,5 +1,5 @@
 // The table at the end of a run: acceptance figures against a plain count, and the papers' accounts.
-#include "launch/pipeline_figures.hpp"
+#include "launch/session/pipeline_figures.hpp"
 
 #include <map>
 #include <random>
@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/methods.hpp"
+#include "launch/config/methods.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

@@ -1,5 +1,5 @@
 // Finding pipelines by the pages that a process holds, on pages made here.
-#include "launch/top_scan.hpp"
+#include "launch/cli/top_scan.hpp"
 
 #include <csignal>
 #include <optional>
@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/control_port.hpp"
+#include "runtime/loop/control_port.hpp"
 
 using namespace paceline;
 

@@ -13,8 +13,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/owned_fd.hpp"
-#include "runtime/stage_page.hpp"
+#include "ipc/transport/owned_fd.hpp"
+#include "runtime/observe/stage_page.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;

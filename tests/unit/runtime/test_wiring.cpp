@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/control_socket.hpp"
+#include "ipc/wire/control_socket.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 
 using namespace paceline;
