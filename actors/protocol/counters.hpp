@@ -1,8 +1,7 @@
 // What the actors count: names for the free counters and gauges of a process (runtime/observe).
 //
-// Free slot n is counter 9 + n of docs/observability.md. Readers of a page's memory
-// know a counter by its number, so a counter keeps it. Every process has all of them; where only some
-// count, the comment says which.
+// Free slot n is counter 9 + n of docs/observability.md. Readers of a page's memory know a counter by
+// its number, so a counter keeps it.
 //
 // acceptance rate        = kTokensAccepted / kTokensProposed
 // mean acceptance length = 1 + kTokensAccepted / kVerdicts      (the target's own token is the 1)
@@ -17,11 +16,11 @@
 
 namespace paceline::counters {
 
-// Of segments; of verify waves unless it says otherwise.
-inline constexpr Counter kWaves = free_counter(0);           // formed (first segment) or run
-inline constexpr Counter kWaveRows = free_counter(1);        // rows of kWaves
-inline constexpr Counter kPrefillRows = free_counter(2);     // rows of prefill waves
-inline constexpr Counter kVerdicts = free_counter(3);        // waves with a verdict (last segment)
+// Of segments.
+inline constexpr Counter kWaves = free_counter(0);        // formed (first segment) or run (others)
+inline constexpr Counter kWaveRows = free_counter(1);     // rows of kWaves
+inline constexpr Counter kPrefillRows = free_counter(2);  // rows of prefill waves
+inline constexpr Counter kVerdicts = free_counter(3);     // waves with a verdict (last segment)
 inline constexpr Counter kTokensProposed = free_counter(4);  // candidates that were verified
 inline constexpr Counter kTokensAccepted = free_counter(5);  // of kTokensProposed, accepted
 
