@@ -39,7 +39,7 @@
 #include "actors/decoding/finish_rule.hpp"
 #include "actors/decoding/rejection.hpp"
 #include "ipc/base/ids.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 

@@ -22,7 +22,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/guess_tree.hpp"
 #include "actors/decoding/stop_policy.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 

@@ -25,7 +25,7 @@
 
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 #include "model/sampling/candidates.hpp"
 
 namespace paceline {

@@ -20,7 +20,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/sampling.hpp"
 

@@ -28,7 +28,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 

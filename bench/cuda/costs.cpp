@@ -3,8 +3,8 @@
 #include <fstream>
 #include <set>
 
-#include "launch/cost_names.hpp"
-#include "launch/cost_rows.hpp"
+#include "launch/tools/cost_names.hpp"
+#include "launch/tools/cost_rows.hpp"
 
 #include "bench/cuda/chain.hpp"
 #include "bench/cuda/sections.hpp"

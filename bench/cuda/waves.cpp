@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "launch/cost_rows.hpp"
+#include "launch/tools/cost_rows.hpp"
 #include "model/kernels/cuda/gemm.hpp"
 #include "model/kv_layout.hpp"
 

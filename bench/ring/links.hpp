@@ -17,9 +17,9 @@
 
 #include <boost/interprocess/ipc/message_queue.hpp>
 
-#include "ipc/doorbell.hpp"
-#include "ipc/owned_fd.hpp"
-#include "ipc/spsc_ring.hpp"
+#include "ipc/transport/doorbell.hpp"
+#include "ipc/transport/owned_fd.hpp"
+#include "ipc/transport/spsc_ring.hpp"
 
 namespace paceline::bench {
 

@@ -15,10 +15,10 @@
 #include <span>
 #include <vector>
 
-#include "ipc/kind_rules.hpp"
-#include "ipc/tensor_pool.hpp"
+#include "ipc/transport/kind_rule.hpp"
+#include "ipc/transport/tensor_pool.hpp"
+#include "runtime/loop/wiring.hpp"
 #include "runtime/simulation/sim_random.hpp"
-#include "runtime/wiring.hpp"
 
 namespace paceline {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/context.hpp"
+#include "runtime/loop/context.hpp"
 #include "runtime/simulation/sim_random.hpp"
 
 namespace paceline {

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "ipc/messages.hpp"
-#include "runtime/control_port.hpp"
+#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
 

@@ -25,9 +25,9 @@
 #include <variant>
 #include <vector>
 
-#include "ipc/cancel_board.hpp"
-#include "runtime/actor_host.hpp"
-#include "runtime/recovery.hpp"
+#include "ipc/wire/cancel_board.hpp"
+#include "runtime/loop/actor_host.hpp"
+#include "runtime/parent/recovery.hpp"
 #include "runtime/simulation/sim_channel.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_timing.hpp"

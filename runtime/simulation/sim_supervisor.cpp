@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "ipc/base/check.hpp"
-#include "runtime/control_port.hpp"
+#include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 
 namespace paceline {

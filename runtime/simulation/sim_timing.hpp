@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "ipc/base/ids.hpp"
+#include "runtime/loop/wiring.hpp"
+#include "runtime/observe/trace.hpp"
 #include "runtime/simulation/sim_random.hpp"
-#include "runtime/trace.hpp"
-#include "runtime/wiring.hpp"
 
 namespace paceline {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "runtime/control_port.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
 namespace {

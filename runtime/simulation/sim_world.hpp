@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/recovery.hpp"
+#include "runtime/parent/recovery.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"

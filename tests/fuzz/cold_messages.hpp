@@ -1,7 +1,7 @@
 // Valid cold messages of every type, as a seed decides, for the fuzzers of control.hpp.
 #pragma once
 
-#include "ipc/control.hpp"
+#include "ipc/wire/control.hpp"
 #include "tests/unit/ipc/seeded_random.hpp"
 
 namespace paceline::test {

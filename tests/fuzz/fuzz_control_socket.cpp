@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ipc/control_socket.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/control_socket.hpp"
+#include "ipc/wire/messages.hpp"
 #include "tests/fuzz/cold_messages.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "ipc/spsc_ring.hpp"
+#include "ipc/transport/spsc_ring.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace paceline;

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "ipc/tensor_pool.hpp"
+#include "ipc/transport/tensor_pool.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace paceline;

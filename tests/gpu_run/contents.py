@@ -43,7 +43,7 @@ FILES = [
     "LICENSE",
     "bench/cuda/*.py",
     "bench/cuda/requirements.txt",
-    "bench/cuda/shapes/*.toml",
+    "configs/shapes/*.toml",
     "configs/*.toml",
     "tests/fixtures/models/*.gguf",
     "tests/fixtures/models/*.golden.*",

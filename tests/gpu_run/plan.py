@@ -120,7 +120,7 @@ def bench_step(choice: Choice, section: str, shape: str, sections: str, seconds:
 
     def work(shell: Shell) -> str:
         files = {end: shell.logs / f"{stem}.{end}" for end in ("md", "json", "tsv")}
-        arguments = ["--shape", choice.place.root / f"bench/cuda/shapes/{shape}.toml", "--only", sections,
+        arguments = ["--shape", choice.place.root / f"configs/shapes/{shape}.toml", "--only", sections,
                      "--json", files["json"]]
         if "costs" in sections:
             arguments += ["--costs", files["tsv"]]
@@ -211,7 +211,7 @@ def peer_step(choice: Choice, shape: str) -> Step:
         # Peers bring libraries of their own: no other cuBLAS in front of theirs.
         paths = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
         code, text = shell.try_run([sys.executable, "-B", choice.place.root / "bench/cuda/peers.py", "--shape",
-                                    choice.place.root / f"bench/cuda/shapes/{shape}.toml", "--out", shell.logs,
+                                    choice.place.root / f"configs/shapes/{shape}.toml", "--out", shell.logs,
                                     "--bench", choice.place.program("paceline_cuda_bench"), *llama], **paths)
         if code == 77:
             raise Skip("no peer: " + text.strip().splitlines()[-1])

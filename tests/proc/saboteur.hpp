@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/actor.hpp"
-#include "runtime/supervisor.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/parent/supervisor.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {

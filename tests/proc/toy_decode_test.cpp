@@ -1,9 +1,9 @@
 // The toy decode without damage: in one process and over many, always plain decoding's tokens.
 #include <doctest/doctest.h>
 
-#include "runtime/local_world.hpp"
 #include "tests/proc/leftovers.hpp"
 #include "tests/proc/toy_run.hpp"
+#include "tests/support/local_world.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor_actor.hpp"
-#include "runtime/stage_loop.hpp"
-#include "runtime/supervisor.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/parent/supervisor.hpp"
 #include "tests/proc/saboteur.hpp"
 #include "tests/support/toy/toy_client.hpp"
 #include "tests/support/toy/toy_faults.hpp"

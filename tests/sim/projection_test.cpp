@@ -8,13 +8,13 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/conductor_actor.hpp"
-#include "actors/draft_actor.hpp"
-#include "actors/segment_actor.hpp"
-#include "actors/simulation/synthetic.hpp"
-#include "runtime/control_port.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "actors/draft/draft_actor.hpp"
+#include "actors/target/segment_actor.hpp"
+#include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "runtime/simulation/table_timing.hpp"
+#include "tests/sim/synthetic.hpp"
 
 namespace paceline {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/conductor_actor.hpp"
-#include "actors/inbox_gate.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/inbox_gate.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 

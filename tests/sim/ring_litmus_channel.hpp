@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ipc/spsc_ring.hpp"
-#include "ipc/tensor_pool.hpp"
+#include "ipc/transport/spsc_ring.hpp"
+#include "ipc/transport/tensor_pool.hpp"
 #include "tests/sim/ring_litmus_fibers.hpp"
 
 namespace paceline::test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/doorbell.hpp"
+#include "ipc/transport/doorbell.hpp"
 #include "tests/sim/ring_litmus_channel.hpp"
 
 namespace paceline::test {

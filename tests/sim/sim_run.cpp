@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "actors/conductor_actor.hpp"
+#include "actors/conductor/conductor_actor.hpp"
 #include "tests/sim/alloc_faults.hpp"
 #include "tests/sim/sim_scenario.hpp"
 

@@ -4,11 +4,11 @@
 #include <map>
 #include <utility>
 
-#include "actors/draft_actor.hpp"
-#include "actors/prompt_lookup_source.hpp"
-#include "actors/segment_actor.hpp"
+#include "actors/draft/draft_actor.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "actors/target/segment_actor.hpp"
 #include "model/kv_layout.hpp"
-#include "runtime/control_port.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline::testing {
 namespace {

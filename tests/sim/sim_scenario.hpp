@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/exit_options.hpp"
-#include "actors/request.hpp"
+#include "actors/protocol/request.hpp"
+#include "actors/target/exit_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
 #include "runtime/simulation/sim_timing.hpp"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor_actor.hpp"
-#include "runtime/actor.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "runtime/loop/actor.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {

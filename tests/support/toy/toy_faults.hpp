@@ -14,7 +14,7 @@
 
 #include "ipc/base/faults.hpp"
 #include "ipc/base/ids.hpp"
-#include "runtime/supervisor.hpp"
+#include "runtime/parent/supervisor.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {

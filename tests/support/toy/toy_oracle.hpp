@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "actors/decoding/plain_decoder.hpp"
-#include "actors/draft_source.hpp"
-#include "actors/request.hpp"
+#include "actors/draft/draft_source.hpp"
+#include "actors/protocol/request.hpp"
 #include "tests/support/toy/toy_backend.hpp"
 
 namespace paceline::testing {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/draft_actor.hpp"
-#include "actors/prompt_lookup_source.hpp"
-#include "actors/segment_actor.hpp"
-#include "runtime/control_port.hpp"
+#include "actors/draft/draft_actor.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "actors/target/segment_actor.hpp"
+#include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {

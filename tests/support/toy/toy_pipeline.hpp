@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor_actor.hpp"
-#include "actors/request.hpp"
-#include "runtime/actor.hpp"
-#include "runtime/wiring.hpp"
+#include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/request.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/wiring.hpp"
 #include "tests/support/toy/toy_backend.hpp"
 
 namespace paceline::testing {

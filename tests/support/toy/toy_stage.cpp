@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/ring_layout.hpp"
-#include "runtime/stage_loop.hpp"
-#include "runtime/stage_process.hpp"
+#include "ipc/transport/ring_layout.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/loop/stage_process.hpp"
 #include "tests/support/toy/toy_faults.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,4 +1,4 @@
-#include "actors/commit_log.hpp"
+#include "actors/conductor/commit_log.hpp"
 
 #include <vector>
 

@@ -14,8 +14,8 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/dispatcher.hpp"
-#include "actors/message_checks.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "actors/target/dispatcher.hpp"
 
 namespace paceline::testing {
 

@@ -1,4 +1,4 @@
-#include "actors/dispatcher.hpp"
+#include "actors/target/dispatcher.hpp"
 
 #include <cmath>
 #include <limits>

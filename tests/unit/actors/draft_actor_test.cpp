@@ -1,4 +1,4 @@
-#include "actors/draft_actor.hpp"
+#include "actors/draft/draft_actor.hpp"
 
 #include <algorithm>
 #include <memory>

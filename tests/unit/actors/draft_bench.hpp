@@ -11,10 +11,10 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/draft_actor.hpp"
-#include "actors/message_checks.hpp"
-#include "actors/prompt_lookup_source.hpp"
-#include "runtime/control_port.hpp"
+#include "actors/draft/draft_actor.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 #include "tests/unit/actors/scripted_context.hpp"
 

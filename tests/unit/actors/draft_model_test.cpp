@@ -1,4 +1,4 @@
-#include "actors/draft_model.hpp"
+#include "actors/draft/draft_model.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "runtime/local_world.hpp"
+#include "tests/support/local_world.hpp"
 
 #include "tests/unit/actors/pipeline.hpp"
 

@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/dispatcher.hpp"
-#include "actors/inbox_gate.hpp"
-#include "actors/message_checks.hpp"
+#include "actors/protocol/inbox_gate.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "actors/target/dispatcher.hpp"
 #include "ipc/base/limits.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose

@@ -13,13 +13,13 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/commit_log.hpp"
+#include "actors/conductor/commit_log.hpp"
 #include "actors/decoding/plain_decoder.hpp"
-#include "actors/draft_actor.hpp"
-#include "actors/message_checks.hpp"
-#include "actors/prompt_lookup_source.hpp"
-#include "actors/request.hpp"
-#include "actors/segment_actor.hpp"
+#include "actors/draft/draft_actor.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "actors/protocol/request.hpp"
+#include "actors/target/segment_actor.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 #include "tests/unit/actors/fake_backend.hpp"
 #include "tests/unit/actors/shuffled_world.hpp"

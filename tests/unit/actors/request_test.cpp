@@ -1,4 +1,4 @@
-#include "actors/request.hpp"
+#include "actors/protocol/request.hpp"
 
 #include <cstring>
 #include <functional>

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/tensor_pool.hpp"
-#include "runtime/actor.hpp"
+#include "ipc/transport/tensor_pool.hpp"
+#include "runtime/loop/actor.hpp"
 
 namespace paceline::testing {
 

@@ -31,11 +31,11 @@
 #include <vector>
 
 #include "ipc/base/check.hpp"
-#include "ipc/cancel_board.hpp"
-#include "ipc/messages.hpp"
-#include "ipc/tensor_pool.hpp"
-#include "runtime/actor.hpp"
-#include "runtime/control_port.hpp"
+#include "ipc/transport/tensor_pool.hpp"
+#include "ipc/wire/cancel_board.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline::testing {
 

@@ -24,7 +24,7 @@ using cuda::WeightType;
 using cuda::test::OnDevice;
 
 std::string shape_file(const std::string& name) {
-    return source_tree() + "/bench/cuda/shapes/" + name + ".toml";
+    return source_tree() + "/configs/shapes/" + name + ".toml";
 }
 
 /// A shape of its own; the file is gone with it.

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ipc/spsc_ring.hpp"
+#include "ipc/transport/spsc_ring.hpp"
 
 namespace paceline::test {
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/cancel_board.hpp"
+#include "ipc/wire/cancel_board.hpp"
 #include "tests/unit/ipc/seeded_random.hpp"
 
 using namespace paceline;

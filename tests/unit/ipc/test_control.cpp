@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/control.hpp"
+#include "ipc/wire/control.hpp"
 
 using namespace paceline;
 namespace control = paceline::control;

@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/control_socket.hpp"
-#include "ipc/messages.hpp"
-#include "ipc/shm_region.hpp"
+#include "ipc/transport/shm_region.hpp"
+#include "ipc/wire/control_socket.hpp"
+#include "ipc/wire/messages.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/doorbell.hpp"
+#include "ipc/transport/doorbell.hpp"
 #include "tests/unit/ipc/ring_fixture.hpp"
 
 using namespace paceline;

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/kind_rules.hpp"
-#include "ipc/messages.hpp"
+#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/messages.hpp"
 
 using namespace paceline;
 

@@ -12,9 +12,9 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/doorbell.hpp"
-#include "ipc/spsc_ring.hpp"
-#include "ipc/tensor_pool.hpp"
+#include "ipc/transport/doorbell.hpp"
+#include "ipc/transport/spsc_ring.hpp"
+#include "ipc/transport/tensor_pool.hpp"
 #include "tests/unit/ipc/seeded_random.hpp"
 
 using namespace paceline;

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/doorbell.hpp"
-#include "ipc/shm_region.hpp"
+#include "ipc/transport/doorbell.hpp"
+#include "ipc/transport/shm_region.hpp"
 
 using namespace paceline;
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/tensor_pool.hpp"
+#include "ipc/transport/tensor_pool.hpp"
 
 using namespace paceline;
 

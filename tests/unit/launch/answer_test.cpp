@@ -1,5 +1,5 @@
 // One answer from a generator that says what the test wants: what becomes text, what an error.
-#include "launch/answer.hpp"
+#include "launch/session/answer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The rows of `paceline bench`.
-#include "launch/bench_report.hpp"
+#include "launch/tools/bench_report.hpp"
 
 #include <algorithm>
 #include <cmath>

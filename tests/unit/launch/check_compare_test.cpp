@@ -1,5 +1,5 @@
 // What `paceline check` says of texts and time lines, against naive twins.
-#include "launch/check_compare.hpp"
+#include "launch/tools/check_compare.hpp"
 
 #include <algorithm>
 #include <random>
@@ -8,10 +8,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/check_mishaps.hpp"
-#include "launch/check_overlap.hpp"
-#include "launch/check_prompts.hpp"
-#include "runtime/trace_file.hpp"
+#include "launch/tools/check_mishaps.hpp"
+#include "launch/tools/check_overlap.hpp"
+#include "launch/tools/check_prompts.hpp"
+#include "runtime/observe/trace_file.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

@@ -1,11 +1,11 @@
 // Which cores processes get that name none, and who may spin on them.
-#include "launch/core_shares.hpp"
+#include "launch/placement/core_shares.hpp"
 
 #include <doctest/doctest.h>
 
-#include "launch/methods.hpp"
-#include "launch/pipeline_layout.hpp"
-#include "launch/pipeline_start.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/pipeline_layout.hpp"
+#include "launch/session/pipeline_start.hpp"
 #include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file

@@ -4,10 +4,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/methods.hpp"
-#include "launch/pipeline_layout.hpp"
-#include "launch/pipeline_start.hpp"
-#include "runtime/control_port.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/pipeline_layout.hpp"
+#include "launch/session/pipeline_start.hpp"
+#include "runtime/loop/control_port.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

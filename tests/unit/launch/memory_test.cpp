@@ -3,13 +3,13 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/draft_backend.hpp"
-#include "launch/exit_heads.hpp"
-#include "launch/load_model.hpp"
-#include "launch/make_backend.hpp"
-#include "launch/memory_plan.hpp"
-#include "launch/memory_room.hpp"
-#include "launch/stage_assignment.hpp"
+#include "launch/backend/draft_backend.hpp"
+#include "launch/backend/exit_heads.hpp"
+#include "launch/backend/load_model.hpp"
+#include "launch/backend/make_backend.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/placement/memory_room.hpp"
+#include "launch/placement/stage_assignment.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/source_tree.hpp"
 

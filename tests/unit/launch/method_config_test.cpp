@@ -6,11 +6,11 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/exit_heads.hpp"
-#include "launch/methods.hpp"
-#include "launch/pipeline_layout.hpp"
-#include "launch/pretrained.hpp"
-#include "launch/stage_assignment.hpp"
+#include "launch/backend/exit_heads.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/pipeline_layout.hpp"
+#include "launch/placement/pretrained.hpp"
+#include "launch/placement/stage_assignment.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

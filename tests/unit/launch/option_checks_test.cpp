@@ -1,5 +1,5 @@
 // Validators of the command line: what they accept, and how they refuse.
-#include "launch/option_checks.hpp"
+#include "launch/base/option_checks.hpp"
 
 #include <string>
 

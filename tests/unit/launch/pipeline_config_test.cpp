@@ -1,14 +1,14 @@
 // The TOML files of configs/: what they mean, and how wrong ones are refused.
-#include "launch/pipeline_config.hpp"
+#include "launch/config/pipeline_config.hpp"
 
 #include <filesystem>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "launch/gpu_check.hpp"
-#include "launch/methods.hpp"
-#include "launch/placement.hpp"
+#include "launch/backend/gpu_check.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/placement.hpp"
 #include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file

@@ -1,15 +1,15 @@
 // Trained parts in a configuration: which are found, what stands in, and that what was planned of
 // them is what backends then take and say.
-#include "launch/pretrained.hpp"
+#include "launch/placement/pretrained.hpp"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include "launch/draft_backend.hpp"
-#include "launch/exit_heads.hpp"
-#include "launch/memory_plan.hpp"
-#include "launch/methods.hpp"
+#include "launch/backend/draft_backend.hpp"
+#include "launch/backend/exit_heads.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/memory_plan.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/source_tree.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"

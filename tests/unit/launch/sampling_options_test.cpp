@@ -1,5 +1,5 @@
 // From --logit-bias words and switches to SamplingParams.
-#include "launch/sampling_options.hpp"
+#include "launch/cli/sampling_options.hpp"
 
 #include <limits>
 #include <string>

@@ -1,14 +1,14 @@
 // Settings and costs of `paceline simulate`.
-#include "launch/simulate_settings.hpp"
+#include "launch/tools/simulate_settings.hpp"
 
 #include <random>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "launch/cost_measure.hpp"
-#include "launch/cost_names.hpp"
-#include "launch/simulate_timing.hpp"
+#include "launch/tools/cost_measure.hpp"
+#include "launch/tools/cost_names.hpp"
+#include "launch/tools/simulate_timing.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

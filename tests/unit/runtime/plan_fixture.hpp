@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/wiring.hpp"
+#include "runtime/loop/wiring.hpp"
 
 namespace paceline::test {
 

@@ -20,9 +20,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "runtime/affinity.hpp"
-#include "runtime/stage_loop.hpp"
-#include "runtime/stage_process.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/loop/stage_process.hpp"
+#include "runtime/parent/affinity.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 
 using namespace paceline;

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "runtime/actor_host.hpp"
+#include "runtime/loop/actor_host.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 
 using namespace paceline;

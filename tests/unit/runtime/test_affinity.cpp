@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/affinity.hpp"
+#include "runtime/parent/affinity.hpp"
 
 using namespace paceline;
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/child_log.hpp"
+#include "runtime/parent/child_log.hpp"
 
 using namespace paceline;
 

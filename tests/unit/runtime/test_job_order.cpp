@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/local_world.hpp"
+#include "runtime/loop/stage_loop.hpp"
 #include "runtime/simulation/sim_world.hpp"
-#include "runtime/stage_loop.hpp"
+#include "tests/support/local_world.hpp"
 #include "tests/unit/ipc/seeded_random.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 #include "tests/unit/runtime/sim_fixture.hpp"

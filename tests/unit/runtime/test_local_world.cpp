@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "runtime/local_world.hpp"
+#include "tests/support/local_world.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 
 using namespace paceline;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/recovery.hpp"
+#include "runtime/parent/recovery.hpp"
 
 using namespace paceline;
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/control_port.hpp"
+#include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "tests/unit/runtime/sim_fixture.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"

@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/cancel_board.hpp"
-#include "runtime/affinity.hpp"
-#include "runtime/spawn.hpp"
-#include "runtime/stage_page.hpp"
+#include "ipc/wire/cancel_board.hpp"
+#include "runtime/observe/stage_page.hpp"
+#include "runtime/parent/affinity.hpp"
+#include "runtime/parent/spawn.hpp"
 
 using namespace paceline;
 namespace control = paceline::control;

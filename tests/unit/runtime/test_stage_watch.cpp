@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "runtime/stage_watch.hpp"
+#include "runtime/parent/stage_watch.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/stage_loop.hpp"
-#include "runtime/supervisor.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/parent/supervisor.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 
 using namespace paceline;

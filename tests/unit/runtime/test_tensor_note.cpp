@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/stage_loop.hpp"
+#include "runtime/loop/stage_loop.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 

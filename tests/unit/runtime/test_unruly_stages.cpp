@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/local_node.hpp"
+#include "runtime/parent/local_node.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;

@@ -4,7 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/control_socket.hpp"
+#include "ipc/wire/control_socket.hpp"
+#include "ipc/wire/messages.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 
 using namespace paceline;

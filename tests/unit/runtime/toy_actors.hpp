@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "ipc/messages.hpp"
-#include "runtime/actor.hpp"
-#include "runtime/control_port.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline::test {
 

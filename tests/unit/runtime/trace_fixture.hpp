@@ -12,8 +12,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "ipc/messages.hpp"
-#include "runtime/trace_file.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/observe/trace_file.hpp"
 
 namespace paceline::test {
 

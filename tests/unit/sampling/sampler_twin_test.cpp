@@ -4,9 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include "model/sampling/reference_sampler.hpp"
 #include "model/sampling/sampling.hpp"
 #include "tests/unit/sampling/random_rows.hpp"
+#include "tests/unit/sampling/reference_sampler.hpp"
 
 using namespace paceline;
 using namespace paceline::testing;

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model/sampling/reference_sampler.hpp"
 #include "model/sampling/sampling.hpp"
+#include "tests/unit/sampling/reference_sampler.hpp"
 
 using namespace paceline;
 

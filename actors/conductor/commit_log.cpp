@@ -1,0 +1,80 @@
+#include "actors/conductor/commit_log.hpp"
+
+#include <string>
+
+#include "ipc/base/faults.hpp"
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+
+Result<Attempt> CommitLog::open(RequestId request, std::span<const TokenId> prompt) {
+    if (entries_.contains(request)) {
+        return Error{Errc::BadArgument,
+                     "request " + std::to_string(request.value) + " is open already"};
+    }
+    if (entries_.size() >= kRequestsMax) {
+        return Error{Errc::BadArgument,
+                     "there are " + std::to_string(kRequestsMax) + " requests already"};
+    }
+    Entry& entry = entries_[request];
+    entry.attempt = Attempt{1};
+    entry.prompt_tokens = prompt.size();
+    entry.text.assign(prompt.begin(), prompt.end());
+    return entry.attempt;
+}
+
+Result<Attempt> CommitLog::restart(RequestId request) {
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) {
+        return Error{Errc::BadArgument, "request " + std::to_string(request.value) + " is unknown"};
+    }
+    if (!planted(PlantedBug::AttemptNotRaised)) ++found->second.attempt.value;
+    return found->second.attempt;
+}
+
+Result<Attempt> CommitLog::extend(RequestId request, std::span<const TokenId> text) {
+    Result<Attempt> attempt = restart(request);
+    if (!attempt) return attempt;
+    Entry& entry = entries_[request];
+    entry.prompt_tokens = text.size();
+    entry.text.assign(text.begin(), text.end());
+    entry.finish = msg::Finish::No;
+    return attempt;
+}
+
+void CommitLog::close(RequestId request) {
+    entries_.erase(request);
+}
+
+Commit CommitLog::commit(const msg::Verdict& verdict) {
+    const auto found = entries_.find(verdict.route.request);
+    if (found == entries_.end()) return {};
+    Entry& entry = found->second;
+    const bool old = verdict.route.attempt != entry.attempt;
+    if (old && !planted(PlantedBug::CommitIgnoresAttempt)) return {};
+    if (entry.finish != msg::Finish::No) return {};
+    const auto next = static_cast<Position>(entry.text.size());
+    if (verdict.base < next && !planted(PlantedBug::CommitIgnoresPosition)) return {};
+    if (verdict.base > next || verdict.count > verdict.tokens.size()) {
+        return {.kind = CommitKind::Gap, .tokens = {}, .finish = msg::Finish::No};
+    }
+    const std::span tokens{verdict.tokens.data(), verdict.count};
+    entry.text.insert(entry.text.end(), tokens.begin(), tokens.end());
+    entry.finish = verdict.finish;
+    return {.kind = CommitKind::Counts,
+            .tokens = std::span<const TokenId>{entry.text}.last(verdict.count),
+            .finish = verdict.finish};
+}
+
+std::span<const TokenId> CommitLog::text(RequestId request) const {
+    const auto found = entries_.find(request);
+    return found == entries_.end() ? std::span<const TokenId>{} : found->second.text;
+}
+
+std::span<const TokenId> CommitLog::answer(RequestId request) const {
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) return {};
+    return std::span<const TokenId>{found->second.text}.subspan(found->second.prompt_tokens);
+}
+
+}  // namespace paceline

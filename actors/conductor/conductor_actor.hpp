@@ -1,0 +1,173 @@
+// ConductorActor: the conductor's side of all answers: begins them, logs what the judge commits,
+// hands the tokens on, and begins again what a dead stage held.
+// Receives: Verdict (from the judge).   Sends: Begin (cold), Stop.
+//
+// One request:
+//
+//   submit()   pipeline whole, cache has room    Verdict: commit counts, tokens go on
+//   [Waiting] ----------------------> [Running] -----------------------------------+
+//       ^                              |  |  ^                                      |
+//       |  an essential stage is lost: |  |  +--------------------------------------+
+//       +------- next attempt ---------+  |
+//       |                                 |  Verdict that ends it; the callback says Stop;
+//       |  no recovery in time, poison,   |  cancel(), cancelled()      (Stop goes to all stages)
+//       |  cancelled                      v
+//       +----------------------------> [Ended]   on_end; the text stays for a next turn
+//
+// A lost stage that is not essential (draft, correct) changes no attempt: it gets its Begin again when
+// it is back. A request that was running at `poison_limit` losses in a row without a token
+// committed between them is ended as poison: one bad prompt must not become a crash loop.
+// Ids of requests are never used twice, also not by another turn of the same one: that has a
+// higher attempt.
+// The text is what the log holds: a token is handed on only after the log took it, so a replay
+// can neither repeat nor skip one.
+// Threads: all calls come from its loop, or between two runs of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/conductor/commit_log.hpp"
+#include "actors/decoding/plain_decoder.hpp"
+#include "actors/protocol/request.hpp"
+#include "runtime/loop/actor.hpp"
+
+namespace paceline {
+
+/// Whom the conductor talks to.
+struct ConductorPlan {
+    struct Stage {
+        StageId id;
+        bool essential = true;  // without it nothing can be decoded
+        std::string name = {};  // for messages; empty: "stage <id>"
+    };
+    StageId judge{};                    // the last segment
+    std::vector<Stage> begin_to{};      // every stage; those that act on a Begin first stand last
+    Micros cancel_poll{20'000};         // how often cancelled() is asked
+    Micros recovery_limit{60'000'000};  // a request that waits longer for its pipeline fails
+    std::uint32_t poison_limit = 3;
+};
+
+struct AnswerFigures {
+    std::int32_t prompt_tokens = 0;  // not reused from the KV cache
+    std::int32_t generated_tokens = 0;
+    std::int64_t waves = 0;            // verdicts
+    std::int64_t proposed_tokens = 0;  // rows of the waves but for their roots
+    std::int64_t accepted_tokens = 0;
+    std::int64_t rows_judged = 0;  // rows of the waves, the roots included
+    // [i]: verdicts about a guess at depth i + 1 below the root, and those that accepted one there.
+    std::array<std::int64_t, kGammaMax> judged_at{};
+    std::array<std::int64_t, kGammaMax> accepted_at{};
+    std::uint32_t replays = 0;  // attempts begun because a stage was lost
+    Micros begun{0};
+    Micros first_token{0};  // when it came; times are of the context's clock
+    Micros last_token{0};
+    // No: stopped from outside, or given up. Failed: the target yielded no token.
+    msg::Finish finish = msg::Finish::No;
+};
+
+/// One answer to be given.
+struct AnswerOrder {
+    using OnToken = PlainDecoder::OnToken;
+    /// A further turn of this request: request.text is what is appended to its text, and what the
+    /// stages still hold of it in their KV caches is reused. Nothing: a new request.
+    std::optional<RequestId> continues;
+    Request request;
+    OnToken on_token;                 // for each committed token, in order
+    std::function<bool()> cancelled;  // asked now and then; may be empty
+    /// Once, at the end, whatever it is. The status is an error if the answer could not be given.
+    std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
+};
+
+class ConductorActor final : public Actor {
+public:
+    /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
+    ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots);
+
+    /// Takes an order: it runs as soon as the pipeline is whole and the KV caches have room for
+    /// its context beside those that run; first come, first served. Before the loop runs, between
+    /// two runs, or from a callback. Errors: those of validate(Request); BadArgument while
+    /// draining, with too many requests (those not closed count), or if what it continues is
+    /// unknown or not at its end.
+    Result<RequestId> submit(AnswerOrder order);
+    /// Ends it as if its callback had said Stop; on_end is called before this returns. Unknown or
+    /// ended: nothing happens.
+    void cancel(RequestId request);
+    /// From now on nothing is taken; what is open may finish within `limit`, then it is stopped
+    /// with an error.
+    void drain(Micros limit);
+    /// Forgets an ended request's text. Unknown or open: nothing happens.
+    void close(RequestId request);
+    /// Ends the loop after the current handler.
+    void leave();
+
+    void on_start(StageContext& context) override;
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
+    void on_control(StageId from, const control::Message& message) override;
+    void on_peer(StageId peer, PeerChange change) override;
+
+    /// Prompt and answer of a request, as handed on. Empty if it is unknown. Valid until it is
+    /// continued or closed.
+    [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
+    [[nodiscard]] std::size_t open_requests() const;  // waiting or running
+    [[nodiscard]] bool pipeline_whole() const;
+    [[nodiscard]] std::uint64_t fenced() const;  // verdicts of old attempts
+
+private:
+    enum class Phase : std::uint8_t { Waiting, Running, Ended };
+    struct Answer {
+        Phase phase = Phase::Waiting;
+        std::uint64_t turn = 0;  // counts all orders: who waits longest, and whose a timer is
+        AnswerOrder order{};     // its text is empty: the log has it
+        Attempt attempt{};
+        bool begun = false;        // the stages were told of it once: the next Begin is a replay
+        std::size_t length = 0;    // tokens of the log's text that count: none behind a Stop
+        std::int32_t held = 0;     // leading positions that the stages hold in their KV caches
+        std::uint32_t losses = 0;  // in a row, while it ran
+        std::uint64_t timer = 0;   // the recovery timer that counts; 0: none
+        AnswerFigures figures{};
+    };
+
+    [[nodiscard]] Result<std::vector<TokenId>> text_of(const AnswerOrder& order) const;
+    [[nodiscard]] Answer* find(RequestId request, std::uint64_t turn);  // if it is still open
+    [[nodiscard]] const ConductorPlan::Stage* stage(StageId id) const;
+    [[nodiscard]] std::vector<RequestId> in_phase(Phase phase) const;  // longest first
+    [[nodiscard]] bool fits(const Answer& answer) const;
+    void begin_waiting();
+    void begin(RequestId request, Answer& answer);
+    void post_begin(RequestId request, const Answer& answer, StageId to);
+    [[nodiscard]] Request spec_of(RequestId request, const Answer& answer) const;
+    void lose_essential(const ConductorPlan::Stage& lost);
+    void replay_later(RequestId request, const ConductorPlan::Stage& lost);
+    void follow(const msg::Verdict& verdict);
+    static void record(const msg::Verdict& verdict, AnswerFigures& figures);
+    void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
+    void send_stop(RequestId request, Attempt attempt);
+    void end(RequestId request, msg::Finish finish, const Status& status);
+    void stop_all(const Status& status);
+    void watch_for_cancel(RequestId request, std::uint64_t turn);
+    void watch_recovery(RequestId request, Answer& answer);
+    void show_gauges();
+
+    StageContext* context_ = nullptr;
+    ConductorPlan plan_;
+    int vocab_size_;
+    std::int32_t kv_slots_;
+    CommitLog log_;
+    std::map<RequestId, Answer> answers_;
+    std::set<StageId> lost_;
+    RequestId newest_;
+    std::uint64_t turns_ = 0;
+    std::uint64_t timers_ = 0;
+    std::uint64_t fenced_ = 0;
+    bool draining_ = false;
+};
+
+}  // namespace paceline

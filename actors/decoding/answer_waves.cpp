@@ -1,0 +1,237 @@
+#include "actors/decoding/answer_waves.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr float kHalfMax = 65504.0f;
+
+/// Saturating: an infinity in training data would be worse than the largest number.
+std::uint16_t saturated_half(float value) {
+    return float_to_half(std::clamp(value, -kHalfMax, kHalfMax));
+}
+
+/// Positions that a request's rows may take.
+Position positions_of(const AnswerTask& task, const AnswerParams& params) {
+    const auto most = static_cast<std::int64_t>(task.tokens.size()) + params.max_tokens;
+    return static_cast<Position>(std::min<std::int64_t>(params.context, most));
+}
+
+}  // namespace
+
+std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const AnswerParams& params) {
+    std::vector<std::int32_t> pages;
+    pages.reserve(tasks.size());
+    for (const AnswerTask& task : tasks) pages.push_back(pages_for(positions_of(task, params)));
+    std::sort(pages.begin(), pages.end(), std::greater<>{});
+    std::int32_t total = 0;
+    for (std::size_t i = 0; i < pages.size() && i < static_cast<std::size_t>(params.requests); ++i)
+        total += pages[i];
+    return total * kKvPageSlots;
+}
+
+AnswerWaves::AnswerWaves(Backend& backend, AnswerParams params)
+    : backend_{&backend},
+      params_{std::move(params)},
+      winner_is_drawn_{params_.sampling.greedy() && !params_.sampling.has_penalties() &&
+                       params_.sampling.logit_bias.empty()},
+      pages_{backend.kv_slots()} {
+    const ModelConfig& config = backend.config();
+    PACE_CHECK(backend.first_layer() == 0 && backend.last_layer() == config.layers,
+               "answers need all layers");
+    PACE_CHECK(params_.requests >= 1 && params_.wave_rows >= params_.requests,
+               "every request has a row in a wave");
+    const auto dim = static_cast<std::size_t>(config.dim);
+    const auto requests = static_cast<std::size_t>(params_.requests);
+    hidden_.resize(static_cast<std::size_t>(params_.wave_rows) * dim);
+    end_hidden_.resize(requests * dim);
+    logits_.resize(requests * static_cast<std::size_t>(config.vocab_size));
+}
+
+Status AnswerWaves::run(std::span<const AnswerTask> tasks,
+                        const Done& done,
+                        const OnWave& on_wave,
+                        const CancelToken& cancel) {
+    while (true) {
+        if (Status s = seat_next(tasks); !s) return s;
+        if (seats_.empty()) return {};
+        plan_wave();
+        if (run_layers(cancel) == RunOutcome::Cancelled || cancel.cancelled()) {
+            seats_.clear();
+            return Error{Errc::Cancelled, "stopped before all answers were made"};
+        }
+        if (Status s = draw(); !s) return s;
+        on_wave(static_cast<int>(ends_.size()), static_cast<int>(rows_.size()));
+        if (Status s = clear_seats(done); !s) return s;
+    }
+}
+
+Status AnswerWaves::seat_next(std::span<const AnswerTask>& waiting) {
+    while (!waiting.empty() && seats_.size() < static_cast<std::size_t>(params_.requests)) {
+        const AnswerTask& task = waiting.front();
+        Result<RequestSlots> slots = RequestSlots::make(pages_, positions_of(task, params_));
+        if (!slots) {
+            if (seats_.empty()) return slots.error();
+            return {};  // the pages of the next answer that ends
+        }
+        const auto begin = static_cast<Position>(task.tokens.size());
+        MadeAnswer answer{.task = task, .tokens = {task.tokens.begin(), task.tokens.end()}};
+        answer.hidden.resize(params_.hidden.size());
+        SamplingParams sampling = params_.sampling;
+        sampling.seed += static_cast<std::uint64_t>(task.index);
+        FinishRule rule{.end_tokens = params_.end_tokens,
+                        .max_tokens = params_.max_tokens,
+                        .answer_begin = begin,
+                        .context = params_.context};
+        seats_.push_back(std::make_unique<Seat>(Seat{.answer = std::move(answer),
+                                                     .slots = std::move(slots).value(),
+                                                     .sampling = std::move(sampling),
+                                                     .rule = std::move(rule)}));
+        waiting = waiting.subspan(1);
+    }
+    return {};
+}
+
+void AnswerWaves::plan_wave() {
+    rows_.clear();
+    wave_.clear();
+    ends_.clear();
+    for (const auto& seat : seats_) {
+        if (seat->unfed() == 1) add_rows(*seat, 1);
+    }
+    // The one that joined first answers first, and makes the next waves fuller.
+    for (const auto& seat : seats_) {
+        const auto room =
+            static_cast<Position>(params_.wave_rows) - static_cast<Position>(rows_.size());
+        add_rows(*seat, std::min(room, seat->unfed()));
+    }
+}
+
+void AnswerWaves::add_rows(Seat& seat, Position count) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    for (Position i = 0; i < count; ++i) {
+        const Position position = seat.fed++;
+        Result<KvSlot> slot = seat.slots.name(position);
+        PACE_CHECK(slot.ok(), "a request has reserved its slots");
+        seat.slots.commit(slot.value());
+        Row row;
+        row.token = seat.answer.tokens[static_cast<std::size_t>(position)];
+        row.position = position;
+        row.slot = slot.value();
+        row.prefix_slots = seat.slots.committed().data();  // reserved: it stays where it is
+        row.prefix_count = position + 1;
+        rows_.push_back(row);
+        wave_.push_back({&seat, position});
+    }
+    for (auto& hidden : seat.answer.hidden) hidden.resize(static_cast<std::size_t>(seat.fed) * dim);
+    if (count > 0 && seat.unfed() == 0) ends_.push_back(rows_.size() - 1);
+}
+
+RunOutcome AnswerWaves::run_layers(const CancelToken& cancel) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const std::span<float> hidden = std::span{hidden_}.first(rows_.size() * dim);
+    const int layers = backend_->config().layers;
+    int begin = 0;
+    const auto run_to = [&](int end) {
+        for (Row& row : rows_) {
+            row.first = 2 * begin;
+            row.last = 2 * end;
+        }
+        begin = end;
+        return backend_->run_layers(rows_, hidden, &cancel);
+    };
+    for (std::size_t i = 0; i < params_.hidden.size(); ++i) {
+        if (run_to(params_.hidden[i]) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
+        keep_residuals(i);
+    }
+    return begin == layers ? RunOutcome::Done : run_to(layers);
+}
+
+void AnswerWaves::keep_residuals(std::size_t layer_index) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    for (std::size_t row = 0; row < wave_.size(); ++row) {
+        std::vector<std::uint16_t>& kept = wave_[row].seat->answer.hidden[layer_index];
+        const auto at = static_cast<std::size_t>(wave_[row].position) * dim;
+        for (std::size_t i = 0; i < dim; ++i) kept[at + i] = saturated_half(hidden_[row * dim + i]);
+    }
+}
+
+Status AnswerWaves::draw() {
+    if (ends_.empty()) return {};
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const auto vocab = static_cast<std::size_t>(backend_->config().vocab_size);
+    for (std::size_t i = 0; i < ends_.size(); ++i)
+        std::copy_n(hidden_.data() + ends_[i] * dim, dim, end_hidden_.data() + i * dim);
+    backend_->head(HeadId::Final, std::span{end_hidden_}.first(ends_.size() * dim),
+                   static_cast<int>(ends_.size()), std::span{logits_}.first(ends_.size() * vocab));
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+        Seat& seat = *wave_[ends_[i]].seat;
+        const std::optional<TokenId> token =
+            draw_for(seat, std::span{logits_}.subspan(i * vocab, vocab));
+        if (!token) {
+            return Error{Errc::BadFile,
+                         "no token can be drawn for prompt " +
+                             std::to_string(seat.answer.task.prompt) +
+                             ": no logit is a finite number; the model's weights may be damaged"};
+        }
+        const auto position = static_cast<Position>(seat.answer.tokens.size());
+        seat.answer.tokens.push_back(*token);
+        const msg::Finish finish = seat.rule.after(*token, position);
+        seat.over = finish != msg::Finish::No;
+        seat.answer.ended = finish == msg::Finish::EndToken;
+    }
+    return {};
+}
+
+std::optional<TokenId> AnswerWaves::draw_for(Seat& seat, std::span<float> logits) {
+    const std::vector<TokenId>& text = seat.answer.tokens;
+    const auto position = static_cast<Position>(text.size());
+    if (params_.top > 0) {
+        // Before sample(), which changes the logits of tokens that have a penalty.
+        const std::vector<Candidate> best =
+            candidates(logits, position, {}, SamplingParams{}, params_.top, scratch_);
+        keep_candidates(seat, best);
+        if (winner_is_drawn_) {
+            if (best.empty()) return {};
+            return best.front().token;
+        }
+    }
+    return sample(logits, position, {.committed = text, .path = {}}, seat.sampling, scratch_);
+}
+
+void AnswerWaves::keep_candidates(Seat& seat, std::span<const Candidate> best) {
+    const auto top = static_cast<std::size_t>(params_.top);
+    const std::size_t begin = (seat.answer.tokens.size() - 1) * top;
+    seat.answer.top_ids.resize(begin + top, -1);
+    seat.answer.top_logprob.resize(begin + top, 0);
+    for (std::size_t i = 0; i < best.size(); ++i) {
+        seat.answer.top_ids[begin + i] = best[i].token;
+        seat.answer.top_logprob[begin + i] = saturated_half(best[i].log_prob);
+    }
+}
+
+Status AnswerWaves::clear_seats(const Done& done) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const auto top = static_cast<std::size_t>(params_.top);
+    for (const auto& seat : seats_) {
+        if (!seat->over) continue;
+        MadeAnswer& answer = seat->answer;
+        answer.top_ids.resize(answer.tokens.size() * top, -1);
+        answer.top_logprob.resize(answer.tokens.size() * top, 0);
+        for (auto& hidden : answer.hidden) {
+            hidden.resize(answer.tokens.size() * dim, 0);
+            hidden.shrink_to_fit();  // it waits for the rest of its shard
+        }
+        if (Status s = done(std::move(answer)); !s) return s;
+    }
+    std::erase_if(seats_, [](const auto& seat) { return seat->over; });
+    return {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,322 @@
+#include "actors/draft/draft_model.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
+constexpr std::size_t kEnoughText = 16;  // tokens behind an unknown one that make a context again
+
+/// The tokens that penalties of the token behind `path` may look at.
+std::vector<TokenId> seen_by(const DraftText& text, std::span<const GuessId> path) {
+    if (!text.sampling.has_penalties()) return {};
+    std::vector<TokenId> seen = text.tokens;
+    for (const GuessId id : path.subspan(1)) seen.push_back(text.tree.find(id)->token);
+    const std::int32_t window = text.sampling.penalty_window;
+    if (window >= 0 && seen.size() > static_cast<std::size_t>(window)) {
+        seen.erase(seen.begin(), seen.end() - window);
+    }
+    return seen;
+}
+
+}  // namespace
+
+DraftText::DraftText(const Request& request)
+    : tokens{request.text},
+      tree{kTreeNodesMax},
+      sampling{request.sampling},
+      context{request.context} {
+    tree.plant(tokens.back(), static_cast<Position>(tokens.size()) - 1);
+}
+
+Followed DraftText::follow(std::span<const TokenId> more) {
+    Followed followed = tree.follow(more);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    if (cache) {
+        for (const KvSlot slot : followed.kept) cache->slots.commit(slot);
+        cache->became_text.insert(cache->became_text.end(), followed.committed.begin(),
+                                  followed.committed.end());
+    }
+    return followed;
+}
+
+DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
+    : backend_{backend}, options_{options}, pages_{std::make_shared<KvPages>(backend.kv_slots())} {
+    PACE_CHECK(backend.first_layer() == 0, "a draft model starts at layer 0");
+    PACE_CHECK(backend.has_head(options.head), "a draft model without its head");
+    PACE_CHECK(options.rows_max > 0 && options.vocab_size > 0, "a draft model of no size");
+    const ModelConfig& config = backend.config();
+    const auto dim = static_cast<std::size_t>(config.dim);
+    hidden_.resize(options.rows_max * dim);
+    head_hidden_.resize(kHeadsAtOnce * dim);
+    logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
+    vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options.vocab_size));
+    const std::span<const TokenId> list = backend.short_list(options.head);
+    if (!list.empty() && list.back() < options.vocab_size) short_list_ = list;
+    if (!short_list_.empty() || options.vocab_size > config.vocab_size) {
+        target_row_.resize(static_cast<std::size_t>(options.vocab_size));
+    }
+}
+
+DraftModel::~DraftModel() = default;
+
+void DraftModel::open(DraftText& text) {
+    const Position positions = std::min<Position>(text.context, backend_.config().context_length);
+    Result<RequestSlots> slots = RequestSlots::make(*pages_, positions);
+    if (!slots) return;
+    text.cache.emplace(DraftText::Cache{
+        .pages = pages_, .slots = std::move(slots).value(), .positions = positions});
+    settle(text);
+}
+
+bool DraftModel::knows(const DraftText& text) const {
+    if (!text.cache) return false;
+    const DraftText::Cache& cache = *text.cache;
+    for (std::size_t i = cache.checked; i < text.tokens.size(); ++i) {
+        if (text.tokens[i] >= backend_.config().vocab_size) return false;
+    }
+    const auto begin = static_cast<std::size_t>(cache.begin);
+    if (begin > 0 && text.tokens.size() < begin + kEnoughText) return false;
+    return text.tree.root().position - cache.begin < cache.positions;
+}
+
+Position DraftModel::behind(const DraftText& text) const {
+    if (!knows(text)) return 0;
+    return std::max(text.tree.root().position - text.cache->cached(), 0);
+}
+
+/// Gives back what was given up; no pass is running.
+void DraftModel::settle(DraftText& text) const {
+    DraftText::Cache& cache = *text.cache;
+    for (const GuessTree::Freed& freed : text.tree.take_freed()) {
+        cache.slots.free(freed.position - cache.begin, freed.slot);
+    }
+    cache.became_text.clear();
+    std::size_t unknown = text.tokens.size();
+    for (; cache.checked < text.tokens.size(); ++cache.checked) {
+        if (text.tokens[cache.checked] >= backend_.config().vocab_size) unknown = cache.checked;
+    }
+    if (unknown < text.tokens.size()) begin_behind(text, unknown);
+}
+
+void DraftModel::begin_behind(DraftText& text, std::size_t unknown) const {
+    DraftText::Cache& cache = *text.cache;
+    text.tree.drop_slots();
+    for (const GuessTree::Freed& freed : text.tree.take_freed()) {
+        cache.slots.free(freed.position - cache.begin, freed.slot);
+    }
+    cache.slots.cut(0);
+    cache.begin = static_cast<Position>(unknown) + 1;
+}
+
+bool DraftModel::can_compute(const DraftText& text, const GuessNode& node) const {
+    return node.token < backend_.config().vocab_size &&
+           node.position - text.cache->begin < text.cache->positions;
+}
+
+const DraftModel::PassRow* DraftModel::row_of(const DraftText& text, GuessId id) const {
+    for (const PassRow& row : pass_) {
+        if (row.text.get() == &text && row.node == id) return &row;
+    }
+    return nullptr;
+}
+
+bool DraftModel::prepare(std::span<const Wish> wishes) {
+    PACE_CHECK(!running_, "a pass prepared while another one runs");
+    for (const Wish& wish : wishes) {
+        if (room() == 0) break;
+        add(wish);
+    }
+    running_ = !pass_.empty();
+    build_rows();
+    return running_;
+}
+
+void DraftModel::add(const Wish& wish) {
+    if (!wish.text->cache) return;
+    settle(*wish.text);
+    if (!knows(*wish.text) || !catch_up(wish.text)) return;
+    for (const GuessId id : wish.expand) {
+        if (!add_node(wish, id)) return;
+    }
+}
+
+/// The text up to the root; false if the root's row does not fit behind it into this pass.
+bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
+    DraftText::Cache& cache = *text->cache;
+    const Position root = text->tree.root().position;
+    if (cache.cached() < root) {
+        chunks_.push_back({text, static_cast<Position>(cache.slots.committed().size())});
+    }
+    while (cache.cached() < root && room() > 0) {
+        const Position at = cache.cached() - cache.begin;
+        const Result<KvSlot> slot = cache.slots.name(at);
+        PACE_CHECK(slot.ok(), "no slot for a token of the text, whose page was reserved");
+        cache.slots.commit(slot.value());
+        pass_.push_back(
+            {.text = text, .position = cache.begin + at, .slot = slot.value(), .named = true});
+    }
+    return cache.cached() == root && room() > 0;
+}
+
+/// The node's row, with those above it that are not in the cache. False: the pass is full.
+bool DraftModel::add_node(const Wish& wish, GuessId id) {
+    DraftText& text = *wish.text;
+    if (text.tree.find(id) == nullptr) return true;
+    const std::vector<GuessId> path = text.tree.path(id);
+    std::vector<const GuessNode*> missing;
+    for (const GuessId step : path) {
+        const GuessNode* node = text.tree.find(step);
+        if (!can_compute(text, *node)) {
+            text.tree.close(id);
+            return true;
+        }
+        const bool needed = step == id || node->slot == kNoSlot;
+        if (needed && row_of(text, step) == nullptr) missing.push_back(node);
+    }
+    if (missing.size() > room()) return false;
+    for (const GuessNode* node : missing) {
+        PassRow row{
+            .text = wish.text, .node = node->id, .position = node->position, .slot = node->slot};
+        if (row.slot == kNoSlot) {
+            const Result<KvSlot> slot = text.cache->slots.name(node->position - text.cache->begin);
+            if (!slot) {
+                text.tree.close(id);  // the cache is full; its trunk still finds its homes
+                return true;
+            }
+            row.slot = slot.value();
+            row.named = true;
+        }
+        pass_.push_back(std::move(row));
+        PassRow& added = pass_.back();
+        added.path = paths_.size();
+        for (const GuessId step : path) {
+            const GuessNode* above = text.tree.find(step);
+            const PassRow* in_pass = row_of(text, step);
+            paths_.push_back(in_pass != nullptr ? in_pass->slot : above->slot);
+            if (step == node->id) break;
+        }
+        added.path_size = paths_.size() - added.path;
+    }
+    heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
+                      .count = wish.candidates,
+                      .seen = seen_by(text, path)});
+    return true;
+}
+
+void DraftModel::build_rows() {
+    rows_.clear();
+    for (const PassRow& row : pass_) {
+        const DraftText::Cache& cache = *row.text->cache;
+        const Position at = row.position - cache.begin;
+        const GuessNode* node = row.text->tree.find(row.node);
+        const TokenId token = row.node != kNoGuess
+                                  ? node->token
+                                  : row.text->tokens[static_cast<std::size_t>(row.position)];
+        rows_.push_back({.token = token,
+                         .position = at,
+                         .slot = row.slot,
+                         .prefix_slots = cache.slots.committed().data(),
+                         .prefix_count = at + 1 - static_cast<std::int32_t>(row.path_size),
+                         .path_slots = paths_.data() + row.path,
+                         .path_count = static_cast<std::int32_t>(row.path_size),
+                         .last = 2 * backend_.last_layer()});
+    }
+}
+
+std::int32_t DraftModel::context() const {
+    std::int32_t longest = 0;
+    for (const Row& row : rows_) longest = std::max(longest, row.position + 1);
+    return longest;
+}
+
+DraftModel::Taken DraftModel::take(RunOutcome outcome) {
+    PACE_CHECK(running_, "a pass taken that nobody prepared");
+    running_ = false;
+    Taken taken;
+    if (outcome == RunOutcome::Cancelled) {
+        undo();
+    } else {
+        for (const PassRow& row : pass_) {
+            if (row.node != kNoGuess) place(row, taken);
+        }
+        for (PassHead& head : heads_) {
+            const PassRow& row = pass_[head.row];
+            taken.said.push_back({row.text, row.node, std::move(head.candidates)});
+        }
+    }
+    pass_.clear();
+    heads_.clear();
+    chunks_.clear();
+    paths_.clear();
+    rows_.clear();
+    return taken;
+}
+
+void DraftModel::place(const PassRow& row, Taken& taken) {
+    DraftText& text = *row.text;
+    DraftText::Cache& cache = *text.cache;
+    const Position at = row.position - cache.begin;
+    const GuessNode* node = text.tree.find(row.node);
+    if (node != nullptr) taken.computed.push_back({row.text, row.node});
+    if (!row.named) return;
+    const auto& became = cache.became_text;
+    if (node != nullptr) {
+        text.tree.set_slot(row.node, row.slot);
+    } else if (std::find(became.begin(), became.end(), row.node) != became.end() &&
+               static_cast<std::size_t>(at) == cache.slots.committed().size()) {
+        cache.slots.commit(row.slot);
+    } else {
+        cache.slots.free(at, row.slot);
+    }
+}
+
+void DraftModel::undo() {
+    for (const PassRow& row : pass_) {
+        DraftText::Cache& cache = *row.text->cache;
+        if (row.node != kNoGuess && row.named) {
+            cache.slots.free(row.position - cache.begin, row.slot);
+        }
+    }
+    // Where a chunk was in the pass nothing behind it was in the cache, so nothing has joined it.
+    for (const Chunk& chunk : chunks_) chunk.text->cache->slots.cut(chunk.length);
+}
+
+bool DraftModel::write_kv(DraftText& text, GuessId id, std::span<const std::byte> bytes) {
+    const GuessNode* node = text.tree.find(id);
+    if (!text.cache || node == nullptr || node->slot != kNoSlot || row_of(text, id) != nullptr ||
+        !can_compute(text, *node)) {
+        return false;
+    }
+    const GuessNode* parent = text.tree.find(node->parent);
+    const bool in_order =
+        parent != nullptr ? parent->slot != kNoSlot : text.cache->cached() == node->position;
+    if (!in_order || text.cache->checked < text.tokens.size()) return false;
+    const Result<KvSlot> slot = text.cache->slots.name(node->position - text.cache->begin);
+    if (!slot) return false;
+    backend_.write_kv(slot.value(), bytes);
+    text.tree.set_slot(id, slot.value());
+    return true;
+}
+
+bool DraftModel::write_kv_at(DraftText& text, Position position, std::span<const std::byte> bytes) {
+    if (!text.cache || running_) return false;
+    settle(text);
+    DraftText::Cache& cache = *text.cache;
+    if (position != cache.cached() || position >= text.tree.root().position ||
+        position - cache.begin >= cache.positions) {
+        return false;
+    }
+    const Result<KvSlot> slot = cache.slots.name(position - cache.begin);
+    if (!slot) return false;
+    cache.slots.commit(slot.value());
+    backend_.write_kv(slot.value(), bytes);
+    return true;
+}
+
+}  // namespace paceline

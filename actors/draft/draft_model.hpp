@@ -1,0 +1,187 @@
+// DraftModel: a model as a guesser: it computes candidates behind nodes of guess trees, for many
+// requests in one pass.
+//
+//     prepare(wishes)     loop   names slots, builds rows: text that is not in the cache yet (in
+//                                chunks), then the nodes with what is missing above them
+//     run()               job    the layers, the head of the asked rows, the candidates
+//     take()              loop   the slots go to their nodes, or to the text, if it went on
+//                                meanwhile; what became of nothing is free again
+//
+// Borrows its backend and owns that one's KV slots; it knows per request (DraftText) which
+// committed tokens and which nodes are in the cache. The draft's KV is its own: whatever is wrong
+// with it costs acceptance, never exactness. A slot that was given up while a pass runs is not
+// used again before that pass is taken. Its vocabulary may be smaller than the target's or padded:
+// tokens that the target does not have are never proposed. A token that the model does not know
+// itself ends what it can say of a text; it begins anew behind it, once enough has followed.
+// Bounded: a request reserves the pages of its context; without them it has no model.
+// Threads: the actor's loop; run() alone is the job.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/guess_tree.hpp"
+#include "actors/decoding/slot_allocator.hpp"
+#include "actors/protocol/request.hpp"
+#include "model/backend.hpp"
+#include "model/sampling/candidates.hpp"
+#include "model/sampling/sampling.hpp"
+
+namespace paceline {
+
+struct DraftModelOptions {
+    HeadId head = HeadId::Final;
+    int vocab_size = 0;           // the target's; what lies above is never proposed
+    std::uint32_t rows_max = 64;  // of one pass
+};
+
+/// What a draft knows of one request's text. The cache belongs to the DraftModel.
+struct DraftText {
+    explicit DraftText(const Request& request);
+
+    std::vector<TokenId> tokens;  // committed; the last one is the tree's root
+    GuessTree tree;
+    SamplingParams sampling;
+    Position context;  // tokens that the text may have
+
+    /// The text goes on: tokens, tree and cache follow.
+    Followed follow(std::span<const TokenId> more);
+
+    struct Cache {
+        std::shared_ptr<KvPages> pages;  // a job that nobody waits for may outlive the model
+        RequestSlots slots;
+        Position positions;                      // that the slots are for
+        Position begin = 0;                      // of the text; what is before it is not known
+        std::size_t checked = 0;                 // tokens of the text that were looked at
+        std::vector<GuessId> became_text = {};   // since the last pass was prepared
+        [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
+            return begin + static_cast<Position>(slots.committed().size());
+        }
+    };
+    std::optional<Cache> cache = {};
+};
+
+class DraftModel {
+public:
+    /// The backend starts at layer 0 and has the head.
+    DraftModel(Backend& backend, DraftModelOptions options);
+    DraftModel(const DraftModel&) = delete;
+    DraftModel& operator=(const DraftModel&) = delete;
+    ~DraftModel();
+
+    /// Gives the text a place in the cache; without pages it stays without.
+    void open(DraftText& text);
+    /// Whether candidates behind the text's root can be had.
+    [[nodiscard]] bool knows(const DraftText& text) const;
+    /// Committed tokens above the root that are not in the cache; 0 where it knows nothing.
+    [[nodiscard]] Position behind(const DraftText& text) const;
+
+    struct Wish {
+        std::shared_ptr<DraftText> text;
+        std::vector<GuessId> expand;  // best first
+        int candidates = 1;           // behind each
+    };
+    /// As much of the wishes as there is room for, the first ones first. Nodes that can not be
+    /// expanded are closed. False: there is nothing to run.
+    bool prepare(std::span<const Wish> wishes);
+    RunOutcome run(const CancelToken* cancel);
+
+    struct Said {
+        std::shared_ptr<DraftText> text;
+        GuessId node = kNoGuess;
+        std::vector<Candidate> candidates = {};
+    };
+    /// A node whose keys and values this pass has computed, and that is in the tree still.
+    struct Computed {
+        std::shared_ptr<DraftText> text;
+        GuessId node = kNoGuess;
+    };
+    struct Taken {
+        std::vector<Said> said;
+        std::vector<Computed> computed;
+    };
+    /// After run(); of a cancelled one nothing is left.
+    [[nodiscard]] Taken take(RunOutcome outcome);
+
+    /// Bytes of one token's keys and values; 0 if they cannot travel.
+    [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
+    void read_kv(KvSlot slot, std::span<std::byte> bytes) const { backend_.read_kv(slot, bytes); }
+    /// Another process has computed this node's. False if they are of no use here: the node is
+    /// gone, or has them, or its parent has not.
+    bool write_kv(DraftText& text, GuessId node, std::span<const std::byte> bytes);
+    /// The same for a token of the text that comes next in the cache.
+    bool write_kv_at(DraftText& text, Position position, std::span<const std::byte> bytes);
+
+    /// Of the prepared pass.
+    [[nodiscard]] std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
+    [[nodiscard]] std::uint32_t heads() const { return static_cast<std::uint32_t>(heads_.size()); }
+    [[nodiscard]] std::int32_t context() const;
+    [[nodiscard]] const Backend& backend() const { return backend_; }
+    [[nodiscard]] std::int32_t free_pages() const { return pages_->free_pages(); }
+
+private:
+    static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
+
+    struct PassRow {
+        std::shared_ptr<DraftText> text;
+        GuessId node = kNoGuess;  // kNoGuess: a token of the text
+        Position position = 0;
+        KvSlot slot = kNoSlot;
+        bool named = false;    // here, for this row; else the node had it
+        std::size_t path = 0;  // of the row, in paths_
+        std::size_t path_size = 0;
+    };
+    struct PassHead {
+        std::size_t row = 0;
+        int count = 1;
+        std::vector<TokenId> seen = {};  // what the penalties may look at
+        std::vector<Candidate> candidates = {};
+    };
+    struct Chunk {
+        std::shared_ptr<DraftText> text;
+        Position length = 0;  // in the cache before it
+    };
+
+    void settle(DraftText& text) const;
+    void begin_behind(DraftText& text, std::size_t unknown) const;
+    void add(const Wish& wish);
+    bool catch_up(const std::shared_ptr<DraftText>& text);
+    bool add_node(const Wish& wish, GuessId id);
+    [[nodiscard]] bool can_compute(const DraftText& text, const GuessNode& node) const;
+    [[nodiscard]] const PassRow* row_of(const DraftText& text, GuessId id) const;
+    [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
+    void build_rows();
+    void give_candidates(std::size_t first, std::size_t count);
+    [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
+    [[nodiscard]] bool drawn_with_layers() const;
+    RunOutcome run_and_draw(const CancelToken* cancel);
+    [[nodiscard]] DrawJob job_of(const PassHead& head) const;
+    bool draw_candidates(std::size_t first, std::span<const float> hidden);
+    [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
+                                                       std::span<float> logits);
+    void place(const PassRow& row, Taken& taken);
+    void undo();
+
+    Backend& backend_;
+    DraftModelOptions options_;
+    std::shared_ptr<KvPages> pages_;
+    bool running_ = false;  // between prepare() and take()
+    std::vector<PassRow> pass_;
+    std::vector<PassHead> heads_;
+    std::vector<Chunk> chunks_;
+    std::vector<KvSlot> paths_;
+    std::vector<Row> rows_;
+    std::vector<float> hidden_;            // [rows, dim]
+    std::vector<float> head_hidden_;       // [heads at once, dim]
+    std::vector<float> logits_;            // [heads at once, the model's vocabulary]
+    std::size_t vocab_both_ = 0;           // tokens that the model and the target have
+    std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty
+    std::vector<float> target_row_;        // [the target's vocabulary] if logits are fewer
+    SamplerScratch scratch_;
+};
+
+}  // namespace paceline

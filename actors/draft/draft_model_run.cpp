@@ -1,0 +1,119 @@
+// The job of DraftModel: the layers of a pass, and the candidates that its heads say.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "actors/draft/draft_model.hpp"
+
+namespace paceline {
+
+RunOutcome DraftModel::run(const CancelToken* cancel) {
+    if (drawn_with_layers()) return run_and_draw(cancel);
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    const std::span<float> hidden = std::span{hidden_}.first(rows_.size() * dim);
+    if (backend_.run_layers(rows_, hidden, cancel) == RunOutcome::Cancelled) {
+        return RunOutcome::Cancelled;
+    }
+    for (std::size_t first = 0; first < heads_.size(); first += kHeadsAtOnce) {
+        give_candidates(first, std::min(kHeadsAtOnce, heads_.size() - first));
+    }
+    return RunOutcome::Done;
+}
+
+/// Whether the device can draw all candidates where it computes the rows: a pass is one wait then.
+bool DraftModel::drawn_with_layers() const {
+    if (!backend_.draws_behind_rows() || !device_draws(heads_)) return false;
+    // A row that is asked for twice has two jobs.
+    std::vector<bool> asked(rows_.size(), false);
+    return std::none_of(heads_.begin(), heads_.end(), [&](const PassHead& head) {
+        const bool before = asked[head.row];
+        asked[head.row] = true;
+        return before;
+    });
+}
+
+RunOutcome DraftModel::run_and_draw(const CancelToken* cancel) {
+    std::vector<DrawJob> jobs(rows_.size());
+    for (const PassHead& head : heads_) jobs[head.row] = job_of(head);
+    std::vector<std::vector<Candidate>> best(rows_.size());
+    const RunOutcome outcome =
+        backend_.run_and_draw_candidates(options_.head, rows_, {}, {.jobs = jobs}, best, cancel);
+    for (PassHead& head : heads_) head.candidates = std::move(best[head.row]);
+    return outcome;
+}
+
+void DraftModel::give_candidates(std::size_t first, std::size_t count) {
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto from =
+            hidden_.begin() + static_cast<std::ptrdiff_t>(heads_[first + i].row * dim);
+        std::copy_n(from, dim, head_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
+    }
+    const auto hidden = std::span{head_hidden_}.first(count * dim);
+    if (draw_candidates(first, hidden)) return;
+    const std::span<const TokenId> list = short_list_;
+    const std::size_t width =
+        list.empty() ? static_cast<std::size_t>(backend_.config().vocab_size) : list.size();
+    const auto logits = std::span{logits_}.first(count * width);
+    if (list.empty()) {
+        backend_.head(options_.head, hidden, static_cast<int>(count), logits);
+    } else {
+        backend_.head_listed(options_.head, hidden, static_cast<int>(count), logits);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        heads_[first + i].candidates =
+            candidates_of(heads_[first + i], logits.subspan(i * width, width));
+    }
+}
+
+DrawJob DraftModel::job_of(const PassHead& head) const {
+    const PassRow& row = pass_[head.row];
+    return {&row.text->sampling, row.position + 1, head.count};
+}
+
+/// Whether the candidates of these heads need nothing that only the host has.
+bool DraftModel::device_draws(std::span<const PassHead> heads) const {
+    // Another vocabulary than the target's, smaller or larger, needs the whole row here. A short
+    // list has none but the target's tokens.
+    const bool same = target_row_.empty() && backend_.config().vocab_size <= options_.vocab_size;
+    if (short_list_.empty() && !same) return false;
+    return std::all_of(heads.begin(), heads.end(), [&](const PassHead& head) {
+        return head.count <= backend_.candidates_max() &&
+               backend_.draws(pass_[head.row].text->sampling);
+    });
+}
+
+/// The candidates of the heads from `first` on whose hidden states these are, where the device can
+/// draw them; false if it cannot.
+bool DraftModel::draw_candidates(std::size_t first, std::span<const float> hidden) {
+    const std::size_t count = hidden.size() / static_cast<std::size_t>(backend_.config().dim);
+    const auto heads = std::span{heads_}.subspan(first, count);
+    if (!device_draws(heads)) return false;
+    std::vector<DrawJob> jobs;
+    for (const PassHead& head : heads) jobs.push_back(job_of(head));
+    std::vector<std::vector<Candidate>> best(count);
+    backend_.draw_candidates(options_.head, hidden, jobs, best);
+    for (std::size_t i = 0; i < count; ++i) heads[i].candidates = std::move(best[i]);
+    return true;
+}
+
+/// `logits`: of the short list, or of the model's whole vocabulary.
+std::vector<Candidate> DraftModel::candidates_of(const PassHead& head, std::span<float> logits) {
+    const PassRow& row = pass_[head.row];
+    const SeenTokens seen{.committed = head.seen, .path = {}};
+    const SamplingParams& params = row.text->sampling;
+    const Position at = row.position + 1;
+    if (!short_list_.empty()) {
+        return listed_candidates(logits, short_list_, target_row_, at, seen, params, head.count,
+                                 scratch_);
+    }
+    logits = logits.first(vocab_both_);
+    if (!target_row_.empty()) {
+        std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
+                  -std::numeric_limits<float>::infinity());
+        logits = target_row_;
+    }
+    return candidates(logits, at, seen, params, head.count, scratch_);
+}
+
+}  // namespace paceline

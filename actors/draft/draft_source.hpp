@@ -1,0 +1,64 @@
+// DraftSource: whatever can guess how a text goes on.
+//
+// One source belongs to one request. Prompt lookup is one; a draft model, the target's own first
+// layers or a scripted adversary in a test are others. A guess can never change the answer, only
+// how fast it comes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "actors/protocol/request.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/wire/messages.hpp"
+#include "model/backend.hpp"
+#include "model/sampling/candidates.hpp"
+
+namespace paceline {
+
+/// What a proposal costs, which decides where it is computed.
+enum class DraftCost : std::uint8_t {
+    Instant,  // microseconds: done inside the handler
+    Compute,  // a job on the draft's device
+};
+
+struct DraftSource {
+    DraftSource() = default;
+    DraftSource(const DraftSource&) = delete;
+    DraftSource& operator=(const DraftSource&) = delete;
+    virtual ~DraftSource() = default;
+
+    [[nodiscard]] virtual DraftCost cost() const = 0;
+    /// Tokens that were committed since the last call; the first call brings the prompt.
+    virtual void commit(std::span<const TokenId> tokens) = 0;
+    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no idea.
+    /// `cancel` is raised when the text has gone on meanwhile; what is returned then is not used.
+    [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
+                                                       std::int32_t gamma,
+                                                       const CancelToken& cancel) = 0;
+    /// How probable each of them is before it is known how often they are right; for the order in
+    /// which nodes are grown and sent.
+    [[nodiscard]] virtual float confidence() const { return 0.7F; }
+    /// Whether the source can tell how probable each token is: then weigh() is asked instead, and
+    /// in turns no token is sent that is not worth its row.
+    [[nodiscard]] virtual bool weighs() const { return false; }
+    /// propose(), with the log probability of each token if those before it are right.
+    [[nodiscard]] virtual std::vector<Candidate> weigh(std::span<const TokenId> path,
+                                                       std::int32_t gamma,
+                                                       const CancelToken& cancel) {
+        std::vector<Candidate> guesses;
+        for (const TokenId token : propose(path, gamma, cancel)) {
+            guesses.push_back({.token = token, .log_prob = std::log(confidence())});
+        }
+        return guesses;
+    }
+    [[nodiscard]] virtual msg::Origin origin() const { return msg::Origin::Trunk; }
+};
+
+using DraftSourceFactory = std::function<std::unique_ptr<DraftSource>(const Request&)>;
+
+}  // namespace paceline

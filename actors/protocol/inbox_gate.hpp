@@ -1,0 +1,84 @@
+// InboxGate: which messages a stage may act on.
+//
+//     epoch of the sender older than one seen before                  Stale
+//     attempt < current, or a request that was forgotten              Stale: changes nothing
+//     attempt == current                                              Current
+//     attempt > current, or an unknown request                        Early: held
+//
+// A request's attempts only ever grow, so old and early can be told apart. Its id says nothing: a
+// stage that was started again may hear of a newer request before a further turn of an older one.
+// Begin comes from the conductor, hot messages from other stages, so a wave may overtake the
+// Begin it belongs to: it is held (bounded) and handled when the Begin has come.
+// Threads: the actor's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+
+enum class Age : std::uint8_t { Stale, Current, Early };
+
+class InboxGate {
+public:
+    static constexpr std::size_t kHeldMax = 128;
+    static constexpr std::size_t kHintsMax = kHeldMax / 2;  // of one kind that may be lost
+    static constexpr std::size_t kKnownMax = 4096;  // requests; the oldest are forgotten, so Stale
+
+    struct Held {
+        StageId from;
+        std::uint16_t kind = 0;
+        msg::Route route;
+        std::vector<std::byte> bytes;
+    };
+
+    /// What follows when too many messages are early. A draft's Begin brings all that was committed
+    /// by then, so the verdicts that have waited longest are the ones it can do without; a segment
+    /// can do without none.
+    enum class Overflow : std::uint8_t { Refuse, DropOldest };
+
+    explicit InboxGate(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}
+
+    /// Whether a Begin is to be followed: not one as old as what is known, or older.
+    [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;
+    void begun(RequestId request, Attempt attempt);
+
+    /// What to do with a message; an Early one has been copied. Errors: Protocol when too much
+    /// is held already and none may be dropped.
+    Result<Age> admit(StageId from,
+                      std::uint16_t kind,
+                      const msg::Route& route,
+                      std::span<const std::byte> bytes);
+    /// As admit(), for a kind that may be lost: an Early one takes the place of what its sender
+    /// said of that request before, and the oldest go when there are too many.
+    Age admit_hint(StageId from,
+                   std::uint16_t kind,
+                   const msg::Route& route,
+                   std::span<const std::byte> bytes);
+    /// As admit(), but nothing is held: an Early one is the caller's to keep.
+    Age look(StageId from, const msg::Route& route);
+    /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
+    /// that its messages name, is gone.
+    void forget(StageId peer);
+    /// Held messages that are not early any more, in the order in which they came.
+    [[nodiscard]] std::vector<Held> take_due();
+
+    /// What a message is by its request and attempt alone.
+    [[nodiscard]] Age age(RequestId request, Attempt attempt) const;
+
+private:
+    Overflow overflow_;
+    std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
+    std::map<RequestId, Attempt> current_;
+    RequestId forgotten_;  // the newest of them
+    std::vector<Held> held_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,168 @@
+#include "actors/protocol/message_checks.hpp"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "actors/protocol/counters.hpp"
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+Error bad(const std::string& message, const std::string& field, std::int64_t value) {
+    return Error{Errc::Protocol, message + " has " + field + " = " + std::to_string(value)};
+}
+
+bool within(std::int32_t value, std::int32_t end) {
+    return value >= 0 && value < end;
+}
+
+Status check_tokens(const std::string& message,
+                    std::span<const TokenId> tokens,
+                    const MessageLimits& limits) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (!within(tokens[i], limits.vocab_size)) {
+            return bad(message, "tokens[" + std::to_string(i) + "]", tokens[i]);
+        }
+    }
+    return {};
+}
+
+Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
+    const std::string name = "a wave's row " + std::to_string(index);
+    if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
+    if (!within(row.position, limits.context)) return bad(name, "position", row.position);
+    if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
+    return {};
+}
+
+/// How probable a guess is may be said badly (the dispatcher clamps it), but not with a NaN.
+Status check_node(const msg::ProposedNode& node, std::uint32_t index, const MessageLimits& limits) {
+    const std::string name = "a proposal's node " + std::to_string(index);
+    if (!within(node.token, limits.vocab_size)) return bad(name, "token", node.token);
+    if (node.parent < msg::kBelowRoot || node.parent >= static_cast<std::int64_t>(index)) {
+        return bad(name, "parent", node.parent);
+    }
+    if (static_cast<std::uint16_t>(node.origin) >= msg::kOrigins) {
+        return bad(name, "origin", static_cast<std::int64_t>(node.origin));
+    }
+    if (std::isnan(node.log_prob)) return Error{Errc::Protocol, name + " has log_prob = nan"};
+    return {};
+}
+
+/// `rows_left`: of the wave, for this part and those behind it.
+Status check_part(std::span<const msg::WavePart> parts,
+                  std::uint32_t index,
+                  std::uint32_t rows_left,
+                  const MessageLimits& limits) {
+    const msg::WavePart& part = parts[index];
+    const std::string name = "a wave's part " + std::to_string(index);
+    if (part.kind != msg::WaveKind::Prefill && part.kind != msg::WaveKind::Verify) {
+        return bad(name, "kind", static_cast<std::int64_t>(part.kind));
+    }
+    if (!within(part.base, limits.context)) return bad(name, "base", part.base);
+    if (part.rows == 0 || part.rows > rows_left) return bad(name, "rows", part.rows);
+    if (part.hold > 1) return bad(name, "hold", part.hold);
+    for (std::uint32_t i = 0; i < index; ++i) {
+        if (parts[i].request != part.request) continue;
+        return Error{Errc::Protocol, name + " has request = " + std::to_string(part.request.value) +
+                                         ", which part " + std::to_string(i) + " has already"};
+    }
+    return {};
+}
+
+}  // namespace
+
+Status check_message(const msg::Proposal& proposal, const MessageLimits& limits) {
+    const std::string name = "a proposal";
+    if (proposal.count > kProposalNodesMax) return bad(name, "count", proposal.count);
+    if (proposal.state > msg::ProposalState::Complete) {
+        return bad(name, "state", static_cast<std::int64_t>(proposal.state));
+    }
+    if (!within(proposal.root_position, limits.context)) {
+        return bad(name, "root_position", proposal.root_position);
+    }
+    if (!within(proposal.root_token, limits.vocab_size)) {
+        return bad(name, "root_token", proposal.root_token);
+    }
+    for (std::uint32_t i = 0; i < proposal.count; ++i) {
+        if (Status node = check_node(proposal.nodes[i], i, limits); !node) return node;
+    }
+    return {};
+}
+
+Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
+    const std::string name = "a wave";
+    if (wave.row_count == 0 || wave.row_count > kWaveRowsMax) {
+        return bad(name, "row_count", wave.row_count);
+    }
+    if (wave.part_count == 0 || wave.part_count > kWavePartsMax) {
+        return bad(name, "part_count", wave.part_count);
+    }
+    std::uint32_t rows = 0;
+    const auto parts = std::span{wave.parts}.first(wave.part_count);
+    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
+        if (Status part = check_part(parts, i, wave.row_count - rows, limits); !part) return part;
+        rows += parts[i].rows;
+    }
+    if (rows != wave.row_count) {
+        return Error{Errc::Protocol, "a wave has row_count = " + std::to_string(wave.row_count) +
+                                         ", but its parts have " + std::to_string(rows)};
+    }
+    for (std::uint32_t i = 0; i < wave.row_count; ++i) {
+        if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
+    }
+    return {};
+}
+
+Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
+    const std::string name = "a tensor note";
+    if (note.role > msg::TensorRole::Tap) {
+        return bad(name, "role", static_cast<std::int64_t>(note.role));
+    }
+    if (msg::element_bytes(note.type) == 0) {
+        return bad(name, "type", static_cast<std::int64_t>(note.type));
+    }
+    if (note.layer >= limits.layers) return bad(name, "layer", note.layer);
+    if (!within(note.first_position, limits.context)) {
+        return bad(name, "first_position", note.first_position);
+    }
+    const auto positions_left = static_cast<std::uint32_t>(limits.context - note.first_position);
+    if (note.rows == 0 || note.rows > positions_left) return bad(name, "rows", note.rows);
+    if (note.row_elements == 0) return bad(name, "row_elements", 0);
+    const std::optional<std::uint64_t> bytes = msg::tensor_bytes(note);
+    if (bytes && *bytes <= limits.slot_bytes) return {};
+    return Error{Errc::Protocol, name + " has rows = " + std::to_string(note.rows) +
+                                     " and row_elements = " + std::to_string(note.row_elements) +
+                                     ", more than the " + std::to_string(limits.slot_bytes) +
+                                     " bytes of a slot"};
+}
+
+Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
+    if (verdict.finish > msg::Finish::Failed) {
+        return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
+    }
+    // Only a row for which no token could be drawn commits nothing.
+    if (verdict.count > kGammaMax + 1 ||
+        (verdict.count == 0 && verdict.finish != msg::Finish::Failed)) {
+        return bad("a verdict", "count", verdict.count);
+    }
+    if (verdict.wave_rows > kWaveRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
+    if (verdict.depth > kGammaMax || (verdict.depth > 0 && verdict.depth >= verdict.wave_rows)) {
+        return bad("a verdict", "depth", verdict.depth);
+    }
+    if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);
+    return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
+}
+
+void count_fenced(Context& context, StageId from, std::uint16_t kind, const msg::Route& route) {
+    context.count(counters::kFenced);
+    context.trace({.kind = TraceKind::Fenced,
+                   .peer = from,
+                   .request = route.request,
+                   .attempt = route.attempt,
+                   .detail = kind});
+}
+
+}  // namespace paceline

@@ -1,0 +1,56 @@
+// What a peer claims, checked before use: sizes, counts, vocabulary, positions, slots.
+//
+// A check of form only. Whether a message fits the state of its request is decided where that
+// state is (TokenTree, RequestState).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+/// What the numbers in a message must stay below.
+struct MessageLimits {
+    std::int32_t vocab_size = 0;
+    std::int32_t kv_slots = 0;
+    Position context = 0;
+};
+
+/// The same for a tensor: of the model, and of the pool that it claims to lie in.
+struct TensorLimits {
+    std::uint32_t layers = 0;
+    Position context = 0;
+    std::uint64_t slot_bytes = 0;
+};
+
+/// The message in `bytes`. Errors: Protocol if the size is not that of M.
+template <msg::HotMessage M>
+[[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
+    if (bytes.size() != sizeof(M)) {
+        return Error{Errc::Protocol,
+                     "a message of kind " + std::to_string(static_cast<int>(M::kKind)) + " has " +
+                         std::to_string(bytes.size()) + " bytes, not " + std::to_string(sizeof(M))};
+    }
+    M message;
+    std::memcpy(&message, bytes.data(), sizeof(M));
+    return message;
+}
+
+/// Errors: Protocol, naming message, field and value.
+[[nodiscard]] Status check_message(const msg::Proposal& proposal, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::Wave& wave, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::TensorNote& note, const TensorLimits& limits);
+[[nodiscard]] Status check_message(const msg::Verdict& verdict, const MessageLimits& limits);
+
+/// Counts and traces a message that is too old to change anything.
+void count_fenced(Context& context, StageId from, std::uint16_t kind, const msg::Route& route);
+
+}  // namespace paceline

@@ -1,0 +1,55 @@
+// Outbox: what an actor has to say that its channels had no room for yet.
+//
+// Keeps the order per receiver. Bounded: its owner starts no new work while something waits, so
+// at most the messages of one handler pile up. Threads: the actor's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+class Outbox {
+public:
+    static constexpr std::size_t kWaitingMax = 256;
+
+    explicit Outbox(Context& context) : context_{context} {}
+
+    template <msg::HotMessage M>
+    void send(StageId to, const M& message) {
+        send_bytes(to, static_cast<std::uint16_t>(M::kKind), std::as_bytes(std::span{&message, 1}));
+    }
+    /// For a receiver that can do without: what finds no room is lost, and nothing waits for it.
+    /// Whether it was sent.
+    template <msg::HotMessage M>
+    bool offer(StageId to, const M& message) {
+        return context_.send(to, static_cast<std::uint16_t>(M::kKind),
+                             std::as_bytes(std::span{&message, 1})) == Push::Ok;
+    }
+    /// Tries again what waits.
+    void flush();
+    /// What waits for `peer` is of no use any more.
+    void forget(StageId peer) { waiting_.erase(peer); }
+    [[nodiscard]] bool empty() const { return waiting_.empty(); }
+
+private:
+    struct Letter {
+        std::uint16_t kind;
+        std::vector<std::byte> bytes;
+    };
+    void send_bytes(StageId to, std::uint16_t kind, std::span<const std::byte> bytes);
+
+    Context& context_;
+    std::map<StageId, std::deque<Letter>> waiting_;  // holds no empty queue
+};
+
+}  // namespace paceline

@@ -1,0 +1,94 @@
+#include "actors/protocol/request_state.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+RequestState::RequestState(
+    RequestId request, Attempt attempt, Request spec, TreeRole role, const RequestState* before)
+    : request_{request},
+      attempt_{attempt},
+      spec_{std::move(spec)},
+      finish_rule_{spec_.finish_rule()},
+      tree_{role, kTreeNodesMax} {
+    const auto context = static_cast<std::size_t>(spec_.context);
+    PACE_CHECK(!spec_.text.empty() && spec_.text.size() <= context, "a request that is not valid");
+    text_.reserve(context);
+    text_ = spec_.text;
+    slots_.reserve(context);
+    if (spec_.reuse > 0) {
+        const auto reuse = static_cast<std::size_t>(spec_.reuse);
+        PACE_CHECK(before != nullptr && before->slots_.size() >= reuse,
+                   "slots reused that are not there");
+        slots_.assign(before->slots_.begin(), before->slots_.begin() + spec_.reuse);
+    }
+    tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
+}
+
+Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> rows) {
+    const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
+    if (undecided && base >= 0 && static_cast<std::size_t>(base) < slots_.size()) {
+        slots_.resize(static_cast<std::size_t>(base));
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const msg::WaveRow& row = rows[i];
+        const std::size_t position = slots_.size() + i;
+        if (position + 1 >= text_.size() || row.position != static_cast<Position>(position) ||
+            row.token != text_[position]) {
+            return Error{Errc::Protocol, "prefill row " + std::to_string(i) + " brings token " +
+                                             std::to_string(row.token) + " at position " +
+                                             std::to_string(row.position) + ", but position " +
+                                             std::to_string(position) + " of " +
+                                             std::to_string(text_.size()) + " is next"};
+        }
+    }
+    for (const msg::WaveRow& row : rows) slots_.push_back(row.slot);
+    return {};
+}
+
+Status RequestState::take_rows(std::span<const msg::WaveRow> rows) {
+    for (const msg::WaveRow& row : rows) {
+        const Result<Adoption> adopted = tree_.adopt(row);
+        if (!adopted) return adopted.error();
+    }
+    return {};
+}
+
+Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
+    if (verdict.base != static_cast<Position>(text_.size())) {
+        return Error{Errc::Protocol, "a verdict commits from position " +
+                                         std::to_string(verdict.base) + ", but the text has " +
+                                         std::to_string(text_.size()) + " tokens"};
+    }
+    if (text_.size() + verdict.count > static_cast<std::size_t>(spec_.context)) {
+        return Error{Errc::Protocol, "a verdict commits " + std::to_string(verdict.count) +
+                                         " tokens behind " + std::to_string(text_.size()) +
+                                         ", more than the context of " +
+                                         std::to_string(spec_.context)};
+    }
+    TreeStep step;
+    if (verdict.count > 0) {  // 0: nothing could be drawn
+        const std::span accepted{verdict.nodes.data(), verdict.count - 1};
+        Result<TreeStep> applied = tree_.apply(accepted, verdict.tokens[verdict.count - 1]);
+        if (!applied) return applied;
+        step = std::move(applied).value();
+    }
+    for (const TreeNode& node : step.committed) slots_.push_back(node.slot);
+    text_.insert(text_.end(), verdict.tokens.begin(), verdict.tokens.begin() + verdict.count);
+    finish_ = verdict.finish;
+    if (finish_ != msg::Finish::No) {
+        // The answer is over: what is guessed below its last token will never be asked.
+        for (const TreeNode& node : tree_.nodes()) {
+            if (node.sent()) step.dropped.push_back(node);
+        }
+        step.prepared = false;
+        tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
+    }
+    return step;
+}
+
+}  // namespace paceline

@@ -1,0 +1,79 @@
+// RequestState: what every target segment keeps of a request, and how waves and verdicts change
+// it. The same in all segments once they applied the same messages.
+//
+//     text   t0 t1 ... t(c-2)  t(c-1)         prompt and committed tokens
+//     slots  s0 s1 ... s(c-2)                 where their keys and values are
+//                              root: in the text, not yet in the cache; the tree hangs below it
+//
+// text and slots are reserved for the whole context when made and never move, so a job may read
+// the part that was committed when it started while the loop appends behind it.
+// Threads: changed by the actor loop only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/token_tree.hpp"
+#include "actors/protocol/request.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+
+inline constexpr std::size_t kTreeNodesMax = 1024;
+/// Requests that a segment remembers for a next turn: of those that are over, the ones that were
+/// begun longest ago are forgotten first. The conductor counts on half of it (kReuseTurnsMax).
+inline constexpr std::size_t kStatesMax = std::size_t{4} * kRequestsMax;
+inline constexpr std::uint64_t kReuseTurnsMax = std::uint64_t{2} * kRequestsMax;
+
+class RequestState {
+public:
+    /// `spec` must be valid (validate()). `before`: the state of the turn before, whose first
+    /// spec.reuse slots are taken over; nullptr if there is none (then spec.reuse must be 0).
+    RequestState(RequestId request,
+                 Attempt attempt,
+                 Request spec,
+                 TreeRole role,
+                 const RequestState* before);
+
+    [[nodiscard]] RequestId request() const { return request_; }
+    [[nodiscard]] Attempt attempt() const { return attempt_; }
+    [[nodiscard]] const Request& spec() const { return spec_; }
+    [[nodiscard]] const FinishRule& finish_rule() const { return finish_rule_; }
+    [[nodiscard]] const std::vector<TokenId>& text() const { return text_; }
+    [[nodiscard]] const std::vector<KvSlot>& slots() const { return slots_; }
+    [[nodiscard]] TokenTree& tree() { return tree_; }
+    [[nodiscard]] const TokenTree& tree() const { return tree_; }
+    [[nodiscard]] msg::Finish finish() const { return finish_; }
+    /// The answer has ended or was stopped: nothing new is computed for it. What is committed
+    /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
+    [[nodiscard]] bool over() const { return stopped_ || finish_ != msg::Finish::No; }
+    void stop() { stopped_ = true; }
+    /// All of the text but the root is in the cache (or on its way there).
+    [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }
+
+    /// A prefill wave goes to the layers: its slots join the table. The first one may start
+    /// below what was to be reused, if the dispatcher could not keep it.
+    /// Errors: Protocol if its rows are not the next committed tokens.
+    Status take_prefill(Position base, std::span<const msg::WaveRow> rows);
+    /// A verify part arrived from another segment: its rows join the replica of the tree.
+    /// Errors: Protocol as TokenTree::adopt.
+    Status take_rows(std::span<const msg::WaveRow> rows);
+    /// Errors: Protocol if the verdict does not continue this text (the state is unchanged).
+    Result<TreeStep> apply(const msg::Verdict& verdict);
+
+private:
+    RequestId request_;
+    Attempt attempt_;
+    Request spec_;
+    FinishRule finish_rule_;
+    std::vector<TokenId> text_;
+    std::vector<KvSlot> slots_;
+    TokenTree tree_;
+    msg::Finish finish_ = msg::Finish::No;
+    bool stopped_ = false;
+};
+
+}  // namespace paceline

@@ -1,0 +1,62 @@
+// FateWatch: tells a running job which of its rows have become useless, from what the judge and
+// the conductor say in shared memory (ipc/wire/cancel_board.hpp).
+//
+// A row knows the tokens of its path. It is dead if the text has another token at a position of
+// that path, if a row above it is dead, or if its request's attempt is void. The board holds only
+// the newest fate, so what is dead once is remembered; once all rows are dead the job is cancelled.
+// Threads: made and read by the loop before and after the job, asked by one thread in between.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ipc/wire/cancel_board.hpp"
+#include "model/backend.hpp"
+
+namespace paceline {
+
+class FateWatch final : public CancelToken::RowWatch {
+public:
+    /// A request in the job. fate, word: nullptr where nobody says anything.
+    struct Part {
+        RequestId request;
+        Attempt attempt;
+        const FateCell* fate = nullptr;
+        const std::atomic<std::uint64_t>* word = nullptr;
+    };
+    struct WatchedRow {
+        std::size_t part = 0;
+        std::optional<std::size_t> parent = std::nullopt;  // an earlier row of the job
+        Position first = 0;                                // of the path: where tokens[0] stands
+        std::vector<TokenId> tokens = {};                  // down to the row itself
+    };
+
+    /// Nobody asks any more what comes behind `position`: the text is known there, or the attempt
+    /// is void.
+    [[nodiscard]] static bool is_decided(const Part& part, Position position);
+
+    /// `cancel` is raised when no row is left; it must outlive the watch's use.
+    explicit FateWatch(CancelToken& cancel) : cancel_{cancel} {}
+
+    [[nodiscard]] std::size_t add(const Part& part);
+    void add(WatchedRow row);
+
+    [[nodiscard]] bool dead(std::size_t row) const override;
+    /// The attempt is void: the conductor's word on that is on its way.
+    [[nodiscard]] bool is_void(std::size_t part) const;
+
+private:
+    [[nodiscard]] static bool is_void(const Part& part);
+    [[nodiscard]] bool contradicted(const WatchedRow& row) const;
+
+    CancelToken& cancel_;
+    std::vector<Part> parts_;
+    std::vector<WatchedRow> rows_;
+    mutable std::vector<bool> dead_;  // found so far
+    mutable std::size_t dead_count_ = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,143 @@
+#include "actors/target/segment_queue.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+bool is_held(const WaitingPart& part, Micros now) {
+    return part.part.hold != 0 && now < part.run_by;
+}
+
+bool is_prefill(const WaitingPart& part) {
+    return part.part.kind == msg::WaveKind::Prefill;
+}
+
+}  // namespace
+
+/// What a run has taken so far, and what stands in the way of others.
+struct SegmentQueue::Batch {
+    std::vector<WaitingPart> parts = {};
+    std::size_t rows = 0;
+    std::map<RequestId, std::size_t> rows_of = {};  // of the requests in it
+    std::set<RequestId> blocked = {};               // an earlier part of theirs stays behind
+    std::set<KvSlot> claimed = {};                  // by parts that came earlier
+
+    [[nodiscard]] bool has_room(const WaitingPart& part) const {
+        const auto before = rows_of.find(part.part.request);
+        if (before == rows_of.end() && rows_of.size() >= kWavePartsMax) return false;
+        // Merged parts are one walk: not deeper than what a verdict carries. Prefill is not merged.
+        const bool merges = before != rows_of.end();
+        if (merges && is_prefill(part)) return false;
+        if (merges && before->second + part.rows.size() > kGammaMax + 1) return false;
+        return rows + part.rows.size() <= kWaveRowsMax;
+    }
+    [[nodiscard]] bool overlaps(const WaitingPart& part) const {
+        return std::any_of(part.rows.begin(), part.rows.end(),
+                           [&](const msg::WaveRow& row) { return claimed.contains(row.slot); });
+    }
+    void claim(const WaitingPart& part) {
+        for (const msg::WaveRow& row : part.rows) claimed.insert(row.slot);
+    }
+};
+
+/// Which parts could run if there were no holds and no limits. Drops what is moot.
+Result<std::vector<bool>> SegmentQueue::look_at_all(const Rules& rules) {
+    std::vector<bool> ready;
+    std::set<RequestId> waits;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+        if (waits.contains(part->part.request)) {
+            ready.push_back(false);
+            ++part;
+            continue;
+        }
+        const Result<Turn> turn = rules.look(*part);
+        if (!turn) return turn.error();
+        if (turn.value() == Turn::Moot) {
+            rules.drop(*part);
+            part = parts_.erase(part);
+            continue;
+        }
+        // Until a prefill part has run, nobody knows which slots of an earlier turn stay.
+        if (turn.value() == Turn::Waits || is_prefill(*part)) waits.insert(part->part.request);
+        ready.push_back(turn.value() == Turn::Ready);
+        ++part;
+    }
+    return ready;
+}
+
+/// Takes back the readiness of held parts behind which only held ones stand.
+void SegmentQueue::keep_held(std::vector<bool>& ready, Micros now) const {
+    std::set<RequestId> released;
+    for (std::size_t i = parts_.size(); i-- > 0;) {
+        if (!ready[i]) continue;
+        if (is_held(parts_[i], now)) {
+            ready[i] = released.contains(parts_[i].part.request);
+        } else {
+            released.insert(parts_[i].part.request);
+        }
+    }
+}
+
+Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros now) {
+    Result<std::vector<bool>> looked = look_at_all(rules);
+    if (!looked) return looked.error();
+    std::vector<bool>& ready = looked.value();
+    keep_held(ready, now);
+    Batch batch;
+    std::deque<WaitingPart> left;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+        WaitingPart& part = parts_[i];
+        const RequestId request = part.part.request;
+        const bool goes = ready[i] && !batch.blocked.contains(request) && batch.has_room(part) &&
+                          !batch.overlaps(part);
+        batch.claim(part);
+        if (!goes) {
+            batch.blocked.insert(request);
+            left.push_back(std::move(part));
+            continue;
+        }
+        batch.rows += part.rows.size();
+        batch.rows_of[request] += part.rows.size();
+        // Nothing of this request may be merged behind a prefill part.
+        if (is_prefill(part)) batch.blocked.insert(request);
+        batch.parts.push_back(std::move(part));
+    }
+    parts_ = std::move(left);
+    return std::move(batch.parts);
+}
+
+std::optional<Micros> SegmentQueue::due(Micros now) const {
+    std::optional<Micros> due;
+    for (const WaitingPart& part : parts_) {
+        if (is_held(part, now) && (!due || part.run_by < *due)) due = part.run_by;
+    }
+    return due;
+}
+
+void SegmentQueue::drop_if(const std::function<bool(const WaitingPart& part)>& which,
+                           const Rules& rules) {
+    std::deque<WaitingPart> left;
+    for (WaitingPart& part : parts_) {
+        if (which(part)) {
+            rules.drop(part);
+        } else {
+            left.push_back(std::move(part));
+        }
+    }
+    parts_ = std::move(left);
+}
+
+void SegmentQueue::forget_all() {
+    for (WaitingPart& part : parts_) {
+        if (part.tensor) part.tensor->forget();
+    }
+    parts_.clear();
+}
+
+}  // namespace paceline

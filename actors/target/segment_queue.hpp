@@ -1,0 +1,102 @@
+// SegmentQueue: parts of waves that wait for a segment's layers, in the order in which they came.
+//
+//     arrived wave   [ A: 1 row | B: 8 rows | C: 3 rows ]      three parts, one tensor slot
+//     next run       [ A: 1 + 2 rows | C: 3 rows ]             B still waits for a verdict
+//
+// The parts of a request keep their order; those of different requests may overtake each other,
+// but never one that writes to the same KV slot: the slot has changed hands meanwhile, and what
+// was to be written first must not come last.
+// A held part (WavePart::hold) stays until one of its request that is not held stands behind it,
+// or its time is over. Several verify parts of a request become one in a run.
+// Pure apart from the tensor slots it gives back. Threads: the actor's loop.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_pool.hpp"
+#include "ipc/wire/messages.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+/// A published tensor slot that the parts of a wave share: released with the last of them.
+class TensorShare {
+public:
+    TensorShare(TensorConsumer* pool, PoolRef ref) : pool_{pool}, ref_{ref} {}
+    ~TensorShare() {
+        if (pool_ != nullptr) pool_->release(ref_);
+    }
+    TensorShare(const TensorShare&) = delete;
+    TensorShare& operator=(const TensorShare&) = delete;
+
+    /// Precondition: not forgotten. Errors: Protocol if the pool has no such tensor.
+    [[nodiscard]] Result<std::span<const std::byte>> view(std::size_t bytes) const {
+        PACE_CHECK(pool_ != nullptr, "a wave of a lost segment is run");
+        return pool_->view(ref_, bytes);
+    }
+    /// The pool is gone: nothing is given back.
+    void forget() { pool_ = nullptr; }
+
+private:
+    TensorConsumer* pool_;
+    PoolRef ref_;
+};
+
+struct WaitingPart {
+    msg::WavePart part{};
+    std::vector<msg::WaveRow> rows = {};
+    std::shared_ptr<TensorShare> tensor = nullptr;  // nullptr: at the first segment, or copied
+    std::uint32_t first_row = 0;                    // of the tensor
+    std::uint32_t tensor_rows = 0;                  // of the whole tensor
+    std::vector<float> hidden = {};  // a held part's own copy, so that it keeps no slot
+    bool adopted = false;            // its rows are in the request's tree
+    Micros run_by{0};                // of a held part: when it runs anyway
+};
+
+class SegmentQueue {
+public:
+    enum class Turn : std::uint8_t {
+        Ready,
+        Waits,  // for its Begin, or for a verdict that it builds on
+        Moot,   // nobody needs it any more
+    };
+    struct Rules {
+        /// Asked in order, of a request only until one of its parts has to wait, or is a prefill.
+        /// Errors end all.
+        std::function<Result<Turn>(WaitingPart& part)> look;
+        /// A part that is moot leaves the queue.
+        std::function<void(WaitingPart& part)> drop;
+    };
+
+    void push(WaitingPart part) { parts_.push_back(std::move(part)); }
+
+    /// The parts of the next run, in order: at most kWaveRowsMax rows of kWavePartsMax requests,
+    /// and of one request not more than a verdict can carry. Empty if nothing is ready.
+    [[nodiscard]] Result<std::vector<WaitingPart>> take(const Rules& rules, Micros now);
+    /// When the time of a held part is over, if that is still to come.
+    [[nodiscard]] std::optional<Micros> due(Micros now) const;
+
+    /// Drops those of which `which` answers true.
+    void drop_if(const std::function<bool(const WaitingPart& part)>& which, const Rules& rules);
+    /// The sender is lost, and with it the tensors that its waves name.
+    void forget_all();
+
+    [[nodiscard]] std::size_t size() const { return parts_.size(); }
+
+private:
+    struct Batch;
+    [[nodiscard]] Result<std::vector<bool>> look_at_all(const Rules& rules);
+    void keep_held(std::vector<bool>& ready, Micros now) const;
+
+    std::deque<WaitingPart> parts_;
+};
+
+}  // namespace paceline

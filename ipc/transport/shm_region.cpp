@@ -1,0 +1,101 @@
+#include "ipc/transport/shm_region.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+
+namespace paceline {
+namespace {
+
+namespace bip = boost::interprocess;
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+/// What Boost.Interprocess asks of a mappable object; it has no memfd of its own.
+struct MemfdMapping {
+    int fd;
+    [[nodiscard]] bip::mapping_handle_t get_mapping_handle() const { return {fd, false}; }
+    [[nodiscard]] bip::mode_t get_mode() const { return bip::read_write; }
+};
+
+Error failed(const char* call, const std::string& name) {
+    return {Errc::System, std::string{call} + " for shared memory '" + name +
+                              "' failed: " + std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<ShmFile> ShmFile::create(const std::string& name,
+                                std::size_t bytes,
+                                std::span<const std::byte> head) {
+    PACE_CHECK(head.size() <= bytes, "a header longer than its shared memory");
+    // Allocation stops at no limit of its own: asked for more than there is, the kernel would
+    // start to kill processes.
+    const auto physical = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    if (bytes > physical / 2) {
+        return Error{Errc::OutOfMemory, "shared memory '" + name + "' of " + std::to_string(bytes) +
+                                            " bytes is over half of this machine's memory (" +
+                                            std::to_string(physical) + " bytes)"};
+    }
+    ShmFile file;
+    file.bytes_ = bytes;
+    file.fd_.reset(::memfd_create(("paceline-" + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file.fd_) return failed("memfd_create", name);
+    // Allocated now: a page that cannot be had is an error here instead of a SIGBUS later.
+    if (const int error = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(bytes)); error != 0) {
+        return Error{Errc::OutOfMemory, "no memory for shared memory '" + name + "' of " +
+                                            std::to_string(bytes) +
+                                            " bytes: " + std::strerror(error)};
+    }
+    if (::pwrite(file.fd(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size())) {
+        return failed("pwrite", name);
+    }
+    if (::fcntl(file.fd(), F_ADD_SEALS, kSeals) != 0) return failed("fcntl(F_ADD_SEALS)", name);
+    return file;
+}
+
+Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & kSeals) != kSeals) {
+        return Error{Errc::Protocol,
+                     "shared memory from a peer is not sealed against resizing "
+                     "(descriptor " +
+                         std::to_string(fd) + ")"};
+    }
+    struct stat status {};
+    if (::fstat(fd, &status) != 0) return failed("fstat", std::to_string(fd));
+    if (status.st_size <= 0 || static_cast<std::size_t>(status.st_size) < bytes_min) {
+        return Error{Errc::Protocol, "shared memory from a peer has " +
+                                         std::to_string(status.st_size) + " bytes, at least " +
+                                         std::to_string(bytes_min) + " are needed"};
+    }
+    try {
+        ShmRegion region;
+        // MAP_POPULATE: the first message must not pay for page faults.
+        region.region_.reset(new bip::mapped_region(MemfdMapping{fd}, bip::read_write, 0,
+                                                    static_cast<std::size_t>(status.st_size),
+                                                    nullptr, MAP_POPULATE));
+        return region;
+    } catch (const bip::interprocess_exception& problem) {
+        return Error{Errc::System, "cannot map " + std::to_string(status.st_size) +
+                                       " bytes of shared memory: " + problem.what()};
+    }
+}
+
+std::span<std::byte> ShmRegion::bytes() const {
+    if (region_ == nullptr) return {};
+    return {static_cast<std::byte*>(region_->get_address()), region_->get_size()};
+}
+
+void ShmRegion::Unmap::operator()(bip::mapped_region* region) const {
+    delete region;
+}
+
+}  // namespace paceline

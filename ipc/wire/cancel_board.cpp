@@ -1,0 +1,79 @@
+#include "ipc/wire/cancel_board.hpp"
+
+#include <new>
+#include <string>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+constexpr std::uint64_t halves(std::uint64_t upper, std::uint64_t lower) {
+    return (upper & 0xffffffffU) << 32U | (lower & 0xffffffffU);
+}
+
+}  // namespace
+
+// No fences: whoever sees a new owner or fate (acquire of a release) also sees the odd sequence
+// that came before it, so its second look differs from its first.
+void FateCell::write(RequestId request, Attempt attempt, Fate fate) {
+    // Odd already if the last writer died half way.
+    const std::uint64_t changing = sequence_.load(std::memory_order_relaxed) | 1U;
+    sequence_.store(changing, std::memory_order_relaxed);
+    owner_.store(CancelBoard::mark_of(request, attempt), std::memory_order_release);
+    fate_.store(
+        halves(static_cast<std::uint32_t>(fate.position), static_cast<std::uint32_t>(fate.token)),
+        std::memory_order_release);
+    sequence_.store(changing + 1, std::memory_order_release);
+}
+
+std::optional<FateCell::Fate> FateCell::read(RequestId request, Attempt attempt) const {
+    const std::uint64_t before = sequence_.load(std::memory_order_acquire);
+    const std::uint64_t owner = owner_.load(std::memory_order_acquire);
+    const std::uint64_t fate = fate_.load(std::memory_order_acquire);
+    const std::uint64_t after = sequence_.load(std::memory_order_relaxed);
+    const bool whole = before == after && before % 2 == 0 && before != 0;
+    if (!whole || owner != CancelBoard::mark_of(request, attempt)) return std::nullopt;
+    return Fate{static_cast<Position>(fate >> 32U), static_cast<TokenId>(fate & 0xffffffffU)};
+}
+
+Result<ShmFile> CancelBoard::create() {
+    return ShmFile::create("cancel", kCancelLines * sizeof(Line), {});
+}
+
+Result<CancelBoard> CancelBoard::attach(ShmRegion region) {
+    static_assert(Word::is_always_lock_free, "must work across processes");
+    static_assert(sizeof(Line) == kLineBytes, "as drawn in the header");
+    if (region.bytes().size() < kCancelLines * sizeof(Line)) {
+        return Error{Errc::Protocol,
+                     "a cancel board has only " + std::to_string(region.bytes().size()) + " bytes"};
+    }
+    auto* lines = std::launder(reinterpret_cast<Line*>(region.bytes().data()));
+    return CancelBoard{std::move(region), lines};
+}
+
+std::uint64_t CancelBoard::mark_of(RequestId request, Attempt attempt) {
+    return halves(request.value, attempt.value);
+}
+
+const CancelBoard::Word* CancelBoard::word_of(RequestId request) const {
+    return &lines_[request.value % kCancelLines].word;
+}
+
+void CancelBoard::declare_void(RequestId request, Attempt valid) {
+    // Relaxed: a hint that publishes nothing else.
+    lines_[request.value % kCancelLines].word.store(mark_of(request, valid),
+                                                    std::memory_order_relaxed);
+}
+
+void CancelBoard::declare_fate(RequestId request,
+                               Attempt attempt,
+                               Position position,
+                               TokenId token) {
+    lines_[request.value % kCancelLines].fate.write(request, attempt, {position, token});
+}
+
+const FateCell* CancelBoard::fate_of(RequestId request) const {
+    return &lines_[request.value % kCancelLines].fate;
+}
+
+}  // namespace paceline

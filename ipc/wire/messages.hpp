@@ -1,0 +1,259 @@
+// Every hot message, in the order in which a token branch meets them.
+//
+// Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are.
+// All say which request and attempt they belong to (a Wave for each of its parts); what is of an
+// old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
+// control.hpp. What a peer claims (counts, indices, positions) is checked before use
+// (actors/protocol/message_checks.hpp).
+//
+//     draft --Proposal--> first segment --Wave--> exit segment --Wave--> last segment
+//       | ^                    ^ ^                   |                       |
+//       | |                    | +----- Proposal ----+ (its own next token)  |
+//       | +------ Proposal (what the exit names) ----+                       |
+//       v                      |                                             |
+//     correct ---- Proposal ---+        Verdict: from the last segment to everyone
+//
+// A Wave announces its own hidden states; any other tensor travels with a TensorNote.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
+
+namespace paceline::msg {
+
+// Of these layouts, of control.cpp's and of what an Assign carries.
+inline constexpr std::uint32_t kWireVersion = 4;
+inline constexpr std::uint32_t kNoParent = 0xffffffffU;
+inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
+
+enum class Kind : std::uint16_t { Proposal = 1, Wave = 2, Verdict = 3, Stop = 4, TensorNote = 5 };
+
+struct Route {
+    RequestId request;
+    Attempt attempt;
+    Epoch epoch;  // of the sending stage
+};
+
+/// Whose idea a guess was: for figures, and for whoever grows the tree further.
+enum class Origin : std::uint16_t {
+    Trunk,     // the draft's first choice behind its parent
+    RunnerUp,  // another choice of the draft
+    Exit,      // named by an early exit of the target
+    Lookup,    // stood there before in the text
+    Heads,     // heads of the last layer that look several tokens ahead
+};
+inline constexpr std::uint16_t kOrigins = 5;
+
+/// One guess in a proposal's tree.
+struct ProposedNode {
+    TokenId token;
+    std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
+    Origin origin;
+    float log_prob;  // of this token behind its path, as the guesser believes; <= 0
+};
+inline constexpr std::int16_t kBelowRoot = -1;
+
+enum class ProposalState : std::uint32_t {
+    Growing,   // more may follow for this root
+    Halfway,   // lockstep: the draft's first gamma1 steps are done
+    Complete,  // all that will be said about this root, unless an exit says something new
+};
+
+/// Guesses below a root, as a tree. Always the whole tree as it stands, so that any proposal may
+/// be lost: what it has in common with the receiver's tree is merged, the rest is added. A root
+/// that the text has passed is no harm: what continues the text since then still counts.
+///   draft, correct -> first segment   what they believe; none: "nothing to propose"
+///   draft -> correct                  the trunk
+///   exit segment -> draft, correct    the rows of a wave, and what the exit names behind each
+///   exit segment -> first segment     a row's path and the exit's own next token (AdaDecode)
+struct Proposal {
+    static constexpr Kind kKind = Kind::Proposal;
+    Route route;
+    Position root_position;  // of a committed token
+    TokenId root_token;
+    ProposalState state;
+    std::uint32_t count;
+    std::array<ProposedNode, kProposalNodesMax> nodes;  // parents before their children
+};
+
+/// One row of a wave: a node of the token tree and the KV slot that all segments write it to.
+struct WaveRow {
+    NodeId node;
+    std::uint32_t parent;  // node id of the parent, kNoParent for a row whose parent is committed
+    TokenId token;
+    Position position;
+    KvSlot slot;
+};
+
+enum class WaveKind : std::uint32_t {
+    Prefill,  // committed tokens that only fill the KV cache; no verdict follows
+    Verify,   // the root and its speculation; a verdict follows
+};
+
+/// The rows of one request in a wave.
+struct WavePart {
+    RequestId request;
+    Attempt attempt;
+    WaveId wave;  // counted per request
+    WaveKind kind;
+    Position base;       // committed tokens already in the KV cache when the part starts
+    std::uint32_t rows;  // the next so many rows of the wave
+    std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
+        // not held comes behind it (deferred layers); 0: run it when its turn comes
+};
+
+/// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
+/// stand together, in tree order: a parent before its children.
+struct Wave {
+    static constexpr Kind kKind = Kind::Wave;
+    Epoch epoch;  // of the sending stage
+    std::uint32_t part_count;
+    std::uint32_t row_count;
+    std::uint32_t tensor;  // slot of the tensor pool: [row_count, dim] float32 hidden states
+    std::uint32_t tensor_generation;
+    std::uint32_t unused;
+    std::array<WavePart, kWavePartsMax> parts;
+    std::array<WaveRow, kWaveRowsMax> rows;
+};
+
+enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
+enum class TensorType : std::uint32_t { F32, Bf16, F16, I8 };
+
+/// stage -> stage: a tensor [rows, row_elements] lies in the pool beside this channel. The
+/// receiver reads it in place (TensorConsumer::view) and gives the slot back.
+struct TensorNote {
+    static constexpr Kind kKind = Kind::TensorNote;
+    Route route;
+    TensorRole role;
+    TensorType type;
+    std::uint32_t layer;      // whose keys or values they are, or whose output
+    Position first_position;  // row i is that of position first_position + i
+    std::uint32_t rows;
+    std::uint32_t row_elements;
+    std::uint32_t tensor;  // slot of the tensor pool
+    std::uint32_t tensor_generation;
+};
+
+/// 0 for a type that does not exist.
+[[nodiscard]] constexpr std::uint64_t element_bytes(TensorType type) {
+    switch (type) {
+        case TensorType::F32:
+            return 4;
+        case TensorType::Bf16:
+        case TensorType::F16:
+            return 2;
+        case TensorType::I8:
+            return 1;
+    }
+    return 0;
+}
+
+/// The size of the tensor; nothing if no such tensor can be: an unknown type, or a shape that
+/// would wrap.
+[[nodiscard]] constexpr std::optional<std::uint64_t> tensor_bytes(const TensorNote& note) {
+    const std::uint64_t each = element_bytes(note.type);
+    const std::uint64_t elements = std::uint64_t{note.rows} * note.row_elements;  // cannot wrap
+    if (each == 0 || elements > std::numeric_limits<std::uint64_t>::max() / each) {
+        return std::nullopt;
+    }
+    return elements * each;
+}
+
+enum class Finish : std::uint32_t { No, EndToken, MaxTokens, ContextFull, Failed };
+
+/// last segment -> everyone. `accepted` nodes below the root stand, then the target's own next
+/// token, which is the new root: count = accepted + 1 tokens are committed, always.
+struct Verdict {
+    static constexpr Kind kKind = Kind::Verdict;
+    Route route;
+    WaveId wave;
+    Position base;            // position of tokens[0]: where the first token committed here stands
+    std::uint32_t count;      // accepted + 1
+    std::uint32_t wave_rows;  // rows of this request that were judged, the root included
+    std::uint32_t depth;      // of the deepest of them below the root: how much could be accepted
+    Finish finish;            // not No: tokens[count-1] is the last token of the answer
+    std::array<TokenId, kGammaMax + 1> tokens;
+    std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
+};
+
+/// conductor -> all. The request is over (stop string, client gone): drop what is in flight.
+struct Stop {
+    static constexpr Kind kKind = Kind::Stop;
+    Route route;
+};
+
+template <class M>
+concept HotMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
+    { M::kKind } -> std::convertible_to<Kind>;
+};
+static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote> &&
+              HotMessage<Verdict> && HotMessage<Stop>);
+
+/// Whose a frame is, for whoever only passes it on or writes it down. Of a Wave: its first part.
+/// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
+[[nodiscard]] inline std::optional<Route> route_of(std::uint16_t kind,
+                                                   std::span<const std::byte> bytes) {
+    Route route{};
+    switch (static_cast<Kind>(kind)) {
+        case Kind::Proposal:
+        case Kind::Verdict:
+        case Kind::Stop:
+        case Kind::TensorNote:
+            if (bytes.size() < sizeof route) return std::nullopt;
+            std::memcpy(&route, bytes.data(), sizeof route);
+            return route;
+        case Kind::Wave: {
+            WavePart part{};
+            if (bytes.size() < offsetof(Wave, parts) + sizeof part) return std::nullopt;
+            std::memcpy(&part, bytes.data() + offsetof(Wave, parts), sizeof part);
+            std::memcpy(&route.epoch, bytes.data() + offsetof(Wave, epoch), sizeof route.epoch);
+            route.request = part.request;
+            route.attempt = part.attempt;
+            return route;
+        }
+    }
+    return std::nullopt;
+}
+
+/// How much a frame stands for: rows of a Wave or a tensor, 1 for the others and for whatever
+/// claims none or is too short.
+[[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
+    std::size_t offset = 0;
+    switch (static_cast<Kind>(kind)) {
+        case Kind::Wave:
+            offset = offsetof(Wave, row_count);
+            break;
+        case Kind::TensorNote:
+            offset = offsetof(TensorNote, rows);
+            break;
+        case Kind::Proposal:
+        case Kind::Verdict:
+        case Kind::Stop:
+            return 1;
+    }
+    std::uint32_t rows = 0;
+    if (offset == 0 || bytes.size() < offset + sizeof rows) return 1;
+    std::memcpy(&rows, bytes.data() + offset, sizeof rows);
+    return rows == 0 ? 1 : rows;
+}
+
+// A layout change must bump kWireVersion.
+static_assert(sizeof(Route) == 16);
+static_assert(sizeof(ProposedNode) == 12);
+static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
+static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(WavePart) == 32);
+static_assert(sizeof(Wave) == 24 + 32 * kWavePartsMax + 20 * kWaveRowsMax);
+static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(TensorNote) == 16 + 8 * 4);
+
+}  // namespace paceline::msg

@@ -1,0 +1,84 @@
+#include "launch/backend/draft_backend.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
+#include "model/weights/trained_parts.hpp"
+
+namespace paceline {
+
+Status check_same_tokens(const ModelFile& draft, const ModelFile& target) {
+    const TokenizerData& ours = draft.tokenizer();
+    const TokenizerData& theirs = target.tokenizer();
+    const auto refuse = [&](const std::string& what) {
+        return Error{Errc::BadArgument, "draft model " + draft.path() + " does not fit " +
+                                            target.path() + ": " + what};
+    };
+    const std::size_t both = std::min(ours.tokens.size(), theirs.tokens.size());
+    const auto [mine, other] =
+        std::mismatch(ours.tokens.begin(), ours.tokens.begin() + static_cast<std::ptrdiff_t>(both),
+                      theirs.tokens.begin());
+    const auto same = static_cast<std::size_t>(mine - ours.tokens.begin());
+    if (same < both) {
+        return refuse("token " + std::to_string(same) + " is '" + *mine + "', the target's is '" +
+                      *other + "'");
+    }
+    if (both == 0) return refuse("one of them has no tokens");
+    return {};
+}
+
+std::vector<TokenId> short_list(int count, int vocab_size) {
+    if (count >= vocab_size) return {};
+    std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+    std::iota(tokens.begin(), tokens.end(), TokenId{0});
+    return tokens;
+}
+
+Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
+                                        const ModelFile& target,
+                                        const CpuOptions& target_options) {
+    PACE_CHECK(draft.computes(), "a draft that has a model");
+    DraftBackend plan;
+    plan.options = target_options;
+    plan.options.heads.clear();
+    plan.options.adapter.reset();
+    HeadSpec head;
+    if (draft.model == DraftModelKind::File) {
+        Result<ModelFile> own = ModelFile::open(draft.model_file);
+        if (!own) return own.error();
+        if (Status s = check_same_tokens(own.value(), target); !s.ok()) return s.error();
+        plan.own = std::move(own).value();
+    }
+    if (draft.model == DraftModelKind::Trained) {
+        PACE_CHECK(!draft.model_file.empty(), "use_parts() has found the draft's part");
+        Result<DraftPart> part = open_draft_part(draft.model_file, target);
+        if (!part) return part.error();
+        plan.own = std::move(part.value().file);
+        head = {.transform = std::move(part.value().transform),
+                .tokens = std::move(part.value().tokens),
+                .norm_first = false};
+    }
+    const ModelConfig& config = plan.file(target).config();
+    plan.options.first_layer = 0;
+    plan.options.last_layer =
+        draft.model == DraftModelKind::FirstLayers ? draft.layers_of(config.layers) : config.layers;
+    plan.options.rows_max = kWaveRowsMax;
+    plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
+    if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
+    plan.options.final_head = head.tokens.empty() && head.transform.empty();
+    if (!plan.options.final_head) {
+        plan.options.heads.push_back(std::move(head));
+        plan.head = HeadId{1};
+    }
+    return plan;
+}
+
+std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target) {
+    const auto layers =
+        static_cast<std::uint64_t>(draft.options.last_layer - draft.options.first_layer);
+    return kv_bytes_per_slot(draft.file(target).config(), draft.options.kv) * layers;
+}
+
+}  // namespace paceline

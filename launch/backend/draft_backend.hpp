@@ -1,0 +1,50 @@
+// DraftBackend: which model a draft thinks with, how large it is, and whether it fits the target.
+//
+// A file of its own, the first layers of the target's, or a part that was trained for the target. The
+// tokens of a file of its own must be the target's, id by id, as far as both go: a vocabulary may be
+// smaller or padded, never different. A trained part borrows what it has not from the target's file,
+// which must outlive it.
+// Plain values and pure functions; opening reads the file.
+#pragma once
+
+#include <optional>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/config/draft_config.hpp"
+#include "model/cpu/cpu_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct DraftBackend {
+    std::optional<ModelFile> own = {};  // nothing: the target's file
+    CpuOptions options = {};            // layers, KV slots, heads; not threads or cores
+    HeadId head = HeadId::Final;
+
+    [[nodiscard]] const ModelFile& file(const ModelFile& target) const {
+        return own ? *own : target;
+    }
+};
+
+/// KV slots of a draft beyond the target's: for branches that the target never sees.
+inline constexpr std::int32_t kDraftSpareSlots = 256;
+
+/// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
+/// Preconditions: draft.computes(); use_parts() has settled where a trained draft comes from.
+/// Errors: those of ModelFile::open() and open_draft_part(); BadArgument with the first token that
+/// differs.
+[[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
+                                                      const ModelFile& target,
+                                                      const CpuOptions& target_options);
+
+/// The first `count` token ids of a vocabulary, for HeadSpec::tokens; 0: empty, which means all.
+[[nodiscard]] std::vector<TokenId> short_list(int count, int vocab_size);
+
+/// Bytes of one position's keys and values over all layers of a draft.
+[[nodiscard]] std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target);
+
+/// Errors: BadArgument naming both files and the first token that differs.
+[[nodiscard]] Status check_same_tokens(const ModelFile& draft, const ModelFile& target);
+
+}  // namespace paceline

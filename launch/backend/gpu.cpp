@@ -1,0 +1,67 @@
+#include "launch/backend/gpu.hpp"
+
+#if PACELINE_WITH_CUDA
+#include "model/cuda/cuda_backend.hpp"
+#include "model/kernels/cuda/device_probe.hpp"
+#endif
+
+namespace paceline {
+
+#if PACELINE_WITH_CUDA
+
+GpuInventory read_gpus() {
+    const CudaProbe probe = list_cuda();
+    GpuInventory inventory;
+    for (const CudaDevice& device : probe.devices) inventory.names.push_back(device.name);
+    if (probe.devices.empty()) inventory.why_none = probe.problem;
+    return inventory;
+}
+
+std::string gpu_version_text() {
+    const CudaProbe probe = probe_cuda();
+    std::string text = "built with " + probe.runtime;
+    if (probe.devices.empty()) text += "; no device: " + probe.problem;
+    for (const CudaDevice& device : probe.devices) {
+        text +=
+            "\n          " + std::to_string(device.index) + " " + device.name + ", sm_" +
+            std::to_string(device.capability_major) + std::to_string(device.capability_minor) +
+            ", " + std::to_string(device.memory_bytes >> 20) + " MiB, " +
+            (device.runs_our_code ? "runs this build's code" : "does NOT run this build's code");
+    }
+    return text;
+}
+
+MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options) {
+    return cuda_memory(file, options);
+}
+
+Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
+                                                  const CudaOptions& options) {
+    Result<std::unique_ptr<CudaBackend>> made = make_cuda_backend(file, options);
+    if (!made) return made.error();
+    return std::unique_ptr<Backend>{std::move(made).value()};
+}
+
+#else
+
+GpuInventory read_gpus() {
+    return {.names = {}, .why_none = "this program was built without CUDA"};
+}
+
+std::string gpu_version_text() {
+    return "not built (no nvcc was found, or PACELINE_CUDA=OFF)";
+}
+
+MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) {
+    return {};
+}
+
+Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,
+                                                  const CudaOptions& options) {
+    return Error{Errc::Unsupported, "cuda:" + std::to_string(options.device) +
+                                        ": this program was built without CUDA"};
+}
+
+#endif
+
+}  // namespace paceline

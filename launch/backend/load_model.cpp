@@ -1,0 +1,74 @@
+#include "launch/backend/load_model.hpp"
+
+#include <algorithm>
+
+#include "launch/backend/make_backend.hpp"
+#include "launch/base/progress_bar.hpp"
+#include "launch/base/shapes.hpp"
+
+namespace paceline {
+
+Result<ModelFile> open_model_file(const ModelOptions& options, const Environment& environment) {
+    if (!options.random.empty()) return open_shape(options.random);
+    Result<std::string> path = choose_model(options, environment);
+    if (!path) return path.error();
+    return ModelFile::open(path.value());
+}
+
+Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
+    Result<ModelFile> file = open_model_file(options, environment);
+    if (!file) return file.error();
+    Result<Tokenizer> tokenizer = Tokenizer::make(file.value().tokenizer());
+    if (!tokenizer) return tokenizer.error();
+    return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
+}
+
+int context_of(const ModelOptions& options, const ModelConfig& config) {
+    return options.context != 0 ? options.context
+                                : std::min(config.context_length, kContextDefault);
+}
+
+ThreadPlan plan_threads(const Machine& machine, int threads_wanted) {
+    ThreadPlan plan;
+    plan.usable_cores = std::max(1, static_cast<int>(machine.allowed.size()));
+    plan.threads = threads_wanted != 0 ? threads_wanted : std::max(1, machine.default_threads());
+    if (plan.threads <= plan.usable_cores) {
+        plan.cores = machine.preferred_order();
+        plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
+    }
+    return plan;
+}
+
+KvType kv_type(const ModelOptions& options, const Device& device) {
+    return parse_kv_type(options.kv_dtype).value_or(device.gpu ? KvType::BF16 : KvType::F16);
+}
+
+CpuOptions cpu_options(const ModelOptions& options,
+                       const ThreadPlan& plan,
+                       int kv_slots,
+                       const Device& device) {
+    CpuOptions cpu;
+    cpu.dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
+    cpu.kv = kv_type(options, device);
+    cpu.kv_slots = kv_slots;
+    cpu.threads = plan.threads;
+    cpu.cores = plan.cores;
+    cpu.usable_cores = plan.usable_cores;
+    cpu.isa = parse_isa(options.isa);  // nothing for "auto"
+    if (!options.random.empty()) cpu.random = options.random_seed;
+    if (device.gpu) cpu.rows_max = CudaOptions{}.rows_max;
+    return cpu;
+}
+
+Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
+                                              CpuOptions options,
+                                              const Device& device,
+                                              const Environment& environment) {
+    const char* what = device.gpu ? "loading weights" : "packing weights";
+    ProgressBar bar{options.random ? "making weights up" : what,
+                    environment.stderr_is_terminal ? Show::Yes : Show::No};
+    options.progress = [&bar](double done) { bar.update(static_cast<float>(done)); };
+    return make_backend(file, options, device);
+}
+
+}  // namespace paceline

@@ -1,0 +1,64 @@
+// From the command line's ModelOptions to a model in memory: opening, choosing cores, packing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+#include "model/backend.hpp"
+#include "model/cpu/cpu_options.hpp"
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/model_file.hpp"
+#include "runtime/parent/affinity.hpp"
+
+namespace paceline {
+
+/// A checked file and its tokenizer; no weights are packed yet. Cheap to open.
+struct OpenedModel {
+    ModelFile file;
+    Tokenizer tokenizer;
+};
+
+/// The file, or the shape of --random. Errors: those of choose_model() and ModelFile::open(), or of
+/// open_shape().
+[[nodiscard]] Result<ModelFile> open_model_file(const ModelOptions& options,
+                                                const Environment& environment);
+
+/// Errors: those of choose_model(), ModelFile::open() and Tokenizer::make().
+[[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
+                                             const Environment& environment);
+
+/// Tokens that prompt and answer may have together: -c, or the model's own context up to
+/// kContextDefault.
+[[nodiscard]] int context_of(const ModelOptions& options, const ModelConfig& config);
+
+/// Threads and the cores to pin them to. More threads than allowed cores are not pinned.
+struct ThreadPlan {
+    int threads = 1;
+    std::vector<int> cores;
+    int usable_cores = 1;
+};
+[[nodiscard]] ThreadPlan plan_threads(const Machine& machine, int threads_wanted);
+
+/// The type of keys and values on `device`: that of --kv-dtype, where "auto" is f16 on a CPU and
+/// bf16 on a GPU, whose tensor cores attention uses with that type alone.
+[[nodiscard]] KvType kv_type(const ModelOptions& options, const Device& device);
+
+/// `options` as a backend for all layers on `device` with room for `kv_slots` keys wants them
+/// (make_backend.hpp).
+[[nodiscard]] CpuOptions cpu_options(const ModelOptions& options,
+                                     const ThreadPlan& plan,
+                                     int kv_slots,
+                                     const Device& device = {});
+
+/// Loads the weights, with a progress bar where stderr is a terminal.
+/// Errors: those of make_backend().
+[[nodiscard]] Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
+                                                            CpuOptions options,
+                                                            const Device& device,
+                                                            const Environment& environment);
+
+}  // namespace paceline

@@ -1,0 +1,64 @@
+// ModelOptions: which model a command works on and how it is held in memory; the options that
+// run, tokenize and bench have in common. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/device.hpp"
+#include "launch/base/environment.hpp"
+
+namespace paceline {
+
+struct ModelOptions {
+    std::string model;              // -m; empty: PACELINE_MODEL, else the demo model
+    std::string dtype = "auto";     // of the packed weights
+    std::string kv_dtype = "auto";  // kv_type() in load_model.hpp says what that is
+    std::string device = "cpu";     // of what this process decodes, or of a method's stages
+    std::string exact = "on";       // "off": plain decoding on a GPU may use cuBLAS
+    std::string isa = "auto";       // instruction set of the kernels
+    int threads = 0;                // 0: one per physical core that may be used
+    std::string parts = {};   // --parts: a folder with trained parts, "none", or empty: searched
+    int context = 0;          // 0: what the model was trained for, at most kContextDefault
+    std::string random = {};  // --random: a shape in place of a model (shapes.hpp)
+    std::uint64_t random_seed = 1;  // of its weights
+};
+
+inline constexpr int kContextDefault = 8192;
+
+[[nodiscard]] const std::vector<std::string>& dtype_names();
+[[nodiscard]] const std::vector<std::string>& kv_dtype_names();
+[[nodiscard]] const std::vector<std::string>& isa_names();
+
+void add_model_file_option(CLI::App& app, ModelOptions& options);
+/// -m, --dtype, --kv-dtype, --isa, -t, -c
+void add_model_options(CLI::App& app, ModelOptions& options);
+/// --device: "cpu" or "cuda:N"; whether it is there says check_device().
+void add_device_option(CLI::App& app, ModelOptions& options);
+/// --exact: "on" or "off", for commands that decode plainly on a device.
+void add_exact_option(CLI::App& app, ModelOptions& options);
+/// For those that compare with a pipeline: whoever tries --exact off is told why not.
+void refuse_exact_option(CLI::App& app);
+inline constexpr const char* kExactIsForPlain =
+    "--exact off is for plain decoding: no wave of a pipeline has more than 64 rows, and only "
+    "larger ones go to cuBLAS";
+/// --random, --random-seed: a shape in place of the model file, for commands that need no text.
+/// Precondition: the command has --model.
+void add_random_options(CLI::App& app, ModelOptions& options);
+/// For those that do: whoever tries --random is told why not.
+void refuse_random_option(CLI::App& app);
+/// What --device and --exact say. Precondition: options.device has passed the option's check.
+[[nodiscard]] Device device_of(const ModelOptions& options);
+/// --parts: where a pipeline decodes
+void add_parts_option(CLI::App& app, ModelOptions& options);
+
+/// The file to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the
+/// command that fetches the demo model when there is none of the three.
+[[nodiscard]] Result<std::string> choose_model(const ModelOptions& options,
+                                               const Environment& environment);
+
+}  // namespace paceline

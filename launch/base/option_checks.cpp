@@ -1,0 +1,116 @@
+#include "launch/base/option_checks.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <sstream>
+
+namespace paceline {
+
+namespace {
+
+template <class Number>
+std::optional<Number> parse_number(const std::string& text) {
+    Number number{};
+    const char* end = text.data() + text.size();
+    const auto [rest, failure] = std::from_chars(text.data(), end, number);
+    if (failure != std::errc{} || rest != end) return std::nullopt;
+    return number;
+}
+
+std::string in_quotes(const std::string& value) {
+    return "'" + value + "'";
+}
+
+std::string range_text(long long lowest, long long highest) {
+    if (highest == std::numeric_limits<int>::max()) return std::to_string(lowest) + " or more";
+    return std::to_string(lowest) + " to " + std::to_string(highest);
+}
+
+std::string alternatives(const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
+    return text;
+}
+
+bool is_whole(const std::string& value, long long lowest, long long highest) {
+    const std::optional<long long> number = parse_number<long long>(value);
+    return number && *number >= lowest && *number <= highest;
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(const std::string& word) {
+    std::vector<std::string> parts;
+    std::istringstream stream{word};
+    for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+    if (word.empty() || word.back() == ',') parts.emplace_back();
+    return parts;
+}
+
+std::vector<int> parse_int_list(const std::string& word) {
+    std::vector<int> numbers;
+    for (const std::string& part : split_list(word)) {
+        numbers.push_back(parse_number<int>(part).value_or(0));
+    }
+    return numbers;
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+    std::string allowed = alternatives(words);
+    const auto check = [words = std::move(words), allowed](std::string& value) -> std::string {
+        const bool known = std::find(words.begin(), words.end(), value) != words.end();
+        return known ? std::string{} : in_quotes(value) + " is not one of " + allowed;
+    };
+    return CLI::Validator{check, allowed};
+}
+
+CLI::Validator list_of(std::vector<std::string> words) {
+    std::string allowed = alternatives(words);
+    const auto check = [words = std::move(words), allowed](std::string& value) -> std::string {
+        for (const std::string& part : split_list(value)) {
+            if (std::find(words.begin(), words.end(), part) != words.end()) continue;
+            return in_quotes(part) + " is not one of " + allowed;
+        }
+        return {};
+    };
+    return CLI::Validator{check, allowed + ",..."};
+}
+
+CLI::Validator number_between(double lowest, double highest, Bound low, Bound high) {
+    std::ostringstream range;
+    range << (low == Bound::Included ? "[" : "(") << lowest << ", " << highest
+          << (high == Bound::Included ? "]" : ")");
+    const auto check = [=, text = range.str()](std::string& value) -> std::string {
+        const std::optional<double> number = parse_number<double>(value);
+        if (!number || std::isnan(*number)) return in_quotes(value) + " is not a number";
+        const bool above = low == Bound::Included ? *number >= lowest : *number > lowest;
+        const bool below = high == Bound::Included ? *number <= highest : *number < highest;
+        return above && below ? std::string{} : in_quotes(value) + " is not in " + text;
+    };
+    return CLI::Validator{check, ""};
+}
+
+CLI::Validator whole_number(long long lowest, long long highest) {
+    return CLI::Validator{[=](std::string& value) -> std::string {
+                              if (is_whole(value, lowest, highest)) return {};
+                              return in_quotes(value) + " is not a whole number, " +
+                                     range_text(lowest, highest);
+                          },
+                          ""};
+}
+
+CLI::Validator whole_number_list(long long lowest, long long highest) {
+    return CLI::Validator{[=](std::string& value) -> std::string {
+                              for (const std::string& part : split_list(value)) {
+                                  if (is_whole(part, lowest, highest)) continue;
+                                  return in_quotes(part) + " in " + in_quotes(value) +
+                                         " is not a whole number, " + range_text(lowest, highest);
+                              }
+                              return {};
+                          },
+                          ""};
+}
+
+}  // namespace paceline

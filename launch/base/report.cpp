@@ -1,0 +1,20 @@
+#include "launch/base/report.hpp"
+
+#include <cstdio>
+
+#include "launch/base/exit_codes.hpp"
+
+namespace paceline {
+
+int report_failure(const char* command, const Error& error) {
+    std::fprintf(stderr, "paceline %s: %s\n", command, error.what.c_str());
+    return kExitFailure;
+}
+
+int report_usage(const char* command, const std::string& what) {
+    std::fprintf(stderr, "paceline %s: %s\nTry: paceline %s --help\n", command, what.c_str(),
+                 command);
+    return kExitUsage;
+}
+
+}  // namespace paceline

@@ -1,0 +1,72 @@
+#include "launch/base/run_log.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+#include <vector>
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "launch/base/output_file.hpp"
+
+namespace paceline {
+
+std::string log_name(std::string_view name) {
+    return std::string{name} + "[" + std::to_string(::getpid()) + "]";
+}
+
+Result<RunLog> RunLog::open(const std::string& file, bool verbose) {
+    RunLog log;
+    log.verbose_ = verbose;
+    std::vector<spdlog::sink_ptr> sinks;
+    if (verbose) sinks.push_back(std::make_shared<spdlog::sinks::stderr_sink_st>());
+    if (!file.empty()) {
+        // First by ourselves: spdlog would make missing folders, and reports errors by throwing.
+        if (const Result<OutputFile> writable = OutputFile::open(file, "--log"); !writable)
+            return writable.error();
+        sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_st>(file));
+    }
+    if (sinks.empty()) return log;
+    log.logger_ = std::make_shared<spdlog::logger>("run", sinks.begin(), sinks.end());
+    log.logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+    log.logger_->flush_on(spdlog::level::info);  // what was said last matters most
+    return log;
+}
+
+void RunLog::info(const std::string& text) {
+    if (logger_) logger_->info("{} info: {}", log_name("conductor"), text);
+}
+
+void RunLog::news(const std::string& text) {
+    if (logger_) {
+        std::string line = text;
+        std::replace(line.begin(), line.end(), '\n', ' ');
+        logger_->warn("{} warning: {}", log_name("conductor"), line);
+    }
+    // With --verbose the line above is on stderr already.
+    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", text.c_str());
+}
+
+void RunLog::stage_line(std::string_view name, std::string_view line) {
+    if (!logger_) return;
+    // Its own logger has named it; what a library or a crash wrote has no name.
+    const bool named = line.substr(0, name.size()) == name && line.size() > name.size() &&
+                       line[name.size()] == '[';
+    if (named) {
+        logger_->info("{}", line);
+    } else {
+        logger_->info("{}: {}", name, line);
+    }
+}
+
+void log_as_stage(const std::string& name) {
+    auto logger =
+        std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_st>());
+    logger->set_pattern("%n[%P] %l: %v");
+    logger->set_level(spdlog::level::warn);
+    spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace paceline

@@ -1,0 +1,51 @@
+#include "launch/base/text_input.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+namespace paceline {
+
+namespace {
+
+Result<std::string> read_all(std::FILE* stream, const std::string& name) {
+    std::string text;
+    std::array<char, 65536> block{};
+    errno = 0;
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), stream)) {
+        text.append(block.data(), got);
+    }
+    if (std::ferror(stream) != 0) {
+        return Error{Errc::BadFile, name + ": cannot be read: " + std::strerror(errno)};
+    }
+    return text;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+    struct Close {
+        void operator()(std::FILE* f) const { std::fclose(f); }
+    };
+    const std::unique_ptr<std::FILE, Close> file{std::fopen(path.c_str(), "rb")};
+    if (!file) return Error{Errc::BadFile, path + ": cannot be opened: " + std::strerror(errno)};
+    return read_all(file.get(), path);
+}
+
+Result<std::string> read_text(const TextSource& source, const Environment& environment) {
+    if (source.text && !source.file.empty()) {
+        return Error{Errc::BadArgument,
+                     "the text is given twice, on the command line and with -f " + source.file};
+    }
+    if (source.text) return *source.text;
+    if (!source.file.empty() && source.file != "-") return read_file(source.file);
+    if (source.file.empty() && environment.stdin_is_terminal) {
+        return Error{Errc::BadArgument,
+                     "no text: give it on the command line, with -f FILE or on standard input"};
+    }
+    return read_all(stdin, "standard input");
+}
+
+}  // namespace paceline

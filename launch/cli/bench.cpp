@@ -1,0 +1,229 @@
+#include "launch/cli/bench.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/backend/gpu_check.hpp"
+#include "launch/backend/load_model.hpp"
+#include "launch/backend/model_summary.hpp"
+#include "launch/base/exit_codes.hpp"
+#include "launch/base/option_checks.hpp"
+#include "launch/base/report.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/tools/bench_cases.hpp"
+#include "launch/tools/bench_report.hpp"
+#include "model/weights/random_model.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr const char* kCommand = "bench";
+
+/// Usage errors are the command line's, found before anything slow happens.
+int report(const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
+                                           : report_failure(kCommand, error);
+}
+
+std::vector<BenchCase> cases_of(const BenchOptions& options) {
+    std::vector<BenchCase> cases;
+    const auto add = [&cases](BenchKind kind, int count, int depth) {
+        if (count > 0) cases.push_back({kind, count, depth});
+    };
+    for (const int depth : parse_int_list(options.depths)) {
+        for (const int count : parse_int_list(options.prompts))
+            add(BenchKind::Prompt, count, depth);
+        for (const int count : parse_int_list(options.generated))
+            add(BenchKind::Generate, count, depth);
+        if (options.waves.empty()) continue;
+        for (const int rows : parse_int_list(options.waves)) {
+            add(BenchKind::Wave, rows, depth);
+            if (options.gemm) add(BenchKind::Gemm, rows, depth);
+        }
+    }
+    return cases;
+}
+
+/// Prints rows as they come, and nothing before the first; JSON as one array that is closed at the
+/// end.
+class Printer {
+public:
+    explicit Printer(const std::string& format) : format_{format} {}
+    void print(const BenchRow& row) {
+        if (rows_++ == 0) begin();
+        if (format_ == "md") std::puts(to_markdown(row).c_str());
+        if (format_ == "csv") std::puts(to_csv(row).c_str());
+        if (format_ == "json") {
+            std::printf("%s\n%s", rows_ == 1 ? "" : ",", to_json(row).dump(2).c_str());
+        }
+        std::fflush(stdout);
+    }
+    void finish() {
+        if (format_ == "json") std::puts("\n]");
+    }
+
+private:
+    void begin() const {
+        if (format_ == "md") std::puts(markdown_header().c_str());
+        if (format_ == "csv") std::puts(csv_header().c_str());
+        if (format_ == "json") std::fputs("[", stdout);
+    }
+
+    std::string format_;
+    int rows_ = 0;  // printed
+};
+
+/// What stays the same from row to row.
+BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
+    const InspectSummary summary = summarize(file, Grouping::ByKind);
+    BenchRow row;
+    row.model_file = file.path();
+    row.model_name = file.config().name.empty() ? file.path() : file.config().name;
+    if (is_made_up(file)) row.model_name += " (made-up weights)";
+    row.model_parameters = summary.parameters;
+    const Device device = device_of(model);
+    row.kv_dtype = name(kv_type(model, device));
+    if (device.gpu) {
+        row.backend = device.exact ? "CUDA" : "CUDA, exact off";
+        row.gpu = read_gpus().names[static_cast<std::size_t>(*device.gpu)];
+    }
+    return row;
+}
+
+Status run_cases(Backend& backend,
+                 const std::vector<BenchCase>& cases,
+                 int repetitions,
+                 BenchRow row,
+                 Printer& printer) {
+    row.model_bytes = backend.memory_use().weight_bytes;
+    if (const auto* cpu = dynamic_cast<const CpuBackend*>(&backend)) row.isa = name(cpu->isa());
+    BenchRunner runner{backend};
+    for (const BenchCase& bench : cases) {
+        row.bench = bench;
+        row.samples_ns = runner.run(bench, repetitions);
+        printer.print(row);
+    }
+    return {};
+}
+
+Status check_positions(const std::vector<BenchCase>& cases, int context_length) {
+    for (const BenchCase& bench : cases) {
+        if (bench.positions() <= context_length) continue;
+        return Error{Errc::BadArgument,
+                     name(bench) + " needs " + std::to_string(bench.positions()) +
+                         " positions, the model's context has " + std::to_string(context_length)};
+    }
+    return {};
+}
+
+/// Of every dtype, before the first is loaded.
+Status check_room(const BenchOptions& options, const ModelFile& file, int slots) {
+    const Device device = device_of(options.model);
+    const std::optional<MemoryRoom> room = read_memory_room();
+    for (const std::string& dtype : split_list(options.dtypes)) {
+        ModelOptions one = options.model;
+        one.dtype = dtype;
+        const CpuOptions cpu = cpu_options(one, ThreadPlan{}, slots, device);
+        if (Status s = check_memory({plan_backend(file, cpu, "dtype " + dtype, device)}, room); !s)
+            return s;
+    }
+    return {};
+}
+
+Status sweep(const BenchOptions& options,
+             const ModelFile& file,
+             const Machine& machine,
+             const Environment& environment,
+             const std::vector<BenchCase>& cases) {
+    int slots = 0;
+    for (const BenchCase& bench : cases) slots = std::max(slots, bench.positions());
+    if (Status s = check_room(options, file, slots); !s) return s;
+    const std::vector<int> threads = options.threads.empty()
+                                         ? std::vector{machine.default_threads()}
+                                         : parse_int_list(options.threads);
+    BenchRow row = row_template(file, options.model);
+    Printer printer{options.format};
+    for (const std::string& dtype : split_list(options.dtypes)) {
+        for (const int count : threads) {
+            ModelOptions one = options.model;
+            one.dtype = dtype;
+            const ThreadPlan plan = plan_threads(machine, count);
+            const Device device = device_of(one);
+            Result<std::unique_ptr<Backend>> backend =
+                load_backend(file, cpu_options(one, plan, slots, device), device, environment);
+            if (!backend) return backend.error();
+            row.dtype = dtype;
+            row.threads = plan.threads;
+            Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
+            if (!measured.ok()) return measured;
+        }
+    }
+    printer.finish();
+    return {};
+}
+
+}  // namespace
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
+    CLI::App* command = app.add_subcommand(kCommand, "Measure prefill, decoding and waves of rows");
+    add_model_file_option(*command, options.model);
+    add_random_options(*command, options.model);
+    add_device_option(*command, options.model);
+    add_exact_option(*command, options.model);
+    const auto add = [command](const char* names, std::string& value, const char* text,
+                               CLI::Validator check) {
+        return command->add_option(names, value, text)
+            ->check(std::move(check))
+            ->capture_default_str();
+    };
+    add("-t,--threads", options.threads,
+        "threads, e.g. 1,2 (default: the physical cores that may be used)",
+        whole_number_list(1, 1024));
+    add("-p,--n-prompt", options.prompts, "tokens of a prompt, 0 is none", whole_number_list(0));
+    add("-n,--n-gen", options.generated, "tokens decoded one by one, 0 is none",
+        whole_number_list(0));
+    add("-d,--n-depth", options.depths, "tokens in the context before", whole_number_list(0));
+    add("-w,--waves", options.waves, "rows of waves with logits for every row, e.g. 1,2,4,8,16,32",
+        whole_number_list(1, 4096));
+    command->add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
+    add("--dtype", options.dtypes, "weights in memory", list_of(dtype_names()));
+    add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
+        one_of(kv_dtype_names()));
+    add("--isa", options.model.isa, "instruction set of the kernels", one_of(isa_names()));
+    command
+        ->add_option("-r,--repetitions", options.repetitions,
+                     "timed runs of each, after one that is not")
+        ->check(whole_number(1, 10000))
+        ->capture_default_str();
+    add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
+    command->footer(
+        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
+        "logits\n"
+        "for each; gemm8 its matrix products alone; '@ d512' behind a context of 512 tokens.\n"
+        "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
+        "auto,int8,bf16\n  paceline bench --random llama-8b --device cuda:0 -w 1,8,16");
+    return command;
+}
+
+int run_bench(const BenchOptions& options, const Environment& environment) {
+    const std::vector<BenchCase> cases = cases_of(options);
+    if (cases.empty())
+        return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
+    const Device device = device_of(options.model);
+    if (device.gpu && options.gemm)
+        return report_usage(kCommand, "--gemm times a CPU's matrix products, not a GPU's");
+    if (Status s = check_device(device); !s) return report_usage(kCommand, s.error().what);
+    Result<ModelFile> model = open_model_file(options.model, environment);
+    if (!model) return report(model.error());
+    Status fits = check_positions(cases, model.value().config().context_length);
+    if (!fits.ok()) return report_usage(kCommand, fits.error().what);
+    Result<Machine> machine = read_machine();
+    if (!machine) return report_failure(kCommand, machine.error());
+    Status measured = sweep(options, model.value(), machine.value(), environment, cases);
+    return measured.ok() ? kExitOk : report_failure(kCommand, measured.error());
+}
+
+}  // namespace paceline

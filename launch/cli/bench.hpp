@@ -1,0 +1,30 @@
+// `paceline bench`: how fast the model primitive is here, in the manner of llama-bench.
+#pragma once
+
+#include <string>
+
+#include <CLI/App.hpp>
+
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+
+namespace paceline {
+
+/// Lists are comma separated words, as typed; every combination is measured.
+struct BenchOptions {
+    ModelOptions model;   // model, kv_dtype, isa, device; the other members are swept
+    std::string threads;  // empty: the default of `run`
+    std::string dtypes = "auto";
+    std::string prompts = "512";
+    std::string generated = "128";
+    std::string depths = "0";
+    std::string waves;  // rows of a wave; empty: none
+    bool gemm = false;  // also the matrix products of each wave alone
+    int repetitions = 5;
+    std::string format = "md";  // md, csv, json
+};
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& options);
+int run_bench(const BenchOptions& options, const Environment& environment);
+
+}  // namespace paceline

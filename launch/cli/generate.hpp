@@ -1,0 +1,31 @@
+// `paceline generate`: answers to many prompts, with what the target thought at each position.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/cli/sampling_options.hpp"
+
+namespace paceline {
+
+struct GenerateOptions {
+    ModelOptions model;
+    std::vector<std::string> prompts_files;
+    std::string folder;
+    int max_tokens = 256;
+    int requests = 32;
+    int samples = 1;
+    int top = 16;
+    std::string hidden;  // "15,20,30"; empty: none
+    int shard_size = 500;
+    SamplingOptions sampling;
+};
+
+CLI::App* add_generate(CLI::App& app, GenerateOptions& options);
+int run_generate(const GenerateOptions& options, const Environment& environment);
+
+}  // namespace paceline

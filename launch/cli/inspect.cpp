@@ -1,0 +1,169 @@
+#include "launch/cli/inspect.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/backend/load_model.hpp"
+#include "launch/backend/model_summary.hpp"
+#include "launch/base/exit_codes.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/base/option_checks.hpp"
+#include "launch/base/report.hpp"
+#include "model/weights/describe.hpp"
+#include "model/weights/fingerprint.hpp"
+#include "model/weights/random_model.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr const char* kCommand = "inspect";
+
+/// Usage errors are the command line's.
+int report(const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
+                                           : report_failure(kCommand, error);
+}
+
+std::string rope_text(const RopeConfig& rope) {
+    std::string text = "base " + std::to_string(static_cast<long long>(rope.base)) + ", " +
+                       std::to_string(rope.dims) + " dimensions, scaling " + name(rope.scaling);
+    if (rope.scaling == RopeScaling::Linear || rope.scaling == RopeScaling::Yarn) {
+        text += " by " + std::to_string(rope.factor);
+    }
+    return text;
+}
+
+std::string switches_text(const ModelConfig& config) {
+    std::string text = config.tied_embeddings ? "tied embeddings" : "a head of its own";
+    if (config.qkv_bias) text += ", bias on q, k, v";
+    if (config.qk_norm) text += ", norm on q and k";
+    return text;
+}
+
+void print_model(const ModelFile& file, const InspectSummary& summary) {
+    const ModelConfig& c = file.config();
+    std::printf("file          %s (%s)\n", summary.path.c_str(),
+                human_bytes(summary.file_bytes).c_str());
+    std::printf("name          %s\n", c.name.c_str());
+    std::printf("architecture  %s, %s parameters, %s\n", name_of(c.architecture),
+                human_count(summary.parameters).c_str(), switches_text(c).c_str());
+    std::printf("shape         %d layers, %d wide, %d heads of %d, %d KV heads, feed-forward %d\n",
+                c.layers, c.dim, c.heads, c.head_dim, c.kv_heads, c.ffn_dim);
+    std::printf("rope          %s\n", rope_text(c.rope).c_str());
+    std::printf("context       %d tokens\n", c.context_length);
+    const TokenizerData& t = file.tokenizer();
+    const std::string tokenizer =
+        is_made_up(file) ? "no tokenizer" : t.model + ", pre-tokenizer " + t.pre;
+    std::printf("vocabulary    %d tokens, %s\n", c.vocab_size, tokenizer.c_str());
+    std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
+    if (is_made_up(file)) return;
+    std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
+}
+
+void print_tensors(const InspectSummary& summary) {
+    std::size_t width = 6;
+    for (const TensorGroup& group : summary.groups) width = std::max(width, group.name.size());
+    std::printf("\n%-*s  %5s  %-6s %16s %12s\n", static_cast<int>(width), "tensor", "count", "type",
+                "shape", "bytes");
+    for (const TensorGroup& group : summary.groups) {
+        const std::string shape =
+            "[" + std::to_string(group.rows) + ", " + std::to_string(group.cols) + "]";
+        std::printf("%-*s  %5d  %-6s %16s %12" PRIu64 "\n", static_cast<int>(width),
+                    group.name.c_str(), group.count, group.type.c_str(), shape.c_str(),
+                    group.bytes);
+    }
+}
+
+void print_memory(const InspectSummary& summary, int context) {
+    std::printf("\n%-8s %12s\n", "--dtype", "weights");
+    for (const DtypeMemory& memory : summary.memory) {
+        std::printf("%-8s %12s\n", memory.dtype.c_str(), human_bytes(memory.weight_bytes).c_str());
+    }
+    const auto tokens = static_cast<std::uint64_t>(context);
+    std::printf("\nKV cache (f16)  %s a token, %s for %d tokens; f32 takes twice that\n",
+                human_bytes(summary.kv_bytes_per_token).c_str(),
+                human_bytes(summary.kv_bytes_per_token * tokens).c_str(), context);
+}
+
+nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int context) {
+    const ModelConfig& c = file.config();
+    nlohmann::json tensors = nlohmann::json::array();
+    for (const TensorView& t : file.tensors()) {
+        tensors.push_back({{"name", t.name},
+                           {"type", traits(t.type).name},
+                           {"rows", t.rows},
+                           {"cols", t.cols},
+                           {"bytes", t.bytes}});
+    }
+    nlohmann::json memory = nlohmann::json::object();
+    for (const DtypeMemory& m : summary.memory) memory[m.dtype] = m.weight_bytes;
+    return {
+        {"path", summary.path},
+        {"file_bytes", summary.file_bytes},
+        {"fingerprint", fingerprint_text(file.fingerprint())},
+        {"name", c.name},
+        {"architecture", name_of(c.architecture)},
+        {"parameters", summary.parameters},
+        {"layers", c.layers},
+        {"dim", c.dim},
+        {"heads", c.heads},
+        {"kv_heads", c.kv_heads},
+        {"head_dim", c.head_dim},
+        {"ffn_dim", c.ffn_dim},
+        {"vocab_size", c.vocab_size},
+        {"context_length", c.context_length},
+        {"rope_base", c.rope.base},
+        {"rope_scaling", name(c.rope.scaling)},
+        {"qkv_bias", c.qkv_bias},
+        {"qk_norm", c.qk_norm},
+        {"tied_embeddings", c.tied_embeddings},
+        {"pre_tokenizer", file.tokenizer().pre},
+        {"has_chat_template", !file.tokenizer().chat_template.empty()},
+        {"tensors", tensors},
+        {"packed_bytes", memory},
+        {"kv_bytes_per_token_f16", summary.kv_bytes_per_token},
+        {"context", context},
+    };
+}
+
+}  // namespace
+
+CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
+    CLI::App* command = app.add_subcommand(kCommand, "What a model file holds and needs in memory");
+    command->add_option("model,-m,--model", options.model.model,
+                        "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
+    add_random_options(*command, options.model);
+    command
+        ->add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
+        ->check(whole_number(1, 1 << 24));
+    command->add_flag("--tensors", options.all_tensors,
+                      "a line for every tensor, not for every kind");
+    command->add_option("-o,--output", options.format, "output")
+        ->check(one_of({"text", "json"}))
+        ->capture_default_str();
+    return command;
+}
+
+int run_inspect(const InspectOptions& options, const Environment& environment) {
+    Result<ModelFile> file = open_model_file(options.model, environment);
+    if (!file) return report(file.error());
+
+    const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
+    const InspectSummary summary = summarize(file.value(), grouping);
+    const int context = context_of(options.model, file.value().config());
+    if (options.format == "json") {
+        const nlohmann::json json = to_json(file.value(), summary, context);
+        std::puts(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        return kExitOk;
+    }
+    print_model(file.value(), summary);
+    print_tensors(summary);
+    print_memory(summary, context);
+    return kExitOk;
+}
+
+}  // namespace paceline

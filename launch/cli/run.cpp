@@ -1,0 +1,275 @@
+#include "launch/cli/run.hpp"
+
+#include <cstdio>
+
+#include "ipc/base/limits.hpp"
+#include "launch/base/exit_codes.hpp"
+#include "launch/base/option_checks.hpp"
+#include "launch/base/output_file.hpp"
+#include "launch/base/report.hpp"
+#include "launch/base/text_output.hpp"
+#include "launch/cli/chat_loop.hpp"
+#include "launch/cli/run_session.hpp"
+#include "launch/config/methods.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr const char* kCommand = "run";
+
+constexpr const char* kFooter =
+    R"(Examples:
+  paceline run -p "Why is the sky blue?"
+  paceline run -m model.gguf --raw -p "Once upon a time" -n 64 --temp 0.8 --seed 7
+  git diff | paceline run --system "Summarise this change in one sentence."
+  paceline run --config configs/cpu-two-segments.toml -f question.txt
+  paceline run --method four-stages --figures -p "Why is the sky blue?"
+  paceline run --interactive
+
+Without sampling options decoding is greedy, whatever a model's generation_config.json says; a
+GGUF file does not carry it. SmolLM2's own sets no temperature, its model card's example draws
+with --temp 0.2 --top-p 0.9.
+
+Ctrl-C ends the answer and still prints the figures. SIGTERM lets the answer finish, for at most
+30 seconds (drain_s in a pipeline's [supervision]), and begins no other; exit code 0 if it did. A
+second signal ends the program at once. A stage that dies in the middle of an answer is started
+again and the answer goes on, with the same text; what is lost and back is said on stderr.)";
+
+void add_prompt_options(CLI::App& command, RunOptions& options) {
+    command.add_option("-p,--prompt", options.prompt.text,
+                       "the prompt (or -f FILE, or standard input)");
+    command.add_option("-f,--file", options.prompt.file,
+                       "read the prompt from FILE, - is standard input");
+    command.add_option("--system", options.system,
+                       "system prompt (default: the chat template's own)");
+    command.add_flag("--raw", options.raw,
+                     "give the model the prompt as it is, without chat template; text such as "
+                     "<|im_start|> is the control token");
+    command.add_flag("--interactive", options.interactive,
+                     "chat: one message a line, the conversation stays in the KV cache");
+}
+
+void add_answer_options(CLI::App& command, RunOptions& options) {
+    command
+        .add_option("-n,--n-predict", options.max_tokens,
+                    "most tokens of the answer; -1 until the model ends it or the context is "
+                    "full, 0 only processes the prompt")
+        ->check(whole_number(-1))
+        ->capture_default_str();
+    command
+        .add_option("--stop", options.stop_strings,
+                    "end the answer where this text appears; may be repeated")
+        ->take_all()
+        ->expected(1);
+    command.add_option("--ids", options.ids_file,
+                       "write the generated token ids to FILE, a JSON array");
+    command.add_option("--stats", options.stats_file, "write the figures to FILE, as JSON");
+}
+
+void add_insight_options(CLI::App& command, RunOptions& options) {
+    command.add_option("--log", options.log_file,
+                       "write what the conductor and all stages log to FILE, one line each");
+    command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
+    command.add_option("--trace", options.trace_file,
+                       "write the events of all stages to FILE, for ui.perfetto.dev");
+}
+
+void add_method_options(CLI::App& command, RunOptions& options) {
+    CLI::Option* config = command.add_option(
+        "--config", options.config_file, "pipeline of processes to decode with (configs/*.toml)");
+    command
+        .add_option("--method", options.method,
+                    "how to decode: plain (one token after the other, in this process), or one "
+                    "of --list-methods, a pipeline of processes. The text is the same")
+        ->capture_default_str()
+        ->excludes(config);
+    command.add_flag("--list-methods", options.list_methods, "print the methods and end");
+    command.add_option("--draft-model", options.draft_model,
+                       "what drafts think with: a GGUF file with the same tokenizer (default: as "
+                       "the method says, prompt lookup or the target's own first layers)");
+    command.add_flag("--figures", options.figures,
+                     "print a table at the end: what was accepted, wasted, waited for");
+    command.add_flag("--baseline", options.baseline,
+                     "with --figures: decode the prompt plainly as well, compare texts and speed");
+}
+
+Status check_combinations(const RunOptions& options) {
+    const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
+    if (options.config_file.empty()) {
+        if (const Result<PipelineConfig> known = method_config(options.method); !known)
+            return known.error();
+    }
+    if (options.uses_stages() && !device_of(options.model).exact) return bad(kExactIsForPlain);
+    if (!options.config_file.empty() && device_of(options.model).gpu) {
+        return bad(kDeviceIsInTheFile);
+    }
+    if (options.raw && !options.system.empty()) {
+        return bad("--system belongs to the chat template, --raw does without one");
+    }
+    if (options.raw && options.interactive) {
+        return bad("--interactive needs the chat template, --raw does without one");
+    }
+    if (!options.trace_file.empty() && !options.uses_stages()) {
+        return bad("--trace shows stages; give it together with --method or --config");
+    }
+    if (!options.draft_model.empty() && !options.uses_stages()) {
+        return bad("--draft-model is for methods that draft; give it with --method or --config");
+    }
+    if (options.baseline && !options.figures) {
+        return bad("--baseline is a line of the table that --figures prints");
+    }
+    if (options.figures && !options.uses_stages()) {
+        return bad("--figures tells of stages; give it together with --method or --config");
+    }
+    if (options.figures && options.interactive) {
+        return bad("--figures is for a single answer, not for --interactive");
+    }
+    if (options.stop_strings.size() > kStopStringsMax) return bad("--stop: more than 16 texts");
+    for (const std::string& stop : options.stop_strings) {
+        if (stop.empty()) return bad("--stop: '' is empty and would end every answer at once");
+    }
+    return {};
+}
+
+/// The prompt. Of a chat, the first message if one was given.
+Result<std::optional<std::string>> read_prompt(const RunOptions& options,
+                                               const Environment& environment) {
+    if (options.interactive && !options.prompt.text && options.prompt.file.empty()) {
+        return std::optional<std::string>{};
+    }
+    if (options.interactive && options.prompt.file == "-") {
+        return Error{Errc::BadArgument,
+                     "--interactive reads messages from standard input, -f - the prompt"};
+    }
+    Result<std::string> text = read_text(options.prompt, environment);
+    if (!text) return text.error();
+    std::string prompt = std::move(text).value();
+    // Files and `echo` end with a newline that nobody means; --raw takes every byte as it is.
+    const bool typed = options.prompt.text.has_value();
+    if (!typed && !options.raw && !prompt.empty() && prompt.back() == '\n') prompt.pop_back();
+    return std::optional<std::string>{std::move(prompt)};
+}
+
+struct Outputs {
+    std::optional<OutputFile> ids;
+    std::optional<OutputFile> stats;
+    std::optional<OutputFile> trace;
+    RunLog log;
+};
+
+Result<Outputs> open_outputs(const RunOptions& options) {
+    Outputs outputs;
+    if (!options.ids_file.empty()) {
+        Result<OutputFile> file = OutputFile::open(options.ids_file, "--ids");
+        if (!file) return file.error();
+        outputs.ids = std::move(file).value();
+    }
+    if (!options.stats_file.empty()) {
+        Result<OutputFile> file = OutputFile::open(options.stats_file, "--stats");
+        if (!file) return file.error();
+        outputs.stats = std::move(file).value();
+    }
+    if (!options.trace_file.empty()) {
+        Result<OutputFile> file = OutputFile::open(options.trace_file, "--trace");
+        if (!file) return file.error();
+        outputs.trace = std::move(file).value();
+    }
+    Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
+    if (!log) return log.error();
+    outputs.log = std::move(log).value();
+    return outputs;
+}
+
+Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
+    // Most wanted after a run that failed.
+    if (outputs.trace) {
+        if (Status s = outputs.trace->write(session.trace_text()); !s.ok()) return s;
+    }
+    if (!chat && !session.has_answers()) return {};
+    if (outputs.ids) {
+        if (Status s = outputs.ids->write(session.ids_json(chat)); !s.ok()) return s;
+    }
+    if (outputs.stats) return outputs.stats->write(session.stats_json(chat));
+    return {};
+}
+
+int single_answer(RunSession& session,
+                  std::vector<TokenId> tokens,
+                  const RunOptions& options,
+                  const Environment& environment) {
+    Result<AnswerEnd> end = session.answer(std::move(tokens));
+    if (!end) return report_failure(kCommand, end.error());
+    if (end.value() == AnswerEnd::ContextFull) {
+        std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
+                     session.context());
+    }
+    std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
+    if (options.figures) {
+        if (Status s = session.print_figures(options, environment); !s.ok())
+            return report_failure(kCommand, s.error());
+    }
+    if (end.value() != AnswerEnd::Interrupted) return kExitOk;
+    return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
+}
+
+/// Usage errors are the command line's, found before anything slow happens.
+int report(const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
+                                           : report_failure(kCommand, error);
+}
+
+}  // namespace
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+    CLI::App* command = app.add_subcommand(kCommand, "Decode an answer to a prompt, or chat");
+    add_model_options(*command, options.model);
+    add_device_option(*command, options.model);
+    add_exact_option(*command, options.model);
+    refuse_random_option(*command);
+    add_parts_option(*command, options.model);
+    add_prompt_options(*command, options);
+    add_answer_options(*command, options);
+    add_method_options(*command, options);
+    add_insight_options(*command, options);
+    add_sampling_options(*command, options.sampling);
+    command->footer(kFooter);
+    return command;
+}
+
+int run_run(const RunOptions& options, const Environment& environment) {
+    if (options.list_methods) {
+        const Status written = write_stdout(methods_table());
+        return written.ok() ? kExitOk : report_failure(kCommand, written.error());
+    }
+    if (Status s = check_combinations(options); !s.ok()) return report(s.error());
+    Result<std::optional<std::string>> prompt = read_prompt(options, environment);
+    if (!prompt) return report(prompt.error());
+    Result<Outputs> outputs = open_outputs(options);
+    if (!outputs) return report(outputs.error());
+    Result<RunSession> opened = RunSession::open(options, environment);
+    if (!opened) return report(opened.error());
+    RunSession& session = opened.value();
+    if (const std::string idle = idle_sampling_options(options.sampling.params); !idle.empty()) {
+        std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
+    }
+
+    std::vector<TokenId> tokens;
+    if (prompt.value()) {
+        tokens = session.turn(*prompt.value());
+        // A prompt that does not fit is a fact about the text, not about the command line.
+        if (Status s = session.check_room(tokens.size()); !s.ok())
+            return report_failure(kCommand, s.error());
+    }
+    if (Status s = session.load(options, environment, outputs.value().log); !s.ok())
+        return report(s.error());
+    const int code = options.interactive
+                         ? chat_loop(session, prompt.value(), environment)
+                         : single_answer(session, std::move(tokens), options, environment);
+    if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
+        return report_failure(kCommand, s.error());
+    }
+    return code;
+}
+
+}  // namespace paceline

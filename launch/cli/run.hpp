@@ -1,0 +1,44 @@
+// `paceline run`: a prompt in, text out; or a chat.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/base/text_input.hpp"
+#include "launch/cli/sampling_options.hpp"
+
+namespace paceline {
+
+struct RunOptions {
+    ModelOptions model;
+    TextSource prompt;
+    std::string system;
+    bool raw = false;
+    bool interactive = false;
+    int max_tokens = -1;
+    std::vector<std::string> stop_strings;
+    SamplingOptions sampling;
+    std::string config_file;  // --config
+    std::string method = "plain";
+    bool list_methods = false;
+    std::string draft_model;  // --draft-model
+    bool figures = false;     // --figures
+    bool baseline = false;    // --baseline
+    std::string ids_file;
+    std::string stats_file;
+    std::string trace_file;
+    std::string log_file;
+    bool verbose = false;
+
+    /// Whether other processes decode: --config, or a method that needs them.
+    [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
+};
+
+CLI::App* add_run(CLI::App& app, RunOptions& options);
+int run_run(const RunOptions& options, const Environment& environment);
+
+}  // namespace paceline

@@ -1,0 +1,246 @@
+#include "launch/cli/run_session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/base/text_output.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/pretrained.hpp"
+
+namespace paceline {
+
+namespace {
+
+Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool raw) {
+    if (raw) return std::optional<ChatTemplate>{};
+    const std::string& jinja = file.tokenizer().chat_template;
+    if (jinja.empty()) {
+        return Error{Errc::Unsupported,
+                     file.path() +
+                         ": has no chat template (tokenizer.chat_template); --raw gives the "
+                         "model the prompt as it is"};
+    }
+    Result<ChatTemplate> chat = ChatTemplate::recognise(jinja);
+    if (!chat) return Error{chat.error().code, file.path() + ": " + chat.error().what};
+    return std::optional<ChatTemplate>{std::move(chat).value()};
+}
+
+/// The configuration, settled for the model.
+Result<PipelineConfig> pipeline_of(const RunOptions& options,
+                                   const ModelFile& file,
+                                   const Environment& environment) {
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(options.method)
+                                        : read_pipeline_config(options.config_file);
+    if (!config) return config;
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
+    return config;
+}
+
+}  // namespace
+
+RunSession::RunSession(OpenedModel model, const RunOptions& options)
+    : model_{std::make_unique<OpenedModel>(std::move(model))},
+      system_{options.system},
+      model_options_{options.model},
+      context_{context_of(options.model, model_->file.config())},
+      cancel_{std::make_unique<CancelToken>()} {
+    request_.stop_strings = options.stop_strings;
+    request_.max_tokens = options.max_tokens;
+}
+
+Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
+    Result<OpenedModel> model = open_model(options.model, environment);
+    if (!model) return model.error();
+    const ModelFile& file = model.value().file;
+    if (options.model.context > file.config().context_length) {
+        return Error{Errc::BadArgument, "-c " + std::to_string(options.model.context) +
+                                            " is more than the model's context of " +
+                                            std::to_string(file.config().context_length) +
+                                            " tokens"};
+    }
+    Result<std::optional<ChatTemplate>> chat = find_template(file, options.raw);
+    if (!chat) return chat.error();
+    if (chat.value()) {
+        Status fits = ChatTemplate::supported_by(model.value().tokenizer);
+        if (!fits) return Error{fits.error().code, file.path() + ": " + fits.error().what};
+    }
+    Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
+    if (!sampling) return sampling.error();
+
+    RunSession session{std::move(model).value(), options};
+    session.chat_ = std::move(chat).value();
+    session.request_.sampling = std::move(sampling).value();
+    return session;
+}
+
+std::vector<TokenId> RunSession::first_turn(const std::string& text) const {
+    const Tokenizer& tokenizer = model_->tokenizer;
+    if (chat_) {
+        std::vector<ChatMessage> messages;
+        if (!system_.empty()) messages.push_back({"system", system_});
+        messages.push_back({"user", text});
+        return chat_->encode(tokenizer, messages);
+    }
+    std::vector<TokenId> ids;
+    if (const std::optional<TokenId> bos = tokenizer.prompt_bos()) ids.push_back(*bos);
+    const std::vector<TokenId> encoded = tokenizer.encode(text, SpecialTokens::Parse);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+    return ids;
+}
+
+std::vector<TokenId> RunSession::turn(const std::string& text) const {
+    return in_conversation_ ? next_turn(text) : first_turn(text);
+}
+
+std::vector<TokenId> RunSession::next_turn(const std::string& text) const {
+    std::vector<TokenId> ids;
+    // An answer that was cut short lacks the token that the template wants between two turns.
+    if (last_end_ != AnswerEnd::EndToken) {
+        const std::optional<TokenId> close = model_->tokenizer.find("<|im_end|>");
+        ids.push_back(close ? *close : model_->tokenizer.end_tokens().front());
+    }
+    const std::vector<TokenId> turn = chat_->encode_next_turn(model_->tokenizer, text);
+    ids.insert(ids.end(), turn.begin(), turn.end());
+    return ids;
+}
+
+Status RunSession::check_room(std::size_t tokens) const {
+    const Position before = generator_ ? generator_->text_tokens() : 0;
+    if (before == 0 && tokens == 0) {
+        return Error{Errc::BadArgument,
+                     "the prompt is empty, and this model has no token that begins a text"};
+    }
+    const auto room = static_cast<std::size_t>(std::max(0, context_ - before - 1));
+    if (tokens <= room) return {};
+    std::string text = before == 0 ? "the prompt has "
+                                   : "the conversation has " + std::to_string(before) +
+                                         " tokens and this message ";
+    text += std::to_string(tokens) +
+            " tokens; with one of an answer that is more than the context of " +
+            std::to_string(context_) + " tokens";
+    const int longest = model_->file.config().context_length;
+    if (before == 0 && context_ < longest)
+        text += "; -c up to " + std::to_string(longest) + " gives it more";
+    return Error{Errc::BadArgument, text};
+}
+
+Status RunSession::load(const RunOptions& options, const Environment& environment, RunLog& log) {
+    const auto begin = std::chrono::steady_clock::now();
+    log_ = &log;
+    SupervisionConfig supervision;
+    const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
+        if (!options.uses_stages())
+            return make_plain_generator(model_->file, options.model, environment);
+        Result<PipelineConfig> config = pipeline_of(options, model_->file, environment);
+        if (!config) return config.error();
+        supervision = config.value().supervision;
+        acceptance_ = config.value().acceptance;
+        // Plain decoding to compare with: where the target is.
+        model_options_.device = to_text(target_device(config.value()));
+        const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
+        return make_pipeline_generator(model_->file, options.model, config.value(), hooks);
+    };
+    Result<std::unique_ptr<Generator>> generator = make();
+    if (!generator) return generator.error();
+    generator_ = std::move(generator).value();
+    load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    interrupt_ = std::make_unique<Interrupt>(*cancel_, supervision.drain);
+    log.info("ready: " + generator_->traits().method + ", " + model_->file.path());
+    return {};
+}
+
+Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
+    request_.tokens = std::move(tokens);
+    bool at_line_start = true;
+    const auto sink = [&](std::string_view text) {
+        at_line_start = text.back() == '\n';
+        return write_stdout(text);
+    };
+    Result<Answer> answer = stream_answer(*generator_, model_->tokenizer, request_, *cancel_, sink);
+    if (!answer) return answer.error();
+    if (!at_line_start) {
+        if (Status s = write_stdout("\n"); !s.ok()) return s.error();
+    }
+
+    Record record{answer.value().ids, figures_of(answer.value(), request_, *generator_)};
+    record.figures.model = model_->file.path();
+    record.figures.dtype = model_options_.dtype;
+    record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
+    record.figures.exact = device_of(model_options_).exact;
+    record.figures.load_seconds = load_seconds_;
+    record.pipeline = generator_->pipeline_figures();
+    if (record.pipeline) record.pipeline->rate = record.figures.decode_rate();
+    log_->info("answer: " + one_line(record.figures));
+    records_.push_back(std::move(record));
+    in_conversation_ = true;
+    last_end_ = answer.value().end;
+    return answer.value().end;
+}
+
+/// The same prompt again, plainly, in this process; the stages have nothing to do meanwhile.
+Result<double> RunSession::baseline_rate(const Environment& environment) const {
+    Result<std::unique_ptr<Generator>> plain =
+        make_plain_generator(model_->file, model_options_, environment);
+    if (!plain) return plain.error();
+    const Record& record = records_.back();
+    AnswerRequest request = request_;
+    request.max_tokens = static_cast<std::int32_t>(record.ids.size());
+    const auto nobody = [](std::string_view) { return Status{}; };
+    const Result<Answer> answer =
+        stream_answer(*plain.value(), model_->tokenizer, request, *cancel_, nobody);
+    if (!answer) return answer.error();
+    if (acceptance_ == AcceptanceRule::Coupled && answer.value().ids != record.ids &&
+        !cancel_->cancelled()) {
+        return Error{Errc::Protocol,
+                     "the answer differs from plain decoding's; please report this, with the "
+                     "command"};
+    }
+    return figures_of(answer.value(), request, *plain.value()).decode_rate();
+}
+
+Status RunSession::print_figures(const RunOptions& options, const Environment& environment) {
+    Record& record = records_.back();
+    PACE_CHECK(record.pipeline.has_value(), "a pipeline has figures");
+    if (options.baseline && !record.ids.empty()) {
+        const Result<double> rate = baseline_rate(environment);
+        if (!rate) return rate.error();
+        record.pipeline->baseline_rate = rate.value();
+    }
+    std::fputs(figures_table(*record.pipeline).c_str(), stderr);
+    return {};
+}
+
+void RunSession::reset() {
+    generator_->reset();
+    in_conversation_ = false;
+}
+
+std::string RunSession::ids_json(bool chat) const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Record& record : records_) all.push_back(record.ids);
+    return (chat ? all : all.at(0)).dump() + "\n";
+}
+
+std::string RunSession::stats_json(bool chat) const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Record& record : records_) {
+        nlohmann::json figures = to_json(record.figures);
+        if (record.pipeline) figures["pipeline"] = to_json(*record.pipeline);
+        all.push_back(std::move(figures));
+    }
+    return (chat ? all : all.at(0)).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+           "\n";
+}
+
+}  // namespace paceline

@@ -1,0 +1,89 @@
+// RunSession: a loaded model and everything that one or many answers share.
+//
+// Owns the model, the generator and the records of what was answered. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/backend/load_model.hpp"
+#include "launch/base/interrupt.hpp"
+#include "launch/cli/run.hpp"
+#include "launch/session/answer.hpp"
+#include "launch/session/figures.hpp"
+#include "launch/session/generator.hpp"
+#include "model/tokenizer/chat_template.hpp"
+
+namespace paceline {
+
+class RunSession {
+public:
+    /// Opens the model, without packing anything. Errors: bad model, no or unknown chat
+    /// template (unless --raw), bad sampling parameters; these two as BadArgument or Unsupported.
+    static Result<RunSession> open(const RunOptions& options, const Environment& environment);
+
+    /// Token ids of a single prompt, or of a chat's next message: what the template puts between
+    /// the answer before and this message is among them.
+    [[nodiscard]] std::vector<TokenId> turn(const std::string& text) const;
+
+    /// Whether `tokens` more fit behind what is there, with room for one token of answer.
+    /// Errors: BadArgument with both numbers and what to do.
+    [[nodiscard]] Status check_room(std::size_t tokens) const;
+
+    /// Packs the weights or starts the pipeline: the slow part. `log` must outlive the session.
+    [[nodiscard]] Status load(const RunOptions& options,
+                              const Environment& environment,
+                              RunLog& log);
+
+    /// Streams an answer to stdout, a newline at its end, and keeps its record.
+    [[nodiscard]] Result<AnswerEnd> answer(std::vector<TokenId> tokens);
+
+    /// The table of the last answer on stderr, for --figures; with --baseline the prompt is
+    /// decoded plainly first. Errors: those of the plain decoding; Protocol if the texts differ
+    /// although the acceptance is exact: a bug.
+    [[nodiscard]] Status print_figures(const RunOptions& options, const Environment& environment);
+
+    /// Forgets the conversation.
+    void reset();
+
+    [[nodiscard]] Interrupt& interrupt() { return *interrupt_; }
+    [[nodiscard]] const Figures& last_figures() const { return records_.back().figures; }
+    [[nodiscard]] bool has_answers() const { return !records_.empty(); }
+    [[nodiscard]] int context() const { return context_; }
+    /// For --ids and --stats: the one answer, or a list of all in a chat.
+    [[nodiscard]] std::string ids_json(bool chat) const;
+    [[nodiscard]] std::string stats_json(bool chat) const;
+    /// For --trace.
+    [[nodiscard]] std::string trace_text() const { return generator_->trace_text(); }
+
+private:
+    struct Record {
+        std::vector<TokenId> ids;
+        Figures figures;
+        std::optional<PipelineFigures> pipeline = {};
+    };
+    [[nodiscard]] Result<double> baseline_rate(const Environment& environment) const;
+    RunSession(OpenedModel model, const RunOptions& options);
+    [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
+    [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;
+
+    std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
+    std::optional<ChatTemplate> chat_;    // nothing: --raw
+    std::string system_;
+    AnswerRequest request_;                                // of every answer, but for its tokens
+    AcceptanceRule acceptance_ = AcceptanceRule::Coupled;  // of the pipeline, if there is one
+    ModelOptions model_options_;
+    int context_ = 0;
+    double load_seconds_ = 0.0;
+    RunLog* log_ = nullptr;  // after load()
+    std::unique_ptr<CancelToken> cancel_;
+    std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
+    std::unique_ptr<Generator> generator_;
+    std::vector<Record> records_;
+    bool in_conversation_ = false;              // an answer has been given since the last reset
+    AnswerEnd last_end_ = AnswerEnd::EndToken;  // of that answer
+};
+
+}  // namespace paceline

@@ -1,0 +1,102 @@
+#include "launch/cli/sampling_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "launch/base/option_checks.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr const char* kGroup = "Sampling (greedy unless --temp is given)";
+
+Error bad_bias(const std::string& word, const std::string& what) {
+    return Error{Errc::BadArgument, "--logit-bias: '" + word + "' " + what};
+}
+
+Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_size) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos)
+        return bad_bias(word, "is not ID=VALUE, such as 42=-5 or 42=-inf");
+    TokenId token = 0;
+    float value = 0.0f;
+    const char* begin = word.data();
+    const char* middle = begin + equals;
+    const char* end = begin + word.size();
+    const auto id = std::from_chars(begin, middle, token);
+    if (id.ec != std::errc{} || id.ptr != middle || token < 0 || token >= vocab_size) {
+        return bad_bias(word, "names no token id from 0 to " + std::to_string(vocab_size - 1));
+    }
+    const auto number = std::from_chars(middle + 1, end, value);
+    if (number.ec != std::errc{} || number.ptr != end || value != value ||
+        value == std::numeric_limits<float>::infinity()) {
+        return bad_bias(word, "has no number or -inf after '='");
+    }
+    return std::pair{token, value};
+}
+
+}  // namespace
+
+void add_sampling_options(CLI::App& app, SamplingOptions& options) {
+    SamplingParams& p = options.params;
+    const auto add = [&app](const char* name, auto& value, const char* text,
+                            const CLI::Validator& check) {
+        app.add_option(name, value, text)->check(check)->capture_default_str()->group(kGroup);
+    };
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    add("--temp", p.temperature, "temperature; 0 is greedy", number_between(0.0, kLargest));
+    add("--top-k", p.top_k, "draw from the k likeliest tokens; 0 is all", whole_number(0));
+    add("--top-p", p.top_p, "draw from the likeliest tokens that hold this much probability",
+        number_between(0.0, 1.0, Bound::Excluded));
+    add("--min-p", p.min_p, "drop tokens less likely than this part of the likeliest",
+        number_between(0.0, 1.0, Bound::Included, Bound::Excluded));
+    add("--seed", p.seed, "the text depends on model, prompt, options and this number alone",
+        whole_number(0, std::numeric_limits<long long>::max()));
+    add("--repeat-penalty", p.repetition_penalty, "over 1 makes seen tokens less likely",
+        number_between(0.0, 1000.0, Bound::Excluded));
+    add("--presence-penalty", p.presence_penalty, "taken once from the logit of a seen token",
+        number_between(-1000.0, 1000.0));
+    add("--frequency-penalty", p.frequency_penalty, "taken for each time a token was seen",
+        number_between(-1000.0, 1000.0));
+    add("--penalty-window", p.penalty_window,
+        "how many of the last tokens count as seen; -1 is all", whole_number(-1));
+    app.add_option("--logit-bias", options.bias_words,
+                   "ID=VALUE, added to a token's logit; -inf bans it; may be repeated")
+        ->take_all()
+        ->expected(1)
+        ->group(kGroup);
+}
+
+Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab_size) {
+    SamplingParams params = options.params;
+    for (const std::string& word : options.bias_words) {
+        Result<std::pair<TokenId, float>> bias = parse_bias(word, vocab_size);
+        if (!bias) return bias.error();
+        params.logit_bias.push_back(bias.value());
+    }
+    std::sort(params.logit_bias.begin(), params.logit_bias.end());
+    const auto same_token = [](const auto& a, const auto& b) { return a.first == b.first; };
+    const auto twice =
+        std::adjacent_find(params.logit_bias.begin(), params.logit_bias.end(), same_token);
+    if (twice != params.logit_bias.end()) {
+        return Error{Errc::BadArgument,
+                     "--logit-bias: token " + std::to_string(twice->first) + " is given twice"};
+    }
+    if (Status s = validate(params, vocab_size); !s.ok()) return s.error();
+    return params;
+}
+
+std::string idle_sampling_options(const SamplingParams& params) {
+    if (!params.greedy()) return {};
+    std::string idle;
+    if (params.top_k != 0) idle += " --top-k";
+    if (params.top_p != 1.0f) idle += " --top-p";
+    if (params.min_p != 0.0f) idle += " --min-p";
+    if (params.seed != 0) idle += " --seed";
+    if (idle.empty()) return {};
+    return "greedy decoding (--temp 0) takes the likeliest token; without effect:" + idle;
+}
+
+}  // namespace paceline

@@ -1,0 +1,52 @@
+// `paceline simulate`: a pipeline on devices that are not there, with the real model's text and a
+// clock fed by measured costs; and the measuring of those costs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/cli/sampling_options.hpp"
+
+namespace paceline {
+
+struct SimulateOptions {
+    ModelOptions model;
+    std::string config_file;  // --config
+    std::string method;
+    std::string draft_model;
+    std::string costs_file;
+    std::optional<std::string> prompt;
+    std::string prompts_file;
+    int prompts_max = 0;  // 0: all of the file
+    int max_tokens = 128;
+    int at_once = 1;
+    SamplingOptions sampling;
+    int device_threads = 1;
+    int busy_neighbours = 0;
+    std::optional<double> hop_micros;
+    std::vector<std::string> settings;  // --set
+    std::vector<std::string> sweeps;    // --sweep
+    bool check = false;
+    std::string trace_file;
+    std::string json_file;
+
+    std::string measure_file;  // --measure-costs
+    std::vector<std::string> measure_drafts;
+    std::string rows = "1,2,4,8,16,32,64";
+    std::string contexts = "64,512,1536";
+    std::string depths;
+    std::string threads;
+    std::string neighbours = "0,1";
+    std::string short_lists = "0";
+    int samples = 5;
+};
+
+CLI::App* add_simulate(CLI::App& app, SimulateOptions& options);
+int run_simulate(const SimulateOptions& options, const Environment& environment);
+
+}  // namespace paceline

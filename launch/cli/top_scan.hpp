@@ -1,0 +1,40 @@
+// Finding running pipelines: no name, no file, no server, only /proc.
+//
+// The conductor of a run holds the pages of itself and of its stages open (stage_page.hpp), so
+// they stand in /proc/PID/fd as links that begin with "/memfd:paceline-page". Whoever may look
+// there, the same user, may map them for reading. Finding a page is slow, reading one is not: a
+// pipeline is found once and sampled often, but stages come and go, so it is found again each
+// time.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "runtime/observe/stage_page.hpp"
+
+namespace paceline {
+
+enum class ProcessState : std::uint8_t { Alive, Stopped, Gone };
+
+/// One stage at one moment: of all its incarnations the newest.
+struct StageSample {
+    PageSnapshot page;
+    ProcessState process = ProcessState::Alive;
+};
+
+/// One pipeline at one moment: the conductor first, then its stages by id.
+struct PipelineSample {
+    pid_t conductor = 0;
+    std::chrono::nanoseconds at{0};  // CLOCK_MONOTONIC
+    std::vector<StageSample> stages;
+};
+
+/// All pipelines of this user, by the conductor's process id; with `only`, that one alone.
+/// `proc` is where the proc file system is mounted.
+[[nodiscard]] std::vector<PipelineSample> scan_pipelines(std::optional<pid_t> only = {},
+                                                         const std::string& proc = "/proc");
+
+}  // namespace paceline

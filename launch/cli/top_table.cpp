@@ -1,0 +1,184 @@
+#include "launch/cli/top_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "actors/protocol/counters.hpp"
+#include "launch/base/print.hpp"
+#include "runtime/loop/control_port.hpp"
+
+namespace paceline {
+
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::size_t kColumns = 79;  // a terminal of 80 stays in its line
+
+const PageSnapshot* find(const PipelineSample& sample, StageId stage) {
+    for (const StageSample& entry : sample.stages) {
+        if (entry.page.stage == stage) return &entry.page;
+    }
+    return nullptr;
+}
+
+/// What one stage did between two samples.
+class Interval {
+public:
+    Interval(const PipelineSample& before, const PipelineSample& after, StageId stage)
+        : before_{find(before, stage)},
+          after_{find(after, stage)},
+          begin_{before.at},
+          end_{after.at},
+          seconds_{Seconds{after.at - before.at}.count()} {}
+
+    [[nodiscard]] bool known() const {
+        return before_ != nullptr && after_ != nullptr && seconds_ > 0;
+    }
+    [[nodiscard]] double grown(Counter counter) const {
+        const std::uint64_t now = after_->counter(counter);
+        const std::uint64_t then = restarted() ? 0 : before_->counter(counter);
+        return now > then ? static_cast<double>(now - then) : 0.0;
+    }
+    [[nodiscard]] double per_second(Counter counter) const { return grown(counter) / seconds_; }
+    /// `counter` is time in `activity` that is over; what is going on is added.
+    [[nodiscard]] double share(Counter counter, Activity activity) const {
+        const double under_way = so_far(*after_, activity, end_) -
+                                 (restarted() ? 0.0 : so_far(*before_, activity, begin_));
+        return std::clamp((grown(counter) / 1e6 + under_way) / seconds_, 0.0, 1.0);
+    }
+
+private:
+    [[nodiscard]] bool restarted() const { return before_->epoch != after_->epoch; }
+    static double so_far(const PageSnapshot& page,
+                         Activity activity,
+                         std::chrono::nanoseconds now) {
+        if (page.activity != activity || page.since > now) return 0.0;
+        return Seconds{now - page.since}.count();
+    }
+
+    const PageSnapshot* before_;
+    const PageSnapshot* after_;
+    std::chrono::nanoseconds begin_;
+    std::chrono::nanoseconds end_;
+    double seconds_;
+};
+
+/// At most four characters: 12ms, 0.3s, 12s, 5m, 3h, 9d.
+std::string short_time(std::chrono::nanoseconds time) {
+    const double seconds = std::max(0.0, Seconds{time}.count());
+    if (seconds < 0.0995) return print("%.0fms", seconds * 1e3);
+    if (seconds < 9.95) return print("%.1fs", seconds);
+    if (seconds < 99.5) return print("%.0fs", seconds);
+    if (seconds < 99.5 * 60) return print("%.0fm", seconds / 60);
+    if (seconds < 99.5 * 3600) return print("%.0fh", seconds / 3600);
+    return print("%.0fd", std::min(seconds / 86400, 999.0));
+}
+
+/// At most five characters: 0.25, 12.3, 123, 1234, 12k, 12M.
+std::string short_number(double value) {
+    if (value < 9.995) return print("%.2f", value);
+    if (value < 99.95) return print("%.1f", value);
+    if (value < 9999.5) return print("%.0f", value);
+    if (value < 999.5e3) return print("%.0fk", value / 1e3);
+    if (value < 999.5e6) return print("%.0fM", value / 1e6);
+    return ">1e9";
+}
+
+std::string short_count(std::uint64_t value) {
+    return value < 10'000 ? std::to_string(value) : short_number(static_cast<double>(value));
+}
+
+std::string number_or_dash(const std::optional<double>& value) {
+    return value ? short_number(*value) : "-";
+}
+
+std::string percent_or_dash(const std::optional<double>& share) {
+    return share ? print("%.0f%%", *share * 100) : "-";
+}
+
+std::string cut(const std::string& text, std::size_t length) {
+    return text.size() <= length ? text : text.substr(0, length - 1) + "~";
+}
+
+std::string stage_line(const PipelineSample& before,
+                       const PipelineSample& after,
+                       const StageSample& stage) {
+    const PageSnapshot& page = stage.page;
+    const StageRates rates = stage_rates(before, after, page.stage);
+    return print("%-10s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", cut(page.name, 10).c_str(),
+                 page.pid, std::min(page.epoch.value, 999U), state_text(stage, after.at).c_str(),
+                 short_count(page.gauge(gauges::kQueueDepth)).c_str(),
+                 number_or_dash(rates.waves_per_second).c_str(),
+                 number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
+                 percent_or_dash(rates.waiting).c_str(),
+                 number_or_dash(rates.full_per_second).c_str());
+}
+
+}  // namespace
+
+StageRates stage_rates(const PipelineSample& before, const PipelineSample& after, StageId stage) {
+    const Interval interval{before, after, stage};
+    if (!interval.known()) return {};
+    StageRates rates;
+    rates.waves_per_second = interval.per_second(counters::kWaves);
+    if (const double waves = interval.grown(counters::kWaves); waves > 0) {
+        rates.rows_per_wave = interval.grown(counters::kWaveRows) / waves;
+    }
+    rates.busy = interval.share(Counter::JobMicros, Activity::Computing);
+    rates.waiting = interval.share(Counter::WaitMicros, Activity::Waiting);
+    rates.full_per_second = interval.per_second(Counter::ChannelFull);
+    return rates;
+}
+
+PipelineRates pipeline_rates(const PipelineSample& before, const PipelineSample& after) {
+    PipelineRates rates;
+    double proposed = 0;
+    double accepted = 0;
+    for (const StageSample& stage : after.stages) {
+        const Interval interval{before, after, stage.page.stage};
+        if (!interval.known()) continue;
+        if (stage.page.stage == kConductor) {
+            rates.tokens_per_second = interval.per_second(counters::kTokensCommitted);
+        }
+        proposed += interval.grown(counters::kTokensProposed);
+        accepted += interval.grown(counters::kTokensAccepted);
+    }
+    if (proposed > 0) rates.acceptance = accepted / proposed;
+    return rates;
+}
+
+std::string state_text(const StageSample& stage, std::chrono::nanoseconds now) {
+    if (stage.process == ProcessState::Gone) return "gone";
+    const PageSnapshot& page = stage.page;
+    const std::string activity =
+        stage.process == ProcessState::Stopped ? "stopped" : name_of(page.activity);
+    const bool late = page.deadline.count() != 0 && page.deadline < now;
+    return activity + " " + short_time(now - page.since) + (late ? " late" : "");
+}
+
+std::vector<std::string> table_lines(const PipelineSample& before, const PipelineSample& after) {
+    const PipelineRates rates = pipeline_rates(before, after);
+    std::uint64_t fenced = 0;
+    for (const StageSample& stage : after.stages) fenced += stage.page.counter(counters::kFenced);
+    const PageSnapshot* conductor = find(after, kConductor);
+    const auto of_conductor = [&](Counter counter) {
+        return short_count(conductor == nullptr ? 0 : conductor->counter(counter));
+    };
+    std::vector<std::string> lines;
+    lines.push_back(print("pipeline %d: %s tokens/s, acceptance %s, fenced %s, restarts %s",
+                          static_cast<int>(after.conductor),
+                          number_or_dash(rates.tokens_per_second).c_str(),
+                          number_or_dash(rates.acceptance).c_str(), short_count(fenced).c_str(),
+                          of_conductor(Counter::Restarts).c_str()));
+    lines.push_back(print("%-10s %7s %3s %-19s %5s %7s %5s %4s %4s %6s", "stage", "pid", "ep",
+                          "state", "queue", "waves/s", "rows", "busy", "wait", "full/s"));
+    for (const StageSample& stage : after.stages) {
+        lines.push_back(stage_line(before, after, stage));
+    }
+    for (std::string& line : lines) line.resize(std::min(line.size(), kColumns));
+    return lines;
+}
+
+}  // namespace paceline

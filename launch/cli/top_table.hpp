@@ -1,0 +1,46 @@
+// What `paceline top` prints: rates from two samples of a pipeline, and the table of them.
+//
+// Pure: samples in, numbers or text out. docs/observability.md has the formula of each number.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/cli/top_scan.hpp"
+
+namespace paceline {
+
+/// Of one stage between two samples. Nothing: it cannot be known from them.
+struct StageRates {
+    std::optional<double> waves_per_second;
+    std::optional<double> rows_per_wave;  // nothing without a wave
+    std::optional<double> busy;           // share of the time in jobs, 0 to 1
+    std::optional<double> waiting;        // share of the time without anything to do, 0 to 1
+    std::optional<double> full_per_second;
+};
+
+/// Of the pipeline as a whole.
+struct PipelineRates {
+    std::optional<double> tokens_per_second;  // that the conductor's log took
+    std::optional<double> acceptance;         // of the guesses judged; nothing without one
+};
+
+/// A stage that was restarted in between has counted from 0 since; a counter that went backwards
+/// was scribbled over and counts as unchanged. `before` may lack the stage: no rates then.
+[[nodiscard]] StageRates stage_rates(const PipelineSample& before,
+                                     const PipelineSample& after,
+                                     StageId stage);
+[[nodiscard]] PipelineRates pipeline_rates(const PipelineSample& before,
+                                           const PipelineSample& after);
+
+/// "computing 12ms", "computing 12s late", "gone", "stopped".
+[[nodiscard]] std::string state_text(const StageSample& stage, std::chrono::nanoseconds now);
+
+/// The lines of the table, each at most 79 characters of ASCII.
+[[nodiscard]] std::vector<std::string> table_lines(const PipelineSample& before,
+                                                   const PipelineSample& after);
+
+}  // namespace paceline

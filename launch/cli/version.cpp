@@ -1,0 +1,24 @@
+#include "launch/cli/version.hpp"
+
+#include "launch/backend/gpu.hpp"
+#include "launch/base/build_info.hpp"
+#include "model/kernels/cpu/isa.hpp"
+
+namespace paceline {
+std::string version_text() {
+    const BuildInfo& build = build_info();
+    std::string text = "paceline ";
+    text += build.version;
+    text += "\ncommit    ";
+    text += build.commit;
+    text += "\ncompiler  ";
+    text += build.compiler;
+    text += std::string{" ("} + build.build_type + ")";
+    text += "\nCPU       ";
+    text += name(best_isa());
+    text += "\nCUDA      ";
+    text += gpu_version_text();
+    return text;
+}
+
+}  // namespace paceline

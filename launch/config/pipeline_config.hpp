@@ -1,0 +1,64 @@
+// PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
+// TOML file (configs/ holds commented examples, which are the methods of `paceline run --method`).
+//
+//     [pipeline]     name
+//     [[stage]]      in pipeline order: stage_config.hpp
+//     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
+//     [exit]         what heads at the end of segments are used for: exit_config.hpp
+//     [schedule]     when the target starts with what: schedule_config.hpp
+//     [acceptance]   which guesses stand: schedule_config.hpp
+//     [supervision]  what happens when stages die: supervision_config.hpp
+//
+// A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
+// and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
+// use_parts() (pretrained.hpp) settles with which trained parts.
+// Everything that a later part trusts has been checked when a value is returned; what is wrong is
+// named with file, key and value, a key that nobody knows is refused, and so are combinations that
+// cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/target/dispatcher.hpp"
+#include "ipc/base/limits.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/config/draft_config.hpp"
+#include "launch/config/exit_config.hpp"
+#include "launch/config/schedule_config.hpp"
+#include "launch/config/stage_config.hpp"
+#include "launch/config/supervision_config.hpp"
+
+namespace paceline {
+
+struct PipelineConfig {
+    std::string file;  // where it was read from, for messages
+    std::string name;
+    std::vector<StageConfig> stages;   // segments in the order of their layers
+    std::optional<DraftConfig> draft;  // present exactly when a stage has the role draft
+    std::optional<ExitConfig> exit;    // present when a segment has one, or heads look ahead
+    ScheduleConfig schedule;
+    AcceptanceRule acceptance = AcceptanceRule::Coupled;
+    SupervisionConfig supervision;
+    std::vector<std::string> parts_left_out = {};  // by use_parts(): files it could not read
+
+    [[nodiscard]] int segments() const;
+    [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
+    /// Whether an exit names alternatives to a draft.
+    [[nodiscard]] bool exit_names() const { return exit && exit->names; }
+};
+
+/// Reads and checks `path`. Errors: BadFile (missing, not TOML, with the line), BadArgument
+/// (unknown keys, values out of range, names used twice, what cannot work together).
+[[nodiscard]] Result<PipelineConfig> read_pipeline_config(const std::string& path);
+
+/// The same from text; `file` is the name used in messages.
+[[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
+                                                           const std::string& file);
+
+/// What [schedule] means to the first segment, defaults filled in.
+[[nodiscard]] DispatchOptions dispatch_options(const PipelineConfig& config);
+
+}  // namespace paceline

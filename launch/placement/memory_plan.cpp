@@ -1,0 +1,140 @@
+#include "launch/placement/memory_plan.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ipc/base/limits.hpp"
+#include "launch/backend/exit_heads.hpp"
+#include "launch/backend/gpu.hpp"
+#include "launch/backend/make_backend.hpp"
+#include "model/kv_layout.hpp"
+
+namespace paceline {
+namespace {
+
+/// Code, stacks, tokenizer tables, rings: what any process of ours touches besides.
+constexpr std::uint64_t kProcessBytes = 24U << 20;
+/// What a GPU's driver keeps on the host in a process that uses it.
+constexpr std::uint64_t kDriverBytes = 256U << 20;
+
+std::uint64_t kv_bytes(const ModelConfig& config, KvType type, int layers, std::int32_t slots) {
+    const auto rounded = static_cast<std::uint64_t>(pages_for(slots)) * kKvPageSlots;
+    return kv_bytes_per_slot(config, type) * rounded * static_cast<std::uint64_t>(layers);
+}
+
+/// Activations of rows_max rows.
+std::uint64_t activation_bytes(const ModelConfig& config, const CpuOptions& options) {
+    const auto rows = static_cast<std::uint64_t>(options.rows_max);
+    const auto dim = static_cast<std::uint64_t>(config.dim);
+    const auto wide = static_cast<std::uint64_t>(config.q_dim()) +
+                      static_cast<std::uint64_t>(config.kv_dim()) +
+                      static_cast<std::uint64_t>(config.ffn_dim);
+    return 4 * rows * (4 * dim + 3 * wide);
+}
+
+/// The logits of a wave.
+std::uint64_t logits_bytes(const ModelConfig& config) {
+    return std::uint64_t{4} * kWaveRowsMax * static_cast<std::uint64_t>(config.vocab_size);
+}
+
+std::string megabytes(std::uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
+    return text;
+}
+
+}  // namespace
+
+MemoryNeed plan_backend(const ModelFile& file,
+                        const CpuOptions& options,
+                        const std::string& name,
+                        const Device& device) {
+    const ModelConfig& config = file.config();
+    if (device.gpu) {
+        const MemoryUse use = gpu_memory(file, cuda_options(options, device));
+        return {
+            .name = name,
+            .weight_bytes = use.weight_bytes,
+            .kv_bytes = use.kv_bytes,
+            .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config) + use.pinned_bytes,
+            .on_gpu = true};
+    }
+    const int last = options.last_layer < 0 ? config.layers : options.last_layer;
+    MemoryNeed need{.name = name};
+    CpuOptions whole = options;
+    whole.last_layer = last;
+    need.weight_bytes = packed_bytes(file, whole);
+    need.kv_bytes = kv_bytes(config, options.kv, last - options.first_layer, options.kv_slots);
+    need.other_bytes = kProcessBytes + activation_bytes(config, options) + logits_bytes(config);
+    if (options.adapter) {
+        ModelConfig adapter = config;  // one attention with heads of its own
+        adapter.heads = options.adapter->heads;
+        adapter.kv_heads = options.adapter->kv_heads;
+        adapter.ffn_dim = 0;
+        need.kv_bytes += kv_bytes(adapter, options.kv, 1, options.kv_slots);
+        need.other_bytes += activation_bytes(adapter, options);
+    }
+    return need;
+}
+
+std::vector<MemoryNeed> plan_stages(const ModelFile& file,
+                                    const CpuOptions& options,
+                                    const Placement& placement,
+                                    const std::optional<ExitConfig>& exit,
+                                    const ExitParts& parts,
+                                    const std::optional<DraftBackend>& draft,
+                                    KvType gpu_kv) {
+    std::vector<MemoryNeed> needs;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role != StageRole::Segment) {
+            if (!draft) {
+                needs.push_back({.name = stage.name, .other_bytes = kProcessBytes});
+                continue;
+            }
+            CpuOptions own = draft->options;
+            if (stage.device.gpu) own.kv = gpu_kv;
+            needs.push_back(plan_backend(draft->file(file), own, stage.name, stage.device));
+            continue;
+        }
+        CpuOptions own = options;
+        if (stage.device.gpu) own.kv = gpu_kv;
+        own.first_layer = stage.layers.first;
+        own.last_layer = stage.layers.last;
+        if (exit) {
+            const ExitPlace place{stage.layers.last, stage.exit, stage.id == placement.judge()};
+            ExitHeads heads = exit_heads(*exit, file.config(), parts, place, {});
+            own.final_head = heads.final_head;
+            own.heads = std::move(heads.heads);
+            own.adapter = std::move(heads.adapter);
+        }
+        needs.push_back(plan_backend(file, own, stage.name, stage.device));
+    }
+    return needs;
+}
+
+Status check_memory(const std::vector<MemoryNeed>& needs, const std::optional<MemoryRoom>& room) {
+    std::uint64_t total = 0;
+    std::uint64_t kv = 0;
+    std::string parts;
+    for (const MemoryNeed& need : needs) {
+        total += need.on_host();
+        if (!need.on_gpu) kv += need.kv_bytes;
+        if (need.weight_bytes == 0) continue;
+        parts += (parts.empty() ? "" : "; ") + need.name + ": ";
+        if (!need.on_gpu) {
+            parts += "weights " + megabytes(need.weight_bytes) + ", KV cache " +
+                     megabytes(need.kv_bytes) + ", ";
+        }
+        parts += "other " + megabytes(need.other_bytes);
+    }
+    if (!room || total <= room->bytes) return {};
+    std::string what = "the run needs " + megabytes(total) + " of memory, there are " +
+                       megabytes(room->bytes) + " (" + room->whence + ") [" + parts + "]; ";
+    // What helps is what the larger part is made of.
+    const bool kv_helps = total - kv <= room->bytes;
+    what += kv_helps ? "a smaller context (-c) needs less"
+                     : "a smaller --dtype or a smaller model needs less";
+    return Error{Errc::OutOfMemory, what};
+}
+
+}  // namespace paceline

@@ -1,0 +1,92 @@
+// parts_text(): what a settled configuration thinks with, for people.
+
+#include <algorithm>
+
+#include "launch/placement/pretrained.hpp"
+
+namespace paceline {
+namespace {
+
+std::string joined(const std::vector<int>& layers) {
+    std::string text;
+    for (const int layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
+    return text;
+}
+
+std::string draft_text(const DraftConfig& draft) {
+    if (draft.model == DraftModelKind::Trained) {
+        return "trained draft: " + std::to_string(draft.part_layers) + " layers, a head of " +
+               std::to_string(draft.part_tokens) + " tokens, " + draft.model_file + "\n";
+    }
+    const std::string missing = draft.part_missing ? "no trained draft for this model: " : "";
+    if (draft.model == DraftModelKind::FirstLayers) {
+        return (missing.empty() ? "no draft model: " : missing) +
+               "the target's own first layers with its head; slower than with one (--draft-model "
+               "FILE)\n";
+    }
+    if (draft.computes()) return "";
+    if (!missing.empty())
+        return missing + "prompt lookup; slower than with one (--draft-model FILE)\n";
+    return "the draft is prompt lookup, without a model (--draft-model FILE gives it one)\n";
+}
+
+std::string exits_text(const ExitConfig& exit, const Placement& placement) {
+    std::vector<int> adapters;
+    std::vector<int> heads;
+    std::vector<int> others;
+    for (const StageId id : placement.exits()) {
+        const int layer = placement.stage(id).layers.last;
+        const ExitHead head = exit.head_behind(layer);
+        if (head == ExitHead::Adapter) {
+            adapters.push_back(layer);
+        } else if (head == ExitHead::Trained) {
+            heads.push_back(layer);
+        } else {
+            others.push_back(layer);
+        }
+    }
+    std::string text;
+    if (!adapters.empty()) {
+        text += "trained adapter: exit behind layer " + joined(adapters) + ", " +
+                exit.adapter_file + "\n";
+    }
+    if (!heads.empty())
+        text += "trained exit head: behind layer " + joined(heads) + ", " + exit.heads_file + "\n";
+    if (others.empty()) return text;
+    if (exit.head == ExitHead::Random)
+        return text + "the exit is a random head, which is right by chance only\n";
+    const std::string behind = " behind layer " + joined(others);
+    if (exit.head == ExitHead::LogitLens)
+        return text + "the exit" + behind + " is the target's own head as a logit lens\n";
+    return text + "no trained exit for this model" + behind +
+           ": the target's own head as a logit lens; slower than with one\n";
+}
+
+std::string ahead_text(const ExitConfig& exit) {
+    const int trained =
+        exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, exit.ahead_trained);
+    std::string text;
+    if (trained > 0)
+        text +=
+            "trained look-ahead heads: " + std::to_string(trained) + ", " + exit.heads_file + "\n";
+    if (trained < exit.ahead) {
+        text += "no trained look-ahead heads for this model" +
+                (trained > 0 ? " beyond " + std::to_string(trained) : std::string{}) +
+                ": random ones, which are right by chance only\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string parts_text(const PipelineConfig& config, const Placement& placement) {
+    std::string text;
+    if (config.draft) text += draft_text(*config.draft);
+    if (config.exit) text += exits_text(*config.exit, placement) + ahead_text(*config.exit);
+    if (config.acceptance == AcceptanceRule::Unverified)
+        text += "guesses are not verified: the text is not the target's (acceptance.rule)\n";
+    for (const std::string& why : config.parts_left_out) text += "left out: " + why + "\n";
+    return text;
+}
+
+}  // namespace paceline

@@ -1,0 +1,228 @@
+#include "launch/placement/pipeline_layout.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "launch/placement/pretrained.hpp"
+#include "runtime/parent/affinity.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::uint32_t kTensorSlots = 8;
+
+std::string layers_text(const PlacedStage& stage) {
+    if (stage.role != StageRole::Segment) return "-";
+    return std::to_string(stage.layers.first) + ".." + std::to_string(stage.layers.last - 1);
+}
+
+Status check_vocabulary(const control::Hello& hello,
+                        const std::string& name,
+                        const control::Hello& first,
+                        const std::string& first_name) {
+    if (hello.vocab_size == first.vocab_size) return {};
+    return Error{Errc::BadArgument, "stage " + name + " has a vocabulary of " +
+                                        std::to_string(hello.vocab_size) + ", " + first_name +
+                                        " one of " + std::to_string(first.vocab_size)};
+}
+
+Status check_segment(const control::Hello& hello,
+                     const std::string& name,
+                     const control::Hello& first,
+                     const std::string& first_name) {
+    if (hello.model_fingerprint != first.model_fingerprint) {
+        return Error{Errc::BadArgument,
+                     "stage " + name + " loaded other weights than " + first_name};
+    }
+    if (hello.equality_class != first.equality_class) {
+        return Error{Errc::BadArgument, "stage " + name + " is of the equality class \"" +
+                                            hello.equality_class + "\", " + first_name + " of \"" +
+                                            first.equality_class +
+                                            "\": mixed classes do not give equal bits"};
+    }
+    return check_vocabulary(hello, name, first, first_name);
+}
+
+}  // namespace
+
+EdgeSpec wave_edge(StageId from, int dim) {
+    return {
+        .from = from,
+        .to = StageId{static_cast<std::uint16_t>(from.value + 1)},
+        .tensor_slots = kTensorSlots,
+        .tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(dim) * sizeof(float)};
+}
+
+EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes) {
+    EdgeSpec edge{.from = draft, .to = correct};
+    if (kv_row_bytes != 0) {
+        edge.tensor_slots = kTensorSlots;
+        edge.tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(kv_row_bytes);
+    }
+    return edge;
+}
+
+std::vector<EdgeSpec> edges_of(const Placement& placement,
+                               const PipelineConfig& config,
+                               const EdgeSizes& sizes) {
+    std::vector<EdgeSpec> edges;
+    const auto add = [&edges](const EdgeSpec& edge) {
+        const bool there = std::any_of(edges.begin(), edges.end(), [&](const EdgeSpec& other) {
+            return other.from == edge.from && other.to == edge.to;
+        });
+        if (!there) edges.push_back(edge);
+    };
+    const StageId first{1};
+    const StageId judge = placement.judge();
+    for (StageId id = first; id < judge; ++id.value) {
+        add(wave_edge(id, sizes.dim));
+        add({.from = judge, .to = id});
+    }
+    add({.from = judge, .to = kConductor});
+    const std::optional<StageId> draft = placement.draft();
+    const std::optional<StageId> correct = placement.correct();
+    if (draft && correct) {
+        add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
+        add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below
+    }
+    for (const std::optional<StageId>& hinter : {draft, correct}) {
+        if (!hinter) continue;
+        add({.from = *hinter, .to = first});
+        add({.from = judge, .to = *hinter});
+        for (const StageId exit : placement.exits()) {
+            if (config.exit_names()) add({.from = exit, .to = *hinter});
+        }
+    }
+    for (const StageId exit : placement.exits()) {
+        if (config.exit && config.exit->proposes && exit != first) add({.from = exit, .to = first});
+    }
+    // Heads that look ahead propose from the judge.
+    if (config.exit && config.exit->ahead > 0 && judge != first) add({.from = judge, .to = first});
+    for (const PlacedStage& stage : placement.stages) add({.from = kConductor, .to = stage.id});
+    return edges;
+}
+
+ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig& supervision) {
+    ConductorPlan plan;
+    plan.judge = placement.judge();
+    plan.recovery_limit = supervision.recovery_limit;
+    // The first segment sets everything going, so it hears of a request last.
+    for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
+        plan.begin_to.push_back({.id = stage->id,
+                                 .essential = stage->on_death != OnDeath::RestartAlone,
+                                 .name = "stage '" + stage->name + "'"});
+    }
+    return plan;
+}
+
+StageAssignment assignment_of(const PlacedProcess& process,
+                              const Placement& placement,
+                              const PipelineConfig& config,
+                              const SharedOrders& orders) {
+    StageAssignment assignment;
+    assignment.model = orders.model;
+    for (const StageId id : process.stages) {
+        const PlacedStage& stage = placement.stage(id);
+        assignment.duties.push_back({stage.id, stage.role, stage.layers, stage.exit, stage.device});
+    }
+    assignment.cores = process.cores;
+    assignment.threads = process.threads;
+    assignment.usable_cores = process.may_spin ? orders.usable_cores : 0;
+    assignment.kv_slots = orders.kv_slots;
+    assignment.segments = placement.segments();
+    assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
+    assignment.correct_stage = placement.correct().value_or(StageId{0}).value;
+    if (config.exit_names() && !placement.exits().empty())
+        assignment.naming_stage = placement.exits().front().value;
+    assignment.dispatch = dispatch_options(config);
+    assignment.draft = config.draft.value_or(DraftConfig{});
+    assignment.exit = config.exit;
+    assignment.talkative = orders.talkative;
+    return assignment;
+}
+
+std::vector<ChildSpec> children_of(const Placement& placement,
+                                   const PipelineConfig& config,
+                                   const SharedOrders& orders) {
+    std::vector<ChildSpec> children;
+    for (const PlacedProcess& process : placement.processes) {
+        children.push_back({.id = process.id(),
+                            .name = process.name,
+                            .cores = process.cores,
+                            .payload = encode(assignment_of(process, placement, config, orders)),
+                            .on_death = process.on_death,
+                            .actors = process.stages});
+    }
+    return children;
+}
+
+SupervisorOptions supervisor_options(const SupervisionConfig& supervision) {
+    SupervisorOptions options;
+    options.start_limit = supervision.start_limit;
+    options.shutdown_grace = supervision.shutdown_grace;
+    options.restarts.restarts_max = supervision.restarts_max;
+    options.restarts.period = supervision.restart_period;
+    options.restarts.backoff.assign(supervision.backoff.begin(), supervision.backoff.end());
+    options.hang_limit = supervision.hang_limit;
+    options.stop_grace = supervision.stop_grace;
+    if (supervision.checksums) options.checksums = WiringPlan::Checksums::Payloads;
+    return options;
+}
+
+Status check_hellos(const std::vector<control::Hello>& hellos, const Placement& placement) {
+    const auto has_segment = [&](const PlacedProcess& process) {
+        return placement.stage(process.id()).role == StageRole::Segment;
+    };
+    const auto measure = static_cast<std::size_t>(
+        std::find_if(placement.processes.begin(), placement.processes.end(), has_segment) -
+        placement.processes.begin());
+    const control::Hello& first = hellos[measure];
+    const std::string& first_name = placement.processes[measure].name;
+    for (std::size_t i = 0; i < hellos.size(); ++i) {
+        const PlacedProcess& process = placement.processes[i];
+        Status fits = has_segment(process)
+                          ? check_segment(hellos[i], process.name, first, first_name)
+                          : check_vocabulary(hellos[i], process.name, first, first_name);
+        if (!fits.ok()) return fits;
+    }
+    return {};
+}
+
+std::string placement_table(const Placement& placement,
+                            const PipelineConfig& config,
+                            const std::vector<pid_t>& pids,
+                            const std::vector<MemoryNeed>& needs) {
+    std::string text;
+    const auto add = [&text](const char* stage, const std::string& process, const char* role,
+                             const std::string& device, const std::string& layers,
+                             const std::string& cores, const std::string& weights,
+                             const std::string& kv) {
+        char line[256];
+        std::snprintf(line, sizeof line, "%-14s %-12s %-12s %-7s %-7s %-8s %10s %10s\n", stage,
+                      process.c_str(), role, device.c_str(), layers.c_str(), cores.c_str(),
+                      weights.c_str(), kv.c_str());
+        text += line;
+    };
+    const auto megabytes = [](std::uint64_t bytes) {
+        char number[32];
+        std::snprintf(number, sizeof number, "%.1f MB", static_cast<double>(bytes) / 1e6);
+        return std::string{bytes == 0 ? "-" : number};
+    };
+    add("stage", "process", "role", "device", "layers", "cores", "weights", "kv");
+    for (std::size_t p = 0; p < placement.processes.size(); ++p) {
+        const PlacedProcess& process = placement.processes[p];
+        // News and logs call a shared process by its own name.
+        const std::string pid = std::to_string(pids[p]);
+        const std::string title = process.stages.size() > 1 ? process.name + "[" + pid + "]" : pid;
+        for (const StageId id : process.stages) {
+            const PlacedStage& stage = placement.stage(id);
+            const MemoryNeed& need = needs[id.value - std::size_t{1}];
+            add(stage.name.c_str(), title, placement.role_text(id), to_text(stage.device),
+                layers_text(stage), format_core_list(process.cores), megabytes(need.weight_bytes),
+                megabytes(need.kv_bytes));
+        }
+    }
+    return text + parts_text(config, placement);
+}
+
+}  // namespace paceline

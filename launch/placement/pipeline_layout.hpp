@@ -1,0 +1,73 @@
+// From a Placement to what the runtime is told: channels, processes, and whom the conductor's
+// actor talks to; and whether what the stages say of themselves fits together.
+//
+// Pure functions of values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/conductor/conductor_actor.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/wire/control.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/placement/placement.hpp"
+#include "launch/placement/stage_assignment.hpp"
+#include "runtime/loop/wiring.hpp"
+#include "runtime/parent/supervisor.hpp"
+
+namespace paceline {
+
+/// Slots beyond the context, for speculation that runs ahead of it.
+inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kWaveRowsMax);
+
+/// Sizes of what travels beside the messages.
+struct EdgeSizes {
+    int dim = 0;                           // of hidden states
+    std::uint64_t draft_kv_row_bytes = 0;  // keys and values of one position; 0: none travel
+};
+
+/// From a segment to the one after it: where hidden states travel.
+[[nodiscard]] EdgeSpec wave_edge(StageId from, int dim);
+/// From the draft to correct: the trunk, and its keys and values.
+[[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
+/// Every edge at most once, also where it serves two purposes.
+[[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement,
+                                             const PipelineConfig& config,
+                                             const EdgeSizes& sizes);
+[[nodiscard]] ConductorPlan conductor_plan(const Placement& placement,
+                                           const SupervisionConfig& supervision);
+
+/// What all processes of a pipeline are told alike.
+struct SharedOrders {
+    ModelOptions model = {};  // names the file as the stages shall open it
+    int usable_cores = 1;
+    std::int32_t kv_slots = 0;
+    bool talkative = false;
+};
+/// What one process is to be.
+[[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
+                                            const Placement& placement,
+                                            const PipelineConfig& config,
+                                            const SharedOrders& orders);
+/// One per process, in their order.
+[[nodiscard]] std::vector<ChildSpec> children_of(const Placement& placement,
+                                                 const PipelineConfig& config,
+                                                 const SharedOrders& orders);
+/// What [supervision] means to the supervisor; its callbacks are the caller's.
+[[nodiscard]] SupervisorOptions supervisor_options(const SupervisionConfig& supervision);
+
+/// Refuses processes that would not give the bits of one: other weights, another equality class,
+/// another vocabulary. `hellos` are in the order of the processes. Errors: BadArgument.
+[[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
+                                  const Placement& placement);
+
+/// A table for people: who does what where, and which trained parts are used or stood in for.
+/// `pids` in the order of the processes, `needs` in the order of the stages.
+[[nodiscard]] std::string placement_table(const Placement& placement,
+                                          const PipelineConfig& config,
+                                          const std::vector<pid_t>& pids,
+                                          const std::vector<MemoryNeed>& needs);
+
+}  // namespace paceline

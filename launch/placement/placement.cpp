@@ -1,0 +1,342 @@
+#include "launch/placement/placement.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ipc/base/check.hpp"
+#include "ipc/wire/control.hpp"
+#include "launch/placement/core_shares.hpp"
+#include "runtime/parent/affinity.hpp"
+
+namespace paceline {
+namespace {
+
+Error placement_error(const PipelineConfig& config, const std::string& what) {
+    return Error{Errc::BadArgument, config.file + ": " + what};
+}
+
+bool is_segment(const StageConfig& stage) {
+    return stage.role == StageRole::Segment;
+}
+
+/// The layers of each segment, in order, before they are checked against each other.
+LayerRange concrete_layers(const LayerChoice& choice, int layers, int index, int segments) {
+    if (const auto* range = std::get_if<LayerRange>(&choice)) return *range;
+    if (const auto* parts = std::get_if<LayerFractions>(&choice)) {
+        return {static_cast<int>(std::lround(parts->first * layers)),
+                static_cast<int>(std::lround(parts->last * layers))};
+    }
+    return {layers * index / segments, layers * (index + 1) / segments};
+}
+
+std::string range_text(LayerRange range) {
+    return "[" + std::to_string(range.first) + ", " + std::to_string(range.last) + "]";
+}
+
+Status check_cover(const PipelineConfig& config,
+                   const std::vector<PlacedStage>& stages,
+                   int layers) {
+    int next = 0;
+    std::string before;
+    for (const PlacedStage& stage : stages) {
+        if (stage.role != StageRole::Segment) continue;
+        const std::string who =
+            "[[stage]] \"" + stage.name + "\": layers " + range_text(stage.layers) + " ";
+        if (stage.layers.last > layers) {
+            return placement_error(
+                config, who + "end past the model's " + std::to_string(layers) + " layers");
+        }
+        if (stage.layers.first >= stage.layers.last) {
+            return placement_error(
+                config, who + "are empty for a model of " + std::to_string(layers) + " layers");
+        }
+        if (stage.layers.first != next) {
+            std::string fault = "do not start at layer 0";
+            if (!before.empty()) {
+                fault = stage.layers.first > next ? "leave a gap after " : "overlap with ";
+                fault += before;
+            }
+            return placement_error(config, who + fault);
+        }
+        next = stage.layers.last;
+        before = "\"";
+        before.append(stage.name).append("\", which ends at layer ").append(std::to_string(next));
+    }
+    if (next != layers) {
+        return placement_error(config, "the segments end at layer " + std::to_string(next) +
+                                           ", the model has " + std::to_string(layers) + " layers");
+    }
+    return {};
+}
+
+Status check_automatic(const PipelineConfig& config) {
+    const auto segments = std::count_if(config.stages.begin(), config.stages.end(), is_segment);
+    const auto automatic =
+        std::count_if(config.stages.begin(), config.stages.end(), [](const StageConfig& s) {
+            return is_segment(s) && std::holds_alternative<AutoLayers>(s.layers);
+        });
+    if (automatic == 0 || automatic == segments) return {};
+    return placement_error(config, "layers is \"auto\" for " + std::to_string(automatic) + " of " +
+                                       std::to_string(segments) +
+                                       " segments; give it for all of them or for none");
+}
+
+/// Segments in the order of their layers, then the draft, then correct.
+std::vector<const StageConfig*> in_id_order(const PipelineConfig& config) {
+    std::vector<const StageConfig*> stages;
+    for (const StageRole role : {StageRole::Segment, StageRole::Draft, StageRole::Correct}) {
+        for (const StageConfig& stage : config.stages) {
+            if (stage.role == role) stages.push_back(&stage);
+        }
+    }
+    return stages;
+}
+
+/// The one value that the members of a process name for it, `none` if nobody does.
+template <class T, class Get>
+Result<T> common(const PipelineConfig& config,
+                 const std::vector<const StageConfig*>& members,
+                 const char* key,
+                 const T& none,
+                 Get get) {
+    const StageConfig* first = nullptr;
+    for (const StageConfig* member : members) {
+        if (get(*member) == none) continue;
+        if (first == nullptr) first = member;
+        if (get(*member) == get(*first)) continue;
+        return placement_error(config, "[[stage]] \"" + member->name + "\": " + key +
+                                           " differs from that of \"" + first->name +
+                                           "\", with which it shares the process \"" +
+                                           member->process + "\"; give it once");
+    }
+    return first == nullptr ? none : get(*first);
+}
+
+/// What the members of a process ask for; `lane` is the caller's to fill.
+Result<CoreWish> wish_of(const PipelineConfig& config,
+                         const std::vector<const StageConfig*>& members,
+                         const std::vector<int>& usable_cores) {
+    Result<std::vector<int>> cores = common(config, members, "cores", std::vector<int>{},
+                                            [](const StageConfig& s) { return s.cores; });
+    if (!cores) return cores.error();
+    const Result<int> threads =
+        common(config, members, "threads", 0, [](const StageConfig& s) { return s.threads; });
+    if (!threads) return threads.error();
+    for (const int core : cores.value()) {
+        if (std::find(usable_cores.begin(), usable_cores.end(), core) != usable_cores.end())
+            continue;
+        std::string usable;
+        for (const int c : usable_cores) {
+            if (!usable.empty()) usable += ", ";
+            usable += std::to_string(c);
+        }
+        std::string fault = "[[stage]] \"" + members.front()->name + "\": ";
+        fault.append("cores names core ").append(std::to_string(core));
+        fault.append(", this process may use ").append(usable);
+        return placement_error(config, fault);
+    }
+    return CoreWish{.threads = threads.value(), .named = std::move(cores).value()};
+}
+
+/// Whether segments run at the same time: there are waves beside the one that holds the root.
+bool segments_overlap(const PipelineConfig& config) {
+    const bool guesses =
+        config.draft || (config.exit && (config.exit->proposes || config.exit->ahead > 0));
+    return guesses && dispatch_options(config).waves_in_flight_max > 1;
+}
+
+/// Whether the draft computes while the target does.
+bool draft_overlaps(const PipelineConfig& config) {
+    return config.exit_names() || config.draft->growth.pace != DraftPace::Turns ||
+           dispatch_options(config).start != StartRule::Turns;
+}
+
+/// How many models compute in a process on the CPU, each with threads of its own.
+int models_in(const PipelineConfig& config,
+              const Placement& placement,
+              const PlacedProcess& process) {
+    const bool model = config.draft && config.draft->computes();
+    return static_cast<int>(
+        std::count_if(process.stages.begin(), process.stages.end(), [&](StageId id) {
+            const PlacedStage& stage = placement.stage(id);
+            return !stage.device.gpu && (model || stage.role == StageRole::Segment);
+        }));
+}
+
+/// Who takes turns with whom: lane 0 is the target, or its first process.
+void choose_lanes(const PipelineConfig& config,
+                  const Placement& placement,
+                  std::vector<CoreWish>& wishes) {
+    const bool model = config.draft && config.draft->computes();
+    bool target_on_cpu = false;
+    int lane = 0;
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+        const PlacedProcess& process = placement.processes[i];
+        const bool target = placement.stage(process.id()).role == StageRole::Segment;
+        const bool on_cpu = models_in(config, placement, process) > 0;
+        if (target) {
+            wishes[i].lane = lane;
+            wishes[i].modest = !on_cpu;  // one core feeds a GPU
+            target_on_cpu = target_on_cpu || on_cpu;
+            if (segments_overlap(config)) ++lane;
+        } else if (model) {
+            wishes[i].modest = !on_cpu || (target_on_cpu && draft_overlaps(config));
+            wishes[i].lane = draft_overlaps(config) ? ++lane : 0;
+        }
+    }
+}
+
+Status give_cores(const PipelineConfig& config,
+                  std::vector<CoreWish>& wishes,
+                  const std::vector<int>& usable_cores,
+                  Placement& placement) {
+    choose_lanes(config, placement, wishes);
+    const std::vector<std::vector<int>> shares = share_cores(wishes, usable_cores);
+    const std::vector<bool> shared = cores_shared(shares);
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+        PlacedProcess& process = placement.processes[i];
+        process.cores = shares[i];
+        const int count = static_cast<int>(process.cores.size());
+        const int models = models_in(config, placement, process);
+        process.may_spin = !shared[i] && models <= 1;
+        // A draft that looks up n-grams, or a GPU, has work for one thread only.
+        process.threads = models == 0 ? 1 : count;
+        if (wishes[i].threads != 0) process.threads = wishes[i].threads;
+        if (process.threads <= count) continue;
+        return placement_error(config, "[[stage]] \"" + placement.stage(process.id()).name +
+                                           "\": threads " + std::to_string(process.threads) +
+                                           " is more than its " + std::to_string(count) + " cores");
+    }
+    return {};
+}
+
+int gravity(OnDeath policy) {
+    switch (policy) {
+        case OnDeath::RestartAlone:
+            return 0;
+        case OnDeath::RebuildChain:
+            return 1;
+        case OnDeath::StopRun:
+            break;
+    }
+    return 2;
+}
+
+/// The process that hosts `stages[index]`, if it is the first one of it, and what it asks for.
+Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
+                                                   const std::vector<const StageConfig*>& stages,
+                                                   std::size_t index,
+                                                   const std::vector<int>& usable_cores,
+                                                   std::vector<CoreWish>& wishes) {
+    const StageConfig& first = *stages[index];
+    std::vector<const StageConfig*> members;
+    PlacedProcess process;
+    process.name = first.process.empty() ? first.name : first.process;
+    process.on_death = first.on_death;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        const StageConfig& stage = *stages[i];
+        const bool shares = !first.process.empty() && stage.process == first.process;
+        if (i != index && !shares) continue;
+        if (i < index) return std::optional<PlacedProcess>{};  // came with that one
+        members.push_back(&stage);
+        process.stages.push_back(StageId{static_cast<std::uint16_t>(i + 1)});
+        if (gravity(stage.on_death) > gravity(process.on_death)) process.on_death = stage.on_death;
+    }
+    if (members.size() > control::kActorsMax) {
+        return placement_error(config, "process = \"" + process.name + "\" is named by " +
+                                           std::to_string(members.size()) +
+                                           " stages, expected at most " +
+                                           std::to_string(control::kActorsMax));
+    }
+    Result<CoreWish> wish = wish_of(config, members, usable_cores);
+    if (!wish) return wish.error();
+    wishes.push_back(std::move(wish).value());
+    return std::optional{std::move(process)};
+}
+
+}  // namespace
+
+const PlacedStage& Placement::stage(StageId id) const {
+    PACE_CHECK(id.value >= 1 && id.value <= stages.size(), "a stage of the pipeline");
+    return stages[id.value - std::size_t{1}];
+}
+
+int Placement::segments() const {
+    return static_cast<int>(std::count_if(stages.begin(), stages.end(), [](const PlacedStage& s) {
+        return s.role == StageRole::Segment;
+    }));
+}
+
+StageId Placement::judge() const {
+    return StageId{static_cast<std::uint16_t>(segments())};
+}
+
+namespace {
+
+std::optional<StageId> with_role(const Placement& placement, StageRole role) {
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role == role) return stage.id;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<StageId> Placement::draft() const {
+    return with_role(*this, StageRole::Draft);
+}
+
+std::optional<StageId> Placement::correct() const {
+    return with_role(*this, StageRole::Correct);
+}
+
+std::vector<StageId> Placement::exits() const {
+    std::vector<StageId> ids;
+    for (const PlacedStage& placed : stages) {
+        if (placed.exit) ids.push_back(placed.id);
+    }
+    return ids;
+}
+
+const char* Placement::role_text(StageId id) const {
+    const PlacedStage& placed = stage(id);
+    if (placed.role == StageRole::Draft) return "draft";
+    if (placed.role == StageRole::Correct) return "correct";
+    if (placed.exit) return "early-verify";
+    return id == judge() && !exits().empty() ? "final-verify" : "segment";
+}
+
+Result<Placement> place(const PipelineConfig& config,
+                        int layers,
+                        const std::vector<int>& usable_cores) {
+    PACE_CHECK(layers > 0 && !usable_cores.empty(), "a model has layers, a process has a core");
+    if (Status s = check_automatic(config); !s.ok()) return s.error();
+    const std::vector<const StageConfig*> stages = in_id_order(config);
+    const auto segments =
+        static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
+
+    Placement placement;
+    std::vector<CoreWish> wishes;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        const StageConfig& stage = *stages[i];
+        PlacedStage& placed = placement.stages.emplace_back();
+        placed.id = StageId{static_cast<std::uint16_t>(i + 1)};
+        placed.name = stage.name;
+        placed.role = stage.role;
+        placed.exit = stage.exit;
+        placed.device = stage.device;
+        placed.on_death = stage.on_death;
+        if (is_segment(stage)) {
+            placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
+        }
+        Result<std::optional<PlacedProcess>> process =
+            place_process(config, stages, i, usable_cores, wishes);
+        if (!process) return process.error();
+        if (process.value()) placement.processes.push_back(*std::move(process).value());
+    }
+    if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
+    if (Status s = give_cores(config, wishes, usable_cores, placement); !s.ok()) return s.error();
+    return placement;
+}
+
+}  // namespace paceline

@@ -1,0 +1,66 @@
+// Placement: a PipelineConfig made concrete for one model on one machine: which stage has which
+// layers, which process hosts which stages, and on which cores.
+//
+// Stage ids: the conductor is 0, segments are 1 .. segments() in the order of their layers, then
+// come the draft and correct. A process is known by its first stage. Plain values, any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/config/pipeline_config.hpp"
+
+namespace paceline {
+
+struct PlacedStage {
+    StageId id;
+    std::string name;
+    StageRole role = StageRole::Segment;
+    LayerRange layers;  // of a segment; empty for others
+    bool exit = false;  // of a segment
+    Device device;
+    OnDeath on_death = OnDeath::RebuildChain;
+};
+
+struct PlacedProcess {
+    std::string name;             // of its only stage, or as `process` in the file names it
+    std::vector<StageId> stages;  // in the order of their ids, never empty
+    std::vector<int> cores;       // never empty, in the order in which threads take them
+    int threads = 1;              // 1 .. cores.size()
+    bool may_spin = false;        // nobody else computes on its cores: its threads may wait there
+    OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' wishes
+
+    [[nodiscard]] StageId id() const { return stages.front(); }
+};
+
+struct Placement {
+    std::vector<PlacedStage> stages;  // by id: stages[i] is stage i + 1
+    std::vector<PlacedProcess> processes;
+
+    [[nodiscard]] const PlacedStage& stage(StageId id) const;
+    [[nodiscard]] int segments() const;
+    [[nodiscard]] StageId judge() const;                 // the last segment
+    [[nodiscard]] std::optional<StageId> draft() const;  // nothing: nobody drafts
+    [[nodiscard]] std::optional<StageId> correct() const;
+    [[nodiscard]] std::vector<StageId> exits() const;
+    /// "segment", "early-verify", "final-verify", "draft", "correct": for people.
+    [[nodiscard]] const char* role_text(StageId id) const;
+};
+
+/// Makes `config` concrete for a model of `layers` layers on a machine where this process may
+/// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
+/// one that names them. Cores that nobody names are shared out (core_shares.hpp): segments take
+/// turns unless several waves are in flight, a draft with a model takes turns with them if both
+/// wait for each other and no exit names anything; who computes at the same time gets cores of
+/// its own, if there are enough.
+/// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
+/// exist, when a process has more threads than cores, is told two different things or hosts too
+/// many stages.
+[[nodiscard]] Result<Placement> place(const PipelineConfig& config,
+                                      int layers,
+                                      const std::vector<int>& usable_cores);
+
+}  // namespace paceline

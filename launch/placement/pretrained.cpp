@@ -1,0 +1,197 @@
+#include "launch/placement/pretrained.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "launch/backend/exit_heads.hpp"
+#include "model/weights/trained_parts.hpp"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PartName {
+    const char* file;
+    PartKind kind;
+    std::string FoundParts::*place;
+};
+constexpr PartName kNames[] = {
+    {"draft-small.safetensors", PartKind::Draft, &FoundParts::draft_small},
+    {"draft-deep.safetensors", PartKind::Draft, &FoundParts::draft_deep},
+    {"heads.safetensors", PartKind::Heads, &FoundParts::heads},
+    {"adapter.safetensors", PartKind::Adapter, &FoundParts::adapter},
+};
+
+std::string names_text() {
+    std::string text;
+    for (const PartName& name : kNames) text += (text.empty() ? "" : ", ") + std::string{name.file};
+    return text;
+}
+
+/// The folders in `parent`, sorted by name; none if there is no such folder.
+void add_folders_in(const fs::path& parent, std::vector<std::string>& out) {
+    std::error_code error;
+    std::vector<std::string> found;
+    for (fs::directory_iterator at{parent, error}, end; !error && at != end; at.increment(error)) {
+        std::error_code ignored;
+        if (at->is_directory(ignored)) found.push_back(at->path().string());
+    }
+    std::sort(found.begin(), found.end());
+    out.insert(out.end(), found.begin(), found.end());
+}
+
+Status check_kind(const PartCard& card, PartKind kind, const std::string& path) {
+    if (card.kind == kind) return {};
+    return Error{Errc::BadArgument, path + ": paceline.part is \"" + name_of(card.kind) +
+                                        "\", under this name it must be \"" + name_of(kind) + "\""};
+}
+
+/// Whether the file is there.
+bool is_there(const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+}
+
+Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& target) {
+    FoundParts found;
+    bool any = false;
+    for (const PartName& name : kNames) {
+        const fs::path path = fs::path{folder} / name.file;
+        if (!is_there(path)) continue;
+        const Result<PartCard> card = open_card(path.string());
+        if (!card) return card.error();
+        if (Status s = check_kind(card.value(), name.kind, path.string()); !s) return s.error();
+        if (Status s = check_target(card.value(), path.string(), target); !s) return s.error();
+        found.*name.place = path.string();
+        any = true;
+    }
+    if (any) return found;
+    return Error{Errc::BadFile,
+                 "--parts " + folder + ": there is none of " + names_text() + " in it"};
+}
+
+/// Takes from `folder` what is this target's and has not been found yet.
+void add_found(const std::string& folder, std::uint64_t fingerprint, FoundParts& found) {
+    for (const PartName& name : kNames) {
+        const fs::path path = fs::path{folder} / name.file;
+        if (!(found.*name.place).empty() || !is_there(path)) continue;
+        const Result<PartCard> card = open_card(path.string());
+        if (!card) {
+            found.left_out.push_back(card.error().what);
+            continue;
+        }
+        if (card.value().target != fingerprint) continue;
+        if (Status s = check_kind(card.value(), name.kind, path.string()); !s) {
+            found.left_out.push_back(s.error().what);
+            continue;
+        }
+        found.*name.place = path.string();
+    }
+}
+
+/// The file of a trained draft of the wished size, else of the other one.
+const std::string& draft_file(DraftSize size, const FoundParts& found) {
+    const bool small = size == DraftSize::Small;
+    const std::string& wished = small ? found.draft_small : found.draft_deep;
+    return !wished.empty() ? wished : small ? found.draft_deep : found.draft_small;
+}
+
+Status settle_draft(DraftConfig& draft, const FoundParts& found, const ModelFile& target) {
+    if (draft.model != DraftModelKind::Trained) return {};
+    if (draft.model_file.empty()) draft.model_file = draft_file(draft.size, found);
+    if (draft.model_file.empty()) {
+        draft.use_stand_in();
+        draft.part_missing = true;
+        return {};
+    }
+    const Result<DraftPart> part = open_draft_part(draft.model_file, target);
+    if (!part) return part.error();
+    draft.part_tokens = static_cast<int>(part.value().tokens.size());
+    draft.part_layers = part.value().file.config().layers;
+    return {};
+}
+
+Status name_exit_part(ExitConfig& exit, const std::string& file) {
+    const Result<PartCard> card = open_card(exit.part);
+    if (!card) return card.error();
+    const bool adapter = card.value().kind == PartKind::Adapter;
+    if (card.value().kind == PartKind::Draft || adapter != (exit.head == ExitHead::Adapter)) {
+        const char* wanted = exit.head == ExitHead::Adapter ? "adapter" : "heads";
+        return Error{Errc::BadArgument, file + ": [exit] part = \"" + exit.part +
+                                            "\" is a part \"" + name_of(card.value().kind) +
+                                            "\", wanted is \"" + wanted + "\""};
+    }
+    (adapter ? exit.adapter_file : exit.heads_file) = exit.part;
+    return {};
+}
+
+Status settle_exit(ExitConfig& exit,
+                   const std::string& file,
+                   const FoundParts& found,
+                   const ModelFile& target) {
+    exit.heads_file = found.heads;
+    exit.adapter_file = found.adapter;
+    if (!exit.part.empty()) {
+        if (Status s = name_exit_part(exit, file); !s) return s;
+    }
+    const Result<ExitParts> parts = open_exit_parts(exit, target);
+    if (!parts) return parts.error();
+    if (parts.value().heads) {
+        for (const auto& [layer, transform] : parts.value().heads->exits)
+            exit.head_layers.push_back(layer);
+        exit.ahead_trained = static_cast<int>(parts.value().heads->ahead.size());
+        exit.part_tokens = static_cast<int>(parts.value().heads->tokens.size());
+    }
+    if (!parts.value().adapter) return {};
+    for (const auto& [layer, spec] : parts.value().adapter->adapters) {
+        exit.adapter_layers.push_back(layer);
+        exit.part_tokens = static_cast<int>(spec.tokens.size());
+    }
+    return {};
+}
+
+}  // namespace
+
+PartsSearch parts_search(const std::string& wish, const Environment& environment) {
+    PartsSearch search{.wish = wish, .folders = {}};
+    if (!environment.pretrained.empty()) search.folders.push_back(environment.pretrained);
+    add_folders_in(PACELINE_PRETRAINED_FOLDER, search.folders);
+    std::error_code error;
+    const fs::path program = fs::read_symlink("/proc/self/exe", error);
+    if (!error) {
+        add_folders_in(program.parent_path().parent_path() / "share" / "paceline" / "pretrained",
+                       search.folders);
+    }
+    return search;
+}
+
+Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target) {
+    if (search.wish == kNoParts) return FoundParts{};
+    if (!search.wish.empty()) return wished_parts(search.wish, target);
+    FoundParts found;
+    const std::uint64_t fingerprint = target.fingerprint();
+    for (const std::string& folder : search.folders) add_found(folder, fingerprint, found);
+    return found;
+}
+
+Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelFile& target) {
+    if (search.wish == kNoParts) {
+        if (config.draft && config.draft->model == DraftModelKind::Trained)
+            config.draft->model_file.clear();
+        if (config.exit) config.exit->part.clear();
+    }
+    const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
+    if (!trained && !config.exit) return {};
+    Result<FoundParts> found = find_parts(search, target);
+    if (!found) return found.error();
+    config.parts_left_out = std::move(found.value().left_out);
+    if (config.draft) {
+        if (Status s = settle_draft(*config.draft, found.value(), target); !s) return s;
+    }
+    return config.exit ? settle_exit(*config.exit, config.file, found.value(), target) : Status{};
+}
+
+}  // namespace paceline

@@ -1,0 +1,61 @@
+// Pretrained: finds the trained parts of a target (docs/trained-parts.md) and puts them into a
+// configuration, which then names files or what stands in for them.
+//
+// Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
+// the files is the target's, so nobody has to name it. Searched, the first that has a part wins:
+//
+//     1. --parts DIR, alone; what is there must fit. --parts none: no search, stand-ins everywhere
+//     2. $PACELINE_PRETRAINED
+//     3. model/pretrained/* of the source tree that the program was built from
+//     4. share/paceline/pretrained/* beside the folder that the program lies in
+//
+// `part = "FILE"` in [draft] or [exit] comes before all of them, but for --parts none.
+// Reads files. One thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/environment.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/placement/placement.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// Paths; empty: there is none.
+struct FoundParts {
+    std::string draft_small;            // draft-small.safetensors
+    std::string draft_deep;             // draft-deep.safetensors
+    std::string heads;                  // heads.safetensors
+    std::string adapter;                // adapter.safetensors
+    std::vector<std::string> left_out;  // files that cannot be read, and why
+};
+
+struct PartsSearch {
+    std::string wish;                  // --parts: a folder, "none", or empty
+    std::vector<std::string> folders;  // searched without a wish, in this order
+};
+
+/// The word of --parts that switches parts off.
+inline constexpr const char* kNoParts = "none";
+
+/// Where this program looks.
+[[nodiscard]] PartsSearch parts_search(const std::string& wish, const Environment& environment);
+
+/// Errors, for a wished folder only: BadFile if it holds no part or one that cannot be read,
+/// BadArgument with both fingerprints if one is another target's.
+[[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
+
+/// Settles [draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
+/// takes its place. Errors: those of find_parts(), and of reading a part that is used or named.
+[[nodiscard]] Status use_parts(PipelineConfig& config,
+                               const PartsSearch& search,
+                               const ModelFile& target);
+
+/// Which parts a settled configuration uses and what stands in for the others, a line for each;
+/// empty if nothing in it is or could be trained.
+[[nodiscard]] std::string parts_text(const PipelineConfig& config, const Placement& placement);
+
+}  // namespace paceline

@@ -1,0 +1,51 @@
+// StageAssignment: what the conductor tells a stage process to be: the payload of its Assign.
+//
+// A plain value with a bounded encoding, made by pipeline_layout.cpp and read by stage_actors.cpp.
+// Paths and settings were checked by the conductor; the stage checks them again by using them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/config/pipeline_config.hpp"
+
+namespace paceline {
+
+/// One of the actors that a process hosts.
+struct StageDuty {
+    StageId id;  // a segment's is also its place in the chain, counted from 1
+    StageRole role = StageRole::Segment;
+    LayerRange layers;  // of a segment
+    bool exit = false;  // of a segment
+    Device device = {};
+};
+
+struct StageAssignment {
+    ModelOptions model;  // path, dtypes, instruction set, context
+    std::vector<StageDuty> duties;
+    std::vector<int> cores;
+    std::int32_t threads = 1;
+    std::int32_t usable_cores = 1;
+    std::int32_t kv_slots = 0;
+    std::int32_t segments = 1;
+    std::int32_t draft_stage = 0;    // its stage id; 0: nobody drafts
+    std::int32_t correct_stage = 0;  // likewise
+    std::int32_t naming_stage = 0;   // of the segment whose exit names; 0: none does
+    DispatchOptions dispatch;
+    DraftConfig draft;
+    std::optional<ExitConfig> exit;
+    bool talkative = false;  // log what goes well too: somebody reads it
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const StageAssignment& assignment);
+/// Errors: Protocol.
+[[nodiscard]] Result<StageAssignment> decode_assignment(std::span<const std::byte> bytes);
+
+}  // namespace paceline

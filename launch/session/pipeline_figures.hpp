@@ -1,0 +1,95 @@
+// PipelineFigures: what a pipeline did while it answered, for the table at the end of a run, for
+// --stats and for benches. docs/performance.md, "What the figures mean", defines each of them.
+//
+// Counted from two places: the verdicts that the conductor's log took (VerdictTally), and the
+// pages in which processes count (runtime/observe/stage_page.hpp), those of dead incarnations included.
+// Plain values; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/wire/messages.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "runtime/observe/counters.hpp"
+
+namespace paceline {
+
+/// Of the verdicts that were committed.
+struct VerdictTally {
+    std::int64_t waves = 0;     // parts of verify waves that were judged
+    std::int64_t alone = 0;     // of them, those of the root alone
+    std::int64_t drafts = 0;    // of them, those that held a guess
+    std::int64_t guesses = 0;   // rows of the waves but for their roots
+    std::int64_t accepted = 0;  // guesses that were emitted: cut at an end token
+    std::int64_t emitted = 0;
+    std::array<std::int64_t, kGammaMax> accepted_at{};  // [i]: drafts whose guess i stood
+    std::map<std::uint32_t, std::int64_t> by_rows{};    // waves of so many rows
+
+    void add(const msg::Verdict& verdict);
+    /// 1 + accepted / drafts; 1 without any.
+    [[nodiscard]] double mean_acceptance_length() const;
+    /// accepted_at[i] / drafts, for as many i as a guess was ever accepted at.
+    [[nodiscard]] std::vector<double> rate_by_position() const;
+};
+
+/// One process, or several incarnations of it.
+struct ProcessFigures {
+    std::string name;
+    double busy = 0.0;     // share of the time in jobs, 0 to 1
+    double waiting = 0.0;  // share of the time without anything to do
+};
+
+/// Which of the papers' own accounts mean something for a pipeline, and their constants.
+struct PipelineAccounts {
+    bool names = false;     // an exit names: FOLD's
+    bool proposes = false;  // an exit proposes: AdaDecode's
+    int gamma = 0;          // of lockstep; 0: event-driven, without equations 4 and 10
+    int gamma_late = 0;     // gamma2 = gamma - gamma1; 0: PEARL
+
+    /// Rows of a full wave whose root an exit had named: that root, and gamma2 tokens below it.
+    /// The paper's equation 8 leaves the root out.
+    [[nodiscard]] int early_rows() const { return gamma_late + 1; }
+};
+[[nodiscard]] PipelineAccounts accounts_of(const PipelineConfig& config);
+
+struct PipelineFigures {
+    std::string method;
+    double seconds = 0.0;  // that these figures cover
+    VerdictTally verdicts{};
+    std::array<std::uint64_t, kCounters> counters{};  // summed over all processes
+    std::uint64_t target_forwards =
+        0;  // verify waves through all layers: those of the last segment
+    std::vector<ProcessFigures> processes;
+    double baseline_rate = 0.0;  // plain decoding's tokens/s on the same prompt; 0: not measured
+    double rate = 0.0;           // tokens/s of this run; 0: not measured
+    PipelineAccounts accounts{};
+
+    [[nodiscard]] std::uint64_t counter(Counter c) const {
+        return counters[static_cast<std::size_t>(c)];
+    }
+};
+
+/// FOLD's counts, section 4.3 of the paper, over waves that were judged.
+struct FoldAccounts {
+    std::int64_t total = 0;     // C_total: all of them
+    std::int64_t pre = 0;       // those of the root alone: pre-verify that was not avoided
+    std::int64_t early = 0;     // C_early: the root was prepared under an exit's name
+    std::int64_t post = 0;      // C_post: the others
+    std::int64_t verified = 0;  // N_verified: rows of all of them
+    std::optional<double> predicted_total{};  // by equation 10, or 4 without an exit; lockstep
+};
+[[nodiscard]] FoldAccounts fold_accounts(const PipelineFigures& figures);
+
+/// A table for people, several lines.
+[[nodiscard]] std::string figures_table(const PipelineFigures& figures);
+[[nodiscard]] nlohmann::json to_json(const PipelineFigures& figures);
+
+}  // namespace paceline

@@ -1,0 +1,289 @@
+#include "launch/session/pipeline_session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "actors/protocol/counters.hpp"
+#include "launch/session/pipeline_start.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/observe/trace_file.hpp"
+
+namespace paceline {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The most memory a living process has had, from the kernel; 0 if it cannot be read.
+std::uint64_t peak_bytes_of(pid_t pid) {
+    std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
+    }
+    return 0;
+}
+
+/// The conductor's actor with somebody beside it who counts the verdicts that it takes.
+class CountingConductor final : public Actor {
+public:
+    CountingConductor(ConductorActor& conductor, VerdictTally& tally)
+        : conductor_{conductor}, tally_{tally} {}
+
+    void on_start(StageContext& context) override { conductor_.on_start(context); }
+    void on_control(StageId from, const control::Message& message) override {
+        conductor_.on_control(from, message);
+    }
+    void on_room(StageId to) override { conductor_.on_room(to); }
+    void on_peer(StageId peer, PeerChange change) override { conductor_.on_peer(peer, change); }
+
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        const std::uint64_t fenced = conductor_.fenced();
+        msg::Verdict verdict{};
+        const bool is_verdict = kind == static_cast<std::uint16_t>(msg::Kind::Verdict) &&
+                                bytes.size() == sizeof verdict;
+        if (is_verdict) std::memcpy(&verdict, bytes.data(), sizeof verdict);
+        const bool wanted = is_verdict && !conductor_.text(verdict.route.request).empty();
+        conductor_.handle(from, kind, bytes);
+        if (wanted && conductor_.fenced() == fenced) tally_.add(verdict);
+    }
+
+private:
+    ConductorActor& conductor_;
+    VerdictTally& tally_;
+};
+
+using Incarnation = std::pair<StageId, Epoch>;
+using Counts = std::array<std::uint64_t, kCounters>;
+
+}  // namespace
+
+class PipelineSession::Impl {
+public:
+    Impl(StartedPipeline started,
+         PipelinePlan plan,
+         const PipelineConfig& config,
+         int vocab_size,
+         RunLog& log)
+        : supervisor_{std::move(started.supervisor)},
+          conductor_{conductor_plan(plan.placement, config.supervision), vocab_size, plan.kv_slots},
+          loop_{std::make_unique<StageLoop>(
+              std::move(started.wiring), *supervisor_, StageLoopOptions{})},
+          plan_{std::move(plan)},
+          config_{config},
+          hellos_{std::move(started.hellos)},
+          log_{log},
+          table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs)} {
+        loop_->add(kConductor, counting_);
+    }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+    ~Impl() {
+        const Status ended = supervisor_->shutdown();
+        log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
+    }
+
+    Result<RequestId> submit(AnswerOrder order) {
+        order.request.gamma = config_.draft ? config_.draft->growth.gamma : 0;
+        order.request.acceptance = config_.acceptance;
+        if (order.request.context == 0) order.request.context = plan_.context;
+        const auto on_end = std::exchange(order.on_end, nullptr);
+        order.on_end = [this, on_end](const AnswerFigures& figures, const Status& status) {
+            if (on_end) on_end(figures, status);  // may submit another one
+            if (--open_ == 0 && running_) conductor_.leave();
+        };
+        ++open_;  // before: the order may end at once
+        Result<RequestId> taken = conductor_.submit(std::move(order));
+        if (!taken) --open_;
+        return taken;
+    }
+
+    Status run() {
+        if (open_ == 0) return {};
+        running_ = true;
+        const auto begin = Clock::now();
+        Status ended = loop_->run();
+        seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+        running_ = false;
+        return ended;
+    }
+
+    [[nodiscard]] PipelineFigures figures() const {
+        PipelineFigures figures;
+        figures.method = config_.name;
+        figures.seconds = seconds_;
+        figures.verdicts = tally_;
+        figures.accounts = accounts_of(config_);
+        for (const PlacedProcess& process : plan_.placement.processes)
+            figures.processes.push_back({.name = process.name});
+        const auto hosted_segments = [&](const PlacedProcess& process) {
+            return static_cast<std::uint64_t>(std::count_if(
+                process.stages.begin(), process.stages.end(),
+                [&](StageId id) { return plan_.placement.stage(id).role == StageRole::Segment; }));
+        };
+        for (const StageRecord& record : supervisor_->records()) {
+            const Counts grown = growth_of(record);
+            for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += grown[i];
+            const auto of = [&](Counter c) { return grown[static_cast<std::size_t>(c)]; };
+            for (std::size_t p = 0; p < figures.processes.size(); ++p) {
+                const PlacedProcess& process = plan_.placement.processes[p];
+                if (process.id() != record.id) continue;
+                figures.processes[p].busy += share(of(Counter::JobMicros));
+                // A wait that began before run() counts when it ends.
+                figures.processes[p].waiting +=
+                    std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
+                if (record.id == StageId{1})
+                    figures.target_forwards += of(counters::kWaves) / hosted_segments(process);
+            }
+        }
+        return figures;
+    }
+
+    void reset_figures() {
+        tally_ = {};
+        seconds_ = 0.0;
+        before_.clear();
+        for (const StageRecord& record : supervisor_->records())
+            before_[{record.id, record.epoch}] = record.page.snapshot().counters;
+    }
+
+    [[nodiscard]] GeneratorTraits traits() const {
+        GeneratorTraits traits{.method = config_.name,
+                               .equality_class = {},
+                               .threads = 0,
+                               .memory = {},
+                               .peak_bytes = 0};
+        for (const PlacedProcess& process : plan_.placement.processes)
+            traits.threads += process.threads;
+        for (const control::Hello& hello : hellos_) {
+            if (traits.equality_class.empty()) traits.equality_class = hello.equality_class;
+            traits.memory.weight_bytes += hello.weight_bytes;
+            traits.memory.kv_bytes += hello.kv_bytes;
+            traits.memory.workspace_bytes += hello.workspace_bytes;
+            traits.memory.pinned_bytes += hello.pinned_bytes;
+        }
+        for (const pid_t pid : supervisor_->pids()) {
+            if (pid > 0) traits.peak_bytes += peak_bytes_of(pid);
+        }
+        return traits;
+    }
+
+    [[nodiscard]] std::vector<SessionProcess> stages() const {
+        const std::vector<pid_t> pids = supervisor_->pids();
+        std::vector<SessionProcess> found;
+        for (std::size_t i = 0; i < plan_.placement.processes.size(); ++i) {
+            const PlacedProcess& process = plan_.placement.processes[i];
+            found.push_back({process.name, process.stages, pids[i]});
+        }
+        return found;
+    }
+
+    [[nodiscard]] std::string trace_text() const {
+        std::vector<ProcessTrace> traces;
+        for (const StageRecord& record : supervisor_->records()) {
+            traces.push_back({.name = record.name,
+                              .stage = record.id,
+                              .epoch = record.epoch,
+                              .events = record.page.trace(),
+                              .recorded = record.page.traced()});
+        }
+        return trace_file_text(traces);
+    }
+
+    [[nodiscard]] ConductorActor& conductor() { return conductor_; }
+    [[nodiscard]] const ConductorActor& conductor() const { return conductor_; }
+    [[nodiscard]] Position context() const { return plan_.context; }
+    [[nodiscard]] const std::string& table() const { return table_; }
+
+private:
+    /// What an incarnation has counted since reset_figures().
+    [[nodiscard]] Counts growth_of(const StageRecord& record) const {
+        Counts counts = record.page.snapshot().counters;
+        const auto before = before_.find({record.id, record.epoch});
+        if (before == before_.end()) return counts;
+        for (std::size_t i = 0; i < kCounters; ++i)
+            counts[i] -= std::min(counts[i], before->second[i]);
+        return counts;
+    }
+    [[nodiscard]] double share(std::uint64_t micros) const {
+        if (seconds_ <= 0.0) return 0.0;
+        return std::min(1.0, static_cast<double>(micros) / 1e6 / seconds_);
+    }
+
+    std::unique_ptr<Supervisor> supervisor_;  // before the loop, which borrows it
+    ConductorActor conductor_;
+    VerdictTally tally_;
+    CountingConductor counting_{conductor_, tally_};
+    std::unique_ptr<StageLoop> loop_;
+    PipelinePlan plan_;
+    PipelineConfig config_;
+    std::vector<control::Hello> hellos_;  // in the order of the processes
+    RunLog& log_;
+    std::string table_;
+    std::map<Incarnation, Counts> before_;  // at the last reset_figures()
+    double seconds_ = 0.0;
+    int open_ = 0;
+    bool running_ = false;
+};
+
+Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& file,
+                                                               const ModelOptions& model,
+                                                               const PipelineConfig& config,
+                                                               const SessionOptions& options) {
+    Result<PipelinePlan> plan = plan_pipeline(file, model, config, options.requests);
+    if (!plan) return plan.error();
+    Result<StartedPipeline> started =
+        start_pipeline(plan.value(), file, model, config, *options.log, options.trace);
+    if (!started) return started.error();
+    auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
+                                       file.config().vocab_size, *options.log);
+    impl->reset_figures();
+    if (options.table) std::fputs(impl->table().c_str(), stderr);
+    return std::unique_ptr<PipelineSession>{new PipelineSession{std::move(impl)}};
+}
+
+PipelineSession::PipelineSession(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
+PipelineSession::~PipelineSession() = default;
+
+Result<RequestId> PipelineSession::submit(AnswerOrder order) {
+    return impl_->submit(std::move(order));
+}
+void PipelineSession::cancel(RequestId request) {
+    impl_->conductor().cancel(request);
+}
+Status PipelineSession::run() {
+    return impl_->run();
+}
+std::span<const TokenId> PipelineSession::text(RequestId request) const {
+    return impl_->conductor().text(request);
+}
+void PipelineSession::close(RequestId request) {
+    impl_->conductor().close(request);
+}
+Position PipelineSession::context() const {
+    return impl_->context();
+}
+GeneratorTraits PipelineSession::traits() const {
+    return impl_->traits();
+}
+PipelineFigures PipelineSession::figures() const {
+    return impl_->figures();
+}
+void PipelineSession::reset_figures() {
+    impl_->reset_figures();
+}
+std::vector<SessionProcess> PipelineSession::stages() const {
+    return impl_->stages();
+}
+std::string PipelineSession::trace_text() const {
+    return impl_->trace_text();
+}
+const std::string& PipelineSession::placement_text() const {
+    return impl_->table();
+}
+
+}  // namespace paceline

@@ -1,0 +1,92 @@
+// PipelineSession: a running pipeline of processes that answers any number of requests at a time.
+//
+//     auto session = PipelineSession::open(file, model, config, {.log = &log, .requests = 8});
+//     session->submit(order); session->submit(order); ...   // order.request: see submit()
+//     session->run();                                       // until all of them have ended
+//     session->text(id), session->figures(), session->stages(), session->trace_text()
+//
+// Owns the stages: they end with it. The callbacks of an order are called inside run(), on its
+// thread; they may submit, cancel, kill processes of stages(), and throw nothing. run() ends:
+// every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "actors/conductor/conductor_actor.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/base/run_log.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/session/generator.hpp"
+#include "launch/session/pipeline_figures.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct SessionOptions {
+    RunLog* log = nullptr;  // never nullptr when it is used; must outlive the session
+    bool trace = false;     // record events for trace_text()
+    bool table = true;      // print who does what where to stderr
+    int requests = 1;       // that decode at once: the KV caches get room for so many contexts
+};
+
+/// A process of the pipeline as it lives now.
+struct SessionProcess {
+    std::string name;
+    std::vector<StageId> stages;  // hosted in it
+    pid_t pid = 0;                // 0: it is being replaced
+};
+
+class PipelineSession {
+public:
+    /// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
+    /// session. Errors: as place(), check_gpus(), check_memory() and make_cpu_backend(); PeerGone
+    /// naming the stage.
+    [[nodiscard]] static Result<std::unique_ptr<PipelineSession>> open(
+        const ModelFile& file,
+        const ModelOptions& model,
+        const PipelineConfig& config,
+        const SessionOptions& options);
+    ~PipelineSession();
+    PipelineSession(const PipelineSession&) = delete;
+    PipelineSession& operator=(const PipelineSession&) = delete;
+
+    /// Of order.request, gamma and acceptance are set here, as the configuration says; so is
+    /// context where it is 0. Before run(), between two, or from a callback of an order.
+    /// Errors: those of ConductorActor::submit().
+    Result<RequestId> submit(AnswerOrder order);
+    /// Ends an answer as if its callback had said Stop.
+    void cancel(RequestId request);
+    /// Until every answer has ended; at once if none is open. What went wrong with a single
+    /// answer is said to its on_end. Errors: the pipeline cannot go on.
+    [[nodiscard]] Status run();
+
+    /// Prompt and answer; valid until the request is continued or closed.
+    [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
+    void close(RequestId request);  // forgets an ended request
+
+    [[nodiscard]] Position context() const;  // of one request
+    [[nodiscard]] GeneratorTraits traits() const;
+    /// What happened since the session was opened or reset_figures() was called; time counts
+    /// inside run() only.
+    [[nodiscard]] PipelineFigures figures() const;
+    void reset_figures();
+    [[nodiscard]] std::vector<SessionProcess> stages() const;
+    /// Everything so far as a trace file (runtime/observe/trace_file.hpp), also after a failed run.
+    [[nodiscard]] std::string trace_text() const;
+    /// The placement table that was (or would have been) printed.
+    [[nodiscard]] const std::string& placement_text() const;
+
+private:
+    class Impl;
+    explicit PipelineSession(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace paceline

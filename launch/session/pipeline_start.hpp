@@ -1,0 +1,60 @@
+// From a PipelineConfig to stages that run: what goes where is decided and checked before anything
+// is spawned (plan_pipeline), then processes are started, compared and wired (start_pipeline).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/model_options.hpp"
+#include "launch/base/run_log.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/placement/pipeline_layout.hpp"
+#include "launch/placement/placement.hpp"
+#include "model/weights/model_file.hpp"
+#include "runtime/loop/wiring.hpp"
+#include "runtime/parent/affinity.hpp"
+#include "runtime/parent/supervisor.hpp"
+
+namespace paceline {
+
+/// What a pipeline is made of, decided before anything is spawned.
+struct PipelinePlan {
+    Placement placement;
+    std::vector<MemoryNeed> needs;  // in the order of the stages
+    Machine machine;
+    EdgeSizes sizes;
+    Position context = 0;       // of one request
+    std::int32_t kv_slots = 0;  // for all of them
+};
+
+/// Whether keys and values can go from the draft to correct: they are bytes, and mean the same only
+/// where both store them as one type. On a GPU and on a CPU that takes --kv-dtype.
+[[nodiscard]] bool drafts_share_kv(const Placement& placement, const ModelOptions& options);
+
+/// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
+/// so many cores in all, beside those that the configuration names; 0: all.
+/// Errors: as place(), check_gpus(), check_memory() and plan_draft_backend().
+[[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
+                                                 const ModelOptions& options,
+                                                 const PipelineConfig& config,
+                                                 int requests);
+
+/// Stages that have loaded, fit together and have their channels.
+struct StartedPipeline {
+    std::unique_ptr<Supervisor> supervisor;
+    std::vector<control::Hello> hellos;  // in the order of the processes
+    Wiring wiring;                       // the conductor's
+};
+
+/// `log` must outlive the supervisor. Errors: PeerGone and what the stages say, by name.
+[[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
+                                                     const ModelFile& file,
+                                                     const ModelOptions& options,
+                                                     const PipelineConfig& config,
+                                                     RunLog& log,
+                                                     bool trace);
+
+}  // namespace paceline

@@ -1,0 +1,73 @@
+// The Generator of one process: a PlainDecoder on a backend that holds all layers.
+#include <chrono>
+
+#include "launch/backend/gpu_check.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/session/generator.hpp"
+
+namespace paceline {
+
+namespace {
+
+std::chrono::microseconds steady_now() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::microseconds>(now);
+}
+
+class PlainGenerator final : public Generator {
+public:
+    PlainGenerator(std::unique_ptr<Backend> backend, PlainDecoder decoder, int threads)
+        : backend_{std::move(backend)}, decoder_{std::move(decoder)}, threads_{threads} {}
+
+    Result<GeneratorFigures> run(std::span<const TokenId> more,
+                                 const PlainParams& params,
+                                 const PlainDecoder::OnToken& on_token,
+                                 const CancelToken& cancel) override {
+        Result<PlainFigures> figures = decoder_.run(more, params, on_token, &cancel, steady_now);
+        if (!figures) return figures.error();
+        return GeneratorFigures{.decoding = figures.value()};
+    }
+
+    [[nodiscard]] Position text_tokens() const override {
+        return static_cast<Position>(decoder_.text().size());
+    }
+    [[nodiscard]] Position context() const override { return decoder_.context(); }
+    void reset() override { decoder_.reset(); }
+    [[nodiscard]] GeneratorTraits traits() const override {
+        return {.method = "plain",
+                .equality_class = backend_->equality_class(),
+                .threads = threads_,
+                .memory = backend_->memory_use(),
+                .peak_bytes = 0};
+    }
+
+private:
+    std::unique_ptr<Backend> backend_;  // before the decoder, which borrows it
+    PlainDecoder decoder_;
+    int threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
+                                                        const ModelOptions& options,
+                                                        const Environment& environment) {
+    const Device device = device_of(options);
+    if (Status s = check_device(device); !s) return s.error();
+    Result<Machine> machine = read_machine();
+    if (!machine) return machine.error();
+    const ThreadPlan plan = plan_threads(machine.value(), options.threads);
+    const int context = context_of(options, file.config());
+    const CpuOptions cpu = cpu_options(options, plan, context, device);
+    if (Status s = check_memory({plan_backend(file, cpu, "model", device)}, read_memory_room()); !s)
+        return s.error();
+    Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, environment);
+    if (!backend) return backend.error();
+    Result<PlainDecoder> decoder =
+        PlainDecoder::make(*backend.value(), PlainOptions{.context = context});
+    if (!decoder) return decoder.error();
+    return std::unique_ptr<Generator>{std::make_unique<PlainGenerator>(
+        std::move(backend).value(), std::move(decoder).value(), device.gpu ? 1 : plan.threads)};
+}
+
+}  // namespace paceline

@@ -1,0 +1,207 @@
+#include "launch/session/stage_actors.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <spdlog/spdlog.h>
+
+#include "actors/draft/draft_actor.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "actors/target/segment_actor.hpp"
+#include "launch/backend/draft_backend.hpp"
+#include "launch/backend/exit_heads.hpp"
+#include "launch/backend/load_model.hpp"
+#include "launch/backend/make_backend.hpp"
+#include "runtime/loop/control_port.hpp"
+
+namespace paceline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+StageId stage_id(int number) {
+    return StageId{static_cast<std::uint16_t>(number)};
+}
+
+/// The stages that only give hints: draft and correct.
+std::vector<StageId> hinters_of(const StageAssignment& a) {
+    std::vector<StageId> ids;
+    if (a.draft_stage != 0) ids.push_back(stage_id(a.draft_stage));
+    if (a.correct_stage != 0) ids.push_back(stage_id(a.correct_stage));
+    return ids;
+}
+
+/// The options that all backends of the process on `device` share. It was pinned to its cores before
+/// it was started; now each thread gets one.
+CpuOptions base_options(const StageAssignment& assignment, const Device& device) {
+    ThreadPlan plan{assignment.threads, assignment.cores, assignment.usable_cores};
+    plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
+    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, device);
+    options.rows_max = kWaveRowsMax;
+    return options;
+}
+
+SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
+    SegmentPlan plan;
+    plan.index = duty.id.value;
+    plan.count = a.segments;
+    if (plan.index > 1) plan.previous = stage_id(plan.index - 1);
+    if (plan.index < a.segments) plan.next = stage_id(plan.index + 1);
+    if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
+    plan.hinters = hinters_of(a);
+    plan.judge = stage_id(a.segments);
+    if (plan.index == a.segments) {
+        plan.verdict_to.push_back(kConductor);
+        for (int segment = 1; segment < a.segments; ++segment)
+            plan.verdict_to.push_back(stage_id(segment));
+        for (const StageId hinter : plan.hinters) plan.verdict_to.push_back(hinter);
+    }
+    plan.dispatch = a.dispatch;
+    plan.first_segment = StageId{1};
+    if (a.exit) plan.hold_limit = a.exit->defer_limit;
+    return plan;
+}
+
+Result<std::unique_ptr<Backend>> load(const ModelFile& file,
+                                      const CpuOptions& options,
+                                      const Device& device,
+                                      control::Hello& hello) {
+    const auto begin = Clock::now();
+    Result<std::unique_ptr<Backend>> made = make_backend(file, options, device);
+    if (!made) return made.error();
+    const Backend& backend = *made.value();
+    const MemoryUse memory = backend.memory_use();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    spdlog::info(
+        "weights of layers {} to {} of {} loaded: {:.1f} MB in {:.2f} s, KV cache {:.1f} MB, on {}",
+        backend.first_layer(), backend.last_layer() - 1, file.path(),
+        static_cast<double>(memory.weight_bytes) / 1e6, seconds,
+        static_cast<double>(memory.kv_bytes) / 1e6, to_text(device));
+    hello.weight_bytes += memory.weight_bytes;
+    hello.kv_bytes += memory.kv_bytes;
+    hello.workspace_bytes += memory.workspace_bytes;
+    hello.pinned_bytes += memory.pinned_bytes;
+    return made;
+}
+
+/// Segments that share a process say one class for all of them: it has to be true of each.
+Status check_class(const Backend& segment, const control::Hello& hello) {
+    if (hello.equality_class.empty() || hello.equality_class == segment.equality_class()) return {};
+    return Error{Errc::BadArgument, "segments of one process are of the equality classes \"" +
+                                        hello.equality_class + "\" and \"" +
+                                        segment.equality_class() +
+                                        "\": mixed classes do not give equal bits"};
+}
+
+Result<HostedActor> make_segment(const ModelFile& file,
+                                 const StageAssignment& assignment,
+                                 const StageDuty& duty,
+                                 control::Hello& hello) {
+    SegmentPlan plan = segment_plan(assignment, duty);
+    if (Status s = validate(plan.dispatch); !s.ok()) return s.error();
+    CpuOptions options = base_options(assignment, duty.device);
+    options.first_layer = duty.layers.first;
+    options.last_layer = duty.layers.last;
+    if (assignment.exit) {
+        const ExitPlace place{duty.layers.last, duty.exit,
+                              duty.id == stage_id(assignment.segments)};
+        Result<ExitParts> parts = open_exit_parts(*assignment.exit, file);
+        if (!parts) return parts.error();
+        ExitHeads heads = exit_heads(*assignment.exit, file.config(), parts.value(), place,
+                                     hinters_of(assignment));
+        options.final_head = heads.final_head;
+        options.heads = std::move(heads.heads);
+        options.adapter = std::move(heads.adapter);
+        plan.exit = std::move(heads.options);
+        if (plan.exit) {
+            if (Status s = validate(*plan.exit); !s.ok()) return s.error();
+        }
+    }
+    Result<std::unique_ptr<Backend>> backend = load(file, options, duty.device, hello);
+    if (!backend) return backend.error();
+    if (Status s = check_class(*backend.value(), hello); !s.ok()) return s.error();
+    hello.role = "segment";
+    hello.equality_class = backend.value()->equality_class();
+    hello.model_fingerprint = std::to_string(file.fingerprint());
+    hello.dim = static_cast<std::uint32_t>(file.config().dim);
+    if (hello.last_layer == 0) hello.first_layer = static_cast<std::uint32_t>(duty.layers.first);
+    hello.last_layer = static_cast<std::uint32_t>(duty.layers.last);
+    auto actor = std::make_unique<SegmentActor>(std::move(plan), *backend.value());
+    return HostedActor{duty.id, std::move(backend).value(), std::move(actor)};
+}
+
+DraftPlan draft_plan(const StageAssignment& a, const StageDuty& duty, int vocab_size) {
+    DraftPlan plan{.first_segment = StageId{1},
+                   .judge = stage_id(a.segments),
+                   .vocab_size = vocab_size,
+                   .growth = a.draft.growth};
+    if (a.naming_stage != 0) plan.exit = stage_id(a.naming_stage);
+    const bool both = a.draft_stage != 0 && a.correct_stage != 0;
+    if (!both) return plan;  // one actor grows everything
+    if (duty.role == StageRole::Draft) {
+        plan.correct = stage_id(a.correct_stage);
+        plan.branches_from = plan.correct;
+        plan.growth.part = GrowthPart::Trunk;
+    } else {
+        plan.trunk_from = stage_id(a.draft_stage);
+        plan.branches_to = plan.trunk_from;
+        plan.growth.part = GrowthPart::Alternatives;
+    }
+    return plan;
+}
+
+Result<HostedActor> make_draft(const ModelFile& target,
+                               const StageAssignment& assignment,
+                               const StageDuty& duty,
+                               control::Hello& hello) {
+    const DraftConfig& config = assignment.draft;
+    DraftTools tools;
+    if (config.lookup) {
+        const NgramRange range{config.min_ngram, config.max_ngram};
+        if (const Result<PromptLookup> lookup = PromptLookup::make(range); !lookup)
+            return lookup.error();
+        tools.source = [range](const Request&) {
+            return std::make_unique<PromptLookupSource>(
+                PromptLookup::make(range).value());  // checked above
+        };
+    }
+    const int vocab_size = target.config().vocab_size;
+    std::unique_ptr<Backend> backend;
+    if (config.computes()) {
+        Result<DraftBackend> plan =
+            plan_draft_backend(config, target, base_options(assignment, duty.device));
+        if (!plan) return plan.error();
+        Result<std::unique_ptr<Backend>> made =
+            load(plan.value().file(target), plan.value().options, duty.device, hello);
+        if (!made) return made.error();
+        backend = std::move(made).value();
+        tools.model =
+            std::make_unique<DraftModel>(*backend, DraftModelOptions{.head = plan.value().head,
+                                                                     .vocab_size = vocab_size,
+                                                                     .rows_max = kWaveRowsMax});
+    }
+    auto actor =
+        std::make_unique<DraftActor>(draft_plan(assignment, duty, vocab_size), std::move(tools));
+    return HostedActor{duty.id, std::move(backend), std::move(actor)};
+}
+
+}  // namespace
+
+Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
+                                                   control::Hello& hello) {
+    const Result<ModelFile> file = ModelFile::open(assignment.model.model);
+    if (!file) return file.error();
+    if (hello.role.empty()) hello.role = "draft";
+    hello.vocab_size = static_cast<std::uint32_t>(file.value().config().vocab_size);
+    std::vector<HostedActor> hosted;
+    for (const StageDuty& duty : assignment.duties) {
+        Result<HostedActor> made = duty.role == StageRole::Segment
+                                       ? make_segment(file.value(), assignment, duty, hello)
+                                       : make_draft(file.value(), assignment, duty, hello);
+        if (!made) return made.error();
+        hosted.push_back(std::move(made).value());
+    }
+    return hosted;
+}
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+// StageActors: from a StageAssignment to the actors of one process and what they work on.
+//
+// The same for a stage process (stage_main.cpp), for `paceline simulate`, and for tests: who calls
+// gives them a loop or a world. Owns backends and draft models; actors borrow them.
+// Threads: made and used on one thread (a CpuBackend starts its own, a GPU is
+// this thread's).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/draft/draft_model.hpp"
+#include "ipc/wire/control.hpp"
+#include "launch/placement/stage_assignment.hpp"
+#include "model/backend.hpp"
+#include "model/weights/model_file.hpp"
+#include "runtime/loop/actor.hpp"
+
+namespace paceline {
+
+struct HostedActor {
+    StageId id;
+    std::unique_ptr<Backend> backend;  // of a segment or a draft model; nullptr: needs none
+    std::unique_ptr<Actor> actor;      // destroyed first
+};
+
+/// Opens models and packs weights: the slow part. `hello` gets what the process says of itself.
+/// Errors: those of opening and packing; BadArgument where a draft does not fit the target.
+[[nodiscard]] Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
+                                                                 control::Hello& hello);
+
+}  // namespace paceline

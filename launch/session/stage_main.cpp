@@ -1,0 +1,87 @@
+#include "launch/session/stage_main.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include <spdlog/spdlog.h>
+
+#include "launch/base/run_log.hpp"
+#include "launch/placement/pipeline_layout.hpp"
+#include "launch/placement/stage_assignment.hpp"
+#include "launch/session/stage_actors.hpp"
+#include "model/kernels/cuda/runtime.hpp"
+#include "runtime/loop/stage_loop.hpp"
+#include "runtime/loop/stage_process.hpp"
+
+namespace paceline {
+namespace {
+
+/// Neighbours that live here pass hidden states, and keys and values, on without leaving the
+/// process.
+void connect_neighbours(StageLoop& loop,
+                        const StageAssignment& assignment,
+                        const std::vector<HostedActor>& hosted) {
+    const auto find = [&](std::int32_t id) {
+        const auto found = std::find_if(hosted.begin(), hosted.end(),
+                                        [&](const HostedActor& one) { return one.id.value == id; });
+        return found == hosted.end() ? nullptr : &*found;
+    };
+    for (std::int32_t id = 1; id < assignment.segments; ++id) {
+        const HostedActor* from = find(id);
+        if (from != nullptr && find(id + 1) != nullptr)
+            loop.connect(wave_edge(from->id, from->backend->config().dim));
+    }
+    const HostedActor* draft = find(assignment.draft_stage);
+    const HostedActor* correct = find(assignment.correct_stage);
+    if (draft == nullptr || correct == nullptr) return;
+    loop.connect(trunk_edge(draft->id, correct->id,
+                            draft->backend == nullptr ? 0 : draft->backend->kv_bytes()));
+}
+
+/// Loads, says hello, runs all actors until the end.
+Status run_actors(StageProcess& process) {
+    const Result<StageAssignment> assignment = decode_assignment(process.assignment().payload);
+    if (!assignment) return assignment.error();
+    if (assignment.value().talkative) spdlog::set_level(spdlog::level::info);
+    spdlog::info("started, epoch {}", process.assignment().epoch.value);
+    control::Hello hello;
+    Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment.value(), hello);
+    if (!hosted) return hosted.error();
+    Result<Wiring> wiring = process.introduce(std::move(hello));
+    if (!wiring) return wiring.error();
+    spdlog::info("wired: {} channels in, {} out, epoch {}", wiring.value().in.size(),
+                 wiring.value().out.size(), wiring.value().epoch.value);
+    StageLoop loop{std::move(wiring).value(), process, {}};
+    for (const HostedActor& one : hosted.value()) loop.add(one.id, *one.actor);
+    connect_neighbours(loop, assignment.value(), hosted.value());
+    Status ended = loop.run();
+    if (ended.ok()) spdlog::info("ended");
+    return ended;
+}
+
+/// After an error of its GPU a process gets nothing more out of it: the stage ends, and its
+/// supervisor starts another.
+Status work(StageProcess& process) {
+    try {
+        return run_actors(process);
+    } catch (const cuda::DeviceError& error) {
+        spdlog::error("the GPU failed: {}", error.what());
+        return Error{Errc::System, std::string{"the GPU failed: "} + error.what()};
+    }
+}
+
+}  // namespace
+
+int stage_main(int control_fd) {
+    Result<std::unique_ptr<StageProcess>> joined = StageProcess::join(control_fd);
+    if (!joined) {
+        std::fprintf(stderr, "paceline stage: %s\n", joined.error().what.c_str());
+        return 1;
+    }
+    StageProcess& process = *joined.value();
+    log_as_stage(process.assignment().name);
+    return process.finish(work(process));
+}
+
+}  // namespace paceline

@@ -1,0 +1,62 @@
+#include "launch/tools/check_compare.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+namespace paceline {
+
+std::optional<std::size_t> first_difference(std::span<const TokenId> one,
+                                            std::span<const TokenId> other) {
+    const auto [a, b] = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+    if (a == one.end() && b == other.end()) return {};
+    return static_cast<std::size_t>(a - one.begin());
+}
+
+std::string difference_text(std::span<const TokenId> got, std::span<const TokenId> expected) {
+    const std::optional<std::size_t> place = first_difference(got, expected);
+    if (!place) return "equal";
+    if (*place == got.size() || *place == expected.size()) {
+        return "ends after " + std::to_string(got.size()) + " tokens instead of " +
+               std::to_string(expected.size());
+    }
+    return "token " + std::to_string(*place) + ": " + std::to_string(got[*place]) + " instead of " +
+           std::to_string(expected[*place]);
+}
+
+std::optional<std::size_t> first_loop(std::span<const TokenId> text, std::size_t length) {
+    std::set<std::vector<TokenId>> seen;
+    for (std::size_t begin = 0; begin + length <= text.size(); ++begin) {
+        const auto run = text.subspan(begin, length);
+        if (!seen.insert({run.begin(), run.end()}).second) return begin;
+    }
+    return {};
+}
+
+Result<std::vector<PlainAnswer>> decode_plainly(const ModelFile& file,
+                                                const ModelOptions& model,
+                                                const Environment& environment,
+                                                const std::vector<std::vector<TokenId>>& prompts,
+                                                const PlainParams& params) {
+    Result<std::unique_ptr<Generator>> generator = make_plain_generator(file, model, environment);
+    if (!generator) return generator.error();
+    std::vector<PlainAnswer> answers;
+    const CancelToken never;
+    for (const std::vector<TokenId>& prompt : prompts) {
+        PlainAnswer answer;
+        const auto keep = [&answer](TokenId token) {
+            answer.ids.push_back(token);
+            return Go::On;
+        };
+        generator.value()->reset();
+        Result<GeneratorFigures> figures = generator.value()->run(prompt, params, keep, never);
+        if (!figures) return figures.error();
+        const double took = std::chrono::duration<double>(figures.value().decoding.decode).count();
+        if (answer.ids.size() > 1 && took > 0)
+            answer.rate = static_cast<double>(answer.ids.size() - 1) / took;
+        answers.push_back(std::move(answer));
+    }
+    return answers;
+}
+
+}  // namespace paceline

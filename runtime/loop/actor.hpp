@@ -1,0 +1,97 @@
+// Actor: a state machine whose public part is its inbox, and the context that a stage gives it.
+//
+// Every method is called by the actor's loop, one at a time, and runs to completion: it changes
+// state, sends, submits and returns; it never waits. Effects go only through the context.
+// Messages of one sender arrive in the order in which they were sent.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_pool.hpp"
+#include "ipc/wire/cancel_board.hpp"
+#include "ipc/wire/control.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+enum class PeerChange : std::uint8_t {
+    Lost,    // it is dead or not to be relied on; channels with it are closed
+    Joined,  // its next incarnation is at work, with new channels
+};
+
+/// What an actor that stands for a stage may ask beyond Context. The same in every world.
+struct StageContext : Context {
+    /// The address of this actor, and the incarnation of its stage (for Route::epoch).
+    [[nodiscard]] virtual StageId self() const = 0;
+    [[nodiscard]] virtual Epoch epoch() const = 0;
+
+    /// Sends one cold message: a stage to kConductor, the conductor to any stage. If that fails
+    /// the loop ends with the error.
+    virtual void post(StageId to, const control::Message& message) = 0;
+
+    /// This end of the tensor pool beside the edge, or nullptr if no tensors travel there or the
+    /// peer is lost. Valid until Actor::on_peer says that this peer is lost or has joined; the
+    /// memory itself stays for jobs that were submitted before. Where acquire() finds nothing,
+    /// Actor::on_room follows.
+    [[nodiscard]] virtual TensorProducer* tensors_to(StageId to) = 0;
+    [[nodiscard]] virtual TensorConsumer* tensors_from(StageId from) = 0;
+
+    /// The word in shared memory that says whether attempts of `request` are void (mark with
+    /// CancelBoard::mark_of()), for a job to look at between layers; nullptr in worlds where
+    /// nothing can happen during a job.
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
+    /// The conductor: attempts of `request` below `valid` are void.
+    virtual void declare_void(RequestId request, Attempt valid) = 0;
+
+    /// What the judge says in shared memory of the text of `request`, for a job to see which of
+    /// its rows are dead; nullptr where nothing can happen during a job.
+    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
+    /// The judge: the token of `request` at `position` is `token`.
+    virtual void declare_fate(RequestId request,
+                              Attempt attempt,
+                              Position position,
+                              TokenId token) = 0;
+
+    /// Ends the stage: its loop returns this error, the conductor hears of it by name.
+    virtual void fail(Error error) = 0;
+    /// Ends the loop in good order after the current handler.
+    virtual void stop() = 0;
+};
+
+class Actor {
+public:
+    Actor() = default;
+    Actor(const Actor&) = delete;
+    Actor& operator=(const Actor&) = delete;
+    virtual ~Actor() = default;
+
+    /// Once, before any message. The context outlives the actor's last call.
+    virtual void on_start(StageContext& context) = 0;
+
+    /// One hot message (ipc/wire/messages.hpp). The loop has checked that the kind exists and that
+    /// the length is the kind's; the fields are the peer's claims and the actor checks them.
+    /// The bytes live until the handler returns and are aligned for every message.
+    virtual void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
+
+    /// One cold message: Begin at a stage; Stats and the like at the conductor. A Begin comes
+    /// before any hot message that a stage sent because of it, if the conductor posts it last to
+    /// those that act on it first.
+    virtual void on_control(StageId from, const control::Message& message) = 0;
+
+    /// There may be room again towards `to`: after send() said Full, or a tensor pool had no
+    /// free slot.
+    virtual void on_room([[maybe_unused]] StageId to) {}
+
+    /// A stage of the pipeline was lost, or is there again as a new incarnation; whether or not
+    /// this actor shares a channel with it. What was on its way from or to the lost one is gone. At the conductor, Joined
+    /// comes when all stages that live have their channels to the new one: a Begin posted then
+    /// meets a pipeline that is whole. A peer may be lost again before it ever joined.
+    virtual void on_peer([[maybe_unused]] StageId peer, [[maybe_unused]] PeerChange change) {}
+};
+
+}  // namespace paceline

@@ -1,0 +1,172 @@
+// ActorHost: the actors of one process, what they send each other, their timers and jobs.
+//
+// The part of a loop that is the same in every world. stage_loop.cpp adds rings, doorbell and
+// control socket around it, simulation/ a virtual clock and costs, and the one-process world of the
+// tests a clock alone. One thread; never waits.
+// Every dispatch runs one handler to completion; a job's completion is a message like any other.
+//
+// Jobs, in every world: one at a time, in the order in which the actors here submitted them,
+// whichever actor it was. Before the next one starts all that is in the inboxes is handled: the
+// completion of the last job, what its handler sent to actors of this process, what those sent on,
+// and so forth (the loops run a job only while has_mail() is false). This cannot starve jobs:
+// channels are bounded, and actors send because of a job or of a message from outside.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/wiring.hpp"
+
+namespace paceline {
+
+/// What lies outside of a host. Implemented by the loop that owns it. `self` and `from` are
+/// actors of the host.
+struct Outside {
+    Outside() = default;
+    Outside(const Outside&) = delete;
+    Outside& operator=(const Outside&) = delete;
+    virtual ~Outside() = default;
+
+    [[nodiscard]] virtual Micros now() const = 0;
+    /// To an address that this host does not host; the same for the pools.
+    [[nodiscard]] virtual Push send(StageId from,
+                                    StageId to,
+                                    std::uint16_t kind,
+                                    std::span<const std::byte> bytes) = 0;
+    virtual void post(StageId from, StageId to, const control::Message& message) = 0;
+    [[nodiscard]] virtual TensorProducer* tensors_to(StageId self, StageId to) = 0;
+    [[nodiscard]] virtual TensorConsumer* tensors_from(StageId self, StageId from) = 0;
+    [[nodiscard]] virtual std::uint64_t random() = 0;
+    /// `event` is complete but for its time.
+    virtual void trace(TraceEvent event) = 0;
+    virtual void count(Counter counter, std::uint64_t add) = 0;
+    virtual void set(Gauge gauge, std::uint64_t value) = 0;
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
+    virtual void declare_void(RequestId request, Attempt valid) = 0;
+    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
+    virtual void declare_fate(RequestId request,
+                              Attempt attempt,
+                              Position position,
+                              TokenId token) = 0;
+};
+
+class ActorHost {
+public:
+    /// Whether a channel between two hosted actors must have been connected before it is used.
+    enum class Channels : std::uint8_t { Connected, OnDemand };
+
+    ActorHost(Outside& outside, Channels channels);
+    ActorHost(const ActorHost&) = delete;
+    ActorHost& operator=(const ActorHost&) = delete;
+    ~ActorHost();
+
+    void add(StageId id, Epoch epoch, Actor& actor);
+    [[nodiscard]] bool hosts(StageId id) const { return find(id) != nullptr; }
+    /// A channel between two hosted actors.
+    void connect(const EdgeSpec& spec);
+    /// Calls on_start of all, in the order in which they were added.
+    void start();
+
+    // Dispatch from outside, at once.
+    void handle(StageId to, StageId from, std::uint16_t kind, std::span<const std::byte> bytes);
+    void control(StageId to, StageId from, const control::Message& message);
+    void room(StageId who, StageId to);
+    /// Tells every actor here.
+    void peer(StageId peer, PeerChange change);
+    /// As control(), but behind what waits in the actor's inbox.
+    void queue_control(StageId to, StageId from, control::Message message);
+
+    // Turns. Each says whether it dispatched anything.
+    bool deliver_round();  // one message to each actor that has one
+    bool call_rooms();     // on_room of those whose local channel has room again
+    bool run_timers();     // that are due
+    bool run_job();        // the first; its completion goes into the inbox
+    [[nodiscard]] std::optional<Micros> next_timer() const;
+    [[nodiscard]] bool has_job() const { return !jobs_.empty(); }
+    /// What the next run_job() is about; nullptr if there is none.
+    [[nodiscard]] const JobLabel* first_job() const {
+        return jobs_.empty() ? nullptr : &jobs_.front().label;
+    }
+    [[nodiscard]] bool has_mail() const;
+
+    /// An actor stopped or failed: nothing is dispatched any more.
+    [[nodiscard]] bool ended() const { return ended_; }
+    [[nodiscard]] Status outcome() const { return outcome_; }
+    void fail(Error error);
+    void stop() { ended_ = true; }
+
+private:
+    class HostedContext;
+    struct Channel;
+    struct HotMail {
+        Channel* channel;
+        std::uint16_t kind;
+        std::vector<std::byte> bytes;
+    };
+    struct ColdMail {
+        StageId from;
+        control::Message message;
+    };
+    struct Completion {
+        JobOutcome outcome;
+        std::function<void(JobOutcome)> done;
+    };
+    using Mail = std::variant<HotMail, ColdMail, Completion>;
+    struct Hosted {
+        StageId id;
+        Epoch epoch;
+        Actor* actor;
+        std::unique_ptr<HostedContext> context;
+        std::deque<Mail> inbox;  // bounded by the channels, one Begin each and the jobs
+    };
+    struct Timer {
+        Micros due;
+        std::uint64_t order;  // of schedule() calls: equal times keep it
+        std::function<void()> wake;
+        bool operator>(const Timer& other) const {
+            return due != other.due ? due > other.due : order > other.order;
+        }
+    };
+    struct Job {
+        StageId owner;
+        JobLabel label;
+        std::function<JobOutcome()> work;
+        std::function<void(JobOutcome)> done;
+    };
+
+    [[nodiscard]] Hosted* find(StageId id) const;
+    [[nodiscard]] Channel* find_channel(StageId from, StageId to) const;
+    [[nodiscard]] Channel& channel(StageId from, StageId to);
+    [[nodiscard]] Push send(StageId from,
+                            StageId to,
+                            std::uint16_t kind,
+                            std::span<const std::byte> bytes);
+    void deliver(Hosted& hosted, Mail mail);
+    /// Runs one handler or job; memory that cannot be had ends the loop in good order.
+    template <class Call>
+    void guarded(Call call);
+
+    Outside& outside_;
+    Channels channels_policy_;
+    std::vector<std::unique_ptr<Hosted>> hosted_;
+    std::vector<std::unique_ptr<Channel>> channels_;
+    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+    std::uint64_t timer_order_ = 0;
+    std::deque<Job> jobs_;
+    bool started_ = false;
+    bool ended_ = false;
+    Status outcome_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,70 @@
+// StageEdges: the channels that a process has at the moment, and what its loop remembers about
+// them. They come and go with their peers.
+//
+//   wired ----> [open] ---- peer lost, layout broken ----> [retired] ---- no job left ----> gone
+//
+// A retired channel is used by nobody, but stays mapped: a job that was submitted before may still
+// read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
+// it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/loop/wiring.hpp"
+
+namespace paceline {
+
+class StageEdges {
+public:
+    struct Out {
+        OutEdge edge;
+        bool has_news = false;    // published since the peer's doorbell was rung
+        bool wants_room = false;  // a send met Full
+        bool wants_slot = false;  // the tensor pool had no free slot
+    };
+
+    /// Takes the edges out of the wiring.
+    explicit StageEdges(Wiring& wiring);
+
+    // By index where handlers are called in between: they may not, but cold messages before a
+    // frame may close or add edges.
+    [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
+    [[nodiscard]] std::vector<std::unique_ptr<InEdge>>& in() { return in_; }
+    /// nullptr if there is none: the peer is absent.
+    [[nodiscard]] Out* find_out(StageId from, StageId to);
+    [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to);
+    [[nodiscard]] TensorConsumer* tensors_from(StageId self, StageId from);
+
+    [[nodiscard]] bool is_absent(StageId peer) const { return absent_.contains(peer); }
+    /// Of the peer's incarnation at the other end; 0 if there are no channels with it.
+    [[nodiscard]] Epoch epoch_of(StageId peer) const;
+    /// Retires all channels with `peer`. Whether it was there until now.
+    [[nodiscard]] bool lose(StageId peer);
+    void add(std::vector<OutEdge> out, std::vector<InEdge> in);
+    /// The peer's doorbell is rung once for all that was sent to it since the last call.
+    void ring_bells();
+    /// No job that was submitted before now is left.
+    void bury_retired();
+
+    /// Room for the longest frame of any channel, aligned for every message.
+    [[nodiscard]] std::span<std::byte> frame_buffer();
+
+private:
+    struct alignas(64) Chunk {
+        std::byte bytes[64];
+    };
+    void add_in(InEdge edge);
+
+    std::vector<std::unique_ptr<Out>> out_;
+    std::vector<std::unique_ptr<InEdge>> in_;
+    std::set<StageId> absent_;  // peers that are lost: what is sent to them is dropped
+    std::vector<std::unique_ptr<Out>> retired_out_;
+    std::vector<std::unique_ptr<InEdge>> retired_in_;
+    std::vector<Chunk> buffer_{1};
+};
+
+}  // namespace paceline

@@ -1,0 +1,413 @@
+#include "runtime/loop/stage_loop.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
+#include "runtime/loop/actor_host.hpp"
+#include "runtime/loop/stage_edges.hpp"
+
+namespace paceline {
+namespace {
+
+Micros steady_now() {
+    return std::chrono::duration_cast<Micros>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+Error in_channel(const char* direction, StageId peer, const Error& error) {
+    return {error.code, "channel " + std::string{direction} + " stage " +
+                            std::to_string(peer.value) + ": " + error.what};
+}
+
+/// A job may take this many times as long as the longest one of its name so far.
+constexpr int kJobSlack = 10;
+
+}  // namespace
+
+class StageLoop::Impl final : public Outside {
+public:
+    Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
+        : wiring_{std::move(wiring)}, edges_{wiring_}, port_{port}, options_{options} {
+        PACE_CHECK(wiring_.page != nullptr, "a wiring without a page");
+        options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
+        options_.burst = std::max(options_.burst, 1U);
+    }
+
+    // ---- Outside: what the actors reach beyond this process ----
+
+    [[nodiscard]] Micros now() const override { return steady_now(); }
+    [[nodiscard]] Push send(StageId from,
+                            StageId to,
+                            std::uint16_t kind,
+                            std::span<const std::byte> bytes) override;
+    void post(StageId from, StageId to, const control::Message& message) override;
+    [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to) override {
+        return edges_.tensors_to(self, to);
+    }
+    [[nodiscard]] TensorConsumer* tensors_from(StageId self, StageId from) override {
+        return edges_.tensors_from(self, from);
+    }
+    [[nodiscard]] std::uint64_t random() override { return random_(); }
+    void trace(TraceEvent event) override;
+    void count(Counter counter, std::uint64_t add) override { wiring_.page->count(counter, add); }
+    void set(Gauge gauge, std::uint64_t value) override { wiring_.page->set(gauge, value); }
+    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+        return wiring_.board ? wiring_.board->word_of(request) : nullptr;
+    }
+    void declare_void(RequestId request, Attempt valid) override {
+        if (wiring_.board) wiring_.board->declare_void(request, valid);
+    }
+    [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
+        return wiring_.board ? wiring_.board->fate_of(request) : nullptr;
+    }
+    void declare_fate(RequestId request,
+                      Attempt attempt,
+                      Position position,
+                      TokenId token) override {
+        if (wiring_.board) wiring_.board->declare_fate(request, attempt, position, token);
+    }
+
+    [[nodiscard]] Status run();
+
+    ActorHost host_{*this, ActorHost::Channels::OnDemand};
+    Wiring wiring_;
+
+private:
+    using Out = StageEdges::Out;
+
+    bool turn();
+    bool drain_all();
+    bool drain(InEdge& edge);
+    bool run_job();
+    bool poll_control();
+    void take(PortEvent event);
+    bool call_rooms();
+    [[nodiscard]] static bool room_found(Out& out);
+    void wait();
+    void report(const Status& status);
+    void enter(Activity activity, Micros expected);
+    void trace_span(TraceKind kind, Micros start, const JobLabel& label);
+
+    void lose(StageId peer);
+    bool lose_corrupt();
+    void look_for_fault(const Out& out);
+
+    StageEdges edges_;
+    ControlPort& port_;
+    StageLoopOptions options_;
+    std::vector<std::pair<StageId, Error>> corrupt_;  // found in this turn
+    std::map<std::uint32_t, Micros> longest_;         // job of each name
+    std::uint32_t announced_seen_ = 0;
+    Micros polled_at_{0};
+    std::mt19937_64 random_{std::random_device{}()};
+};
+
+// ---- Outside ----
+
+Push StageLoop::Impl::send(StageId from,
+                           StageId to,
+                           std::uint16_t kind,
+                           std::span<const std::byte> bytes) {
+    Out* out = edges_.find_out(from, to);
+    if (out == nullptr) {
+        PACE_CHECK(edges_.is_absent(to), "a message to a stage without a channel to it");
+        count(Counter::FramesStale, 1);
+        return Push::Ok;
+    }
+    if (out->edge.ring.try_push(kind, bytes) == Push::Full) {
+        out->wants_room = true;
+        count(Counter::ChannelFull, 1);
+        trace({.kind = TraceKind::Full, .peer = to, .detail = kind, .self = from});
+        return Push::Full;
+    }
+    out->has_news = true;
+    count(Counter::FramesOut, 1);
+    trace({.kind = TraceKind::Send,
+           .peer = to,
+           .detail = kind,
+           .self = from,
+           .peer_epoch = out->edge.peer_epoch});
+    return Push::Ok;
+}
+
+void StageLoop::Impl::post(StageId from, StageId to, const control::Message& message) {
+    report(port_.send({from, to}, message));
+}
+
+void StageLoop::Impl::trace(TraceEvent event) {
+    if (!wiring_.page->traces()) return;
+    event.time_us = steady_now().count();
+    wiring_.page->trace(event);
+}
+
+void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& label) {
+    if (!wiring_.page->traces()) return;
+    TraceEvent event;
+    event.time_us = start.count();
+    event.duration_us = static_cast<std::uint32_t>((steady_now() - start).count());
+    event.kind = kind;
+    event.request = label.request;
+    event.id = label.id;
+    event.count = label.rows;
+    event.position = label.context;
+    event.detail = label.layers;
+    event.label = job_name_index(label.name);
+    event.heads = heads_of(label);
+    wiring_.page->trace(event);
+}
+
+void StageLoop::Impl::report(const Status& status) {
+    if (!status.ok()) host_.fail(status.error());
+}
+
+void StageLoop::Impl::enter(Activity activity, Micros expected) {
+    const Micros slack = std::chrono::milliseconds{wiring_.hang_limit_ms};
+    wiring_.page->enter(activity, slack.count() == 0 ? slack : slack + expected);
+}
+
+// ---- peers ----
+
+void StageLoop::Impl::lose(StageId peer) {
+    if (!edges_.lose(peer)) return;
+    trace({.kind = TraceKind::PeerLost, .peer = peer});
+    host_.peer(peer, PeerChange::Lost);
+}
+
+bool StageLoop::Impl::lose_corrupt() {
+    bool any = false;
+    for (const auto& [peer, error] : std::exchange(corrupt_, {})) {
+        // One report of each peer: several of its channels may be broken, and whoever complains
+        // twice is suspected itself.
+        if (edges_.is_absent(peer)) continue;
+        const Epoch epoch = edges_.epoch_of(peer);
+        lose(peer);
+        report(port_.report_fault(peer, epoch, error));
+        any = true;
+    }
+    return any;
+}
+
+/// Somebody waits for room here. If the consumer has broken the layout there will never be any.
+void StageLoop::Impl::look_for_fault(const Out& out) {
+    Status fault = out.edge.ring.fault();
+    if (fault.ok() && out.edge.pool) fault = out.edge.pool->fault();
+    if (fault.ok()) return;
+    corrupt_.emplace_back(out.edge.to, in_channel("to", out.edge.to, fault.error()));
+}
+
+void StageLoop::Impl::take(PortEvent event) {
+    if (auto* mail = std::get_if<PortMail>(&event)) {
+        const bool ends = std::holds_alternative<control::Shutdown>(mail->message);
+        if (ends && mail->envelope.from == kConductor) {
+            fault_point(FaultPoint::Draining);
+            return host_.stop();
+        }
+        StageId to = mail->envelope.to;
+        if (!host_.hosts(to)) to = wiring_.self;
+        host_.control(to, mail->envelope.from, mail->message);
+    } else if (auto* lost = std::get_if<PeersLost>(&event)) {
+        for (const StageId peer : lost->peers) lose(peer);
+    } else if (auto* wired = std::get_if<PeersWired>(&event)) {
+        fault_point(FaultPoint::PeerWired);
+        // What is left of the incarnation before goes first; who was not told of a loss is now.
+        for (const StageId peer : wired->peers) lose(peer);
+        edges_.add(std::move(wired->out), std::move(wired->in));
+        report(port_.wired(wired->peers.front(), wired->epoch));
+    } else if (auto* joined = std::get_if<PeersJoined>(&event)) {
+        for (const StageId peer : joined->peers) {
+            trace({.kind = TraceKind::PeerJoined, .peer = peer});
+            host_.peer(peer, PeerChange::Joined);
+        }
+    }
+}
+
+// ---- turns ----
+
+Status StageLoop::Impl::run() {
+    enter(Activity::Handling, Micros{0});
+    host_.start();
+    edges_.ring_bells();
+    while (!host_.ended()) {
+        if (!turn() && !host_.ended()) wait();
+    }
+    edges_.ring_bells();
+    wiring_.page->enter(Activity::Ended, Micros{0});
+    return host_.outcome();
+}
+
+/// One round of everything that can be done without waiting; false if there was nothing.
+bool StageLoop::Impl::turn() {
+    enter(Activity::Handling, Micros{0});
+    bool any = false;
+    if (steady_now() - polled_at_ >= options_.poll_limit) any = poll_control();
+    any = drain_all() || any;
+    any = host_.deliver_round() || any;
+    any = call_rooms() || any;
+    any = host_.call_rooms() || any;
+    any = host_.run_timers() || any;
+    edges_.ring_bells();
+    // A job comes last: it should know the newest that the others have said.
+    if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
+    // Slots are released by handlers and by jobs; the producer hears of it at the end of the turn.
+    for (const auto& edge : edges_.in()) {
+        if (edge->pool && edge->pool->take_room_wanted()) edge->bell.ring();
+    }
+    any = lose_corrupt() || any;
+    edges_.ring_bells();
+    if (!host_.has_job() && !host_.has_mail()) edges_.bury_retired();
+    return any;
+}
+
+bool StageLoop::Impl::run_job() {
+    const JobLabel label = *host_.first_job();
+    Micros& longest = longest_[job_name_index(label.name)];
+    enter(Activity::Computing, kJobSlack * longest);
+    const Micros start = steady_now();
+    const bool ran = host_.run_job();
+    const Micros took = steady_now() - start;
+    longest = std::max(longest, took);
+    enter(Activity::Handling, Micros{0});
+    count(Counter::Jobs, 1);
+    count(Counter::JobMicros, static_cast<std::uint64_t>(took.count()));
+    trace_span(TraceKind::Job, start, label);
+    return ran;
+}
+
+bool StageLoop::Impl::drain_all() {
+    bool any = false;
+    // By index: a cold message that comes before a frame may close or add edges.
+    const auto& in = edges_.in();
+    for (std::size_t i = 0; i < in.size() && !host_.ended(); ++i) any = drain(*in[i]) || any;
+    return any;
+}
+
+bool StageLoop::Impl::drain(InEdge& edge) {
+    const std::span<std::byte> buffer = edges_.frame_buffer();
+    bool any = false;
+    for (std::uint32_t i = 0; i < options_.burst && !host_.ended(); ++i) {
+        // The cold message that caused a frame, if there is one, was announced before the frame
+        // was published: it is seen now, and handled first. It may close this very edge.
+        if (edge.ring.has_frame() && wiring_.bell.announced() != announced_seen_) {
+            poll_control();
+            return true;
+        }
+        const std::uint64_t stale = edge.ring.stale_frames();
+        const Popped popped = edge.ring.try_pop(buffer);
+        if (edge.ring.stale_frames() != stale) {
+            count(Counter::FramesStale, edge.ring.stale_frames() - stale);
+        }
+        if (popped.outcome == Pop::Empty) break;
+        if (popped.outcome == Pop::Corrupt) {
+            corrupt_.emplace_back(edge.from,
+                                  in_channel("from", edge.from, edge.ring.fault().error()));
+            break;
+        }
+        trace({.kind = TraceKind::Receive,
+               .peer = edge.from,
+               .detail = popped.kind,
+               .self = edge.to,
+               .peer_epoch = edge.peer_epoch});
+        host_.handle(edge.to, edge.from, popped.kind, popped.payload);
+        count(Counter::FramesIn, 1);
+        any = true;
+    }
+    // Also when all that was taken were frames of an old epoch.
+    if (edge.ring.take_room_wanted()) edge.bell.ring();
+    if (any) edges_.ring_bells();
+    return any;
+}
+
+bool StageLoop::Impl::poll_control() {
+    polled_at_ = steady_now();
+    announced_seen_ = wiring_.bell.announced();
+    bool any = false;
+    report(port_.poll([this, &any](PortEvent event) {
+        any = true;
+        take(std::move(event));
+    }));
+    return any;
+}
+
+bool StageLoop::Impl::room_found(Out& out) {
+    return (out.wants_room && out.edge.ring.has_room(Urgency::Normal)) ||
+           (out.wants_slot && out.edge.pool->has_room());
+}
+
+bool StageLoop::Impl::call_rooms() {
+    bool any = false;
+    for (const auto& each : edges_.out()) {
+        if (host_.ended()) break;
+        Out& out = *each;
+        if (out.edge.pool && out.edge.pool->take_starved()) {
+            out.wants_slot = true;
+            count(Counter::ChannelFull, 1);
+        }
+        if (!out.wants_room && !out.wants_slot) continue;
+        if (!room_found(out)) {
+            look_for_fault(out);
+            continue;
+        }
+        out.wants_room = out.wants_room && !out.edge.ring.has_room(Urgency::Normal);
+        out.wants_slot = out.wants_slot && !out.edge.pool->has_room();
+        host_.room(out.edge.from, out.edge.to);
+        any = true;
+    }
+    return any;
+}
+
+void StageLoop::Impl::wait() {
+    for (const auto& out : edges_.out()) {
+        if (out->wants_room) out->edge.ring.want_room();
+        if (out->wants_slot) out->edge.pool->want_room();
+    }
+    const auto ready = [this] {
+        for (const auto& edge : edges_.in()) {
+            if (edge->ring.has_frame()) return true;
+        }
+        for (const auto& out : edges_.out()) {
+            if (room_found(*out)) return true;
+        }
+        return wiring_.bell.announced() != announced_seen_;
+    };
+    const Micros start = steady_now();
+    Micros limit = options_.poll_limit;
+    if (const auto timer = host_.next_timer()) limit = std::min(limit, *timer - start);
+    enter(Activity::Waiting, limit);
+    bool slept = false;
+    const bool woken =
+        wiring_.bell.wait(ready, std::min(Micros{wiring_.spin_micros}, limit), limit, &slept);
+    count(Counter::WaitMicros, static_cast<std::uint64_t>((steady_now() - start).count()));
+    count(Counter::Sleeps, slept ? 1 : 0);
+    trace_span(TraceKind::Wait, start, {});
+    // Announced, or woken by nothing in the rings: a timer, a signal, the time limit.
+    if (!woken || wiring_.bell.announced() != announced_seen_) poll_control();
+}
+
+StageLoop::StageLoop(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
+    : impl_{std::make_unique<Impl>(std::move(wiring), port, options)} {}
+StageLoop::~StageLoop() = default;
+
+void StageLoop::add(StageId id, Actor& actor) {
+    impl_->host_.add(id, impl_->wiring_.epoch, actor);
+}
+
+void StageLoop::connect(const EdgeSpec& edge) {
+    impl_->host_.connect(edge);
+}
+
+Status StageLoop::run() {
+    PACE_CHECK(impl_->host_.hosts(impl_->wiring_.self), "a loop without an actor of its own");
+    return impl_->run();
+}
+
+StagePage& StageLoop::page() {
+    return *impl_->wiring_.page;
+}
+
+}  // namespace paceline

@@ -1,0 +1,74 @@
+// StageLoop: the life of a process that hosts actors.
+//
+// One thread. Each turn: cold messages that were announced, hot messages of every incoming ring
+// in the order of the wiring, messages between actors of this process, room that somebody
+// waited for, due timers, one job. Then it waits on the process's one doorbell: it spins as long
+// as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:
+// a CPU stage owns its cores, so a helper thread would only take them from the job itself.
+//
+// Several actors of one process (actor_host.hpp has the same for all worlds): their jobs run one
+// at a time, in the order in which they were submitted, whoever submitted them. Between two jobs
+// the completion of the first is handled, every message that it led to inside of this process, and
+// what has arrived from other processes (`burst` frames of each ring). So a job that an actor
+// submits because of the last job's end comes behind those that were submitted before it, and an
+// actor that wants to see what its neighbours say first can wait to submit until they have said it.
+//
+//     Wiring wiring = ...;                            // stage_process.hpp or supervisor.hpp
+//     StageLoop loop(std::move(wiring), port, {});
+//     loop.add(stage_id, actor);
+//     Status ended = loop.run();
+//
+// Channels come and go with their peers (control_port.hpp). When a peer is lost its channels are
+// closed: what is sent to it is dropped. Their memory stays mapped until every job is done that
+// was submitted before. A peer that breaks a channel's layout is reported and treated as lost.
+// Whatever the loop does it announces on the process's page with the time at which it must be
+// over, so that a hang is noticed from outside.
+// Owns the wiring, borrows actors and port, which must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ipc/base/result.hpp"
+#include "runtime/loop/actor.hpp"
+#include "runtime/loop/control_port.hpp"
+#include "runtime/loop/wiring.hpp"
+
+namespace paceline {
+
+struct StageLoopOptions {
+    /// The longest sleep, and so the longest time until a closed control socket, a dead child or
+    /// a signal is noticed where nobody rings (at most 100 ms).
+    Micros poll_limit{20'000};
+    /// Frames taken from one ring before the others have their turn.
+    std::uint32_t burst = 16;
+};
+
+class StageLoop {
+public:
+    StageLoop(Wiring wiring, ControlPort& port, const StageLoopOptions& options);
+    StageLoop(const StageLoop&) = delete;
+    StageLoop& operator=(const StageLoop&) = delete;
+    ~StageLoop();
+
+    /// Hosts `actor` under one of the wiring's addresses, or, if nobody outside writes to it, any
+    /// other; what actors of one process send to each other never leaves it.
+    void add(StageId id, Actor& actor);
+    /// A channel between two actors of this process, before run(). Needed where tensors travel on
+    /// it; others are made with usual bounds when they are first used.
+    void connect(const EdgeSpec& edge);
+
+    /// Runs until an actor stops the loop, the conductor sends Shutdown (both end well), an
+    /// actor fails or the port reports an error. After a good end it may run again: the actors go
+    /// on where they were (on_start() is called the first time only).
+    [[nodiscard]] Status run();
+
+    /// The page of the wiring: counters and trace.
+    [[nodiscard]] StagePage& page();
+
+private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,171 @@
+#include "runtime/loop/stage_process.hpp"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+namespace {
+
+/// How long a stage waits for its conductor's next word while it starts. Generous: the others
+/// may be loading for minutes; a conductor that is gone closes the socket at once.
+constexpr std::chrono::minutes kConductorLimit{30};
+
+Error unexpected(const char* wanted, const control::Message& message) {
+    return {Errc::Protocol, "the conductor sent '" +
+                                std::string{control::name_of(control::type_of(message))} +
+                                "' instead of '" + wanted + "'"};
+}
+
+}  // namespace
+
+// ---- starting ----
+
+Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
+    if (::fcntl(control_fd, F_SETFD, FD_CLOEXEC) != 0) {
+        return Error{Errc::BadArgument, std::string{kControlFdOption} + " " +
+                                            std::to_string(control_fd) +
+                                            " is not an open descriptor; stages are started by "
+                                            "'paceline run', not by hand"};
+    }
+    std::unique_ptr<StageProcess> process{new StageProcess{ControlSocket{OwnedFd{control_fd}}}};
+    Result<ControlSocket::Received> first =
+        process->socket_.receive(std::chrono::steady_clock::now() + kConductorLimit);
+    if (!first.ok()) return first.error();
+    auto* assign = std::get_if<control::Assign>(&first.value().message);
+    if (assign == nullptr) return unexpected("assign", first.value().message);
+    process->assignment_ = std::move(*assign);
+    if (process->assignment_.actors.empty()) {
+        return Error{Errc::Protocol, "the conductor sent an assignment without actors"};
+    }
+    if (const Status attached = process->attach_memory(first.value().files); !attached.ok()) {
+        return attached.error();
+    }
+    // Nobody judges how long loading takes but the conductor's start limit.
+    process->page_->enter(Activity::Loading, std::chrono::nanoseconds{0});
+    return process;
+}
+
+Status StageProcess::attach_memory(std::span<const OwnedFd> files) {
+    if (files.size() != 2) {
+        return Error{Errc::Protocol, "an assignment brings two memory files, this one " +
+                                         std::to_string(files.size())};
+    }
+    Result<ShmRegion> page_memory = ShmRegion::attach(files[0].get(), 1);
+    if (!page_memory.ok()) return page_memory.error();
+    Result<StagePage> page = StagePage::attach(std::move(page_memory).value());
+    if (!page.ok()) return page.error();
+    page_ = std::make_shared<StagePage>(std::move(page).value());
+    Result<ShmRegion> board_memory = ShmRegion::attach(files[1].get(), 1);
+    if (!board_memory.ok()) return board_memory.error();
+    Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
+    if (!board.ok()) return board.error();
+    board_ = std::make_shared<CancelBoard>(std::move(board).value());
+    return {};
+}
+
+Result<Wiring> StageProcess::introduce(control::Hello hello) {
+    hello.wire_version = msg::kWireVersion;
+    hello.pid = static_cast<std::uint32_t>(::getpid());
+    const Status said = socket_.send(hello);
+    if (!said.ok()) return said.error();
+    page_->enter(Activity::Starting, std::chrono::nanoseconds{0});
+    Result<ControlSocket::Received> answer =
+        socket_.receive(std::chrono::steady_clock::now() + kConductorLimit);
+    if (!answer.ok()) return answer.error();
+    // Refused: the conductor has told the user why, this stage just goes.
+    if (std::holds_alternative<control::Shutdown>(answer.value().message)) {
+        return Error{Errc::Cancelled, "the conductor ended the run before it began"};
+    }
+    const auto* wire = std::get_if<control::Wire>(&answer.value().message);
+    if (wire == nullptr) return unexpected("wire", answer.value().message);
+    Result<Doorbell> bell = attach_bell(answer.value().files, wire->bell_file);
+    if (!bell.ok()) return bell.error();
+    Result<AttachedEdges> edges =
+        attach_edges(assignment_.epoch, wire->edges, answer.value().files);
+    if (!edges.ok()) return edges.error();
+    Wiring wiring{.self = assignment_.stage,
+                  .actors = assignment_.actors,
+                  .epoch = assignment_.epoch,
+                  .spin_micros = wire->spin_micros,
+                  .bell = std::move(bell).value(),
+                  .hang_limit_ms = wire->hang_limit_ms,
+                  .out = std::move(edges.value().out),
+                  .in = std::move(edges.value().in),
+                  .absent = std::move(edges.value().absent),
+                  .page = page_,
+                  .board = board_};
+    fault_point(FaultPoint::Wired);
+    const Status ready = socket_.send(control::Ready{assignment_.epoch});
+    if (!ready.ok()) return ready.error();
+    return wiring;
+}
+
+int StageProcess::finish(const Status& ended) {
+    if (ended.ok() || ended.error().code == Errc::Cancelled) return 0;
+    std::string text = ended.error().what.substr(0, control::kTextBytesMax);
+    std::fprintf(stderr, "%s\n", text.c_str());
+    // Without a conductor there is nobody to tell; the exit code says it.
+    if (ended.error().code != Errc::PeerGone) {
+        const Status told = socket_.send(
+            control::Failed{static_cast<std::uint8_t>(ended.error().code), std::move(text)});
+        if (!told.ok()) return 1;
+    }
+    return 1;
+}
+
+// ---- running ----
+
+Status StageProcess::send(Envelope envelope, const control::Message& message) {
+    PACE_CHECK(envelope.to == kConductor, "a stage's control messages go to the conductor");
+    return socket_.send(message, {}, ControlSocket::Millis{10'000}, envelope);
+}
+
+Status StageProcess::poll(const Deliver& deliver) {
+    for (;;) {
+        Result<std::optional<ControlSocket::Received>> received = socket_.try_receive();
+        if (!received.ok()) return received.error();
+        if (!received.value()) return {};
+        const Status delivered = deliver_one(std::move(*received.value()), deliver);
+        if (!delivered.ok()) return delivered;
+    }
+}
+
+Status StageProcess::deliver_one(ControlSocket::Received received, const Deliver& deliver) {
+    if (auto* lost = std::get_if<control::Unwire>(&received.message)) {
+        deliver(PeersLost{std::move(lost->peers)});
+        return {};
+    }
+    auto* rewire = std::get_if<control::Rewire>(&received.message);
+    if (rewire == nullptr) {
+        deliver(PortMail{received.envelope, std::move(received.message)});
+        return {};
+    }
+    if (rewire->peers.empty()) {
+        return Error{Errc::Protocol, "the conductor rewires a process without actors"};
+    }
+    Result<AttachedEdges> edges = attach_edges(assignment_.epoch, rewire->edges, received.files);
+    if (!edges.ok()) return edges.error();
+    deliver(PeersWired{rewire->peers, rewire->peer_epoch, std::move(edges.value().out),
+                       std::move(edges.value().in)});
+    deliver(PeersJoined{std::move(rewire->peers)});
+    return {};
+}
+
+Status StageProcess::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
+    return socket_.send(
+        control::EdgeFault{peer, peer_epoch, error.what.substr(0, control::kTextBytesMax)});
+}
+
+Status StageProcess::wired(StageId peer, Epoch peer_epoch) {
+    return socket_.send(control::Rewired{peer, peer_epoch});
+}
+
+}  // namespace paceline

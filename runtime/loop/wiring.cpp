@@ -1,0 +1,292 @@
+#include "runtime/loop/wiring.hpp"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/wire/hot_kinds.hpp"
+
+namespace paceline {
+namespace {
+
+/// A span: map_end() takes its arguments by value, and an array's copy would end with it.
+constexpr std::span<const KindRule> kRules{kHotKinds};
+
+std::string number(StageId id) {
+    return std::to_string(id.value);
+}
+
+Error at_edge(const Error& error, const control::EdgeWire& edge) {
+    return {error.code, "channel " + std::string{edge.outgoing ? "to" : "from"} + " stage " +
+                            number(edge.peer) + ": " + error.what};
+}
+
+/// Maps file number `index` of those that came along.
+Result<ShmRegion> map_file(std::span<const OwnedFd> files,
+                           std::uint32_t index,
+                           std::size_t bytes_min) {
+    if (index >= files.size()) {
+        return Error{Errc::Protocol, "file number " + std::to_string(index) + " of " +
+                                         std::to_string(files.size()) + " does not exist"};
+    }
+    return ShmRegion::attach(files[index].get(), bytes_min);
+}
+
+/// Attaches `End` (a ring's or a pool's end) to a file; `more` are its further arguments.
+template <class End, class... More>
+Result<End> map_end(std::span<const OwnedFd> files, std::uint32_t index, More... more) {
+    Result<ShmRegion> region = map_file(files, index, 1);
+    if (!region.ok()) return region.error();
+    return End::attach(std::move(region).value(), more...);
+}
+
+template <class Pool>
+Result<std::optional<Pool>> map_pool(std::span<const OwnedFd> files, std::uint32_t index) {
+    if (index == control::kNoFile) return std::optional<Pool>{};
+    Result<Pool> pool = map_end<Pool>(files, index);
+    if (!pool.ok()) return pool.error();
+    return std::optional<Pool>{std::move(pool).value()};
+}
+
+Status attach_edge(AttachedEdges& attached,
+                   Epoch own_epoch,
+                   const control::EdgeWire& edge,
+                   std::span<const OwnedFd> files) {
+    Result<Doorbell> bell = attach_bell(files, edge.bell_file);
+    if (!bell.ok()) return at_edge(bell.error(), edge);
+    if (edge.outgoing) {
+        Result<RingProducer> ring = map_end<RingProducer>(files, edge.ring_file, own_epoch, kRules);
+        if (!ring.ok()) return at_edge(ring.error(), edge);
+        Result<std::optional<TensorProducer>> pool =
+            map_pool<TensorProducer>(files, edge.pool_file);
+        if (!pool.ok()) return at_edge(pool.error(), edge);
+        attached.out.push_back({edge.self, edge.peer, edge.peer_epoch, std::move(ring).value(),
+                                std::move(pool).value(), std::move(bell).value()});
+        return {};
+    }
+    Result<RingConsumer> ring =
+        map_end<RingConsumer>(files, edge.ring_file, edge.peer_epoch, kRules);
+    if (!ring.ok()) return at_edge(ring.error(), edge);
+    Result<std::optional<TensorConsumer>> pool = map_pool<TensorConsumer>(files, edge.pool_file);
+    if (!pool.ok()) return at_edge(pool.error(), edge);
+    attached.in.push_back({edge.peer, edge.self, edge.peer_epoch, std::move(ring).value(),
+                           std::move(pool).value(), std::move(bell).value()});
+    return {};
+}
+
+std::vector<OwnedFd> duplicate(std::span<const int> files) {
+    std::vector<OwnedFd> copies;
+    for (const int fd : files) copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    return copies;
+}
+
+}  // namespace
+
+Result<Doorbell> attach_bell(std::span<const OwnedFd> files, std::uint32_t index) {
+    Result<ShmRegion> region = map_file(files, index, sizeof(DoorbellHeader));
+    if (!region.ok()) return region.error();
+    return Doorbell::attach(std::move(region).value());
+}
+
+Result<AttachedEdges> attach_edges(Epoch own_epoch,
+                                   std::span<const control::EdgeWire> edges,
+                                   std::span<const OwnedFd> files) {
+    AttachedEdges attached;
+    for (const control::EdgeWire& edge : edges) {
+        if (edge.ring_file == control::kNoFile) {
+            attached.absent.push_back(edge.peer);
+            continue;
+        }
+        const Status status = attach_edge(attached, own_epoch, edge, files);
+        if (!status.ok()) return status.error();
+    }
+    return attached;
+}
+
+// ---- the plan ----
+
+Result<WiringPlan> WiringPlan::create(std::vector<ProcessSpec> processes,
+                                      std::vector<EdgeSpec> edges,
+                                      Checksums checksums) {
+    WiringPlan plan;
+    plan.checksums_ = checksums;
+    for (ProcessSpec& process : processes) {
+        for (const StageId actor : process.actors) {
+            if (plan.home(actor) == nullptr) continue;
+            return Error{Errc::BadArgument, "actor " + number(actor) + " lives in two processes"};
+        }
+        plan.processes_.push_back({std::move(process), Epoch{}, false, {}});
+    }
+    for (const EdgeSpec& edge : edges) {
+        const std::string name = number(edge.from) + "-" + number(edge.to);
+        const Process* from = plan.home(edge.from);
+        const Process* to = plan.home(edge.to);
+        if (from == nullptr || to == nullptr || edge.from == edge.to) {
+            return Error{Errc::BadArgument,
+                         "channel " + name + " joins a stage that does not exist"};
+        }
+        for (const Edge& other : plan.edges_) {
+            if (other.spec.from == edge.from && other.spec.to == edge.to) {
+                return Error{Errc::BadArgument, "channel " + name + " is given twice"};
+            }
+        }
+        if (from == to) continue;  // the host passes these on by itself
+        for (const StageId end : {from->spec.id, to->spec.id}) {
+            const auto has_end = [end](const Edge& other) {
+                return other.from_process == end || other.to_process == end;
+            };
+            if (std::count_if(plan.edges_.begin(), plan.edges_.end(), has_end) <
+                static_cast<std::ptrdiff_t>(control::kEdgesMax)) {
+                continue;
+            }
+            return Error{Errc::BadArgument, "stage " + number(end) + " has more than " +
+                                                std::to_string(control::kEdgesMax) + " channels"};
+        }
+        plan.edges_.push_back({edge, from->spec.id, to->spec.id, {}, {}});
+    }
+    return plan;
+}
+
+const WiringPlan::Process& WiringPlan::find(StageId id) const {
+    for (const Process& process : processes_) {
+        if (process.spec.id == id) return process;
+    }
+    PACE_CHECK(false, "a process that is not in the plan");
+    return processes_.front();
+}
+
+WiringPlan::Process& WiringPlan::find(StageId id) {
+    return const_cast<Process&>(std::as_const(*this).find(id));
+}
+
+const WiringPlan::Process* WiringPlan::home(StageId actor) const {
+    for (const Process& process : processes_) {
+        const std::vector<StageId>& actors = process.spec.actors;
+        if (std::find(actors.begin(), actors.end(), actor) != actors.end()) return &process;
+    }
+    return nullptr;
+}
+
+StageId WiringPlan::home_of(StageId actor) const {
+    const Process* process = home(actor);
+    PACE_CHECK(process != nullptr, "an actor that lives nowhere");
+    return process->spec.id;
+}
+
+const ProcessSpec& WiringPlan::process(StageId id) const {
+    return find(id).spec;
+}
+
+Status WiringPlan::make_channel(Edge& edge) {
+    const std::string name = number(edge.spec.from) + "-" + number(edge.spec.to);
+    RingOptions options;
+    options.slots = edge.spec.ring_slots;
+    options.urgent_slots = edge.spec.urgent_slots;
+    options.payload_bytes = bytes_max(kRules);
+    options.epoch = find(edge.from_process).epoch;
+    options.checksums = checksums_ == Checksums::Payloads;
+    Result<ShmFile> ring = create_ring("ring-" + name, options);
+    if (!ring.ok()) return ring.error();
+    edge.ring = std::move(ring).value();
+    if (edge.spec.tensor_slots == 0) return {};
+    Result<ShmFile> pool =
+        create_pool("pool-" + name, edge.spec.tensor_slots, edge.spec.tensor_bytes);
+    if (!pool.ok()) return pool.error();
+    edge.pool = std::move(pool).value();
+    return {};
+}
+
+Status WiringPlan::wire(StageId id, Epoch epoch) {
+    unwire(id);
+    Process& process = find(id);
+    process.epoch = epoch;
+    Result<ShmFile> bell = Doorbell::create("bell-" + number(id));
+    if (!bell.ok()) return bell.error();
+    process.bell = std::move(bell).value();
+    process.wired = true;
+    for (Edge& edge : edges_) {
+        if (edge.from_process != id && edge.to_process != id) continue;
+        const StageId peer = edge.from_process == id ? edge.to_process : edge.from_process;
+        if (!find(peer).wired) continue;
+        if (const Status made = make_channel(edge); !made.ok()) return made;
+    }
+    return {};
+}
+
+void WiringPlan::unwire(StageId id) {
+    Process& process = find(id);
+    process.wired = false;
+    process.bell = {};
+    for (Edge& edge : edges_) {
+        if (edge.from_process != id && edge.to_process != id) continue;
+        edge.ring = {};
+        edge.pool = {};
+    }
+}
+
+void WiringPlan::collect(StageId process,
+                         std::optional<StageId> peer,
+                         std::vector<control::EdgeWire>& edges,
+                         std::vector<int>& files) const {
+    // Each file once: a peer's doorbell belongs to all channels with it.
+    const auto enclose = [&files](const ShmFile& file) -> std::uint32_t {
+        if (!file) return control::kNoFile;
+        const auto known = std::find(files.begin(), files.end(), file.fd());
+        const auto index = static_cast<std::uint32_t>(known - files.begin());
+        if (known == files.end()) files.push_back(file.fd());
+        return index;
+    };
+    for (const Edge& edge : edges_) {
+        const bool outgoing = edge.from_process == process;
+        if (!outgoing && edge.to_process != process) continue;
+        const Process& other = find(outgoing ? edge.to_process : edge.from_process);
+        if (peer && other.spec.id != *peer) continue;
+        control::EdgeWire wire;
+        wire.self = outgoing ? edge.spec.from : edge.spec.to;
+        wire.peer = outgoing ? edge.spec.to : edge.spec.from;
+        wire.peer_epoch = other.epoch;
+        wire.outgoing = outgoing;
+        wire.ring_file = enclose(edge.ring);
+        wire.pool_file = enclose(edge.pool);
+        wire.bell_file = edge.ring ? enclose(other.bell) : control::kNoFile;
+        edges.push_back(wire);
+    }
+}
+
+WiringPlan::Letter<control::Wire> WiringPlan::letter_for(StageId id) const {
+    const Process& process = find(id);
+    PACE_CHECK(process.wired, "a letter for a process that is not wired");
+    Letter<control::Wire> letter;
+    letter.files.push_back(process.bell.fd());
+    letter.message.bell_file = 0;
+    letter.message.spin_micros = process.spec.spin_micros;
+    collect(id, {}, letter.message.edges, letter.files);
+    return letter;
+}
+
+WiringPlan::Letter<control::Rewire> WiringPlan::letter_about(StageId peer, StageId survivor) const {
+    const Process& process = find(peer);
+    Letter<control::Rewire> letter;
+    letter.message.peers = process.spec.actors;
+    letter.message.peer_epoch = process.epoch;
+    collect(survivor, peer, letter.message.edges, letter.files);
+    return letter;
+}
+
+Result<Doorbell> WiringPlan::bell_of(StageId id) const {
+    Result<ShmRegion> region = ShmRegion::attach(find(id).bell.fd(), sizeof(DoorbellHeader));
+    if (!region.ok()) return region.error();
+    return Doorbell::attach(std::move(region).value());
+}
+
+Result<AttachedEdges> WiringPlan::attach(StageId id, std::optional<StageId> peer) const {
+    std::vector<control::EdgeWire> edges;
+    std::vector<int> files;
+    collect(id, peer, edges, files);
+    return attach_edges(find(id).epoch, edges, duplicate(files));
+}
+
+}  // namespace paceline

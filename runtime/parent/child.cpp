@@ -1,0 +1,200 @@
+#include "runtime/parent/child.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+
+#include <boost/asio/post.hpp>
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kLastWords = 12;  // lines
+// A child that talks without end has to wait for its turn, or nobody else would have one.
+constexpr int kReadsPerTurn = 1;       // of its output, 4 KiB each
+constexpr int kMessagesPerTurn = 256;  // of its control socket
+constexpr int kLastReads = 32;         // of one that has ended: more than a pipe holds
+constexpr int kLastTurns = 64;         // and more than a socket does
+
+/// How often the kernel's out-of-memory killer has struck in this process's control group, which
+/// its stages share; nothing where that cannot be read.
+std::optional<std::uint64_t> count_oom_kills() {
+    std::ifstream cgroup{"/proc/self/cgroup"};
+    std::string folder;
+    for (std::string line; std::getline(cgroup, line);) {
+        if (line.rfind("0::", 0) == 0) folder = line.substr(3);
+    }
+    std::ifstream events{"/sys/fs/cgroup" + folder + "/memory.events"};
+    std::string name;
+    for (std::uint64_t count = 0; events >> name >> count;) {
+        if (name == "oom_kill") return count;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+Child::Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const NodeEvents& events)
+    : spec_{std::move(spec)},
+      events_{events},
+      pid_{started.pid},
+      control_{std::move(started.control)},
+      exit_watch_{io, started.pidfd.release()},
+      control_watch_{io, ::fcntl(control_.fd(), F_DUPFD_CLOEXEC, 0)},
+      output_watch_{io, started.output.release()},
+      log_{kLastWords,
+           [this](std::string_view line) {
+               if (events_.on_line) events_.on_line(spec_.who, line);
+           }},
+      oom_kills_{count_oom_kills()} {
+    watch_exit();
+    watch_control();
+    watch_output();
+}
+
+void Child::watch_exit() {
+    exit_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
+        if (!error) reap();
+    });
+}
+
+void Child::watch_control() {
+    control_watch_.async_wait(Descriptor::wait_read,
+                              [this](const boost::system::error_code& error) {
+                                  if (!error) listen();
+                              });
+}
+
+/// One turn. What was read already would wake nobody: then the next turn is asked for at once.
+void Child::listen() {
+    if (receive()) {
+        boost::asio::post(control_watch_.get_executor(), [this] { listen(); });
+    } else if (!silent_ && !gone_) {
+        watch_control();
+    }
+}
+
+void Child::watch_output() {
+    output_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
+        if (error) return;
+        read_output(kReadsPerTurn);
+        if (!output_closed_) watch_output();
+    });
+}
+
+void Child::reap() {
+    if (gone_) return;
+    // Its process group goes with it: a stage leaves no helpers behind. Before it is reaped, so
+    // that the number still belongs to it.
+    ::kill(-pid_, SIGKILL);
+    siginfo_t info{};
+    std::string end;
+    bool well = false;
+    if (::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info, WEXITED) != 0) {
+        end = std::string{"vanished ("} + std::strerror(errno) + ")";
+    } else {
+        end = describe_exit(info.si_code, info.si_status);
+        well = info.si_code == CLD_EXITED && info.si_status == 0;
+        if (killed_ && info.si_code == CLD_KILLED && info.si_status == SIGKILL) end = "was killed";
+    }
+    for (int turn = 0; turn < kLastTurns && receive();) ++turn;
+    read_output(kLastReads);
+    log_.finish();
+    gone_ = true;
+    events_.on_exit(spec_.who, well, obituary(end));
+}
+
+std::string Child::obituary(const std::string& end) const {
+    std::string text = title() + " " + end;
+    const std::optional<std::uint64_t> oom_kills = count_oom_kills();
+    if (!killed_ && oom_kills && oom_kills_ && *oom_kills > *oom_kills_) {
+        text += " (the kernel's out-of-memory killer was at work)";
+    }
+    if (!failure_.empty()) text += ": " + failure_;
+    return text + last_words();
+}
+
+void Child::read_output(int reads_max) {
+    std::array<char, 4096> text;
+    for (int reads = 0; reads < reads_max; ++reads) {
+        const ssize_t count = ::read(output_watch_.native_handle(), text.data(), text.size());
+        if (count > 0) {
+            log_.append({text.data(), static_cast<std::size_t>(count)});
+            continue;
+        }
+        if (count < 0 && errno == EINTR) continue;
+        output_closed_ = output_closed_ || count == 0;
+        return;
+    }
+}
+
+/// Whether there may be more.
+bool Child::receive() {
+    for (int messages = 0; messages < kMessagesPerTurn; ++messages) {
+        if (silent_ || gone_) return false;
+        Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
+        if (!received.ok()) {
+            silent_ = true;
+            events_.on_silence(spec_.who, received.error());
+        } else if (!received.value()) {
+            return false;
+        } else {
+            const auto* failed = std::get_if<control::Failed>(&received.value()->message);
+            if (failed != nullptr) failure_ = failed->text;
+            events_.on_message(spec_.who, std::move(*received.value()));
+        }
+    }
+    return true;
+}
+
+Status Child::send(const control::Message& message,
+                   std::span<const int> files,
+                   std::chrono::milliseconds limit,
+                   Envelope envelope) {
+    if (silent_) return Error{Errc::PeerGone, title() + " is not listening any more"};
+    const Status sent = control_.send(message, files, limit, envelope);
+    if (sent.ok()) return sent;
+    // If it has closed its end, that is how it is reported.
+    (void)receive();
+    if (silent_) return sent;
+    // Half a message may be on its way: nothing can be said to this one any more.
+    silent_ = true;
+    events_.on_silence(spec_.who, {Errc::System, title() + ": " + sent.error().what});
+    return sent;
+}
+
+void Child::kill() {
+    if (gone_) return;
+    // One whose socket closed first was most likely dead already: then the signal is somebody's.
+    if (!silent_) killed_ = true;
+    ::kill(-pid_, SIGKILL);
+}
+
+void Child::look_for_stops() {
+    if (gone_) return;
+    for (;;) {
+        siginfo_t info{};
+        const int answer = ::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info,
+                                    WSTOPPED | WCONTINUED | WNOHANG);
+        if (answer != 0 || info.si_pid == 0) return;
+        if (events_.on_stopped) events_.on_stopped(spec_.who, info.si_code == CLD_STOPPED);
+    }
+}
+
+std::string Child::title() const {
+    return "stage '" + spec_.name + "' (process " + std::to_string(pid_) + ")";
+}
+
+std::string Child::last_words() const {
+    const std::string words = log_.last_words();
+    return words.empty() ? "" : "; its last lines:" + words;
+}
+
+}  // namespace paceline

@@ -1,0 +1,78 @@
+// Child: one started stage process as its node agent sees it.
+//
+// Watches three things at once: the process descriptor (it has ended), the control socket (it
+// speaks, or has closed) and its output; and asks the kernel whether it was stopped. What it sees
+// it tells as NodeEvents; what follows is decided elsewhere. Included by local_node.cpp and
+// child.cpp alone, because it brings Asio with it.
+//
+// Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "ipc/base/result.hpp"
+#include "ipc/wire/control_socket.hpp"
+#include "runtime/parent/child_log.hpp"
+#include "runtime/parent/node_agent.hpp"
+#include "runtime/parent/spawn.hpp"
+
+namespace paceline {
+
+class Child {
+public:
+    /// `events` must outlive it.
+    Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const NodeEvents& events);
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+
+    [[nodiscard]] Incarnation who() const { return spec_.who; }
+    [[nodiscard]] pid_t pid() const { return pid_; }
+    [[nodiscard]] bool gone() const { return gone_; }
+    [[nodiscard]] int pidfd() { return exit_watch_.native_handle(); }
+    [[nodiscard]] int control_fd() const { return control_.fd(); }
+
+    [[nodiscard]] Status send(const control::Message& message,
+                              std::span<const int> files,
+                              std::chrono::milliseconds limit,
+                              Envelope envelope);
+    /// SIGKILL to the whole process group; on_exit follows through the io_context.
+    void kill();
+    /// Tells of a stop or a continuation since the last call.
+    void look_for_stops();
+
+    [[nodiscard]] std::string title() const;
+    [[nodiscard]] std::string last_words() const;
+
+private:
+    using Descriptor = boost::asio::posix::stream_descriptor;
+    void watch_exit();
+    void watch_control();
+    void watch_output();
+    void reap();
+    void read_output(int reads_max);
+    [[nodiscard]] bool receive();
+    void listen();
+    [[nodiscard]] std::string obituary(const std::string& end) const;
+
+    StartSpec spec_;
+    const NodeEvents& events_;
+    pid_t pid_;
+    ControlSocket control_;
+    Descriptor exit_watch_;     // owns the pidfd
+    Descriptor control_watch_;  // a second descriptor of the control socket
+    Descriptor output_watch_;   // owns the pipe of stdout and stderr
+    ChildLog log_;
+    std::optional<std::uint64_t> oom_kills_;  // of this control group, when it was started
+    std::string failure_;                     // what it reported before it ended
+    bool killed_ = false;                     // by us
+    bool silent_ = false;
+    bool gone_ = false;
+    bool output_closed_ = false;
+};
+
+}  // namespace paceline

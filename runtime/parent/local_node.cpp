@@ -1,0 +1,290 @@
+#include "runtime/parent/local_node.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "ipc/base/check.hpp"
+#include "runtime/parent/child.hpp"
+#include "runtime/parent/spawn.hpp"
+
+namespace paceline {
+namespace {
+
+namespace asio = boost::asio;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kReapLimit{5'000};
+/// A stage that talks faster than this process listens must not keep it from everything else.
+constexpr std::chrono::milliseconds kPollLimit{5};
+constexpr rlim_t kDescriptorsWanted = 4'096;
+/// How often the kernel is asked whether somebody was stopped.
+constexpr std::chrono::milliseconds kStopPoll{10};
+
+Error failed(const char* call) {
+    return {Errc::System, std::string{call} + " failed: " + std::strerror(errno)};
+}
+
+/// Rings a doorbell whenever one of some descriptors has news, from a thread of its own: the
+/// conductor's loop sleeps on the doorbell, not on descriptors. The thread touches nothing else.
+class Waker {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<Waker>> start(Doorbell bell) {
+        std::unique_ptr<Waker> waker{new Waker{std::move(bell)}};
+        waker->set_ = OwnedFd{::epoll_create1(EPOLL_CLOEXEC)};
+        if (!waker->set_) return failed("epoll_create1");
+        waker->end_ = OwnedFd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+        if (!waker->end_) return failed("eventfd");
+        if (const Status watched = waker->watch(waker->end_.get()); !watched.ok()) {
+            return watched.error();
+        }
+        waker->thread_ = std::thread{[w = waker.get()] { w->work(); }};
+        return waker;
+    }
+    Waker(const Waker&) = delete;
+    Waker& operator=(const Waker&) = delete;
+    ~Waker() {
+        if (!thread_.joinable()) return;  // it was never started
+        const std::uint64_t one = 1;
+        if (::write(end_.get(), &one, sizeof one) == sizeof one) {
+            thread_.join();
+        } else {
+            thread_.detach();  // cannot happen: an eventfd that was never written to has room
+        }
+    }
+
+    /// A descriptor that is closed leaves the set by itself.
+    [[nodiscard]] Status watch(int fd) const {
+        epoll_event event{};
+        // Edges only: a level would ring all the time until the loop has polled.
+        event.events = EPOLLIN | EPOLLET;
+        event.data.fd = fd;
+        if (::epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
+        return {};
+    }
+
+private:
+    explicit Waker(Doorbell bell) : bell_{std::move(bell)} {}
+    void work() {
+        std::array<epoll_event, 16> events{};
+        for (;;) {
+            const int count =
+                ::epoll_wait(set_.get(), events.data(), static_cast<int>(events.size()), -1);
+            for (int i = 0; i < count; ++i) {
+                if (events[static_cast<std::size_t>(i)].data.fd == end_.get()) return;
+            }
+            if (count > 0) bell_.announce();
+            if (count < 0 && errno != EINTR) return;  // the loop still polls every few ms
+        }
+    }
+    Doorbell bell_;
+    OwnedFd set_;
+    OwnedFd end_;
+    std::thread thread_;
+};
+
+class LocalNode final : public NodeAgent {
+public:
+    LocalNode(NodeEvents events, bool catch_signals) : events_{std::move(events)}, signals_{io_} {
+        if (!catch_signals) return;
+        signals_.add(SIGINT);
+        signals_.add(SIGTERM);
+        watch_signals();
+    }
+    ~LocalNode() override;
+
+    [[nodiscard]] Status start(const StartSpec& spec) override;
+    [[nodiscard]] Status send(Incarnation who,
+                              const control::Message& message,
+                              std::span<const int> files,
+                              std::chrono::milliseconds limit,
+                              Envelope envelope) override;
+    void kill(Incarnation who) override {
+        if (Child* child = find(who)) child->kill();
+    }
+    void poll() override;
+    void wait(Deadline deadline) override;
+    [[nodiscard]] Status wake_with(Doorbell bell) override;
+    [[nodiscard]] std::string title(Incarnation who) const override {
+        const Child* child = find(who);
+        return child == nullptr ? "a stage that is gone" : child->title();
+    }
+    [[nodiscard]] std::string last_words(Incarnation who) const override {
+        const Child* child = find(who);
+        return child == nullptr ? "" : child->last_words();
+    }
+    [[nodiscard]] pid_t pid(Incarnation who) const override {
+        const Child* child = find(who);
+        return child == nullptr || child->gone() ? 0 : child->pid();
+    }
+
+private:
+    [[nodiscard]] Child* find(Incarnation who) const {
+        const auto found = children_.find(who);
+        return found == children_.end() ? nullptr : found->second.get();
+    }
+    void watch_signals();
+    void look_for_stops();
+    void forget_the_gone();
+    static void reap_helpers(const Child& child, SteadyClock::time_point deadline);
+
+    NodeEvents events_;
+    asio::io_context io_{1};
+    asio::signal_set signals_;
+    std::map<Incarnation, std::unique_ptr<Child>> children_;
+    std::unique_ptr<Waker> waker_;
+    SteadyClock::time_point stops_seen_{};
+};
+
+Status LocalNode::start(const StartSpec& spec) {
+    PACE_CHECK(find(spec.who) == nullptr, "an incarnation is started twice");
+    Result<Spawned> spawned =
+        spawn_stage({spec.name, spec.command, spec.cores, spec.death_penalty});
+    if (!spawned.ok()) return spawned.error();
+    auto child = std::make_unique<Child>(io_, spec, std::move(spawned).value(), events_);
+    Child& started = *child;
+    children_[spec.who] = std::move(child);
+    if (waker_ == nullptr) return {};
+    // Without a waker its news come late, by a loop's poll limit. Saying that it was not started
+    // would be worse: it runs.
+    (void)waker_->watch(started.pidfd());
+    (void)waker_->watch(started.control_fd());
+    return {};
+}
+
+Status LocalNode::send(Incarnation who,
+                       const control::Message& message,
+                       std::span<const int> files,
+                       std::chrono::milliseconds limit,
+                       Envelope envelope) {
+    Child* child = find(who);
+    if (child == nullptr || child->gone()) return Error{Errc::PeerGone, title(who) + " is gone"};
+    return child->send(message, files, limit, envelope);
+}
+
+void LocalNode::watch_signals() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+        if (error) return;
+        if (events_.on_signal) events_.on_signal(signal);
+        watch_signals();
+    });
+}
+
+void LocalNode::look_for_stops() {
+    const auto now = SteadyClock::now();
+    if (now - stops_seen_ < kStopPoll) return;
+    stops_seen_ = now;
+    for (const auto& [who, child] : children_) child->look_for_stops();
+}
+
+/// Outside of their own handlers.
+void LocalNode::forget_the_gone() {
+    const auto deadline = SteadyClock::now() + std::chrono::milliseconds{100};
+    for (auto child = children_.begin(); child != children_.end();) {
+        if (!child->second->gone()) {
+            ++child;
+            continue;
+        }
+        reap_helpers(*child->second, deadline);
+        child = children_.erase(child);
+    }
+}
+
+void LocalNode::poll() {
+    io_.restart();
+    const auto end = SteadyClock::now() + kPollLimit;
+    bool more = true;
+    while (more && SteadyClock::now() < end) more = io_.poll_one() != 0;
+    look_for_stops();
+    // An event that was not handled yet may be about one of them.
+    if (!more) forget_the_gone();
+}
+
+void LocalNode::wait(Deadline deadline) {
+    io_.restart();
+    // Not longer than until the next look for stopped children.
+    io_.run_one_until(std::min(deadline, SteadyClock::now() + kStopPoll));
+    poll();
+}
+
+Status LocalNode::wake_with(Doorbell bell) {
+    Result<std::unique_ptr<Waker>> waker = Waker::start(std::move(bell));
+    if (!waker.ok()) return waker.error();
+    waker_ = std::move(waker).value();
+    for (const auto& [who, child] : children_) {
+        if (child->gone()) continue;
+        if (const Status watched = waker_->watch(child->pidfd()); !watched.ok()) return watched;
+        if (const Status watched = waker_->watch(child->control_fd()); !watched.ok()) {
+            return watched;
+        }
+    }
+    return {};
+}
+
+LocalNode::~LocalNode() {
+    waker_.reset();
+    events_.on_exit = [](Incarnation, bool, const std::string&) {};
+    events_.on_message = [](Incarnation, ControlSocket::Received) {};
+    events_.on_silence = [](Incarnation, const Error&) {};
+    for (const auto& [who, child] : children_) child->kill();
+    // SIGKILL needs no cooperation, but a process in the kernel may take its time.
+    const auto deadline = SteadyClock::now() + kReapLimit;
+    const auto gone = [](const auto& entry) { return entry.second->gone(); };
+    while (!std::all_of(children_.begin(), children_.end(), gone) &&
+           SteadyClock::now() < deadline) {
+        io_.restart();
+        io_.run_one_until(deadline);
+    }
+    for (const auto& [who, child] : children_) reap_helpers(*child, deadline);
+}
+
+/// What a stage had forked is this process's child since the stage is gone (make_local_node()).
+void LocalNode::reap_helpers(const Child& child, SteadyClock::time_point deadline) {
+    while (SteadyClock::now() < deadline) {
+        const pid_t reaped = ::waitpid(-child.pid(), nullptr, WNOHANG);
+        if (reaped < 0 && errno == ECHILD) return;
+        if (reaped == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+}
+
+/// A parent of many stages holds several descriptors for each of their channels, more than the
+/// soft limit of 1,024 that is usual. Without a higher one the next file says what is missing.
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptorsWanted) return;
+    limit.rlim_cur = std::min(limit.rlim_max, kDescriptorsWanted);
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events, bool catch_signals) {
+    raise_descriptor_limit();
+    // Whatever a dying stage leaves behind becomes a child of this process, which reaps it.
+    if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
+        return failed("prctl(PR_SET_CHILD_SUBREAPER)");
+    }
+    try {
+        return std::unique_ptr<NodeAgent>{
+            std::make_unique<LocalNode>(std::move(events), catch_signals)};
+    } catch (const boost::system::system_error& error) {
+        return Error{Errc::System,
+                     std::string{"cannot watch signals and children: "} + error.what()};
+    }
+}
+
+}  // namespace paceline

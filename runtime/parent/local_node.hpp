@@ -1,0 +1,19 @@
+// LocalNode: the node agent of the conductor's own machine.
+//
+// The stages are children of this process (spawn.hpp, child.hpp). Boost.Asio waits for all of
+// them at once. Create, use and destroy it on one thread, which forks the children.
+#pragma once
+
+#include <memory>
+
+#include "ipc/base/result.hpp"
+#include "runtime/parent/node_agent.hpp"
+
+namespace paceline {
+
+/// Makes this process the reaper of whatever its stages leave behind, too, and raises its limit of
+/// open descriptors as far as it may. Errc::System if it cannot be the reaper.
+[[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
+                                                                 bool catch_signals);
+
+}  // namespace paceline

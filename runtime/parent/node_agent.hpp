@@ -1,0 +1,93 @@
+// NodeAgent: parents the stages of one machine, and speaks for them.
+//
+// The supervisor decides what should happen to stages (recovery.hpp) and says it to an agent; the
+// agent starts, kills, reaps and listens, and reports what it sees. LocalNode (local_node.hpp)
+// does that for the machine of the conductor; an agent of another machine would be reached over
+// a connection and is spoken to in the same words. Channels between machines are its affair too:
+// memory files only mean something where they were made.
+//
+// An incarnation is named by (stage process, epoch); news of one that was replaced still comes
+// and is told apart by its epoch. Threads: one, the supervisor's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/transport/doorbell.hpp"
+#include "ipc/wire/control_socket.hpp"
+
+namespace paceline {
+
+struct Incarnation {
+    StageId id;
+    Epoch epoch;
+    friend auto operator<=>(const Incarnation&, const Incarnation&) = default;
+};
+
+/// What an agent is told to start.
+struct StartSpec {
+    Incarnation who;
+    std::string name;                  // for messages, log prefixes and the process's own title
+    std::vector<std::string> command;  // empty: this program again, as a stage
+    std::vector<int> cores;            // empty: not pinned
+    std::uint32_t death_penalty = 0;   // oom_score_adj: the kernel takes the highest first
+};
+
+struct NodeEvents {
+    /// A control message of a stage.
+    std::function<void(Incarnation, ControlSocket::Received)> on_message;
+    /// Its control socket is closed, is not read or speaks nonsense; it may still be running.
+    std::function<void(Incarnation, const Error&)> on_silence;
+    /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
+    std::function<void(Incarnation, bool stopped)> on_stopped;
+    /// It has ended and is reaped, its memory is free. `how` is its whole obituary: name, exit
+    /// status or signal, whether the kernel's out-of-memory killer was at work, its last lines.
+    std::function<void(Incarnation, bool well, const std::string& how)> on_exit;
+    /// A line of its stdout or stderr.
+    std::function<void(Incarnation, std::string_view line)> on_line;
+    /// SIGINT or SIGTERM to this process, if the agent was asked to catch them.
+    std::function<void(int signal)> on_signal;
+};
+
+class NodeAgent {
+public:
+    using Deadline = std::chrono::steady_clock::time_point;
+
+    NodeAgent() = default;
+    NodeAgent(const NodeAgent&) = delete;
+    NodeAgent& operator=(const NodeAgent&) = delete;
+    virtual ~NodeAgent() = default;  // kills and reaps whatever is left
+
+    [[nodiscard]] virtual Status start(const StartSpec& spec) = 0;
+    /// Errc::PeerGone if the incarnation is gone or does not read; on_silence was called by then.
+    [[nodiscard]] virtual Status send(Incarnation who,
+                                      const control::Message& message,
+                                      std::span<const int> files,
+                                      std::chrono::milliseconds limit,
+                                      Envelope envelope) = 0;
+    /// SIGKILL to the process and what it forked; on_exit follows.
+    virtual void kill(Incarnation who) = 0;
+    /// Calls the events for what has happened since, without waiting; some of them, if a stage
+    /// talks faster than it is listened to.
+    virtual void poll() = 0;
+    /// The same, but waits for something to happen until the deadline.
+    virtual void wait(Deadline deadline) = 0;
+    /// From now on somebody else sleeps on this doorbell: announce() there when poll() has news.
+    [[nodiscard]] virtual Status wake_with(Doorbell bell) = 0;
+    /// "stage 'segment-1' (process 42)", for messages.
+    [[nodiscard]] virtual std::string title(Incarnation who) const = 0;
+    /// "; its last lines: ..." or nothing.
+    [[nodiscard]] virtual std::string last_words(Incarnation who) const = 0;
+    /// 0 if it is gone.
+    [[nodiscard]] virtual pid_t pid(Incarnation who) const = 0;
+};
+
+}  // namespace paceline

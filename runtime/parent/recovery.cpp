@@ -1,0 +1,267 @@
+#include "runtime/parent/recovery.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
+
+namespace paceline {
+
+Result<OnDeath> parse_on_death(std::string_view text) {
+    for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
+        if (text == name_of(policy)) return policy;
+    }
+    return Error{Errc::BadArgument, "'" + std::string{text} +
+                                        "' is not a policy for a stage's death: stop-run, "
+                                        "restart-alone or rebuild-chain"};
+}
+
+const char* name_of(OnDeath policy) {
+    switch (policy) {
+        case OnDeath::StopRun:
+            return "stop-run";
+        case OnDeath::RestartAlone:
+            return "restart-alone";
+        case OnDeath::RebuildChain:
+            return "rebuild-chain";
+    }
+    return "unknown";
+}
+
+const char* name_of(StageHealth health) {
+    switch (health) {
+        case StageHealth::Up:
+            return "up";
+        case StageHealth::Wiring:
+            return "wiring";
+        case StageHealth::Loading:
+            return "loading";
+        case StageHealth::Resting:
+            return "resting";
+        case StageHealth::Dying:
+            return "dying";
+        case StageHealth::Disabled:
+            return "disabled";
+    }
+    return "unknown";
+}
+
+Recovery::Recovery(std::vector<Member> members, RestartRules rules) : rules_{std::move(rules)} {
+    PACE_CHECK(!rules_.backoff.empty(), "restart rules without a back-off");
+    for (Member& member : members) states_.push_back({.member = std::move(member)});
+}
+
+// ---- what there is ----
+
+Recovery::State* Recovery::current(StageId id, Epoch epoch) {
+    for (State& state : states_) {
+        if (state.member.id != id) continue;
+        const bool is_current = state.epoch == epoch || planted(PlantedBug::StaleReadyCounts);
+        return is_current ? &state : nullptr;
+    }
+    PACE_CHECK(false, "news of a stage that does not exist");
+    return nullptr;
+}
+
+const Recovery::State& Recovery::at(StageId id) const {
+    const auto found = std::find_if(states_.begin(), states_.end(),
+                                    [id](const State& s) { return s.member.id == id; });
+    PACE_CHECK(found != states_.end(), "a stage that does not exist");
+    return *found;
+}
+
+Epoch Recovery::epoch_of(StageId id) const {
+    return at(id).epoch;
+}
+
+StageHealth Recovery::health_of(StageId id) const {
+    return at(id).health;
+}
+
+std::vector<StageId> Recovery::wired_besides(StageId id) const {
+    std::vector<StageId> wired;
+    for (const State& state : states_) {
+        const bool has_channels =
+            state.health == StageHealth::Up || state.health == StageHealth::Wiring;
+        if (has_channels && state.member.id != id) wired.push_back(state.member.id);
+    }
+    return wired;
+}
+
+// ---- losing one ----
+
+/// Its channels are closed; nobody counts on it any more.
+void Recovery::lose(State& state) {
+    const bool had_channels =
+        state.health == StageHealth::Up || state.health == StageHealth::Wiring;
+    if (state.was_up) commands_.emplace_back(Lost{state.member.id, state.why});
+    if (had_channels && !planted(PlantedBug::LostPeerStaysWired)) {
+        commands_.emplace_back(
+            Unwire{state.member.id, state.epoch, wired_besides(state.member.id)});
+    }
+    state.was_up = false;
+    state.ready = false;
+    state.outstanding.clear();
+    forget_in_others(state.member.id);
+}
+
+/// Whoever waits for its answer need not wait any more: it will be wired when it comes back.
+void Recovery::forget_in_others(StageId id) {
+    for (State& state : states_) {
+        if (state.health != StageHealth::Wiring || state.outstanding.erase(id) == 0) continue;
+        check_joined(state);
+    }
+}
+
+void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros /*now*/) {
+    State* state = current(id, epoch);
+    if (state == nullptr) return;
+    switch (state->health) {
+        case StageHealth::Up:
+        case StageHealth::Wiring:
+        case StageHealth::Loading:
+            break;
+        case StageHealth::Resting:
+        case StageHealth::Dying:
+        case StageHealth::Disabled:
+            return;  // it is on its way already
+    }
+    state->why = why;
+    lose(*state);
+    state->health = StageHealth::Dying;
+    commands_.emplace_back(Kill{id, epoch});
+}
+
+void Recovery::gone(StageId id, Epoch epoch, const std::string& how, Micros now) {
+    State* state = current(id, epoch);
+    if (state == nullptr || state->health == StageHealth::Resting ||
+        state->health == StageHealth::Disabled) {
+        return;
+    }
+    if (state->health != StageHealth::Dying) {
+        state->why.clear();
+        lose(*state);
+    }
+    // What it was suspected of comes before what the kernel says of its end.
+    state->why = state->why.empty() ? how : state->why + "; " + how;
+    rest_or_give_up(*state, now);
+}
+
+void Recovery::rest_or_give_up(State& state, Micros now) {
+    const std::string& name = state.member.name;
+    if (state.member.on_death == OnDeath::StopRun) {
+        state.health = StageHealth::Disabled;
+        commands_.emplace_back(GiveUp{{Errc::PeerGone, state.why}});
+        return;
+    }
+    while (!state.deaths.empty() && now - state.deaths.front() > rules_.period) {
+        state.deaths.pop_front();
+    }
+    state.deaths.push_back(now);
+    if (state.deaths.size() > rules_.restarts_max) {
+        state.health = StageHealth::Disabled;
+        std::string text = "stage '" + name + "' died " + std::to_string(state.deaths.size()) +
+                           " times within " + std::to_string(rules_.period.count() / 1'000'000) +
+                           " s; last: " + state.why;
+        if (state.member.on_death == OnDeath::RestartAlone) {
+            commands_.emplace_back(Disabled{state.member.id, std::move(text)});
+        } else {
+            commands_.emplace_back(GiveUp{{Errc::PeerGone, std::move(text)}});
+        }
+        return;
+    }
+    const std::size_t step = std::min(state.deaths.size() - 1, rules_.backoff.size() - 1);
+    state.health = StageHealth::Resting;
+    state.due = now + rules_.backoff[step];
+    if (planted(PlantedBug::BackoffForever)) state.due = Micros::max();
+    if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
+    tick(now);
+}
+
+// ---- bringing it back ----
+
+void Recovery::greeted(StageId id, Epoch epoch, Micros now) {
+    State* state = current(id, epoch);
+    if (state == nullptr || state->health != StageHealth::Loading) return;
+    const std::vector<StageId> survivors = wired_besides(id);
+    state->health = StageHealth::Wiring;
+    state->due = now + rules_.start_limit;
+    state->outstanding.insert(survivors.begin(), survivors.end());
+    commands_.emplace_back(Join{id, epoch, survivors});
+}
+
+void Recovery::ready(StageId id, Epoch epoch, Micros /*now*/) {
+    State* state = current(id, epoch);
+    if (state == nullptr || state->health != StageHealth::Wiring) return;
+    state->ready = true;
+    check_joined(*state);
+}
+
+void Recovery::rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros /*now*/) {
+    State* state = current(peer, peer_epoch);
+    if (state == nullptr || state->health != StageHealth::Wiring) return;
+    state->outstanding.erase(survivor);
+    check_joined(*state);
+}
+
+void Recovery::check_joined(State& state) {
+    if (!state.ready) return;
+    if (!state.outstanding.empty() && !planted(PlantedBug::BeginBeforeRewired)) return;
+    state.health = StageHealth::Up;
+    state.was_up = true;
+    state.outstanding.clear();
+    commands_.emplace_back(Joined{state.member.id, state.epoch});
+}
+
+// ---- time ----
+
+/// A newcomer that has done all that it can is not the one to blame.
+void Recovery::too_slow(State& state, Micros now) {
+    const std::string limit = std::to_string(rules_.start_limit.count() / 1'000) + " ms";
+    if (!state.ready) {
+        return suspect(state.member.id, state.epoch,
+                       "stage '" + state.member.name + "' did not come back within " + limit, now);
+    }
+    state.due = now + rules_.start_limit;
+    const std::set<StageId> silent = state.outstanding;  // suspect() takes them out
+    for (const StageId id : silent) {
+        suspect(id, epoch_of(id),
+                "stage '" + at(id).member.name + "' did not take its new channels within " + limit,
+                now);
+    }
+}
+
+void Recovery::tick(Micros now) {
+    for (State& state : states_) {
+        const bool starting =
+            state.health == StageHealth::Loading || state.health == StageHealth::Wiring;
+        if (state.health == StageHealth::Resting && now >= state.due) {
+            state.health = StageHealth::Loading;
+            state.due = now + rules_.start_limit;
+            commands_.emplace_back(Spawn{state.member.id, state.epoch});
+        } else if (starting && now >= state.due) {
+            too_slow(state, now);
+        }
+    }
+}
+
+std::optional<Micros> Recovery::due() const {
+    std::optional<Micros> first;
+    for (const State& state : states_) {
+        const bool waits = state.health == StageHealth::Resting ||
+                           state.health == StageHealth::Loading ||
+                           state.health == StageHealth::Wiring;
+        if (waits && (!first || state.due < *first)) first = state.due;
+    }
+    return first;
+}
+
+std::optional<Recovery::Command> Recovery::next() {
+    if (commands_.empty()) return std::nullopt;
+    Command command = std::move(commands_.front());
+    commands_.pop_front();
+    return command;
+}
+
+}  // namespace paceline

@@ -1,0 +1,170 @@
+// Recovery: what follows from what happens to the stages. Pure: it is told events and the time,
+// and answers with commands; the supervisor carries them out on processes, the simulation on
+// simulated ones.
+//
+// One stage process:
+//
+//               Spawn                greeted: Join             ready and all rewired: Joined
+//   [Resting] ---------> [Loading] --------------> [Wiring] --------------------------> [Up]
+//       ^   back-off         |                        |                                  |
+//       |                    |  suspect: Kill         |  suspect: Unwire, Kill           |
+//       |                    v                        v                                  |
+//       +---- gone ------- [Dying] <----------------------------------------------------+
+//       |                                    suspect (hung, corrupt, silent): Lost, Unwire, Kill
+//       +---- gone without suspicion: Lost, Unwire
+//       |
+//       +---- too many restarts, or OnDeath::StopRun --> [Disabled] if it is disposable, else GiveUp
+//
+// - Suspicion closes the channels and kills; only `gone` (the process descriptor: its memory is
+//   free) lets the next incarnation begin, with the next epoch.
+// - Join makes channels between the new incarnation and every process that is Wiring or Up; those
+//   answer `rewired`. Two stages that come back at once get their common channel when the second
+//   one joins.
+// - A newcomer that is not Up within the start limit is suspected; if all that is missing are the
+//   answers of survivors, it is they who are.
+// - An event of an old epoch changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+/// What follows when a stage dies.
+enum class OnDeath : std::uint8_t {
+    StopRun,       // the run ends with an error that names it
+    RestartAlone,  // what it held is disposable: the others go on, it comes back when it can
+    RebuildChain,  // it held state: it is restarted and requests are replayed
+};
+/// "stop-run", "restart-alone", "rebuild-chain": as written in a configuration.
+[[nodiscard]] Result<OnDeath> parse_on_death(std::string_view text);
+[[nodiscard]] const char* name_of(OnDeath policy);
+
+/// As in Erlang/OTP: more than restarts_max within `period` and the supervisor gives up.
+struct RestartRules {
+    std::uint32_t restarts_max = 5;
+    Micros period{30'000'000};
+    /// Before the first, second, ... restart within `period`; the last one stays.
+    std::vector<Micros> backoff{Micros{0}, Micros{200'000}, Micros{1'000'000}, Micros{5'000'000}};
+    Micros start_limit{120'000'000};  // from Spawn to greeted, and again from Join to Joined
+};
+
+enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled };
+[[nodiscard]] const char* name_of(StageHealth health);
+
+class Recovery {
+public:
+    struct Member {
+        StageId id;
+        std::string name;  // for messages
+        OnDeath on_death = OnDeath::StopRun;
+    };
+
+    // ---- commands, to be carried out in order ----
+
+    /// SIGKILL; `gone` follows when the process is no more.
+    struct Kill {
+        StageId id;
+        Epoch epoch;
+    };
+    /// Start the next incarnation; `greeted` follows when it has loaded.
+    struct Spawn {
+        StageId id;
+        Epoch epoch;
+    };
+    /// The conductor's own actor must know that this stage, which was Up, is lost.
+    struct Lost {
+        StageId id;
+        std::string why;
+    };
+    /// Those that share channels with the lost incarnation are told.
+    struct Unwire {
+        StageId id;
+        Epoch epoch;
+        std::vector<StageId> survivors;
+    };
+    /// Make channels between this incarnation and these; `ready` and one `rewired` each follow.
+    struct Join {
+        StageId id;
+        Epoch epoch;
+        std::vector<StageId> survivors;
+    };
+    /// All is wired: the conductor's actor may count on it.
+    struct Joined {
+        StageId id;
+        Epoch epoch;
+    };
+    /// It will not come back; the pipeline goes on without it.
+    struct Disabled {
+        StageId id;
+        std::string why;
+    };
+    /// The run cannot go on.
+    struct GiveUp {
+        Error error;
+    };
+    using Command = std::variant<Kill, Spawn, Lost, Unwire, Join, Joined, Disabled, GiveUp>;
+
+    /// All members are Up in epoch 1: the run has begun.
+    Recovery(std::vector<Member> members, RestartRules rules);
+
+    // ---- events ----
+
+    /// Not to be relied on any more, though its process may still be there.
+    void suspect(StageId id, Epoch epoch, const std::string& why, Micros now);
+    /// Its process has ended; `how` is its obituary.
+    void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
+    void greeted(StageId id, Epoch epoch, Micros now);
+    void ready(StageId id, Epoch epoch, Micros now);
+    /// `survivor` has the channels that the Join of `peer` made.
+    void rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros now);
+    /// Time passes: restarts that are due, incarnations that took too long.
+    void tick(Micros now);
+
+    [[nodiscard]] std::optional<Command> next();
+    /// When tick() will have something to do even if nothing happens.
+    [[nodiscard]] std::optional<Micros> due() const;
+
+    [[nodiscard]] Epoch epoch_of(StageId id) const;
+    [[nodiscard]] StageHealth health_of(StageId id) const;
+    /// Why its last incarnation ended, as a sentence; empty if none has.
+    [[nodiscard]] const std::string& why_of(StageId id) const { return at(id).why; }
+
+private:
+    struct State {
+        Member member;
+        Epoch epoch{1};
+        StageHealth health = StageHealth::Up;
+        bool was_up = true;               // Joined was said of this incarnation
+        bool ready = false;               // in Wiring
+        std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
+        Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
+        std::deque<Micros> deaths{};      // within the period
+        std::string why{};                // of the last suspicion or death
+    };
+
+    [[nodiscard]] State* current(StageId id, Epoch epoch);
+    [[nodiscard]] const State& at(StageId id) const;
+    [[nodiscard]] std::vector<StageId> wired_besides(StageId id) const;
+    void lose(State& state);
+    void forget_in_others(StageId id);
+    void check_joined(State& state);
+    void too_slow(State& state, Micros now);
+    void rest_or_give_up(State& state, Micros now);
+
+    std::vector<State> states_;
+    RestartRules rules_;
+    std::deque<Command> commands_;
+};
+
+}  // namespace paceline

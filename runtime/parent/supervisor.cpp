@@ -1,0 +1,323 @@
+#include "runtime/parent/supervisor.hpp"
+
+#include <algorithm>
+#include <signal.h>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "runtime/parent/affinity.hpp"
+#include "runtime/parent/local_node.hpp"
+#include "runtime/parent/supervisor_impl.hpp"
+
+namespace paceline {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::size_t kRecordsMax = 64;  // incarnations whose pages are kept
+// When memory runs out, a stage can be rebuilt and the conductor cannot.
+constexpr std::uint32_t kStagePenalty = 300;
+constexpr std::uint32_t kDisposablePenalty = 500;
+
+}  // namespace
+
+// ---- starting ----
+
+Status Supervisor::Impl::open() {
+    NodeEvents events;
+    events.on_message = [this](Incarnation who, ControlSocket::Received received) {
+        on_message(who, std::move(received));
+    };
+    events.on_silence = [this](Incarnation who, const Error& error) { on_silence(who, error); };
+    events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
+        on_exit(who, well, how);
+    };
+    events.on_stopped = [this](Incarnation who, bool stopped) {
+        if (Stage* stage = current(who)) on_stopped(*stage, stopped);
+    };
+    events.on_signal = [this](int signal) { signal_ = signal; };
+    if (options_.on_log) {
+        events.on_line = [this](Incarnation who, std::string_view line) {
+            const Stage* stage = find(who.id);
+            options_.on_log(stage != nullptr ? stage->spec.name : "", line);
+        };
+    }
+    Result<std::unique_ptr<NodeAgent>> node =
+        make_local_node(std::move(events), options_.catch_signals);
+    if (!node.ok()) return node.error();
+    node_ = std::move(node).value();
+    Result<ShmFile> board = CancelBoard::create();
+    if (!board.ok()) return board.error();
+    board_file_ = std::move(board).value();
+    return {};
+}
+
+Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
+    PACE_CHECK(stages_.empty(), "start() is called once");
+    stages_.reserve(children.size());
+    for (const ChildSpec& spec : children) {
+        if (spec.id == kConductor || find(spec.id) != nullptr) {
+            return Error{Errc::BadArgument, "stage '" + spec.name + "': number " +
+                                                std::to_string(spec.id.value) + " is taken"};
+        }
+        Stage& stage =
+            stages_.emplace_back(Stage{.spec = spec, .watch = StageWatch{options_.stop_grace}});
+        if (stage.spec.actors.empty()) stage.spec.actors = {spec.id};
+        if (const Status started = start_one(stage); !started.ok()) return started;
+    }
+    return {};
+}
+
+Status Supervisor::Impl::start_one(Stage& stage) {
+    const ChildSpec& spec = stage.spec;
+    Result<ShmFile> page =
+        StagePage::create(spec.id, stage.epoch, spec.name, options_.trace_events);
+    if (!page.ok()) return page.error();
+    Result<StagePageView> view = StagePageView::attach(page.value().fd());
+    if (!view.ok()) return view.error();
+    stage.page_file = std::move(page).value();
+    stage.page = std::move(view).value();
+    stage.watch = StageWatch{options_.stop_grace};
+    stage.state = State::Loading;
+    stage.blame.reset();
+    stage.gone = false;
+    remember(stage);
+    const bool disposable = spec.on_death == OnDeath::RestartAlone;
+    const Status started =
+        node_->start({.who = stage.who(),
+                      .name = spec.name,
+                      .command = options_.command,
+                      .cores = spec.cores,
+                      .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
+    if (!started.ok()) return started;
+    const std::vector<int> files{stage.page_file.fd(), board_file_.fd()};
+    // A stage that is gone already has a better story to tell than its socket.
+    (void)send_to(
+        stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
+    return {};
+}
+
+void Supervisor::Impl::remember(const Stage& stage) {
+    // The conductor's own comes first and stays, and so do those that live.
+    if (records_.size() >= kRecordsMax) {
+        const auto dead =
+            std::find_if(records_.begin() + 1, records_.end(), [this](const StageRecord& r) {
+                return current({r.id, r.epoch}) == nullptr;
+            });
+        if (dead != records_.end()) records_.erase(dead);
+    }
+    records_.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.page});
+}
+
+Status Supervisor::Impl::trouble() {
+    if (signal_ != 0) {
+        return Error{Errc::Cancelled,
+                     signal_ == SIGINT ? "interrupted (SIGINT)" : "asked to end (SIGTERM)"};
+    }
+    if (phase_ != Phase::Starting) return {};
+    for (Stage& stage : stages_) {
+        if (!stage.gone && !stage.failure) continue;
+        // Its exit status and last words are worth a moment.
+        const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
+        while (!stage.gone && SteadyClock::now() < deadline) node_->wait(deadline);
+        const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
+        if (stage.gone) return Error{code, stage.obituary};
+        return Error{code, node_->title(stage.who()) + " " + stage.failure->what +
+                               node_->last_words(stage.who())};
+    }
+    return {};
+}
+
+template <class Done>
+Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
+    node_->poll();
+    for (;;) {
+        const Status status = trouble();
+        if (!status.ok()) return status.error();
+        if (done()) return true;
+        if (SteadyClock::now() >= deadline) return false;
+        node_->wait(deadline);
+    }
+}
+
+Status Supervisor::Impl::await_state(State state, const char* what) {
+    const auto reached = [state](const Stage& stage) { return stage.state >= state; };
+    const Result<bool> all = run_until(SteadyClock::now() + options_.start_limit, [&] {
+        return std::all_of(stages_.begin(), stages_.end(), reached);
+    });
+    if (!all.ok()) return all.error();
+    if (all.value()) return {};
+    for (const Stage& stage : stages_) {
+        if (reached(stage)) continue;
+        return Error{Errc::PeerGone, node_->title(stage.who()) + " " + what + " within " +
+                                         std::to_string(options_.start_limit.count()) + " ms" +
+                                         node_->last_words(stage.who())};
+    }
+    return {};
+}
+
+Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
+    const Status greeted = await_state(State::Greeted, "did not load");
+    if (!greeted.ok()) return greeted.error();
+    std::vector<control::Hello> hellos;
+    for (const Stage& stage : stages_) hellos.push_back(*stage.hello);
+    return hellos;
+}
+
+Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
+    std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
+    std::vector<Recovery::Member> members;
+    std::vector<std::vector<int>> cores;
+    for (const Stage& stage : stages_) cores.push_back(stage.spec.cores);
+    const std::vector<bool> shared = cores_shared(cores);
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+        const Stage& stage = stages_[i];
+        processes.push_back({stage.spec.id, stage.spec.actors, shared[i] ? 0 : spin_micros});
+        members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
+    }
+    Result<WiringPlan> plan =
+        WiringPlan::create(std::move(processes), {edges.begin(), edges.end()}, options_.checksums);
+    if (!plan.ok()) return plan.error();
+    plan_ = std::move(plan).value();
+    if (const Status wired = plan_->wire(kConductor, Epoch{1}); !wired.ok()) return wired.error();
+    for (const Stage& stage : stages_) {
+        const Status wired = plan_->wire(stage.spec.id, stage.epoch);
+        if (!wired.ok()) return wired.error();
+    }
+    for (Stage& stage : stages_) {
+        if (const Status sent = send_wire(stage); !sent.ok()) return sent.error();
+    }
+    const Status ready = await_state(State::Ready, "did not attach to its channels");
+    if (!ready.ok()) return ready.error();
+    recovery_.emplace(std::move(members), options_.restarts);
+    phase_ = Phase::Running;
+    return own_wiring();
+}
+
+Result<Wiring> Supervisor::Impl::own_wiring() {
+    Result<Doorbell> bell = plan_->bell_of(kConductor);
+    if (!bell.ok()) return bell.error();
+    Result<Doorbell> bell_again = plan_->bell_of(kConductor);
+    if (!bell_again.ok()) return bell_again.error();
+    const Status wakes = node_->wake_with(std::move(bell_again).value());
+    if (!wakes.ok()) return wakes.error();
+    Result<AttachedEdges> edges = plan_->attach(kConductor);
+    if (!edges.ok()) return edges.error();
+    Result<StagePage> page = own_page();
+    if (!page.ok()) return page.error();
+    own_page_ = std::make_shared<StagePage>(std::move(page).value());
+    Result<ShmRegion> board_memory = ShmRegion::attach(board_file_.fd(), 1);
+    if (!board_memory.ok()) return board_memory.error();
+    Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
+    if (!board.ok()) return board.error();
+    return Wiring{.self = kConductor,
+                  .actors = {kConductor},
+                  .epoch = Epoch{1},
+                  .spin_micros = 0,
+                  .bell = std::move(bell).value(),
+                  .hang_limit_ms = 0,
+                  .out = std::move(edges.value().out),
+                  .in = std::move(edges.value().in),
+                  .absent = {},
+                  .page = own_page_,
+                  .board = std::make_shared<CancelBoard>(std::move(board).value())};
+}
+
+Result<StagePage> Supervisor::Impl::own_page() {
+    Result<ShmFile> file =
+        StagePage::create(kConductor, Epoch{1}, "conductor", options_.trace_events);
+    if (!file.ok()) return file.error();
+    own_page_file_ = std::move(file).value();
+    Result<StagePageView> view = StagePageView::attach(own_page_file_.fd());
+    if (!view.ok()) return view.error();
+    records_.insert(records_.begin(), {kConductor, Epoch{1}, "conductor", view.value()});
+    Result<ShmRegion> memory = ShmRegion::attach(own_page_file_.fd(), 1);
+    if (!memory.ok()) return memory.error();
+    return StagePage::attach(std::move(memory).value());
+}
+
+Status Supervisor::Impl::send_wire(Stage& stage) {
+    Result<Doorbell> bell = plan_->bell_of(stage.spec.id);
+    if (!bell.ok()) return bell.error();
+    stage.bell = std::move(bell).value();
+    WiringPlan::Letter<control::Wire> letter = plan_->letter_for(stage.spec.id);
+    letter.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
+    return send_to(stage, letter.message, letter.files);
+}
+
+// ---- ending ----
+
+Status Supervisor::Impl::shutdown() {
+    signal_ = 0;  // this is the orderly stop; another signal cuts it short
+    Status first = end_ ? Status{*end_} : trouble();  // what nobody has asked about yet
+    std::vector<Stage*> asked;
+    for (Stage& stage : stages_) {
+        const bool works =
+            !stage.gone && (!recovery_ || recovery_->health_of(stage.spec.id) == StageHealth::Up);
+        if (works) asked.push_back(&stage);
+    }
+    phase_ = Phase::Ending;
+    // One that cannot be told is killed below.
+    for (Stage* stage : asked) (void)send_to(*stage, control::Shutdown{});
+    const auto gone = [](const Stage* stage) { return stage->gone; };
+    const Result<bool> all = run_until(SteadyClock::now() + options_.shutdown_grace, [&] {
+        return std::all_of(asked.begin(), asked.end(), gone);
+    });
+    for (const Stage* stage : asked) {
+        if (!first.ok()) break;
+        if (!stage->gone) {
+            first = Error{Errc::PeerGone, node_->title(stage->who()) + " did not end within " +
+                                              std::to_string(options_.shutdown_grace.count()) +
+                                              " ms and was killed"};
+        } else if (!stage->ended_well) {
+            first = Error{Errc::PeerGone, stage->obituary};
+        }
+    }
+    node_.reset();  // kills and reaps
+    if (first.ok() && !all.ok()) return all.error();
+    return first;
+}
+
+Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
+Supervisor::~Supervisor() = default;
+
+Result<std::unique_ptr<Supervisor>> Supervisor::create(SupervisorOptions options) {
+    auto impl = std::make_unique<Impl>(std::move(options));
+    if (const Status opened = impl->open(); !opened.ok()) return opened.error();
+    return std::unique_ptr<Supervisor>{new Supervisor{std::move(impl)}};
+}
+Status Supervisor::start(std::span<const ChildSpec> children) {
+    return impl_->start(children);
+}
+Result<std::vector<control::Hello>> Supervisor::await_hellos() {
+    return impl_->await_hellos();
+}
+Result<Wiring> Supervisor::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
+    return impl_->wire(edges, spin_micros);
+}
+Status Supervisor::shutdown() {
+    return impl_->shutdown();
+}
+Status Supervisor::send(Envelope envelope, const control::Message& message) {
+    return impl_->send(envelope, message);
+}
+Status Supervisor::poll(const Deliver& deliver) {
+    return impl_->poll(deliver);
+}
+Status Supervisor::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
+    return impl_->report_fault(peer, peer_epoch, error);
+}
+Status Supervisor::wired(StageId /*peer*/, Epoch /*peer_epoch*/) {
+    return {};  // the conductor's own ends are attached before anybody is told
+}
+std::vector<pid_t> Supervisor::pids() const {
+    return impl_->pids();
+}
+StageHealth Supervisor::health_of(StageId id) const {
+    return impl_->health_of(id);
+}
+std::vector<StageRecord> Supervisor::records() const {
+    return impl_->records();
+}
+
+}  // namespace paceline

@@ -1,0 +1,113 @@
+// Supervisor: the conductor's table of stages, and everything that can happen to them.
+//
+//     auto supervisor = Supervisor::create(options);
+//     supervisor->start(children)                // spawn all, hand out assignments
+//     auto hellos = supervisor->await_hellos();  // all loaded; the caller compares them
+//     auto wiring = supervisor->wire(edges, spin_micros);  // channels out, all Ready
+//     StageLoop loop(std::move(wiring), *supervisor, {}); loop.add(kConductor, conductor); loop.run();
+//     supervisor->shutdown();                    // or the destructor, at once
+//
+// Every wait is on all of {each stage's process descriptor, each control socket, the deadline,
+// signals} at once. Until wire() has returned, a stage that dies or reports Failed ends the run
+// with its obituary. After it, recovery.hpp decides: the supervisor closes the channels of what is
+// lost, starts the next incarnation, wires it to those that live, and tells the conductor's actor
+// through the loop (control_port.hpp) what is lost and what is back.
+//
+// Suspicion comes from: a closed control socket, Failed, a channel that a peer found broken, a
+// page whose deadline has passed (stage_page.hpp), a process that was stopped for too long.
+// Threads: create, use and destroy on one thread; that thread forks the children. It maps no
+// channel but the conductor's own, so no crash of a stage can reach it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "ipc/wire/control.hpp"
+#include "runtime/loop/control_port.hpp"
+#include "runtime/loop/wiring.hpp"
+#include "runtime/observe/stage_page.hpp"
+#include "runtime/parent/recovery.hpp"
+
+namespace paceline {
+
+struct ChildSpec {
+    StageId id;                      // 1 or more; 0 is the conductor
+    std::string name;                // "draft", "segment-1": for messages and log prefixes
+    std::vector<int> cores;          // empty: not pinned
+    std::vector<std::byte> payload;  // of its Assign
+    OnDeath on_death = OnDeath::StopRun;
+    std::vector<StageId> actors;  // that share the process, `id` first; empty: just `id`
+};
+
+struct SupervisorOptions {
+    std::chrono::milliseconds start_limit{120'000};  // from start() until all said Hello, and
+                                                     // again from wire() until all are Ready
+    std::chrono::milliseconds shutdown_grace{2'000};
+    RestartRules restarts;  // its start_limit is taken from above
+    /// Beyond the time that an operation may take by its own record: then the stage hangs. 0:
+    /// nobody judges.
+    std::chrono::milliseconds hang_limit{10'000};
+    std::chrono::milliseconds stop_grace{5'000};  // a stopped process is waited for this long
+    WiringPlan::Checksums checksums = WiringPlan::Checksums::HeadersOnly;
+    std::uint32_t trace_events = kTraceEventsDefault;  // of each process; 0: no trace
+    std::vector<std::string> command;  // of every child; empty: /proc/self/exe stage
+    /// Called for each line that a stage writes. Empty: the lines are only kept as last words.
+    std::function<void(std::string_view stage, std::string_view line)> on_log;
+    /// Called with one sentence whenever a stage is lost, comes back or is given up.
+    std::function<void(const std::string& sentence)> on_news;
+    bool catch_signals = true;  // SIGINT and SIGTERM end the run in good order
+};
+
+/// What one incarnation said about itself, also after its death.
+struct StageRecord {
+    StageId id;
+    Epoch epoch;
+    std::string name;
+    StagePageView page;
+};
+
+class Supervisor final : public ControlPort {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<Supervisor>> create(SupervisorOptions options);
+    ~Supervisor() override;  // kills and reaps whatever is left
+
+    [[nodiscard]] Status start(std::span<const ChildSpec> children);
+    /// In the order of the children given to start().
+    [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
+    /// Makes the channels, sends each stage its end, waits until all are Ready and returns the
+    /// conductor's own end. `spin_micros` goes to every stage that shares no core; the
+    /// conductor itself never spins.
+    [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
+
+    /// Orderly end: Shutdown to all, wait for them, kill what remains after the grace time.
+    /// An error if one of them ended badly that was not being replaced anyway.
+    [[nodiscard]] Status shutdown();
+
+    // ControlPort, for the loop of the conductor's actor.
+    [[nodiscard]] Status send(Envelope envelope, const control::Message& message) override;
+    [[nodiscard]] Status poll(const Deliver& deliver) override;
+    [[nodiscard]] Status report_fault(StageId peer, Epoch peer_epoch, const Error& error) override;
+    [[nodiscard]] Status wired(StageId peer, Epoch peer_epoch) override;
+
+    /// Of the incarnations that live now; 0 for one that is being replaced.
+    [[nodiscard]] std::vector<pid_t> pids() const;
+    [[nodiscard]] StageHealth health_of(StageId id) const;
+    /// The conductor's page, then the incarnations in the order in which they were started, the
+    /// oldest dead ones left out.
+    [[nodiscard]] std::vector<StageRecord> records() const;
+
+private:
+    class Impl;
+    explicit Supervisor(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace paceline

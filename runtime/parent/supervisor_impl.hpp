@@ -1,0 +1,127 @@
+// The inside of Supervisor: its table of stages, what its node agent sees, and what recovery
+// decides. Included by supervisor.cpp (starting and ending) and supervisor_running.cpp alone.
+//
+// Phases:   [Starting] --wire() is through--> [Running] --shutdown()--> [Ending]
+// While Starting any death ends the run; while Running recovery.hpp is asked; while Ending deaths
+// are what is waited for.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/parent/node_agent.hpp"
+#include "runtime/parent/stage_watch.hpp"
+#include "runtime/parent/supervisor.hpp"
+
+namespace paceline {
+
+class Supervisor::Impl {
+public:
+    explicit Impl(SupervisorOptions options) : options_{std::move(options)} {
+        options_.restarts.start_limit = options_.start_limit;
+    }
+
+    [[nodiscard]] Status open();
+    [[nodiscard]] Status start(std::span<const ChildSpec> children);
+    [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
+    [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
+    [[nodiscard]] Status shutdown();
+    [[nodiscard]] Status send(Envelope envelope, const control::Message& message);
+    [[nodiscard]] Status poll(const Deliver& deliver);
+    [[nodiscard]] Status report_fault(StageId peer, Epoch peer_epoch, const Error& error);
+    [[nodiscard]] std::vector<pid_t> pids() const;
+    [[nodiscard]] StageHealth health_of(StageId id) const;
+    [[nodiscard]] const std::vector<StageRecord>& records() const { return records_; }
+
+private:
+    enum class Phase : std::uint8_t { Starting, Running, Ending };
+    enum class State : std::uint8_t { Loading, Greeted, Ready };
+    /// Whose channel was said to be broken, and when.
+    struct Blame {
+        Incarnation whom;
+        Micros at;
+    };
+    /// One stage and its newest incarnation.
+    struct Stage {
+        ChildSpec spec;
+        Epoch epoch{1};
+        State state = State::Loading;
+        std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal
+        std::optional<Doorbell> bell{};
+        ShmFile page_file{};
+        std::optional<StagePageView> page{};
+        StageWatch watch;
+        std::optional<Blame> blame{};  // the last one that it complained of
+        bool gone = false;
+        bool ended_well = false;
+        std::string obituary{};
+        std::optional<Error> failure{};  // why it is not to be relied on, before the run began
+        Incarnation who() const { return {spec.id, epoch}; }
+    };
+
+    // Starting.
+    [[nodiscard]] Status start_one(Stage& stage);
+    [[nodiscard]] Status await_state(State state, const char* what);
+    [[nodiscard]] Result<Wiring> own_wiring();
+    [[nodiscard]] Result<StagePage> own_page();
+    void remember(const Stage& stage);
+    /// Handles events until `done`, trouble, or the deadline (true if done).
+    template <class Done>
+    [[nodiscard]] Result<bool> run_until(NodeAgent::Deadline deadline, Done done);
+    [[nodiscard]] Status trouble();
+
+    // What the node agent sees.
+    [[nodiscard]] Stage* current(Incarnation who);
+    [[nodiscard]] Stage* find(StageId id);
+    void on_message(Incarnation who, ControlSocket::Received received);
+    void on_edge_fault(Stage& stage, const control::EdgeFault& fault);
+    void on_hello(Stage& stage, control::Hello hello);
+    void on_failed(Stage& stage, const control::Failed& failed);
+    void on_nonsense(Stage& stage, const std::string& complaint);
+    void on_silence(Incarnation who, const Error& error);
+    void on_exit(Incarnation who, bool well, const std::string& how);
+    static void on_stopped(Stage& stage, bool stopped);
+    void look_at_pages();
+
+    // What recovery decides.
+    void carry_out_commands();
+    void carry_out(const Recovery::Spawn& spawn);
+    void carry_out(const Recovery::Unwire& unwire);
+    void carry_out(const Recovery::Join& join);
+    void carry_out(const Recovery::Joined& joined);
+    void carry_out(const Recovery::Kill& kill) { node_->kill({kill.id, kill.epoch}); }
+    void carry_out(const Recovery::Lost& /*lost*/) {}  // Unwire tells the loop, and it the actor
+    void carry_out(const Recovery::Disabled& disabled) {
+        news(disabled.why + "; going on without it");
+    }
+    void carry_out(const Recovery::GiveUp& give_up) { end_ = give_up.error; }
+    [[nodiscard]] Status send_wire(Stage& stage);
+    [[nodiscard]] Status send_to(Stage& stage,
+                                 const control::Message& message,
+                                 std::span<const int> files = {},
+                                 Envelope envelope = {});
+    void news(const std::string& sentence) const {
+        if (options_.on_news) options_.on_news(sentence);
+    }
+
+    SupervisorOptions options_;
+    std::vector<Stage> stages_;     // in starting order
+    std::deque<PortEvent> events_;  // for the loop
+    std::optional<WiringPlan> plan_;
+    std::optional<Recovery> recovery_;  // once the run has begun
+    ShmFile board_file_;
+    ShmFile own_page_file_;
+    std::shared_ptr<StagePage> own_page_;  // shared with the conductor's loop; once wired
+    std::vector<StageRecord> records_;
+    std::optional<Error> end_;
+    int signal_ = 0;  // SIGINT or SIGTERM, once one has come
+    Phase phase_ = Phase::Starting;
+    StageWatch::Nanos looked_at_{0};
+    std::unique_ptr<NodeAgent> node_;  // last: its events end before what they touch
+};
+
+}  // namespace paceline
