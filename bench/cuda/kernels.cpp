@@ -4,7 +4,7 @@
 #include <random>
 
 #include "model/kernels/cuda/copy.hpp"
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
 
 #include "bench/cuda/attention_desk.hpp"
 #include "bench/cuda/products.hpp"

@@ -9,7 +9,7 @@
 #include "model/cuda/cuda_refusals.hpp"
 #include "model/cuda/cuda_weights.hpp"
 #include "model/kernels/cuda/gemm_blas.hpp"
-#include "model/kernels/cuda/sample_rows.hpp"
+#include "model/kernels/cuda/sampling/sample_rows.hpp"
 
 namespace paceline {
 namespace {

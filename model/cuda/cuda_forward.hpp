@@ -36,7 +36,7 @@
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
 
 namespace paceline {
 

@@ -7,7 +7,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
-#include "model/kernels/cuda/sample_rows.hpp"
+#include "model/kernels/cuda/sampling/sample_rows.hpp"
 
 namespace paceline {
 

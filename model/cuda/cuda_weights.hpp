@@ -16,7 +16,7 @@
 #include "model/cuda/cuda_options.hpp"
 #include "model/cuda/matrix_feed.hpp"
 #include "model/kernels/cuda/runtime.hpp"
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {

@@ -11,5 +11,5 @@ set(PACELINE_KERNEL_SOURCES
     gemm_wave_variants.cu
     random.cu
     rows.cu
-    sample.cu
+    sampling/sample.cu
 )

@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model/kernels/cuda/sample.hpp"
-#include "model/kernels/cuda/sample_rows.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
+#include "model/kernels/cuda/sampling/sample_rows.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
 #include "tests/unit/sampling/random_rows.hpp"

@@ -37,13 +37,12 @@ gpu_test(NAME gpu_backend SOURCES ${sources}
     LIBS paceline_cuda_host paceline_reference paceline_parity_support)
 
 # Code of 9.0a, whatever the other kernels are built for: only that has wgmma.
-add_library(wgmma_kernels OBJECT EXCLUDE_FROM_ALL wgmma_kernels.cu)
+add_library(wgmma_kernels OBJECT EXCLUDE_FROM_ALL wgmma/wgmma_kernels.cu)
 target_include_directories(wgmma_kernels PRIVATE ${CMAKE_SOURCE_DIR})
 set_target_properties(wgmma_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_STANDARD 17)
 target_compile_options(wgmma_kernels PRIVATE
     --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -lineinfo -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off)
-take_tests(wgmma_ sources)
-gpu_test(NAME gpu_wgmma SOURCES ${sources} LIBS wgmma_kernels paceline_weights)
+gpu_test(NAME gpu_wgmma SOURCES wgmma/wgmma_test.cpp LIBS wgmma_kernels paceline_weights)
 
 if(not_yet_taken)
     message(FATAL_ERROR "tests/unit/cuda/gpu.cmake: no gpu_* program takes ${not_yet_taken}")

@@ -1,6 +1,6 @@
 // Tokens drawn on the device against sample() and candidates() of the CPU: the same, bit for bit,
 // for rows of every unpleasant kind, alone and among others, whatever order the threads run in.
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/kernels/cuda/sample_rows.hpp"
+#include "model/kernels/cuda/sampling/sample_rows.hpp"
 #include "tests/unit/cuda/draw_wave.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/sampling/random_rows.hpp"

@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/noise.cuh"
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/noise.cuh"
+#include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/sampling/noise_layout.hpp"
 
 namespace paceline::cuda::draw {

@@ -7,7 +7,7 @@
 // that of the lists: a float sum with the same bits. For sample.cu.
 #pragma once
 
-#include "model/kernels/cuda/sample_race.cuh"
+#include "model/kernels/cuda/sampling/sample_race.cuh"
 
 namespace paceline::cuda::draw {
 

@@ -9,7 +9,7 @@
 // closes in on the one; otherwise it reads the row again at each step. For sample.cu.
 #pragma once
 
-#include "model/kernels/cuda/sample_job.cuh"
+#include "model/kernels/cuda/sampling/sample_job.cuh"
 
 namespace paceline::cuda::draw {
 

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "model/kernels/cuda/launch.cuh"
-#include "model/kernels/cuda/sample.hpp"
-#include "model/kernels/cuda/sample_candidates.cuh"
-#include "model/kernels/cuda/sample_cut.cuh"
-#include "model/kernels/cuda/sample_race.cuh"
+#include "model/kernels/cuda/sampling/sample.hpp"
+#include "model/kernels/cuda/sampling/sample_candidates.cuh"
+#include "model/kernels/cuda/sampling/sample_cut.cuh"
+#include "model/kernels/cuda/sampling/sample_race.cuh"
 
 namespace paceline::cuda {
 

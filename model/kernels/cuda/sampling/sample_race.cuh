@@ -6,7 +6,7 @@
 // matter which were skipped. For sample.cu.
 #pragma once
 
-#include "model/kernels/cuda/sample_job.cuh"
+#include "model/kernels/cuda/sampling/sample_job.cuh"
 
 namespace paceline::cuda::draw {
 

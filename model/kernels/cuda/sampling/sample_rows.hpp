@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ipc/base/ids.hpp"
-#include "model/kernels/cuda/sample.hpp"
+#include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/sampling/fixed_math.hpp"
 #include "model/sampling/sampling.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "model/kernels/cuda/gemm.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
-#include "tests/unit/cuda/wgmma_kernels.hpp"
+#include "tests/unit/cuda/wgmma/wgmma_kernels.hpp"
 
 namespace paceline::cuda::test {
 namespace {
