@@ -47,6 +47,7 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
     const std::vector<GemmChoice> all = rungs(type, rows);
     const GemmChoice chosen = cuda::choose_gemm(product.at(0), {rows, desk.processors()});
     std::vector<double> seconds;
+    seconds.reserve(all.size());
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));
     std::vector<Rung> results;
     for (const GemmChoice& rung : all) {
