@@ -51,6 +51,7 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
     const GemmChoice chosen =
         cuda::choose_gemm(product.at(0), {rows, desk.processors(), bench.settings.variants});
     std::vector<double> seconds;
+    seconds.reserve(all.size());
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));
     std::vector<Rung> results;
     for (const GemmChoice& rung : all) {

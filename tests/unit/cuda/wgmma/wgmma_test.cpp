@@ -21,7 +21,6 @@ constexpr int kRows = 128;
 constexpr int kColumns = 128;
 constexpr std::size_t kSums = std::size_t{kRows} * kColumns;
 constexpr std::array kInputs{64, 256, 1024, 4096};
-constexpr std::array kWidths{8, 64, 128};
 
 /// Says why where wgmma cannot be tested.
 bool missing() {
@@ -100,6 +99,20 @@ struct Product {
     }
 };
 
+/// Every kernel on wgmma.
+struct Kernel {
+    int width;
+    bool a_in_registers;
+};
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> all;
+    for (const int width : {8, 64, 128}) {
+        all.push_back({width, false});
+        all.push_back({width, true});
+    }
+    return all;
+}
+
 template <class Launch>
 std::vector<float> sums_of(const Product& product, int slices, const Launch& launch) {
     const OnDevice<float> sums{std::vector<float>(kSums, std::nanf(""))};
@@ -114,9 +127,9 @@ std::vector<float> mma_sums(const Product& product, int slices) {
     return sums_of(product, slices, launch_mma_chain);
 }
 
-std::vector<float> wgmma_sums(const Product& product, int slices, int width, bool registers) {
+std::vector<float> wgmma_sums(const Product& product, int slices, const Kernel& kernel) {
     return sums_of(product, slices, [&](Stream& stream, const SumsCall& call) {
-        launch_wgmma_chain(stream, call, width, registers);
+        launch_wgmma_chain(stream, call, kernel.width, kernel.a_in_registers);
     });
 }
 
@@ -130,10 +143,15 @@ std::size_t wrong(const Product& product, const std::vector<float>& sums) {
     return count;
 }
 
+std::uint32_t bits_of(float value) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 std::size_t equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
     std::size_t count = 0;
-    for (std::size_t i = 0; i < kSums; ++i)
-        count += std::memcmp(&a[i], &b[i], sizeof(float)) == 0 ? 1 : 0;
+    for (std::size_t i = 0; i < kSums; ++i) count += bits_of(a[i]) == bits_of(b[i]) ? 1 : 0;
     return count;
 }
 
@@ -151,21 +169,43 @@ TEST_CASE("a chain of mma.sync and every wgmma give exact sums of whole numbers"
             CAPTURE(inputs);
             CAPTURE(slices);
             CHECK(wrong(product, mma_sums(product, slices)) == 0);
-            for (const int width : kWidths) {
-                for (const bool registers : {false, true}) {
-                    CAPTURE(width);
-                    CAPTURE(registers);
-                    CHECK(wrong(product, wgmma_sums(product, slices, width, registers)) == 0);
-                }
+            for (const Kernel& kernel : kernels()) {
+                CAPTURE(kernel.width);
+                CAPTURE(kernel.a_in_registers);
+                CHECK(wrong(product, wgmma_sums(product, slices, kernel)) == 0);
             }
         }
     }
 }
 
+struct Compared {
+    std::size_t sums = 0;
+    std::size_t equal = 0;
+};
+
+/// Compares every kernel with the chain of mma.sync, and prints how many sums have equal bits.
+void compare(Numbers kind, const Product& product, int slices, Compared& all) {
+    const std::vector<float> chain = mma_sums(product, slices);
+    CHECK(wrong(product, chain) == 0);
+    for (const Kernel& kernel : kernels()) {
+        CAPTURE(kernel.width);
+        CAPTURE(kernel.a_in_registers);
+        const std::vector<float> sums = wgmma_sums(product, slices, kernel);
+        CHECK(wrong(product, sums) == 0);
+        const std::size_t equal = equal_bits(sums, chain);
+        std::printf(
+            "wgmma n%d K=%d: %zu of %zu sums have the bits of the mma.sync chain "
+            "(%s, A in %s, slices: %d)\n",
+            kernel.width, product.inputs, equal, kSums, name(kind),
+            kernel.a_in_registers ? "registers" : "shared memory", slices);
+        all.sums += kSums;
+        all.equal += equal;
+    }
+}
+
 TEST_CASE("wgmma's sums are right to rounding; whether they have the bits of mma.sync is printed") {
     if (missing()) return;
-    std::size_t compared = 0;
-    std::size_t equal = 0;
+    Compared all;
     for (const Numbers kind : {Numbers::Spread, Numbers::Normal}) {
         for (const int inputs : kInputs) {
             const Product product{kind, inputs};
@@ -173,30 +213,13 @@ TEST_CASE("wgmma's sums are right to rounding; whether they have the bits of mma
                 CAPTURE(name(kind));
                 CAPTURE(inputs);
                 CAPTURE(slices);
-                const std::vector<float> chain = mma_sums(product, slices);
-                CHECK(wrong(product, chain) == 0);
-                for (const int width : kWidths) {
-                    for (const bool registers : {false, true}) {
-                        CAPTURE(width);
-                        CAPTURE(registers);
-                        const auto sums = wgmma_sums(product, slices, width, registers);
-                        CHECK(wrong(product, sums) == 0);
-                        const std::size_t same = equal_bits(sums, chain);
-                        std::printf(
-                            "wgmma n%d K=%d: %zu of %zu sums have the bits of the mma.sync chain "
-                            "(%s, A in %s, slices: %d)\n",
-                            width, inputs, same, kSums, name(kind),
-                            registers ? "registers" : "shared memory", slices);
-                        compared += kSums;
-                        equal += same;
-                    }
-                }
+                compare(kind, product, slices, all);
             }
         }
     }
-    if (equal == compared) std::printf("wgmma: the bits are equal (%zu sums)\n", compared);
-    if (equal != compared)
-        std::printf("wgmma: the bits differ (%zu of %zu sums)\n", compared - equal, compared);
+    if (all.equal == all.sums) std::printf("wgmma: the bits are equal (%zu sums)\n", all.sums);
+    if (all.equal != all.sums)
+        std::printf("wgmma: the bits differ (%zu of %zu sums)\n", all.sums - all.equal, all.sums);
 }
 
 }  // namespace
