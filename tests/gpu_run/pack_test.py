@@ -23,6 +23,7 @@ import elf  # noqa: E402
 import pack  # noqa: E402
 from contents import MANIFEST, PROGRAMS  # noqa: E402
 
+MODEL = ROOT / "tests/fixtures/models/tiny-chat.gguf"
 BUILD = Path(os.environ.get("PACELINE_BUILD", ROOT / "build/release"))
 
 
@@ -35,24 +36,33 @@ def pack_it(out: Path, *arguments) -> str:
 
 
 class PackTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """One archive of the emulated device for all tests, with a model in three parts."""
+        temporary = tempfile.TemporaryDirectory(prefix="paceline-pack-test-")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.emulated = Path(temporary.name) / "emulated.tar.xz"
+        cls.said = pack_it(cls.emulated, "--emulated", "--model", MODEL, "--split", "50K")
+
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="paceline-pack-test-")
         self.addCleanup(temporary.cleanup)
         self.folder = Path(temporary.name)
-        self.archive = self.folder / "out.tar.xz"
 
-    def unpack(self, to: Path) -> Path:
-        with tarfile.open(self.archive) as tar:
+    @staticmethod
+    def unpack(archive: Path, to: Path) -> Path:
+        with tarfile.open(archive) as tar:
             tar.extractall(to, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
         return to / pack.TOP
 
     @unittest.skipUnless(build.has_nvcc(BUILD), "no nvcc here: there are no programs for a GPU")
     def test_an_archive_for_a_gpu_brings_every_library_but_glibc_and_the_driver(self):
-        said = pack_it(self.archive)
+        archive = self.folder / "out.tar.xz"
+        said = pack_it(archive)
         self.assertIn(f"code for {build.cached(BUILD, 'PACELINE_CUDA_CODE')}", said)
         if build.cached(BUILD, "PACELINE_CUDA_CODE") == build.PACKED_ARCHITECTURES:
-            self.assertLessEqual(self.archive.stat().st_size, pack.BYTES_MAX)
-        top = self.unpack(self.folder)
+            self.assertLessEqual(archive.stat().st_size, pack.BYTES_MAX)
+        top = self.unpack(archive, self.folder)
         inside = {path.name for path in (top / "lib").iterdir()}
         names = {path.name for path in (top / "bin").iterdir()}
         self.assertEqual(names, {program.name for program in PROGRAMS})
@@ -70,10 +80,9 @@ class PackTest(unittest.TestCase):
     def test_an_archive_of_the_emulated_device_runs_in_a_bare_root(self):
         if bare_root.why_not():
             self.skipTest(bare_root.why_not())
-        pack_it(self.archive, "--emulated")
         root = self.folder / "root"
         bare_root.make(root)
-        top = self.unpack(root)
+        top = self.unpack(self.emulated, root)
         self.assertFalse(list(root.glob("**/libstdc++*"))[len(list((top / "lib").glob("libstdc++*"))):],
                          "the bare root has libraries of its own")
         ran = bare_root.run(root, [f"/{pack.TOP}/run", "--only", "machine", "--only", "parity", "--only", "bench",
@@ -87,16 +96,14 @@ class PackTest(unittest.TestCase):
             self.assertIn("logs/table.md", tar.getnames())
 
     def test_a_packed_model_comes_in_parts_that_a_run_joins(self):
-        model = ROOT / "tests/fixtures/models/tiny-chat.gguf"
-        said = pack_it(self.archive, "--emulated", "--model", model, "--split", "50K")
-        parts = sorted(self.folder.glob("out.tar.xz.model.*"))
-        self.assertEqual(len(parts), 3, said)
+        parts = sorted(self.emulated.parent.glob("emulated.tar.xz.model.*"))
+        self.assertEqual(len(parts), 3, self.said)
         self.assertTrue(all(part.stat().st_size <= 50 << 10 for part in parts))
-        top = self.unpack(self.folder)
+        top = self.unpack(self.emulated, self.folder)
         carried = self.folder / "carried"
         carried.mkdir()
         for part in parts:
-            shutil.move(part, carried)
+            shutil.copy(part, carried)
         call = [top / "run", "--only", "equality", "--skip", "machine", "--minutes", "0.2", "--out",
                 self.folder / "results", "--model-parts", carried]
         ran = subprocess.run(call, capture_output=True, text=True, check=False)
@@ -108,11 +115,12 @@ class PackTest(unittest.TestCase):
         self.assertIn(f"{parts[1].name}: not the part that the manifest describes", ran.stderr)
 
     def test_a_build_without_the_programs_is_refused_by_name(self):
-        done = subprocess.run([sys.executable, "-B", ROOT / "tests/gpu", "--pack", self.archive, "--emulated",
+        archive = self.folder / "out.tar.xz"
+        done = subprocess.run([sys.executable, "-B", ROOT / "tests/gpu", "--pack", archive, "--emulated",
                                "--build-dir", self.folder, "--no-build"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"unit_cuda_gemm is not there")
-        self.assertFalse(self.archive.exists())
+        self.assertFalse(archive.exists())
 
     def test_the_manifest_is_in_archives_alone(self):
         self.assertFalse((ROOT / MANIFEST).exists())
