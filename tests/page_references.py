@@ -8,6 +8,7 @@ Checked in README.md and docs/*.md:
                           occurs in the file (or in one of the files of a stem), the last one as a
                           function, a type or a constant
     [text](target)        a file beside the page
+    ```cpp path           a block that shows a file: it equals the file
 
 A word counts as a path if it begins with a top-level folder of the tree and a slash; folders that
 builds make (build/) are not checked. Names with placeholders (`*`, `<`) are left out.
@@ -18,6 +19,7 @@ from pathlib import Path
 
 PATH = r"(?:[\w.+-]+/)+[\w.+-]*"
 NAME = r"~?\w+(?:::~?\w+)*"
+BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -63,11 +65,19 @@ def check_reference(root: Path, name: str, function: str | None) -> str:
     return f"{name} has no {function}"
 
 
+def check_blocks(root: Path, text: str) -> list[tuple[int, str]]:
+    """Blocks that differ from the file that they show: line and message."""
+    return [(text.count("\n", 0, block.start()) + 1, f"the block differs from {block[1]}")
+            for block in BLOCK.finditer(text)
+            if not (root / block[1]).is_file() or (root / block[1]).read_text() != block[2]]
+
+
 def check_page(root: Path, page: Path, folders: list[str]) -> list[str]:
     """The findings of one page, as file:line: message."""
     pattern = reference_pattern(folders)
-    found = []
-    for number, line in enumerate(page.read_text().split("\n"), 1):
+    text = page.read_text()
+    found = [f"{page.relative_to(root)}:{number}: {what}" for number, what in check_blocks(root, text)]
+    for number, line in enumerate(text.split("\n"), 1):
         wrong = [check_reference(root, match[1].rstrip("."), match[3])
                  for match in pattern.finditer(line) if not match[2]]
         wrong += [f"{target} does not exist beside the page" for target in LINK.findall(line)

@@ -56,6 +56,13 @@ class PageReferences(unittest.TestCase):
         self.assertEqual(self.findings("![plot](pictures/gone.svg)"),
                          ["docs/page.md:1: pictures/gone.svg does not exist beside the page"])
 
+    def test_a_block_that_shows_a_file_equals_it(self):
+        shown = f"```cpp actors/deep/walk.hpp\n{SOURCE}```\n"
+        self.assertEqual(self.findings(shown), [])
+        self.assertEqual(self.findings("\n" + shown.replace("= 3", "= 4")),
+                         ["docs/page.md:2: the block differs from actors/deep/walk.hpp"])
+        self.assertEqual(len(self.findings(shown.replace("walk.hpp\n", "gone.hpp\n"))), 2)
+
     def test_words_outside_of_the_tree_are_no_references(self):
         for text in ("build/release/paceline", "/proc/self/exe", "input/output", "`actors/*.hpp`",
                      "~/actors/deep/gone"):
