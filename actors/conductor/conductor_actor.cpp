@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "ipc/base/check.hpp"
@@ -185,7 +186,7 @@ void ConductorActor::post_begin(RequestId request, const Answer& answer, StageId
 void ConductorActor::begin(RequestId request, Answer& answer) {
     if (answer.begun) {
         ++answer.figures.replays;
-        context_->count(Counter::Replays);
+        context_->count(counters::kReplays);
         context_->trace({.kind = TraceKind::Replay,
                          .request = request,
                          .attempt = answer.attempt,
@@ -314,7 +315,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
                      .count = verdict.count};
     if (commit.kind == CommitKind::Stale) {
         ++fenced_;
-        context_->count(Counter::Fenced);
+        context_->count(counters::kFenced);
         event.kind = TraceKind::Fenced;
         return context_->trace(event);
     }
@@ -325,7 +326,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     }
     event.kind = TraceKind::Commit;
     context_->trace(event);
-    context_->count(Counter::TokensCommitted, verdict.count);
+    context_->count(counters::kTokensCommitted, verdict.count);
     if (answer.figures.generated_tokens == 0) answer.figures.first_token = context_->now();
     record(verdict, answer.figures);
     if (verdict.count > 0) answer.losses = 0;
@@ -417,8 +418,8 @@ void ConductorActor::watch_for_cancel(RequestId request, std::uint64_t turn) {
 
 void ConductorActor::show_gauges() {
     if (context_ == nullptr) return;
-    context_->set(Gauge::Requests, open_requests());
-    context_->set(Gauge::QueueDepth, in_phase(Phase::Waiting).size());
+    context_->set(gauges::kRequests, open_requests());
+    context_->set(gauges::kQueueDepth, in_phase(Phase::Waiting).size());
 }
 
 std::span<const TokenId> ConductorActor::text(RequestId request) const {

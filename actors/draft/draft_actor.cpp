@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
@@ -72,7 +73,7 @@ Status DraftActor::begin(const control::Begin& begin) {
     work->cancel.watch(context_->void_word(begin.request),
                        CancelBoard::mark_of(begin.request, begin.attempt));
     fault_point(FaultPoint::BeginTaken);
-    context_->set(Gauge::Requests, works_.size());
+    context_->set(gauges::kRequests, works_.size());
     go_on(work);
     return receive_due();
 }
@@ -228,7 +229,7 @@ void DraftActor::stop(RequestId request) {
         pass_->cancel.cancel();
     }
     works_.erase(found);
-    context_->set(Gauge::Requests, works_.size());
+    context_->set(gauges::kRequests, works_.size());
 }
 
 void DraftActor::follow(const msg::Verdict& verdict) {

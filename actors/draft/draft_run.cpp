@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/draft/draft_actor.hpp"
+#include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
@@ -139,8 +140,8 @@ bool DraftActor::start_pass() {
         pass_->cancel.watch(context_->void_word(first->request),
                             CancelBoard::mark_of(first->request, first->attempt));
     }
-    context_->count(Counter::DraftForwards);
-    context_->count(Counter::DraftRows, model.rows());
+    context_->count(counters::kDraftForwards);
+    context_->count(counters::kDraftRows, model.rows());
     context_->submit(
         {.name = "draft",
          .request = first->request,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/protocol/counters.hpp"
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
@@ -156,7 +157,7 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
 }
 
 void count_fenced(Context& context, StageId from, std::uint16_t kind, const msg::Route& route) {
-    context.count(Counter::Fenced);
+    context.count(counters::kFenced);
     context.trace({.kind = TraceKind::Fenced,
                    .peer = from,
                    .request = route.request,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/target/segment_run.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
@@ -395,7 +396,7 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
 void SegmentActor::count_outcome(const RequestState& state,
                                  const TreeStep& step,
                                  const Outcome& outcome) {
-    context_->count(Counter::RowsWasted, step.dropped.size());
+    context_->count(counters::kRowsWasted, step.dropped.size());
     const auto by_exit = [](const TreeNode& node) { return node.origin == msg::Origin::Exit; };
     const auto right = std::count_if(step.committed.begin(), step.committed.end(), by_exit);
     // What hung below a wrong one was not judged: waste, but no prediction.
@@ -405,15 +406,14 @@ void SegmentActor::count_outcome(const RequestState& state,
                    std::any_of(step.committed.begin(), step.committed.end(),
                                [&](const TreeNode& kept) { return kept.id == node.parent; });
         });
-    context_->count(Counter::EarlyProposed, static_cast<std::uint64_t>(right + wrong));
-    context_->count(Counter::EarlyRight, static_cast<std::uint64_t>(right));
+    context_->count(counters::kEarlyProposed, static_cast<std::uint64_t>(right + wrong));
+    context_->count(counters::kEarlyRight, static_cast<std::uint64_t>(right));
     if (!state.over() && !outcome.open) count_outcome(outcome);
 }
 
 void SegmentActor::count_outcome(const Outcome& outcome) {
-    const auto whose =
-        static_cast<std::size_t>(Counter::OutcomeTrunk) + static_cast<std::size_t>(outcome.origin);
-    context_->count(outcome.prepared ? static_cast<Counter>(whose) : Counter::OutcomeNone);
+    context_->count(outcome.prepared ? counters::outcome_of(outcome.origin)
+                                     : counters::kOutcomeNone);
 }
 
 std::optional<msg::Wave> SegmentActor::form_wave() {

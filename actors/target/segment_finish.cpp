@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/target/segment_run.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
@@ -109,7 +110,7 @@ Status SegmentActor::go_on(const std::shared_ptr<Run>& run) {
         const auto looked = std::find_if(run->exits.begin(), run->exits.end(),
                                          [&](const auto& at) { return at.state == part.state; });
         if (part.prefill() || looked == run->exits.end()) continue;
-        context_->count(Counter::ExitRows, looked->rows.size());
+        context_->count(counters::kExitRows, looked->rows.size());
         part.part.hold = tell(*looked) ? 1 : 0;
     }
     if (!run->exits.empty()) early_->spent(kInsideShare, true);
@@ -252,9 +253,9 @@ void SegmentActor::send_verdict(const msg::Verdict& verdict) {
                                verdict.base + static_cast<Position>(verdict.count) - 1,
                                verdict.tokens[verdict.count - 1]);
     }
-    context_->count(Counter::Verdicts);
-    context_->count(Counter::TokensProposed, verdict.wave_rows - 1);
-    context_->count(Counter::TokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
+    context_->count(counters::kVerdicts);
+    context_->count(counters::kTokensProposed, verdict.wave_rows - 1);
+    context_->count(counters::kTokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
     context_->trace({.kind = TraceKind::Verdict,
                      .request = route.request,
                      .attempt = route.attempt,
@@ -324,7 +325,7 @@ void SegmentActor::finish_look(const std::shared_ptr<Look>& look) {
         const Micros now = context_->now();
         priced_ = Priced{.took = now - look->started, .ended = now};
     }
-    context_->count(Counter::ExitRows, rows);
+    context_->count(counters::kExitRows, rows);
     for (const ExitPart& part : look->exits) (void)tell(part);
     for (const AheadPart& part : look->ahead) {
         if (is_gone(*part.state)) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
 #include "ipc/wire/cancel_board.hpp"
@@ -60,8 +61,8 @@ void SegmentActor::drop(WaitingPart& part) {
 void SegmentActor::show_gauges() {
     const auto open = std::count_if(requests_.begin(), requests_.end(),
                                     [](const auto& entry) { return !entry.second->over(); });
-    context_->set(Gauge::Requests, static_cast<std::uint64_t>(open));
-    context_->set(Gauge::QueueDepth, queue_.size());
+    context_->set(gauges::kRequests, static_cast<std::uint64_t>(open));
+    context_->set(gauges::kQueueDepth, queue_.size());
 }
 
 Status SegmentActor::advance() {
@@ -371,15 +372,15 @@ void SegmentActor::submit(const std::shared_ptr<Run>& run) {
 }
 
 void SegmentActor::record(const Run& run) {
-    context_->count(Counter::Waves);
-    context_->count(Counter::WaveRows, run.named.size());
+    context_->count(counters::kWaves);
+    context_->count(counters::kWaveRows, run.named.size());
     bool verifies = false;
     for (const Part& part : run.parts) {
         verifies = verifies || !part.prefill();
         (part.prefill() ? figures_.prefill_rows : figures_.rows) += part.part.rows;
-        if (part.prefill()) context_->count(Counter::PrefillRows, part.part.rows);
+        if (part.prefill()) context_->count(counters::kPrefillRows, part.part.rows);
         if (!first()) continue;
-        if (!part.prefill() && part.part.rows == 1) context_->count(Counter::RootAlone);
+        if (!part.prefill() && part.part.rows == 1) context_->count(counters::kRootAlone);
         context_->trace({.kind = TraceKind::Wave,
                          .request = part.part.request,
                          .attempt = part.part.attempt,

@@ -1,7 +1,7 @@
 // paceline_cuda_bench: what an NVIDIA GPU does with waves of a shape, on made-up weights.
 //
-//     paceline_cuda_bench --shape bench/cuda/shapes/llama-8b.toml --json 8b.json
-//     paceline_cuda_bench --shape bench/cuda/shapes/llama-70b.toml --only costs --costs 70b.tsv
+//     paceline_cuda_bench --shape configs/shapes/llama-8b.toml --json 8b.json
+//     paceline_cuda_bench --shape configs/shapes/llama-70b.toml --only costs --costs 70b.tsv
 //     paceline_cuda_bench --upload MODEL.gguf --only upload
 //
 // Also built for the emulated device (paceline_cuda_bench_emulated), where it shows that it works and
@@ -110,7 +110,7 @@ int main_with(int argc, char** argv) {
     Arguments arguments;
     Settings& settings = arguments.settings;
     CLI::App app{"Times an NVIDIA GPU on made-up weights of a shape."};
-    app.add_option("--shape", arguments.shape, "a file such as bench/cuda/shapes/llama-8b.toml");
+    app.add_option("--shape", arguments.shape, "a file such as configs/shapes/llama-8b.toml");
     app.add_option("--upload", arguments.upload, "a GGUF file whose weights are loaded, and timed");
     app.add_option("--only", arguments.only, "sections, separated by commas")
         ->delimiter(',')

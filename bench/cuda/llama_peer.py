@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""llama.cpp on a shape of bench/cuda/shapes: the same waves as paceline_cuda_bench times.
+"""llama.cpp on a shape of configs/shapes: the same waves as paceline_cuda_bench times.
 
     bench/build_llama_cpp --cuda                       # once: the peer, outside this tree
-    bench/cuda/llama_peer.py --shape bench/cuda/shapes/llama-8b.toml --json 8b.llama.json
-    bench/cuda/llama_peer.py --shape bench/cuda/shapes/smollm2-135m.toml --gguf SmolLM2.gguf
+    bench/cuda/llama_peer.py --shape configs/shapes/llama-8b.toml --json 8b.llama.json
+    bench/cuda/llama_peer.py --shape configs/shapes/smollm2-135m.toml --gguf SmolLM2.gguf
 
 llama.cpp reads files: without --gguf one of the shape with made-up bf16 weights is written to --work
 (random_gguf.py; 16 GB for 8B) and removed at the end. All layers are on the GPU, flash attention is on,

@@ -13,7 +13,8 @@ sys.path.insert(0, str(HERE))
 from peer_report import read_shape  # noqa: E402: found through the line above
 from random_gguf import write_gguf  # noqa: E402: likewise
 
-TINY = HERE / "shapes" / "tiny.toml"
+SHAPES = HERE.parent.parent / "configs" / "shapes"
+TINY = SHAPES / "tiny.toml"
 PACELINE = os.environ.get("PACELINE_BINARY", str(HERE.parent.parent / "build" / "release" / "paceline"))
 
 # Writes the words of its command line down and says what llama-bench and llama-batched-bench say.
@@ -73,7 +74,7 @@ class Folder(unittest.TestCase):
 
 class Shapes(Folder):
     def test_every_shape_is_read_and_counts_what_the_bench_counts(self):
-        shapes = {path.stem: read_shape(path) for path in (HERE / "shapes").glob("*.toml")}
+        shapes = {path.stem: read_shape(path) for path in SHAPES.glob("*.toml")}
         self.assertEqual(shapes["llama-8b"].layer_weights(), 218_103_808)
         # Weights without the embedding, which is not read as a whole, and 131,072 bytes for each of 513 keys.
         self.assertEqual(shapes["llama-8b"].wave_bytes(1, 512), 2 * (32 * 218_103_808 + 128256 * 4096) + 513 * 131072)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a GGUF file of a shape with made-up weights, for a peer that cannot do without a file.
 
-    bench/cuda/random_gguf.py bench/cuda/shapes/llama-8b.toml -o /tmp/llama-8b.gguf
+    bench/cuda/random_gguf.py configs/shapes/llama-8b.toml -o /tmp/llama-8b.gguf
 
 The bytes are one random block again and again, which a disk takes as fast as it can (16 GB for 8B). Matrices are
 bf16 of +-2^-7 to 2^-5, norms ones, biases zeros, all of them F32 as llama.cpp wants them. There are

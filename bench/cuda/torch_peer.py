@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""PyTorch with transformers on a shape of bench/cuda/shapes: the same waves as paceline_cuda_bench times.
+"""PyTorch with transformers on a shape of configs/shapes: the same waves as paceline_cuda_bench times.
 
-    bench/cuda/torch_peer.py --shape bench/cuda/shapes/llama-8b.toml --json 8b.torch.json
-    bench/cuda/torch_peer.py --shape bench/cuda/shapes/tiny.toml --device cpu --threads 1   # that it works
+    bench/cuda/torch_peer.py --shape configs/shapes/llama-8b.toml --json 8b.torch.json
+    bench/cuda/torch_peer.py --shape configs/shapes/tiny.toml --device cpu --threads 1   # that it works
 
 Needs torch and transformers (bench/cuda/requirements.txt), no file and no network: the weights, bf16, are
 made up on the device. A wave is one forward of n tokens behind a static cache of C of them, with the

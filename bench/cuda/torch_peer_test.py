@@ -39,7 +39,7 @@ class TorchPeer(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             told = Path(folder) / "told.json"
             done = subprocess.run(
-                [python_with_torch(), "-B", HERE / "torch_peer.py", "--shape", HERE / "shapes" / "tiny.toml",
+                [python_with_torch(), "-B", HERE / "torch_peer.py", "--shape", HERE.parent.parent / "configs" / "shapes" / "tiny.toml",
                  "--device", "cpu", "--threads", "1", "--cases", "1@8,8@8", "--prefill", "64", "--eager", "--seconds",
                  "90", "--json", told], capture_output=True, text=True, check=False,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"})

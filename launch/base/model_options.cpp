@@ -90,7 +90,7 @@ void add_random_options(CLI::App& app, ModelOptions& options) {
         names += (names.empty() ? "" : ", ") + std::string{name};
     app.add_option("--random", options.random,
                    "no model file, but weights that are made up where they are used: a shape (" +
-                       names + ") or a file of one, as in bench/cuda/shapes")
+                       names + ") or a file of one, as in configs/shapes")
         ->type_name("CONFIG")
         ->excludes(app.get_option("--model"));
     app.add_option("--random-seed", options.random_seed, "seed of these weights")

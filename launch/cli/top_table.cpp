@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/base/print.hpp"
 #include "runtime/loop/control_port.hpp"
 
@@ -108,7 +109,7 @@ std::string stage_line(const PipelineSample& before,
     const StageRates rates = stage_rates(before, after, page.stage);
     return print("%-10s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", cut(page.name, 10).c_str(),
                  page.pid, std::min(page.epoch.value, 999U), state_text(stage, after.at).c_str(),
-                 short_count(page.gauge(Gauge::QueueDepth)).c_str(),
+                 short_count(page.gauge(gauges::kQueueDepth)).c_str(),
                  number_or_dash(rates.waves_per_second).c_str(),
                  number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
                  percent_or_dash(rates.waiting).c_str(),
@@ -121,9 +122,9 @@ StageRates stage_rates(const PipelineSample& before, const PipelineSample& after
     const Interval interval{before, after, stage};
     if (!interval.known()) return {};
     StageRates rates;
-    rates.waves_per_second = interval.per_second(Counter::Waves);
-    if (const double waves = interval.grown(Counter::Waves); waves > 0) {
-        rates.rows_per_wave = interval.grown(Counter::WaveRows) / waves;
+    rates.waves_per_second = interval.per_second(counters::kWaves);
+    if (const double waves = interval.grown(counters::kWaves); waves > 0) {
+        rates.rows_per_wave = interval.grown(counters::kWaveRows) / waves;
     }
     rates.busy = interval.share(Counter::JobMicros, Activity::Computing);
     rates.waiting = interval.share(Counter::WaitMicros, Activity::Waiting);
@@ -139,10 +140,10 @@ PipelineRates pipeline_rates(const PipelineSample& before, const PipelineSample&
         const Interval interval{before, after, stage.page.stage};
         if (!interval.known()) continue;
         if (stage.page.stage == kConductor) {
-            rates.tokens_per_second = interval.per_second(Counter::TokensCommitted);
+            rates.tokens_per_second = interval.per_second(counters::kTokensCommitted);
         }
-        proposed += interval.grown(Counter::TokensProposed);
-        accepted += interval.grown(Counter::TokensAccepted);
+        proposed += interval.grown(counters::kTokensProposed);
+        accepted += interval.grown(counters::kTokensAccepted);
     }
     if (proposed > 0) rates.acceptance = accepted / proposed;
     return rates;
@@ -160,7 +161,7 @@ std::string state_text(const StageSample& stage, std::chrono::nanoseconds now) {
 std::vector<std::string> table_lines(const PipelineSample& before, const PipelineSample& after) {
     const PipelineRates rates = pipeline_rates(before, after);
     std::uint64_t fenced = 0;
-    for (const StageSample& stage : after.stages) fenced += stage.page.counter(Counter::Fenced);
+    for (const StageSample& stage : after.stages) fenced += stage.page.counter(counters::kFenced);
     const PageSnapshot* conductor = find(after, kConductor);
     const auto of_conductor = [&](Counter counter) {
         return short_count(conductor == nullptr ? 0 : conductor->counter(counter));

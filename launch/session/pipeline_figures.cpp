@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/base/print.hpp"
 
 namespace paceline {
@@ -23,12 +24,12 @@ struct OriginCounter {
     const char* name;
     Counter counter;
 };
-constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", Counter::OutcomeTrunk},
-                                                  {"runner-up", Counter::OutcomeRunnerUp},
-                                                  {"exit", Counter::OutcomeExit},
-                                                  {"lookup", Counter::OutcomeLookup},
-                                                  {"heads", Counter::OutcomeHeads},
-                                                  {"none", Counter::OutcomeNone}}};
+constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", counters::kOutcomeTrunk},
+                                                  {"runner-up", counters::kOutcomeRunnerUp},
+                                                  {"exit", counters::kOutcomeExit},
+                                                  {"lookup", counters::kOutcomeLookup},
+                                                  {"heads", counters::kOutcomeHeads},
+                                                  {"none", counters::kOutcomeNone}}};
 
 /// Of the verdicts that the trunk had not foreseen, those that the exit had.
 struct ExitHits {
@@ -38,13 +39,13 @@ struct ExitHits {
 };
 
 ExitHits exit_hits(const PipelineFigures& f) {
-    const std::uint64_t hits = f.counter(Counter::OutcomeExit);
-    return {hits, hits + f.counter(Counter::OutcomeRunnerUp) + f.counter(Counter::OutcomeNone)};
+    const std::uint64_t hits = f.counter(counters::kOutcomeExit);
+    return {hits, hits + f.counter(counters::kOutcomeRunnerUp) + f.counter(counters::kOutcomeNone)};
 }
 
 double early_rejection_rate(const PipelineFigures& f) {
-    const std::uint64_t proposed = f.counter(Counter::EarlyProposed);
-    const std::uint64_t right = std::min(proposed, f.counter(Counter::EarlyRight));
+    const std::uint64_t proposed = f.counter(counters::kEarlyProposed);
+    const std::uint64_t right = std::min(proposed, f.counter(counters::kEarlyRight));
     return ratio(proposed - right, proposed);
 }
 
@@ -55,7 +56,7 @@ std::string outcomes_text(const PipelineFigures& f) {
     for (const OriginCounter& origin : kOutcomes) {
         const auto count = static_cast<unsigned long long>(f.counter(origin.counter));
         if (count == 0) continue;
-        any = any || origin.counter != Counter::OutcomeNone;
+        any = any || origin.counter != counters::kOutcomeNone;
         text += print("%s%s %llu", text.empty() ? "" : ", ", origin.name, count);
     }
     return any ? text : std::string{};
@@ -100,17 +101,17 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
               static_cast<long long>(v.alone), static_cast<long long>(v.emitted)));
     add("target forwards", print("%llu", static_cast<unsigned long long>(f.target_forwards)));
     add("wasted rows",
-        print("%llu", static_cast<unsigned long long>(f.counter(Counter::RowsWasted))));
+        print("%llu", static_cast<unsigned long long>(f.counter(counters::kRowsWasted))));
     if (const std::string outcomes = outcomes_text(f); !outcomes.empty()) add("outcomes", outcomes);
     return lines;
 }
 
 void add_accounts(const PipelineFigures& f,
                   std::vector<std::pair<std::string, std::string>>& lines) {
-    if (const std::uint64_t forwards = f.counter(Counter::DraftForwards); forwards > 0) {
+    if (const std::uint64_t forwards = f.counter(counters::kDraftForwards); forwards > 0) {
         lines.emplace_back("draft forwards",
                            print("%llu, %llu rows", static_cast<unsigned long long>(forwards),
-                                 static_cast<unsigned long long>(f.counter(Counter::DraftRows))));
+                                 static_cast<unsigned long long>(f.counter(counters::kDraftRows))));
     }
     if (const ExitHits exit = exit_hits(f); f.accounts.names && exit.of > 0) {
         lines.emplace_back("exit hit rate",
@@ -120,7 +121,7 @@ void add_accounts(const PipelineFigures& f,
     }
     if (f.accounts.names || f.accounts.gamma > 0) lines.emplace_back("C_total", total_text(f));
     if (!f.accounts.proposes) return;
-    const auto proposed = static_cast<unsigned long long>(f.counter(Counter::EarlyProposed));
+    const auto proposed = static_cast<unsigned long long>(f.counter(counters::kEarlyProposed));
     if (proposed == 0) {
         lines.emplace_back("early predictions", "none: no exit was sure enough");
         return;
@@ -178,7 +179,7 @@ FoldAccounts fold_accounts(const PipelineFigures& figures) {
     FoldAccounts fold{.total = v.waves, .pre = v.alone, .verified = v.guesses + v.waves};
     if (figures.accounts.names) {
         // A last verdict may find an outcome that no wave follows any more.
-        fold.early = std::min(static_cast<std::int64_t>(figures.counter(Counter::OutcomeExit)),
+        fold.early = std::min(static_cast<std::int64_t>(figures.counter(counters::kOutcomeExit)),
                               fold.total - fold.pre);
     }
     fold.post = fold.total - fold.pre - fold.early;
@@ -219,9 +220,9 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"mean_acceptance_length", v.mean_acceptance_length()},
                         {"acceptance_rate_by_position", v.rate_by_position()},
                         {"target_forwards", f.target_forwards},
-                        {"wasted_rows", f.counter(Counter::RowsWasted)},
-                        {"draft_forwards", f.counter(Counter::DraftForwards)},
-                        {"draft_rows", f.counter(Counter::DraftRows)}};
+                        {"wasted_rows", f.counter(counters::kRowsWasted)},
+                        {"draft_forwards", f.counter(counters::kDraftForwards)},
+                        {"draft_rows", f.counter(counters::kDraftRows)}};
     for (const auto& [rows, count] : v.by_rows) json["waves_by_rows"][std::to_string(rows)] = count;
     for (const OriginCounter& origin : kOutcomes)
         json["outcomes"][origin.name] = f.counter(origin.counter);
@@ -246,11 +247,11 @@ nlohmann::json to_json(const PipelineFigures& f) {
         if (fold.predicted_total) json["fold"]["c_total_by_equation"] = *fold.predicted_total;
     }
     if (f.accounts.proposes) {
-        json["adadecode"] = {
-            {"early_proposed", f.counter(Counter::EarlyProposed)},
-            {"early_prediction_rate", ratio(static_cast<double>(f.counter(Counter::EarlyProposed)),
-                                            static_cast<double>(v.emitted))},
-            {"rejection_rate", early_rejection_rate(f)}};
+        json["adadecode"] = {{"early_proposed", f.counter(counters::kEarlyProposed)},
+                             {"early_prediction_rate",
+                              ratio(static_cast<double>(f.counter(counters::kEarlyProposed)),
+                                    static_cast<double>(v.emitted))},
+                             {"rejection_rate", early_rejection_rate(f)}};
     }
     return json;
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -136,7 +137,7 @@ public:
                 figures.processes[p].waiting +=
                     std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
                 if (record.id == StageId{1})
-                    figures.target_forwards += of(Counter::Waves) / hosted_segments(process);
+                    figures.target_forwards += of(counters::kWaves) / hosted_segments(process);
             }
         }
         return figures;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/base/print.hpp"
 
 namespace paceline {
@@ -58,17 +59,17 @@ std::string summary(const CheckResult& result) {
                                   100 * result.overlap.draft, 100 * result.overlap.target,
                                   100 * result.overlap.both));
     const std::int64_t emitted = figures.verdicts.emitted;
-    text +=
-        line("wasted rows",
-             print("%llu that were not committed (%.2f for each token)", count(Counter::RowsWasted),
-                   emitted > 0 ? static_cast<double>(figures.counter(Counter::RowsWasted)) /
-                                     static_cast<double>(emitted)
-                               : 0.0));
-    const std::uint64_t proposed = count(Counter::TokensProposed);
-    const std::uint64_t accepted = count(Counter::TokensAccepted);
+    text += line(
+        "wasted rows",
+        print("%llu that were not committed (%.2f for each token)", count(counters::kRowsWasted),
+              emitted > 0 ? static_cast<double>(figures.counter(counters::kRowsWasted)) /
+                                static_cast<double>(emitted)
+                          : 0.0));
+    const std::uint64_t proposed = count(counters::kTokensProposed);
+    const std::uint64_t accepted = count(counters::kTokensAccepted);
     text += line("draft",
                  print("%llu passes over %llu rows; %llu of %llu guesses accepted (%.1f %%)",
-                       count(Counter::DraftForwards), count(Counter::DraftRows),
+                       count(counters::kDraftForwards), count(counters::kDraftRows),
                        static_cast<unsigned long long>(accepted),
                        static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
     return text;

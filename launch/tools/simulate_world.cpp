@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "actors/protocol/counters.hpp"
 #include "ipc/wire/control.hpp"
 #include "launch/backend/draft_backend.hpp"
 #include "launch/backend/load_model.hpp"
@@ -285,7 +286,7 @@ void add_figures(SimulatedRun& run,
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
                 return placement.stage(id).role == StageRole::Segment;
             });
-            figures.target_forwards = counted.counters[static_cast<std::size_t>(Counter::Waves)] /
+            figures.target_forwards = counted.counters[static_cast<std::size_t>(counters::kWaves)] /
                                       static_cast<std::uint64_t>(segments);
         }
         const double busy =

@@ -1,7 +1,7 @@
 // A model without weights: the shape alone. Its numbers are made up by whoever loads it.
 //
 // For benches: the time of a pass follows from shapes and types, not from numbers. A shape is a small
-// text file of lines `key = value` ('#' begins a comment; bench/cuda/shapes has some):
+// text file of lines `key = value` ('#' begins a comment; configs/shapes has some):
 //
 //     name = "llama-8b"        layers, dim, heads, kv_heads, ffn_dim, vocab_size: whole numbers
 //     head_dim                 dim / heads if it is not there

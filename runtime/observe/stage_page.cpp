@@ -17,7 +17,7 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kPageMagic = 0x4547415045434150ULL;  // "PACEPAGE"
-constexpr std::uint32_t kPageVersion = 1;
+constexpr std::uint32_t kPageVersion = 2;
 constexpr std::size_t kNameBytes = 64;
 constexpr std::uint32_t kTraceEventsMax = 1U << 22;
 constexpr std::size_t kEventWords = sizeof(TraceEvent) / sizeof(std::uint64_t);
@@ -65,8 +65,8 @@ struct PageLayout {
     // Release by the writer after the event's stamp, acquire by the reader before the stamps.
     alignas(kLineBytes) std::atomic<std::uint64_t> traced;
 };
-// As drawn in the header and in docs/observability.md; a change must bump kPageVersion. A counter
-// that is added behind the others is none: the bytes up to `traced` are 0 until somebody counts.
+// As drawn in the header and in docs/observability.md; a change must bump kPageVersion. A name for a
+// free slot is no change: the slot is 0 until its first count.
 static_assert(offsetof(PageLayout, activity) == 128 && offsetof(PageLayout, gauges) == 256);
 static_assert(offsetof(PageLayout, counters) == 384 && offsetof(PageLayout, traced) == 640);
 static_assert(sizeof(PageLayout) == 768);

@@ -8,7 +8,7 @@ from paceline_cli import ROOT, CliTest, TINY, environment
 
 USAGE, FAILURE = 2, 1
 SHORT = ["-t", "1", "-p", "8", "-n", "2", "-r", "1"]
-SHAPES = ROOT / "bench" / "cuda" / "shapes"
+SHAPES = ROOT / "configs" / "shapes"
 FIELDS = {"layers": "2", "dim": "64", "heads": "4", "kv_heads": "2", "ffn_dim": "96", "vocab_size": "256"}
 
 

@@ -20,9 +20,9 @@ import unittest
 from paceline_cli import BINARY, CliTest, TINY, environment, paceline
 
 PAGE_BYTES = 768  # without a trace
-COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "job-us", "wait-us", "sleeps", "waves",
-            "wave-rows", "prefill-rows", "verdicts", "tokens-proposed", "tokens-accepted", "tokens-committed",
-            "fenced", "replays", "restarts"]
+COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "job-us", "wait-us", "sleeps", "restarts",
+            "waves", "wave-rows", "prefill-rows", "verdicts", "tokens-proposed", "tokens-accepted", "tokens-committed",
+            "fenced", "replays"]
 COMPUTING, WAITING = 3, 4
 
 
@@ -34,7 +34,7 @@ class Page:
         os.ftruncate(self.fd, PAGE_BYTES)
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 1, stage, epoch, 0, pid or os.getpid(),
+        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 2, stage, epoch, 0, pid or os.getpid(),
                          name.encode())
         self.enter(WAITING)
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/counters.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
 namespace paceline::testing {
@@ -130,7 +131,7 @@ private:
         std::unique_ptr<SegmentActor> actor;
     };
     [[nodiscard]] std::uint64_t replays() const {
-        return world.counted(kTheConductor, Counter::Replays);
+        return world.counted(kTheConductor, counters::kReplays);
     }
     static std::size_t place(int index) { return static_cast<std::size_t>(index - 1); }
     [[nodiscard]] bool drafts() const { return options_.drafting != Drafting::None; }

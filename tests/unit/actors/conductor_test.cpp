@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/counters.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "ipc/base/check.hpp"
 #include "model/kv_layout.hpp"
@@ -174,7 +175,7 @@ TEST_CASE("a request is posted to every stage, and to those that act first last"
         CHECK(posted.request.replayed == 0);
         CHECK(posted.request.reuse == 0);
     }
-    CHECK(bench.context.gauges[Gauge::Requests] == 1);
+    CHECK(bench.context.gauges[gauges::kRequests] == 1);
 }
 
 TEST_CASE("an order that is taken before the loop runs begins with the loop") {
@@ -220,7 +221,7 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     CHECK(bench.ears[0]->figures.generated_tokens == 3);
     CHECK(bench.ears[0]->figures.accepted_tokens == 1);
     CHECK(bench.ears[0]->figures.waves == 2);
-    CHECK(bench.context.counted[Counter::TokensCommitted] == 3);
+    CHECK(bench.context.counted[counters::kTokensCommitted] == 3);
     CHECK(bench.context.traced[TraceKind::Commit] == 2);
     bench.verdict(id, 1, 7, {53});
     CHECK(bench.ears[0]->ends == 1);
@@ -268,7 +269,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
     bench.verdict(id, 1, 6, {52});
     CHECK(bench.ears[0]->tokens.size() == 2);
     CHECK(bench.conductor.fenced() == 1);
-    CHECK(bench.context.counted[Counter::Fenced] == 1);
+    CHECK(bench.context.counted[counters::kFenced] == 1);
     CHECK(bench.context.traced[TraceKind::Fenced] == 1);
     bench.join(kFirst);
     CHECK(bench.conductor.pipeline_whole());
@@ -279,7 +280,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
         CHECK(posted.request.replayed == 2);
         CHECK(posted.request.reuse == 0);
     }
-    CHECK(bench.context.counted[Counter::Replays] == 1);
+    CHECK(bench.context.counted[counters::kReplays] == 1);
     bench.verdict(id, 1, 6, {52});
     CHECK(bench.ears[0]->tokens.size() == 2);
     bench.verdict(id, 2, 6, {53}, msg::Finish::MaxTokens);
@@ -326,7 +327,7 @@ TEST_CASE("a lost draft changes no attempt and gets its Begin when it is back") 
     CHECK(bench.context.posted[0].request.text == std::vector<TokenId>{0, 1, 2, 3, 50});
     CHECK(bench.context.posted[0].request.replayed == 1);
     CHECK(bench.context.posted[1].begin.request == second);
-    CHECK(bench.context.counted[Counter::Replays] == 0);
+    CHECK(bench.context.counted[counters::kReplays] == 0);
 }
 
 TEST_CASE("a request that meets a loss in a row at every try is given up as poison") {
@@ -429,10 +430,10 @@ TEST_CASE("requests wait for room in the KV caches, first come, first served") {
     bench.submit(request(4, 64));
     bench.submit(request(4, 32));  // it would fit, but is not the next
     CHECK(bench.context.posted.empty());
-    CHECK(bench.context.gauges[Gauge::QueueDepth] == 2);
+    CHECK(bench.context.gauges[gauges::kQueueDepth] == 2);
     bench.verdict(first, 1, 4, {50}, msg::Finish::EndToken);
     CHECK(bench.context.posted.size() == 6);
-    CHECK(bench.context.gauges[Gauge::QueueDepth] == 0);
+    CHECK(bench.context.gauges[gauges::kQueueDepth] == 0);
 }
 
 TEST_CASE("a request that waits for room only is not failed for a pipeline that is back") {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <random>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/target/early_verify.hpp"
 #include "actors/target/fate_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
@@ -250,8 +251,8 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
             CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
             waves_first += pipeline.segment_actors[0]->figures().waves;
             waves_last += pipeline.segment_actors[1]->figures().waves;
-            proposed += pipeline.world.counted(kFirstSegment, Counter::EarlyProposed);
-            right += pipeline.world.counted(kFirstSegment, Counter::EarlyRight);
+            proposed += pipeline.world.counted(kFirstSegment, counters::kEarlyProposed);
+            right += pipeline.world.counted(kFirstSegment, counters::kEarlyRight);
         }
         CHECK(proposed > 100);
         CHECK(right > proposed / 5);
@@ -280,7 +281,7 @@ TEST_CASE("an exit whose guesses are always wrong rests, and no token changes") 
                 pipeline.run_until_finished();
                 const auto answer = pipeline.conductor.log.answer(kOne);
                 CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-                rows[always_on] += pipeline.world.counted(segment_id(place), Counter::ExitRows);
+                rows[always_on] += pipeline.world.counted(segment_id(place), counters::kExitRows);
             }
         }
     }
@@ -369,7 +370,7 @@ TEST_CASE("heads that look ahead propose behind every verdict") {
     pipeline.run_until_finished();
     const auto answer = pipeline.conductor.log.answer(kOne);
     CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-    CHECK(pipeline.world.counted(segment_id(2), Counter::ExitRows) > 10);
+    CHECK(pipeline.world.counted(segment_id(2), counters::kExitRows) > 10);
     CHECK(pipeline.conductor.verdicts < 40);
 }
 

@@ -249,7 +249,7 @@ TEST_CASE("rows of waves that were cut for their keys have the bits of any other
 
 TEST_CASE("the workspace of an 8B model with 8,192 tokens of context stays below half a GiB") {
     const Result<ModelFile> file =
-        open_random_model(std::string{PACELINE_SOURCE_DIR} + "/bench/cuda/shapes/llama-8b.toml");
+        open_random_model(std::string{PACELINE_SOURCE_DIR} + "/configs/shapes/llama-8b.toml");
     REQUIRE(file.ok());
     const auto use = [&](int rows_max) {
         return cuda_memory(file.value(), {.kv_slots = 8192, .rows_max = rows_max});

@@ -23,7 +23,7 @@ using cuda::WeightType;
 using cuda::test::OnDevice;
 
 std::string shape_file(const std::string& name) {
-    return std::string{PACELINE_SOURCE_DIR} + "/bench/cuda/shapes/" + name + ".toml";
+    return std::string{PACELINE_SOURCE_DIR} + "/configs/shapes/" + name + ".toml";
 }
 
 /// A shape of its own; the file is gone with it.

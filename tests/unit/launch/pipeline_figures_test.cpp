@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/config/methods.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -69,7 +70,7 @@ TEST_CASE("rounds of full length fulfil the paper's equations exactly") {
     for (int i = 0; i < 11; ++i) figures.verdicts.add(verdict_of(8, 3));
     for (int i = 0; i < 5; ++i) figures.verdicts.add(verdict_of(5, 1));
     for (int i = 0; i < 7; ++i) figures.verdicts.add(verdict_of(1, 0));
-    figures.counters[static_cast<std::size_t>(Counter::OutcomeExit)] = 5;
+    figures.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 5;
     const FoldAccounts fold = fold_accounts(figures);
     CHECK(fold.total == 23);
     CHECK(fold.post == 11);
@@ -98,17 +99,17 @@ TEST_CASE("rounds of full length fulfil the paper's equations exactly") {
 TEST_CASE("what never happened is left out of the table, or said in words") {
     PipelineFigures figures;
     figures.accounts = accounts_of(method_config("fold").value());
-    figures.counters[static_cast<std::size_t>(Counter::OutcomeTrunk)] = 3;
+    figures.counters[static_cast<std::size_t>(counters::kOutcomeTrunk)] = 3;
     CHECK(figures_table(figures).find("exit hit rate") == std::string::npos);
     CHECK(!to_json(figures).contains("exit_hit_rate"));
-    figures.counters[static_cast<std::size_t>(Counter::OutcomeNone)] = 3;
-    figures.counters[static_cast<std::size_t>(Counter::OutcomeExit)] = 1;
+    figures.counters[static_cast<std::size_t>(counters::kOutcomeNone)] = 3;
+    figures.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 1;
     CHECK(figures_table(figures).find("0.25: 1 of the 4 roots off the trunk") != std::string::npos);
     CHECK(figures_table(figures).find("trunk 3, exit 1, none 3") != std::string::npos);
 
     PipelineFigures ada;
     ada.accounts = accounts_of(method_config("adadecode").value());
-    ada.counters[static_cast<std::size_t>(Counter::OutcomeNone)] = 3;
+    ada.counters[static_cast<std::size_t>(counters::kOutcomeNone)] = 3;
     const std::string table = figures_table(ada);
     CHECK(table.find("none: no exit was sure enough") != std::string::npos);
     CHECK(table.find("outcomes") == std::string::npos);
@@ -127,8 +128,8 @@ TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline 
         return figures;
     };
     PipelineFigures ada = figures_of("adadecode");
-    ada.counters[static_cast<std::size_t>(Counter::EarlyProposed)] = 2;
-    ada.counters[static_cast<std::size_t>(Counter::EarlyRight)] = 1;
+    ada.counters[static_cast<std::size_t>(counters::kEarlyProposed)] = 2;
+    ada.counters[static_cast<std::size_t>(counters::kEarlyRight)] = 1;
     const nlohmann::json json = to_json(ada);
     CHECK(json["adadecode"]["early_prediction_rate"] == doctest::Approx(2.0 / 3.0));
     CHECK(json["adadecode"]["rejection_rate"] == doctest::Approx(0.5));

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/protocol/counters.hpp"
 #include "runtime/loop/control_port.hpp"
 
 using namespace paceline;
@@ -67,19 +68,19 @@ TEST_CASE("a process that holds no pages runs no pipeline") {
 
 TEST_CASE("a conductor is found by the pages it holds, with what they say") {
     Conductor conductor;
-    conductor.page.count(Counter::TokensCommitted, 17);
+    conductor.page.count(counters::kTokensCommitted, 17);
     const ShmFile segment = StagePage::create(StageId{1}, Epoch{1}, "segment-1", 4).value();
     StagePage page = writer_of(segment);
-    page.set(Gauge::QueueDepth, 3);
+    page.set(gauges::kQueueDepth, 3);
     const std::optional<PipelineSample> found = find_here();
     REQUIRE(found.has_value());
     CHECK(found->conductor == ::getpid());
     REQUIRE(found->stages.size() == 2);
     CHECK(found->stages[0].page.name == "conductor");
-    CHECK(found->stages[0].page.counter(Counter::TokensCommitted) == 17);
+    CHECK(found->stages[0].page.counter(counters::kTokensCommitted) == 17);
     CHECK(found->stages[0].process == ProcessState::Alive);
     CHECK(found->stages[1].page.name == "segment-1");
-    CHECK(found->stages[1].page.gauge(Gauge::QueueDepth) == 3);
+    CHECK(found->stages[1].page.gauge(gauges::kQueueDepth) == 3);
     // Also among all others.
     bool listed = false;
     for (const PipelineSample& any : scan_pipelines()) listed |= any.conductor == ::getpid();

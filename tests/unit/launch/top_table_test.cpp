@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/protocol/counters.hpp"
+
 using namespace paceline;
 using namespace std::chrono_literals;
 
@@ -48,10 +50,10 @@ struct Pair {
 
 TEST_CASE("rates are what grew between two samples, by the time between them") {
     Pair pair;
-    counter(pair.before, 1, Counter::Waves) = 100;
-    counter(pair.after, 1, Counter::Waves) = 120;
-    counter(pair.before, 1, Counter::WaveRows) = 500;
-    counter(pair.after, 1, Counter::WaveRows) = 600;
+    counter(pair.before, 1, counters::kWaves) = 100;
+    counter(pair.after, 1, counters::kWaves) = 120;
+    counter(pair.before, 1, counters::kWaveRows) = 500;
+    counter(pair.after, 1, counters::kWaveRows) = 600;
     counter(pair.after, 1, Counter::ChannelFull) = 3;
     counter(pair.after, 1, Counter::JobMicros) = 1'500'000;
     counter(pair.after, 1, Counter::WaitMicros) = 400'000;
@@ -84,16 +86,16 @@ TEST_CASE("a job that is not over counts as busy for as long as it runs, and onl
 
 TEST_CASE("a restarted stage has counted from zero since") {
     Pair pair;
-    counter(pair.before, 1, Counter::Waves) = 1000;
-    counter(pair.after, 1, Counter::Waves) = 8;
+    counter(pair.before, 1, counters::kWaves) = 1000;
+    counter(pair.after, 1, counters::kWaves) = 8;
     pair.after.stages[1].page.epoch = Epoch{2};
     CHECK(pair.segment().waves_per_second.value() == doctest::Approx(4));
 }
 
 TEST_CASE("a counter that went backwards counts as unchanged, shares stay within 0 and 1") {
     Pair pair;
-    counter(pair.before, 1, Counter::Waves) = 1000;
-    counter(pair.after, 1, Counter::Waves) = 8;
+    counter(pair.before, 1, counters::kWaves) = 1000;
+    counter(pair.after, 1, counters::kWaves) = 8;
     counter(pair.after, 1, Counter::JobMicros) = ~std::uint64_t{0};
     CHECK(pair.segment().waves_per_second.value() == 0);
     CHECK(pair.segment().busy.value() == 1.0);
@@ -109,16 +111,16 @@ TEST_CASE("there are no rates for a stage that was not there before, or without 
 
 TEST_CASE("tokens are the conductor's, acceptance is of what was judged in between") {
     Pair pair;
-    counter(pair.after, 0, Counter::TokensCommitted) = 50;
-    counter(pair.after, 1, Counter::TokensCommitted) = 999;
-    counter(pair.before, 1, Counter::TokensProposed) = 100;
-    counter(pair.after, 1, Counter::TokensProposed) = 140;
-    counter(pair.before, 1, Counter::TokensAccepted) = 0;
-    counter(pair.after, 1, Counter::TokensAccepted) = 30;
+    counter(pair.after, 0, counters::kTokensCommitted) = 50;
+    counter(pair.after, 1, counters::kTokensCommitted) = 999;
+    counter(pair.before, 1, counters::kTokensProposed) = 100;
+    counter(pair.after, 1, counters::kTokensProposed) = 140;
+    counter(pair.before, 1, counters::kTokensAccepted) = 0;
+    counter(pair.after, 1, counters::kTokensAccepted) = 30;
     const PipelineRates rates = pipeline_rates(pair.before, pair.after);
     CHECK(rates.tokens_per_second.value() == doctest::Approx(25));
     CHECK(rates.acceptance.value() == doctest::Approx(0.75));
-    counter(pair.after, 1, Counter::TokensProposed) = 100;
+    counter(pair.after, 1, counters::kTokensProposed) = 100;
     CHECK_FALSE(pipeline_rates(pair.before, pair.after).acceptance.has_value());
 }
 
@@ -137,12 +139,12 @@ TEST_CASE("a state says what is done for how long, late past its deadline, gone 
 
 TEST_CASE("the table has a line for the pipeline, one of headings and one for each stage") {
     Pair pair;
-    counter(pair.after, 0, Counter::TokensCommitted) = 50;
+    counter(pair.after, 0, counters::kTokensCommitted) = 50;
     counter(pair.after, 0, Counter::Restarts) = 2;
-    counter(pair.after, 0, Counter::Fenced) = 1;
-    counter(pair.after, 1, Counter::Fenced) = 4;
-    counter(pair.after, 1, Counter::Waves) = 20;
-    pair.after.stages[1].page.gauges[static_cast<std::size_t>(Gauge::QueueDepth)] = 3;
+    counter(pair.after, 0, counters::kFenced) = 1;
+    counter(pair.after, 1, counters::kFenced) = 4;
+    counter(pair.after, 1, counters::kWaves) = 20;
+    pair.after.stages[1].page.gauges[static_cast<std::size_t>(gauges::kQueueDepth)] = 3;
     const std::vector<std::string> lines = table_lines(pair.before, pair.after);
     REQUIRE(lines.size() == 4);
     CHECK(lines[0] == "pipeline 1234: 25.0 tokens/s, acceptance -, fenced 5, restarts 2");

@@ -99,24 +99,20 @@ TEST_CASE("counters add up and gauges keep the last value, each in its own place
         fixture.page.count(static_cast<Counter>(i), i + 1);
         fixture.page.count(static_cast<Counter>(i));
     }
-    fixture.page.set(Gauge::QueueDepth, 9);
-    fixture.page.set(Gauge::QueueDepth, 4);
-    fixture.page.set(Gauge::Requests, 2);
+    fixture.page.set(free_gauge(0), 9);
+    fixture.page.set(free_gauge(0), 4);
+    fixture.page.set(free_gauge(kGauges - 1), 2);
     const PageSnapshot shot = fixture.view.snapshot();
     for (std::size_t i = 0; i < kCounters; ++i) CHECK(shot.counters[i] == i + 2);
-    CHECK(shot.gauge(Gauge::QueueDepth) == 4);
-    CHECK(shot.gauge(Gauge::Requests) == 2);
+    CHECK(shot.gauge(free_gauge(0)) == 4);
+    CHECK(shot.gauge(free_gauge(kGauges - 1)) == 2);
 }
 
-TEST_CASE("every counter, gauge, event and activity has a name of its own") {
+TEST_CASE("every event and activity has a name of its own") {
     const auto check_names = [](int first, int last, auto name) {
         std::set<std::string> names{"unknown"};
         for (int i = first; i <= last; ++i) CHECK(names.insert(name(i)).second);
     };
-    check_names(0, static_cast<int>(kCounters) - 1,
-                [](int i) { return name_of(static_cast<Counter>(i)); });
-    check_names(0, static_cast<int>(kGauges) - 1,
-                [](int i) { return name_of(static_cast<Gauge>(i)); });
     check_names(1, static_cast<int>(TraceKind::Mark),
                 [](int i) { return name_of(static_cast<TraceKind>(i)); });
     check_names(0, static_cast<int>(Activity::Ended),
@@ -214,8 +210,8 @@ TEST_CASE("a reader needs no more than a descriptor that it may read") {
     const OwnedFd readable{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
     const Result<StagePageView> view = StagePageView::attach(readable.get());
     REQUIRE(view.ok());
-    fixture.page.count(Counter::Waves, 5);
-    CHECK(view.value().snapshot().counter(Counter::Waves) == 5);
+    fixture.page.count(free_counter(0), 5);
+    CHECK(view.value().snapshot().counter(free_counter(0)) == 5);
 }
 
 TEST_CASE("the trace ring wraps and keeps the newest events, oldest first") {
@@ -307,7 +303,7 @@ TEST_CASE("what a killed process said can still be read") {
         if (!region.ok()) ::_exit(1);
         Result<StagePage> page = StagePage::attach(std::move(region).value());
         if (!page.ok()) ::_exit(1);
-        page.value().count(Counter::Verdicts, 42);
+        page.value().count(free_counter(3), 42);
         for (std::uint32_t i = 1; i <= 10; ++i) page.value().trace(mark(i));
         page.value().enter(Activity::Computing, 1ms);
         ::raise(SIGKILL);
@@ -317,7 +313,7 @@ TEST_CASE("what a killed process said can still be read") {
     REQUIRE(WIFSIGNALED(status));
     const PageSnapshot shot = view.snapshot();
     CHECK(shot.pid == static_cast<std::uint32_t>(child));
-    CHECK(shot.counter(Counter::Verdicts) == 42);
+    CHECK(shot.counter(free_counter(3)) == 42);
     CHECK(shot.activity == Activity::Computing);
     CHECK(shot.deadline == shot.since + 1ms);
     CHECK(ids(view.trace()) == std::vector<std::uint32_t>{3, 4, 5, 6, 7, 8, 9, 10});

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "ipc/wire/control_socket.hpp"
+#include "ipc/wire/messages.hpp"
 #include "tests/unit/runtime/plan_fixture.hpp"
 
 using namespace paceline;

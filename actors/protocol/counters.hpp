@@ -1,0 +1,71 @@
+// What the actors count: names for the free counters and gauges of a process (runtime/observe).
+//
+// Free slot n is counter 9 + n of docs/observability.md. Readers of a page's memory know a counter by
+// its number, so a counter keeps it.
+//
+// acceptance rate        = kTokensAccepted / kTokensProposed
+// mean acceptance length = 1 + kTokensAccepted / kVerdicts      (the target's own token is the 1)
+//
+// Constants; any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "ipc/wire/messages.hpp"
+#include "runtime/observe/counters.hpp"
+
+namespace paceline::counters {
+
+// Of segments.
+inline constexpr Counter kWaves = free_counter(0);        // formed (first segment) or run (others)
+inline constexpr Counter kWaveRows = free_counter(1);     // rows of kWaves
+inline constexpr Counter kPrefillRows = free_counter(2);  // rows of prefill waves
+inline constexpr Counter kVerdicts = free_counter(3);     // waves with a verdict (last segment)
+inline constexpr Counter kTokensProposed = free_counter(4);  // candidates that were verified
+inline constexpr Counter kTokensAccepted = free_counter(5);  // of kTokensProposed, accepted
+
+// Of the conductor, but for kFenced, which every actor counts.
+inline constexpr Counter kTokensCommitted = free_counter(6);  // taken by the commit log
+inline constexpr Counter kFenced = free_counter(7);           // stale messages, without effect
+inline constexpr Counter kReplays = free_counter(8);          // requests begun again after a loss
+
+// Of the first segment: who had proposed the new root of a verdict.
+inline constexpr Counter kOutcomeTrunk = free_counter(9);      // the draft, as its first choice
+inline constexpr Counter kOutcomeRunnerUp = free_counter(10);  // the draft, as another choice
+inline constexpr Counter kOutcomeExit = free_counter(11);      // an early exit
+inline constexpr Counter kOutcomeLookup = free_counter(12);    // prompt lookup
+inline constexpr Counter kOutcomeHeads = free_counter(13);     // heads that look further ahead
+inline constexpr Counter kOutcomeNone = free_counter(14);      // no stage had proposed it
+
+// Of the first segment: what its verify waves cost.
+inline constexpr Counter kRowsWasted = free_counter(15);  // rows that were not committed
+inline constexpr Counter kRootAlone = free_counter(16);   // waves of one row: PEARL's C_pre
+
+// Of drafts and exits.
+inline constexpr Counter kDraftForwards = free_counter(17);  // passes through a draft's model
+inline constexpr Counter kDraftRows = free_counter(18);      // rows of kDraftForwards
+inline constexpr Counter kExitRows = free_counter(19);       // rows whose exit head was computed
+
+// Of the first segment: rows whose token an exit was the first to propose, each counted once, when a
+// verdict committed the row above it.
+inline constexpr Counter kEarlyProposed = free_counter(20);
+inline constexpr Counter kEarlyRight = free_counter(21);  // of kEarlyProposed, committed
+
+/// The outcome counter of candidates from `origin`.
+[[nodiscard]] constexpr Counter outcome_of(msg::Origin origin) {
+    return static_cast<Counter>(static_cast<std::size_t>(kOutcomeTrunk) +
+                                static_cast<std::size_t>(origin));
+}
+static_assert(outcome_of(msg::Origin::RunnerUp) == kOutcomeRunnerUp &&
+              outcome_of(msg::Origin::Exit) == kOutcomeExit &&
+              outcome_of(msg::Origin::Lookup) == kOutcomeLookup &&
+              outcome_of(msg::Origin::Heads) == kOutcomeHeads);
+
+}  // namespace paceline::counters
+
+namespace paceline::gauges {
+
+inline constexpr Gauge kQueueDepth = free_gauge(0);  // waves or proposals that wait here
+inline constexpr Gauge kRequests = free_gauge(1);    // requests that are open here
+
+}  // namespace paceline::gauges
