@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of page_references.py on a small tree. Python's standard library only."""
+"""Tests of page_checks.py on a small tree. Python's standard library only."""
 
 import tempfile
 import unittest
 from pathlib import Path
 
-from page_references import check_pages
+from page_checks import check_pages
 
 SOURCE = """#pragma once
 constexpr int kLimit = 3;
@@ -16,7 +16,7 @@ void Other::feed(int row) { use(row); }
 """
 
 
-class PageReferences(unittest.TestCase):
+class PageChecks(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.root = Path(self.folder.name)
@@ -62,6 +62,26 @@ class PageReferences(unittest.TestCase):
         self.assertEqual(self.findings("\n" + shown.replace("= 3", "= 4")),
                          ["docs/page.md:2: the block differs from actors/deep/walk.hpp"])
         self.assertEqual(len(self.findings(shown.replace("walk.hpp\n", "gone.hpp\n"))), 2)
+
+    def test_a_method_without_a_section_and_a_section_without_a_method_are_found(self):
+        (self.root / "configs").mkdir()
+        for name in ("pearl", "fold", "cpu-one"):
+            (self.root / f"configs/{name}.toml").touch()
+        (self.root / "docs/methods.md").write_text("### pearl\n### gone\n")
+        self.assertEqual(self.findings(""), ["docs/methods.md:1: no section '### fold'",
+                                             "docs/methods.md:1: '### gone' is no method"])
+
+    def test_data_without_conditions_with_ragged_rows_or_without_a_name_are_found(self):
+        folder = self.root / "bench/results"
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text("`good.tsv`")
+        good = "# command: c\n# commit: a\n# date: d\n# machine: m\nx\ty\n1\t2\n"
+        (folder / "good.tsv").write_text(good)
+        self.assertEqual(self.findings(""), [])
+        (folder / "bad.tsv").write_text(good.replace("# date: d\n", "").replace("\t2", ""))
+        self.assertEqual(self.findings(""), ["bench/results/bad.tsv:1: no line '# date: ...'",
+                                             "bench/results/bad.tsv:1: rows of different length",
+                                             "bench/results/README.md:1: does not name bad.tsv"])
 
     def test_words_outside_of_the_tree_are_no_references(self):
         for text in ("build/release/paceline", "/proc/self/exe", "input/output", "`actors/*.hpp`",

@@ -1,4 +1,4 @@
-"""Checks that the pages name files, folders and functions that exist. Used by tests/lint.
+"""Checks that the pages agree with the tree: files, functions, methods, data. Used by tests/lint.
 
 Checked in README.md and docs/*.md:
 
@@ -9,6 +9,9 @@ Checked in README.md and docs/*.md:
                           function, a type or a constant
     [text](target)        a file beside the page
     ```cpp path           a block that shows a file: it equals the file
+
+Every method in configs/ has a section in docs/methods.md, and every bench/results/*.tsv names its command,
+commit, date and machine, has rows of equal length and stands in the README beside it.
 
 A word counts as a path if it begins with a top-level folder of the tree and a slash; folders that
 builds make (build/) are not checked. Names with placeholders (`*`, `<`) are left out.
@@ -86,10 +89,40 @@ def check_page(root: Path, page: Path, folders: list[str]) -> list[str]:
     return found
 
 
+def check_methods(root: Path) -> list[str]:
+    """Methods without a section. The cpu-*.toml are placements, not methods."""
+    page = root / "docs/methods.md"
+    if not page.is_file():
+        return []
+    sections = set(re.findall(r"(?m)^### (\S+)$", page.read_text()))
+    methods = {file.stem for file in (root / "configs").glob("*.toml") if not file.stem.startswith("cpu-")}
+    return ([f"docs/methods.md:1: no section '### {name}'" for name in sorted(methods - sections)]
+            + [f"docs/methods.md:1: '### {name}' is no method" for name in sorted(sections - methods)])
+
+
+def check_results(root: Path) -> list[str]:
+    """Data files without their conditions, with ragged rows, or that the README does not name."""
+    folder = root / "bench/results"
+    found = []
+    for file in sorted(folder.glob("*.tsv")):
+        name = file.relative_to(root)
+        lines = file.read_text().splitlines()
+        comments = [line for line in lines if line.startswith("# ")]
+        found += [f"{name}:1: no line '# {key}: ...'" for key in ("command", "commit", "date", "machine")
+                  if not any(line.startswith(f"# {key}: ") for line in comments)]
+        columns = {line.count("\t") for line in lines[len(comments):]}
+        if len(columns) != 1:
+            found.append(f"{name}:1: rows of different length")
+        if f"`{file.name}`" not in (folder / "README.md").read_text():
+            found.append(f"bench/results/README.md:1: does not name {file.name}")
+    return found
+
+
 def check_pages(root: Path, files: list[Path]) -> list[str]:
-    """The findings of README.md and docs/*.md; `files` are the files of the tree."""
+    """All findings; `files` are the files of the tree."""
     names = [file.relative_to(root) for file in files]
     folders = sorted({name.parts[0] for name in names if len(name.parts) > 1})
     pages = [name for name in names
              if str(name) == "README.md" or (name.parent == Path("docs") and name.suffix == ".md")]
-    return [finding for page in pages for finding in check_page(root, root / page, folders)]
+    found = [finding for page in pages for finding in check_page(root, root / page, folders)]
+    return found + check_methods(root) + check_results(root)
