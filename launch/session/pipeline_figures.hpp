@@ -1,5 +1,5 @@
 // PipelineFigures: what a pipeline did while it answered, for the table at the end of a run, for
-// --stats and for benches. docs/performance.md, "What the figures mean", defines each of them.
+// --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
 // Counted from two places: the verdicts that the conductor's log took (VerdictTally), and the
 // pages in which processes count (runtime/observe/stage_page.hpp), those of dead incarnations included.

@@ -52,6 +52,11 @@ class Pipeline(CliTest):
         placed = [str(p) for p in configs if p.name.startswith("cpu-") or p.stem == "four-stages"]
         self.same_ids(demo_model(), placed, *prompt, "-n", "32", *SAMPLED)
 
+    def test_the_example_of_the_page_on_new_methods_gives_the_same_tokens(self):
+        example = str(ROOT / "tests/example/pearl-lookup.toml")
+        for sampling in ([], SAMPLED):
+            self.same_ids(TINY, [example], "-p", PROMPT, "-n", "60", *sampling)
+
     def test_a_chat_over_processes_says_what_a_chat_in_one_process_says(self):
         turns = "hello there\nand again hello there\n/quit\n".encode()
         plain = self.run_ok("run", "-m", TINY, "--interactive", "-n", "12", stdin=turns)

@@ -109,8 +109,9 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def write_archive(folder: Path, out: Path) -> None:
     half = out.with_name(out.name + ".half")
-    with lzma.open(half, "wb", preset=6) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        # Programs beside one another: they share most of their code, and xz sees it.
+    # Programs share most of their code: a window over all of them has it once.
+    window = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
+    with lzma.open(half, "wb", filters=window) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for path in sorted(folder.rglob("*")):
             tar.add(path, arcname=f"{TOP}/{path.relative_to(folder)}", recursive=False, filter=_plain)
     os.replace(half, out)

@@ -156,6 +156,7 @@ enum class Drafting : std::uint8_t { None, Lookup, Adversary, Oracle, SlowOracle
 struct PipelineOptions {
     int segments = 1;
     Drafting drafting = Drafting::None;
+    DraftSourceFactory sources = {};  // instead of those of `drafting`
     std::uint64_t seed = 1;
     DispatchOptions dispatch = {};
     VerifyOptions verify = {};
@@ -228,6 +229,7 @@ inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& optio
 }
 /// Sources for drafts that know these texts (prompt and answer), or need not know them.
 inline DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts) {
+    if (options.sources) return options.sources;
     return [=](const Request& request) -> std::unique_ptr<DraftSource> {
         if (options.drafting == Drafting::Lookup) {
             return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());

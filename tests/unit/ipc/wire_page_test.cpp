@@ -1,0 +1,141 @@
+// docs/wire-format.md against the structs: offsets of the tables, sizes of the headings, and the
+// bytes of the examples.
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "ipc/transport/spsc_ring.hpp"
+#include "ipc/wire/control.hpp"
+#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/messages.hpp"
+
+using namespace paceline;
+
+namespace {
+
+std::string page() {
+    std::ifstream file{PACELINE_SOURCE_DIR "/docs/wire-format.md"};
+    return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+}
+
+/// What stands between two texts of the page.
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+    const std::size_t first = text.find(begin);
+    REQUIRE_MESSAGE(first != std::string::npos, begin);
+    return text.substr(first, text.find(end, first) - first);
+}
+
+struct Field {
+    std::size_t offset;
+    const char* name;
+};
+
+/// Each field stands in the section as a row of its table: "| 16 | u32 | `wave` |".
+void check_fields(const std::string& section, const std::vector<Field>& fields) {
+    for (const Field& field : fields) {
+        CAPTURE(field.name);
+        const std::string begin = "\n| " + std::to_string(field.offset) + " | ";
+        bool found = false;
+        for (std::size_t at = section.find(begin); at != std::string::npos && !found;
+             at = section.find(begin, at + 1)) {
+            const std::string row = section.substr(at + 1, section.find('\n', at + 1) - at - 1);
+            found = row.find(std::string{"| `"} + field.name + "` |") != std::string::npos;
+        }
+        CHECK(found);
+    }
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+    std::string text;
+    for (const std::byte byte : bytes) {
+        char two[4];
+        std::snprintf(two, sizeof two, "%02x ", std::to_integer<unsigned>(byte));
+        text += two;
+    }
+    text.pop_back();
+    return text;
+}
+
+#define FIELD(type, name)           \
+    Field {                         \
+        offsetof(type, name), #name \
+    }
+
+}  // namespace
+
+TEST_CASE("the page has the offset of every field of ring and hot messages") {
+    const std::string text = page();
+    check_fields(
+        between(text, "## A ring", "A slot is"),
+        {FIELD(RingHeader, magic), FIELD(RingHeader, layout_version), FIELD(RingHeader, slot_count),
+         FIELD(RingHeader, urgent_slots), FIELD(RingHeader, slot_stride),
+         FIELD(RingHeader, payload_bytes), FIELD(RingHeader, epoch), FIELD(RingHeader, flags)});
+    using namespace msg;
+    check_fields(between(text, "### Proposal, 2,336 bytes", "### Wave"),
+                 {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
+                  FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
+    check_fields(between(text, "A part, 32 bytes", "A row"),
+                 {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
+                  FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
+                  FIELD(WavePart, hold)});
+    check_fields(between(text, "A row, 20 bytes", "### Verdict"),
+                 {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
+                  FIELD(WaveRow, position), FIELD(WaveRow, slot)});
+    check_fields(between(text, "### Verdict, 304 bytes", "Example"),
+                 {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
+                  FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
+                  FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
+    check_fields(between(text, "### TensorNote, 48 bytes", "### Stop"),
+                 {FIELD(TensorNote, role), FIELD(TensorNote, type), FIELD(TensorNote, layer),
+                  FIELD(TensorNote, first_position), FIELD(TensorNote, rows),
+                  FIELD(TensorNote, row_elements), FIELD(TensorNote, tensor),
+                  FIELD(TensorNote, tensor_generation)});
+}
+
+TEST_CASE("the sizes that the page gives are those of the structs") {
+    CHECK(sizeof(msg::Proposal) == 2336);
+    CHECK(sizeof(msg::Wave) == 1816);
+    CHECK(sizeof(msg::WavePart) == 32);
+    CHECK(sizeof(msg::WaveRow) == 20);
+    CHECK(sizeof(msg::Verdict) == 304);
+    CHECK(sizeof(msg::TensorNote) == 48);
+    CHECK(sizeof(msg::Stop) == 16);
+    const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
+    CHECK(page().find(version) != std::string::npos);
+}
+
+TEST_CASE("the example of a verdict's frame is what a producer writes") {
+    const RingOptions options{
+        .slots = 64, .urgent_slots = 16, .payload_bytes = bytes_max(kHotKinds), .epoch = Epoch{3}};
+    const std::size_t bytes = ring_bytes(options).value();
+    struct alignas(kLineBytes) Line {
+        std::byte bytes[kLineBytes];
+    };
+    std::vector<Line> lines(bytes / kLineBytes);
+    const std::span<std::byte> memory{lines.front().bytes, bytes};
+    format_ring(memory, options);
+    auto producer = RingProducer::attach_memory(memory, Epoch{3}, kHotKinds).value();
+    msg::Verdict verdict{};
+    verdict.route = {RequestId{1}, Attempt{2}, Epoch{3}};
+    verdict.wave = WaveId{7};
+    verdict.base = 41;
+    verdict.count = 3;
+    verdict.wave_rows = 5;
+    verdict.depth = 4;
+    verdict.tokens = {504, 6376, 314};
+    REQUIRE(producer.try_push(static_cast<std::uint16_t>(msg::Verdict::kKind),
+                              std::as_bytes(std::span{&verdict, 1})) == Push::Ok);
+    const std::string text = page();
+    for (std::size_t at = 0; at < 96; at += 16) {
+        const std::string line = hex(memory.subspan(sizeof(RingHeader) + at, 16));
+        CHECK_MESSAGE(text.find(std::to_string(at) + "  " + line) != std::string::npos, line);
+    }
+    CHECK(text.find('`' + hex(control::encode(control::Ready{Epoch{2}})) + '`') !=
+          std::string::npos);
+}
