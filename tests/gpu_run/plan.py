@@ -94,17 +94,18 @@ def doctest_step(choice: Choice, section: str, name: str, program: str, argument
     return Step(section, name, work, seconds, needs_gpu=not choice.emulated)
 
 
-def kernel_steps(choice: Choice) -> list:
-    def family(name: str, seconds: float = 180) -> Step:
-        return doctest_step(choice, "kernels", f"gpu_{name}", f"gpu_{name}", [], seconds)
+def family_step(choice: Choice, name: str, seconds: float = 180) -> Step:
+    """The tests of one family of kernels."""
+    return doctest_step(choice, "kernels", f"gpu_{name}", f"gpu_{name}", [], seconds)
 
+
+def kernel_steps(choice: Choice) -> list:
     spread = doctest_step(choice, "kernels", "equal bits, however spread", "gpu_gemm", [f"--test-case={SPREAD}"], 120)
-    steps = [spread, *[family(name) for name in ("gemm", "attention", "rows", "sample")],
+    steps = [spread, *[family_step(choice, name) for name in ("gemm", "attention", "rows", "sample")],
              doctest_step(choice, "backend", "gpu_backend", "gpu_backend", [], 300)]
-    steps += [family("copy", 60), family("variants"), family("blas")]
     if not choice.emulated:
-        steps.append(family("wgmma", 60))
-    return steps
+        steps.append(family_step(choice, "wgmma", 60))
+    return [*steps, family_step(choice, "copy", 60)]
 
 
 def goals_of(text: str) -> str:
@@ -140,13 +141,15 @@ def bench_step(choice: Choice, section: str, shape: str, sections: str, seconds:
 
 
 def early_bench_steps(choice: Choice) -> list:
+    same_bits = family_step(choice, "variants")  # before anything is said about their times
     if choice.emulated:
-        return [bench_step(choice, "bench", "tiny", "copy,kernels,waves", 300),
+        return [bench_step(choice, "bench", "tiny", "copy,kernels,waves", 300), same_bits,
                 bench_step(choice, "variants", "tiny", "variants", 300)]
     steps = []
     for shape in ("llama-8b", "smollm2-135m"):
         if shape in choice.shapes:
             steps.append(bench_step(choice, "bench", shape, "copy,kernels,waves,drawing,goals", 180))
+    steps.append(same_bits)
     for shape in ("llama-8b", "smollm2-135m"):
         if shape in choice.shapes:
             steps.append(bench_step(choice, "variants", shape, "variants", 180))
@@ -154,12 +157,13 @@ def early_bench_steps(choice: Choice) -> list:
 
 
 def late_bench_steps(choice: Choice) -> list:
+    blas = family_step(choice, "blas")
     if choice.emulated:
-        return [bench_step(choice, "bench", "tiny", "ladder,blas,costs", 300)]
+        return [blas, bench_step(choice, "bench", "tiny", "ladder,blas,costs", 300)]
     wanted = [("llama-8b", "ladder,blas", 240), ("llama-1b", "copy,kernels,waves,drawing,goals", 180),
               ("llama-8b", "costs", 240), ("smollm2-135m", "ladder,blas,costs", 240), ("llama-1b", "costs", 240),
               ("llama-70b", "kernels,costs", 300)]
-    steps = [bench_step(choice, "bench", *one) for one in wanted if one[0] in choice.shapes]
+    steps = [blas, *[bench_step(choice, "bench", *one) for one in wanted if one[0] in choice.shapes]]
     if choice.model is not None:
         steps.append(bench_step(choice, "bench", "smollm2-135m", "upload", 120))
     return steps
