@@ -282,8 +282,5 @@ std::vector<SessionProcess> PipelineSession::stages() const {
 std::string PipelineSession::trace_text() const {
     return impl_->trace_text();
 }
-const std::string& PipelineSession::placement_text() const {
-    return impl_->table();
-}
 
 }  // namespace paceline

@@ -80,8 +80,6 @@ public:
     [[nodiscard]] std::vector<SessionProcess> stages() const;
     /// Everything so far as a trace file (runtime/observe/trace_file.hpp), also after a failed run.
     [[nodiscard]] std::string trace_text() const;
-    /// The placement table that was (or would have been) printed.
-    [[nodiscard]] const std::string& placement_text() const;
 
 private:
     class Impl;

@@ -134,7 +134,6 @@ std::string StopMatcher::read(std::string_view text) {
 std::string StopMatcher::release(std::size_t bytes) {
     std::string certain = held_.substr(0, bytes);
     held_.erase(0, bytes);
-    text_bytes_ += static_cast<std::int64_t>(bytes);
     return certain;
 }
 

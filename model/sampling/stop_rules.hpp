@@ -60,8 +60,6 @@ public:
     [[nodiscard]] StopReason reason() const { return reason_; }
     /// Tokens of the answer so far, the one that ended it included.
     [[nodiscard]] std::int64_t tokens() const { return tokens_; }
-    /// Bytes of the answer released so far; after finish(), where the answer's text ends.
-    [[nodiscard]] std::int64_t text_bytes() const { return text_bytes_; }
 
 private:
     /// A stop string and how much of it the text so far ends with.
@@ -81,7 +79,6 @@ private:
     StopReason reason_ = StopReason::None;
     bool finished_ = false;
     std::int64_t tokens_ = 0;
-    std::int64_t text_bytes_ = 0;
 };
 
 }  // namespace paceline

@@ -101,20 +101,6 @@ ModelSummary summarise(const ModelFile& model) {
     return summary;
 }
 
-std::vector<TensorSummary> list_tensors(const ModelFile& model) {
-    std::vector<TensorSummary> list;
-    list.reserve(model.tensors().size());
-    for (const TensorView& tensor : model.tensors()) {
-        const std::string cols = std::to_string(tensor.cols) + "]";
-        list.push_back({.name = tensor.name,
-                        .type = traits(tensor.type).name,
-                        .shape = tensor.rows == 1 ? "[" + cols
-                                                  : "[" + std::to_string(tensor.rows) + ", " + cols,
-                        .bytes = tensor.bytes});
-    }
-    return list;
-}
-
 std::string describe(const ModelFile& model) {
     const ModelSummary summary = summarise(model);
     const ModelConfig& config = model.config();

@@ -17,14 +17,6 @@ struct TypeSummary {
     std::uint64_t bytes = 0;  // as stored in the file
 };
 
-/// One line per tensor, for those who want all of them.
-struct TensorSummary {
-    std::string name;
-    std::string type;   // "Q4_1"
-    std::string shape;  // "[1536, 576]": outputs, inputs; "[576]" for a vector
-    std::uint64_t bytes = 0;
-};
-
 struct ModelSummary {
     std::string format;        // "GGUF v3"
     std::string architecture;  // "llama"
@@ -43,7 +35,6 @@ struct ModelSummary {
 
 /// Reads no weights: all of it is known since open().
 [[nodiscard]] ModelSummary summarise(const ModelFile& model);
-[[nodiscard]] std::vector<TensorSummary> list_tensors(const ModelFile& model);
 
 /// The summary as lines of "field: value" for a terminal; ends with a line break.
 [[nodiscard]] std::string describe(const ModelFile& model);

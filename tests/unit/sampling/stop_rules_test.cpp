@@ -43,7 +43,6 @@ Answer read(const StopRules& rules,
     answer.text += matcher.finish(rest);
     answer.reason = matcher.reason();
     answer.tokens = matcher.tokens();
-    CHECK(matcher.text_bytes() == static_cast<std::int64_t>(answer.text.size()));
     return answer;
 }
 

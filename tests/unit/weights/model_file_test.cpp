@@ -185,12 +185,6 @@ TEST_CASE("a summary counts tensors, parameters and bytes of each stored type") 
     CHECK(summary.matrix_parameters == 288 * 64 + 2 * layer);
     CHECK(summary.tensor_bytes < summary.file_bytes);
 
-    const std::vector<TensorSummary> list = list_tensors(model);
-    REQUIRE(list.size() == 20);
-    CHECK(list[0].name == "token_embd.weight");
-    CHECK(list[0].type == "Q8_0");
-    CHECK(list[0].shape == "[288, 64]");
-    CHECK(list[1].shape == "[64]");
     const std::string text = describe(model);
     CHECK(text.find("architecture: llama, tiny\n") != std::string::npos);
     CHECK(text.find("Q4_1: 14 tensors") != std::string::npos);
