@@ -43,14 +43,14 @@ CpuOptions base_options(const StageAssignment& assignment, const Device& device)
 
 SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     SegmentPlan plan;
-    plan.index = duty.id.value;
+    const int index = duty.id.value;
     plan.count = a.segments;
-    if (plan.index > 1) plan.previous = stage_id(plan.index - 1);
-    if (plan.index < a.segments) plan.next = stage_id(plan.index + 1);
+    if (index > 1) plan.previous = stage_id(index - 1);
+    if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.hinters = hinters_of(a);
     plan.judge = stage_id(a.segments);
-    if (plan.index == a.segments) {
+    if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
         for (int segment = 1; segment < a.segments; ++segment)
             plan.verdict_to.push_back(stage_id(segment));
