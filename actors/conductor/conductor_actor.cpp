@@ -329,6 +329,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     context_->count(counters::kTokensCommitted, verdict.count);
     if (answer.figures.generated_tokens == 0) answer.figures.first_token = context_->now();
     record(verdict, answer.figures);
+    if (observer_) observer_(verdict);
     if (verdict.count > 0) answer.losses = 0;
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;

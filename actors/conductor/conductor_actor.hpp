@@ -32,6 +32,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/conductor/commit_log.hpp"
@@ -90,6 +91,12 @@ class ConductorActor final : public Actor {
 public:
     /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
     ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots);
+
+    /// Calls `observer` with each verdict that the commit log takes, before its tokens are handed on.
+    /// Set before the loop runs.
+    void observe(std::function<void(const msg::Verdict& verdict)> observer) {
+        observer_ = std::move(observer);
+    }
 
     /// Takes an order: it runs as soon as the pipeline is whole and the KV caches have room for
     /// its context beside those that run; first come, first served. Before the loop runs, between
@@ -157,6 +164,7 @@ private:
     void show_gauges();
 
     StageContext* context_ = nullptr;
+    std::function<void(const msg::Verdict&)> observer_;
     ConductorPlan plan_;
     int vocab_size_;
     std::int32_t kv_slots_;

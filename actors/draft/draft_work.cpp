@@ -1,297 +1,155 @@
 #include "actors/draft/draft_work.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <string>
 #include <utility>
+#include <variant>
 
+#include "actors/protocol/counters.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
+#include "ipc/wire/cancel_board.hpp"
 
 namespace paceline {
 namespace {
 
-constexpr float kTrustWeight = 0.1F;  // of one token: the last ten or so count
-constexpr float kTrustLeast = 0.02F;
-// A row more costs a wave of a few rows about a tenth of its time, and what the target finds
-// behind it is worth more the faster the text goes on: a path less probable does not pay.
-constexpr float kWorthARow = 0.15F;
+constexpr std::int32_t kAnySlots = std::numeric_limits<std::int32_t>::max();
 
-/// The proposal's root and trunk, as tokens.
-std::vector<TokenId> trunk_of(const msg::Proposal& proposal) {
-    std::vector<TokenId> tokens{proposal.root_token};
-    for (std::int32_t at = msg::kBelowRoot;;) {
-        std::int32_t best = -1;
-        for (std::uint32_t i = 0; i < proposal.count; ++i) {
-            const msg::ProposedNode& node = proposal.nodes[i];
-            if (node.parent != at) continue;
-            if (best < 0 ||
-                node.log_prob >= proposal.nodes[static_cast<std::size_t>(best)].log_prob)
-                best = static_cast<std::int32_t>(i);
-        }
-        if (best < 0) return tokens;
-        tokens.push_back(proposal.nodes[static_cast<std::size_t>(best)].token);
-        at = best;
-    }
+MessageLimits limits_of(const DraftPlan& plan) {
+    return {.vocab_size = plan.vocab_size, .kv_slots = kAnySlots, .context = kAnySlots};
 }
 
 }  // namespace
 
-DraftWork::DraftWork(const control::Begin& begin,
-                     const Request& spec,
-                     const DraftPlan& plan,
-                     const DraftTools& tools)
-    : request{begin.request},
-      attempt{begin.attempt},
-      text{std::make_shared<DraftText>(spec)},
-      growth{plan.growth, spec.gamma, tools.model != nullptr},
-      worth{spec.sampling.greedy()},
-      plan_{plan},
-      model_{tools.model.get()},
-      finish_{spec.finish_rule()} {
-    if (model_ != nullptr) model_->open(*text);
-    if (!tools.source) return;
-    source = tools.source(spec);
-    source->commit(spec.text);
-    trust_ = source->confidence();
-    source_due = true;
+Error unexpected(StageId from, const std::string& what) {
+    return Error{Errc::Protocol,
+                 "stage " + std::to_string(from.value) + " sent a speculative stage " + what};
 }
 
-bool DraftWork::uses_model() const {
-    return model_ != nullptr && model_->knows(*text);
+DraftWork::DraftWork(DraftPlan plan, DraftTools tools) : plan_{plan}, tools_{std::move(tools)} {
+    PACE_CHECK(tools_.model != nullptr || tools_.source, "a draft without a model or a source");
+    inbox_.attach(*this);
 }
 
-std::int32_t DraftWork::room() const {
-    // The target's own token takes the last place, so one guess fewer can be of use.
-    return finish_.room_at(text->tree.root().position + 1) - 1;
+void DraftWork::on_start(StageContext& context) {
+    context_ = &context;
+    inbox_.start(context);
 }
 
-DraftWork::Fit DraftWork::fit(const msg::Verdict& verdict) const {
-    const Position next = text->tree.root().position + 1;
-    if (verdict.base < next) return Fit::Old;
-    return verdict.base == next && verdict.count > 0 ? Fit::Next : Fit::Gap;
+void DraftWork::on_control(StageId /*from*/, const control::Message& message) {
+    const auto* begun = std::get_if<control::Begin>(&message);
+    if (begun == nullptr) return;
+    if (const Status status = begin(*begun); !status) context_->fail(status.error());
 }
 
-void DraftWork::judge_source(std::span<const TokenId> tokens) {
-    for (std::size_t i = 0; i < std::min(tokens.size(), chain_.size()); ++i) {
-        const bool right = tokens[i] == chain_[i];
-        trust_ += kTrustWeight * ((right ? 1.0F : 0.0F) - trust_);
-        if (!right) break;
+void DraftWork::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
+    const Status status = inbox_.deliver(from, kind, bytes);
+    if (!status) context_->fail(status.error());
+}
+
+void DraftWork::on_peer(StageId peer, PeerChange change) {
+    if (change == PeerChange::Lost) inbox_.gate.forget(peer);
+    if (peer != plan_.first_segment && peer != plan_.judge) return;
+    // Without these no attempt that is known here can be continued; the next one has its Begin.
+    while (!requests_.empty()) stop(requests_.begin()->first);
+}
+
+void DraftWork::on_room(StageId to) {
+    if (to != plan_.first_segment) return;
+    for (const auto& [id, request] : std::map{requests_}) {
+        if (request->unsent) send(request, *std::exchange(request->unsent, std::nullopt));
     }
-    trust_ = std::max(trust_, kTrustLeast);
-    chain_.clear();
+}
+
+// ---- Requests
+
+DraftWork::RequestPtr DraftWork::find(const msg::Route& route) const {
+    const auto found = requests_.find(route.request);
+    if (found == requests_.end() || found->second->attempt != route.attempt) return nullptr;
+    return found->second;
+}
+
+bool DraftWork::current(const RequestPtr& request) const {
+    const auto found = requests_.find(request->id);
+    return found != requests_.end() && found->second == request;
+}
+
+Status DraftWork::begin(const control::Begin& begin) {
+    if (!inbox_.gate.is_news(begin.request, begin.attempt)) return {};
+    const Result<Request> decoded = decode_request(begin.payload);
+    if (!decoded) return decoded.error();
+    const Request& spec = decoded.value();
+    if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
+    stop(begin.request);
+    inbox_.gate.begun(begin.request, begin.attempt);
+    // If there are too many, one of them is over and the message that says so is on its way. This
+    // one goes on without proposals.
+    if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
+    const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_);
+    requests_[begin.request] = request;
+    request->cancel.watch(context_->void_word(begin.request),
+                          CancelBoard::mark_of(begin.request, begin.attempt));
+    fault_point(FaultPoint::BeginTaken);
+    context_->set(gauges::kRequests, requests_.size());
+    go_on(request);
+    return inbox_.deliver_due();
+}
+
+void DraftWork::stop(RequestId id) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) return;
+    const RequestPtr request =
+        found->second;  // a job keeps its text and source alive until it ends
+    request->cancel.cancel();
+    if (pass_ && pass_->requests.size() == 1 && pass_->requests.front() == request) {
+        pass_->given_up = true;
+        pass_->cancel.cancel();
+    }
+    requests_.erase(found);
+    context_->set(gauges::kRequests, requests_.size());
+}
+
+// ---- Messages
+
+Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
+    if (from != plan_.judge) return unexpected(from, "a verdict, but is not the last segment");
+    if (Status checked = check_message(verdict, limits_of(plan_)); !checked) return checked;
+    const Result<Age> age = inbox_.admit(from, verdict);
+    if (!age) return age.error();
+    if (age.value() == Age::Current) follow(verdict);
+    return {};
+}
+
+Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
+    const Result<Age> age = inbox_.admit(from, stopped);
+    if (!age) return age.error();
+    if (age.value() == Age::Current) stop(stopped.route.request);
+    return {};
+}
+
+Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal& proposal) {
+    if (Status checked = check_message(proposal, limits_of(plan_)); !checked)
+        return checked.error();
+    // Held apart from verdicts, which a flood of proposals must not push out.
+    const bool current = inbox_.admit_hint(from, proposal) == Age::Current;
+    return current ? find(proposal.route) : nullptr;
 }
 
 void DraftWork::follow(const msg::Verdict& verdict) {
-    const std::span tokens{verdict.tokens.data(), verdict.count};
-    if (source != nullptr) {
-        judge_source(tokens);
-        if (source_busy) {
-            uncommitted_.insert(uncommitted_.end(), tokens.begin(), tokens.end());
-        } else {
-            source->commit(tokens);
-        }
-        source_due = true;
+    const RequestPtr request = find(verdict.route);
+    if (!request) return;
+    const DraftRequest::Fit fit = request->fit(verdict);
+    if (fit == DraftRequest::Fit::Old) return;
+    // A gap: sent while this stage was lost, or too slow to take it.
+    if (fit == DraftRequest::Fit::Gap || verdict.finish != msg::Finish::No) {
+        return stop(request->id);
     }
-    bool prepared = text->follow(tokens).prepared;
-    GuessTree& tree = text->tree;
-    if (model_ != nullptr && !text->cache) model_->open(*text);
-    // A source alone that takes turns knows more by now than when it made these guesses.
-    if (!uses_model() && plan_.growth.pace == DraftPace::Turns) {
-        tree.plant(tree.root().token, tree.root().position);
-    }
-    // Where nothing could be said before there may be something now.
-    std::vector<GuessId> leaves;
-    for (const GuessNode& node : tree.nodes()) {
-        if (tree.trunk_child(node.id) == nullptr) leaves.push_back(node.id);
-    }
-    for (const GuessId leaf : leaves) tree.reopen(leaf);
-    close_ends();
-    prepared |= take_branches();
-    if (source_busy && tree.find(source_behind) == nullptr) cancel.cancel();
-    growth.judged(static_cast<std::int32_t>(verdict.count) - 1,
-                  static_cast<std::int32_t>(verdict.depth), prepared);
-    changed = false;  // what is here now, the first segment has been told
-    unsent.reset();
-    wanted.clear();
-    ++waits;
-    const Position root = tree.root().position;
-    if (trunk_ahead_ && trunk_ahead_->root_position <= root) {
-        hear_trunk(*std::exchange(trunk_ahead_, std::nullopt));
-    }
-    if (names_ahead_ && names_ahead_->root_position <= root) {
-        hear_names(*std::exchange(names_ahead_, std::nullopt));
-    }
-}
-
-void DraftWork::close_ends() {
-    const auto& ends = finish_.end_tokens;
-    std::vector<GuessId> found;
-    for (const GuessNode& node : text->tree.nodes()) {
-        const bool is_root = node.id == text->tree.root().id;
-        const bool ends_answer = std::find(ends.begin(), ends.end(), node.token) != ends.end();
-        if (!is_root && ends_answer) found.push_back(node.id);
-    }
-    close(found);
-}
-
-void DraftWork::close(std::span<const GuessId> nodes) {
-    for (const GuessId id : nodes) text->tree.close(id);
-}
-
-void DraftWork::hear_names(const msg::Proposal& names) {
-    if (names.root_position > text->tree.root().position) {
-        names_ahead_ = names;
-        return;
-    }
-    changed |= text->tree.merge(names, text->tokens, Opinion::Exit, plan_.growth.exit_alternatives);
-    close_ends();
-    growth.named();
-}
-
-void DraftWork::hear_trunk(const msg::Proposal& trunk) {
-    if (trunk.root_position > text->tree.root().position) {
-        trunk_ahead_ = trunk;
-        return;
-    }
-    told_root_ = trunk.root_position;
-    told_ = trunk_of(trunk);
-    (void)text->tree.merge(trunk, text->tokens, Opinion::Trunk, 0);  // its sender says it himself
-    close_ends();
-}
-
-void DraftWork::hear_branches(const msg::Proposal& branches) {
-    branches_ = branches;
-    (void)take_branches();
-}
-
-bool DraftWork::take_branches() {
-    GuessTree& tree = text->tree;
-    const Position root = tree.root().position;
-    if (!branches_ || branches_->root_position > root) return false;
-    // Where there is a guess already it is this draft's own trunk; but what Correct has said before
-    // it heard of this root may be late, and come piece by piece.
-    const bool more = branches_root_ == root && branches_->root_position < root;
-    if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
-    (void)tree.merge(*branches_, text->tokens, Opinion::Trunk, 0);
-    branches_.reset();
-    // Correct has been asked about these: this draft goes on behind the last of them, and reads
-    // all that is above it in the same pass.
-    std::vector<GuessId> inner;
-    for (const GuessNode& node : tree.nodes()) {
-        if (tree.trunk_child(node.id) != nullptr) inner.push_back(node.id);
-    }
-    close(inner);
-    close_ends();
-    if (inner.empty()) return false;
-    branches_root_ = root;
-    return true;
-}
-
-bool DraftWork::trunk_is_text_at(Position position) const {
-    if (position < told_root_ || position > text->tree.root().position) return false;
-    const auto count = static_cast<std::size_t>(position - told_root_) + 1;
-    return count <= told_.size() &&
-           std::equal(told_.begin(), told_.begin() + static_cast<std::ptrdiff_t>(count),
-                      text->tokens.begin() + told_root_);
-}
-
-std::optional<GuessId> DraftWork::trunk_node_at(Position position) const {
-    const GuessNode* at = &text->tree.root();
-    const Position root = at->position;
-    if (position < root || told_.empty() || told_root_ > root || !trunk_is_text_at(root) ||
-        position - told_root_ >= static_cast<Position>(told_.size())) {
-        return std::nullopt;
-    }
-    for (Position p = root + 1; p <= position && at != nullptr; ++p) {
-        at = text->tree.child(at->id, told_[static_cast<std::size_t>(p - told_root_)]);
-    }
-    if (at == nullptr) return std::nullopt;
-    return at->id;
-}
-
-Growth::Step DraftWork::next() {
-    if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());
-    return growth.next(text->tree, room());
-}
-
-void DraftWork::take(const DraftModel::Said& said) {
-    text->tree.expand(said.node, said.candidates);
-    close_ends();
-    changed = true;
-}
-
-/// Behind a less probable path a source's guesses are not taken (log).
-float DraftWork::least_reach() const {
-    // In turns all that is said is sent; one that runs ahead prepares what may be sent later.
-    const bool all_sent = plan_.growth.pace == DraftPace::Turns;
-    return std::log(std::max(plan_.growth.reach_min, all_sent ? kWorthARow : 0.0F));
-}
-
-void DraftWork::take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked) {
-    if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
-    GuessTree& tree = text->tree;
-    if (tree.find(behind) == nullptr) return;
-    const bool alone = !uses_model();
-    if (behind == tree.root().id) {
-        chain_.clear();
-        for (const Candidate& guess : guesses) chain_.push_back(guess.token);
-    }
-    std::optional<GuessId> at = behind;
-    std::int32_t added = 0;
-    for (const Candidate& guess : guesses) {
-        // A draft's vocabulary may be padded beyond the target's: such a guess ends the chain.
-        if (guess.token < 0 || guess.token >= plan_.vocab_size || added >= asked) break;
-        const float log_prob = source->weighs() ? guess.log_prob : std::log(trust_);
-        if (source->weighs() && tree.find(*at)->reach + log_prob < least_reach()) break;
-        const GuessNode* known = tree.child(*at, guess.token);
-        if (alone) tree.close(*at);
-        at = known != nullptr ? known->id : tree.add(*at, guess.token, log_prob, source->origin());
-        if (!at) break;
-        ++added;
-    }
-    if (alone && at && added < asked) tree.close(*at);  // it knows no further
-    close_ends();
-    changed = true;
-}
-
-std::vector<TokenId> DraftWork::path_to(GuessId node) const {
-    std::vector<TokenId> tokens;
-    for (const GuessId id : text->tree.path(node)) {
-        if (id != text->tree.root().id) tokens.push_back(text->tree.find(id)->token);
-    }
-    return tokens;
-}
-
-/// The same guesses below an earlier root, what became text since then above them.
-msg::Proposal DraftWork::rooted_at(Position position, const msg::Proposal& proposal) const {
-    const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
-    if (passed > kProposalNodesMax) return proposal;
-    msg::Proposal whole{};
-    whole.root_position = position;
-    whole.root_token = text->tokens[static_cast<std::size_t>(position)];
-    for (std::uint32_t i = 0; i < passed; ++i) {
-        whole.nodes[i] = {.token = text->tokens[static_cast<std::size_t>(position) + i + 1],
-                          .parent = static_cast<std::int16_t>(static_cast<std::int32_t>(i) - 1),
-                          .origin = msg::Origin::Trunk,
-                          .log_prob = 0.0F};
-    }
-    whole.count = std::min(passed + proposal.count, kProposalNodesMax);
-    for (std::uint32_t i = passed; i < whole.count; ++i) {
-        whole.nodes[i] = proposal.nodes[i - passed];
-        whole.nodes[i].parent =
-            static_cast<std::int16_t>(whole.nodes[i].parent + static_cast<std::int32_t>(passed));
-    }
-    return whole;
-}
-
-msg::Proposal DraftWork::proposal(msg::ProposalState state) const {
-    const Position root = text->tree.root().position;
-    msg::Proposal proposal = text->tree.snapshot(root + std::max(room(), 0));
-    const Position round = growth.round_root().value_or(root);
-    if (state == msg::ProposalState::Complete && round < root)
-        proposal = rooted_at(round, proposal);
-    proposal.route = {.request = request, .attempt = attempt, .epoch = {}};
-    proposal.state = state;
-    return proposal;
+    request->worth.judged(context_->now(), static_cast<int>(verdict.count));
+    request->follow(verdict);
+    go_on(request);
 }
 
 }  // namespace paceline

@@ -1,105 +1,135 @@
-// DraftWork: one request at a draft: its text and tree, how they grow, what is to be said of them.
+// DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the requests,
+// the jobs that grow their trees, and the proposals to the first segment.
+// Handles: Begin, Verdict, Stop.   Emits: Proposal.
 //
-// Follows the text by verdicts; takes in what a model, a source, an exit or another draft says.
-// Of a source that cannot weigh its guesses it also learns how often it was right lately, which is
-// how much its next guess is believed. Sends nothing and starts nothing: that is DraftActor's.
-// Threads: the actor's loop; a job may hold the work's source (source_busy) or its text.
+// A request:
+//
+//             Begin                     the growth rule is satisfied
+//   [absent] -------> [Growing] ------------------------------------> [Waiting]
+//       ^                 | ^                                            | |
+//       |                 | |   Verdict; a Proposal of an exit or of     | |
+//       |                 | |   the other speculative stage              | |
+//       |                 | +--------------------------------------------+ |
+//       |                 v                                                v
+//       +---------------------------------------------------------------- (same)
+//          Stop; a Verdict that ends the answer, or starts behind a gap;
+//          the first or the last segment was lost
+//
+// What Growing means depends on the pace (decoding/growth.hpp). One job at a time: a pass of the
+// model for all requests that want one, or a source's step for one request; messages are handled
+// in between. A Verdict re-roots the tree at once, and candidates of a running job below nodes that
+// were dropped meanwhile are dropped too. A proposal that finds no room is lost, but the newest one
+// follows when there is room again.
+// Losing this stage changes no attempt. After its restart it may have missed verdicts: where one is
+// missing it proposes nothing for that request until its next Begin.
+// Threads: all calls come from the stage's loop; a job touches the model, or one source. Owns the
+// model, and one source per request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "actors/decoding/growth.hpp"
-#include "actors/decoding/pass_worth.hpp"
-#include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_plan.hpp"
-#include "ipc/wire/control.hpp"
+#include "actors/draft/draft_request.hpp"
+#include "actors/protocol/inbox.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
+#include "runtime/loop/actor.hpp"
 
 namespace paceline {
 
-class DraftWork {
+class TrunkSender;
+
+struct DraftFigures {
+    std::uint64_t proposals = 0;  // sent
+    std::uint64_t tokens = 0;     // in them
+    std::uint64_t dropped = 0;    // not sent: the channel was full
+    std::uint64_t outdated = 0;   // computed for nodes that were gone meanwhile
+};
+
+class DraftWork : public Actor {
 public:
-    /// `tools` are borrowed, and may be nothing but a model or a source.
-    DraftWork(const control::Begin& begin,
-              const Request& request,
-              const DraftPlan& plan,
-              const DraftTools& tools);
+    using Handles = Kinds<msg::Verdict, msg::Stop>;
+    using Emits = Kinds<msg::Proposal>;
 
-    /// Whether the verdict continues this text; else it is old, or there is a gap before it.
-    enum class Fit : std::uint8_t { Old, Next, Gap };
-    [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
-    void follow(const msg::Verdict& verdict);
+    void on_start(StageContext& context) override;
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) final;
+    void on_control(StageId from, const control::Message& message) final;
+    void on_room(StageId to) override;
+    void on_peer(StageId peer, PeerChange change) override;
 
-    /// What an exit, or the draft that grows the trunk, says. One for a root that is still to
-    /// come is kept: its sender may have heard the verdict first.
-    void hear_names(const msg::Proposal& names);
-    void hear_trunk(const msg::Proposal& trunk);
-    /// What Correct has prepared. Kept until the text goes another way than this tree: then what
-    /// stands there below the new root is taken over, at once or as soon as it comes.
-    void hear_branches(const msg::Proposal& branches);
-    /// The node of the other draft's trunk at `position`; nothing if that is text by now, or not
-    /// known here.
-    [[nodiscard]] std::optional<GuessId> trunk_node_at(Position position) const;
-    /// Whether the text has at `position`, and before it, what the other draft had there.
-    [[nodiscard]] bool trunk_is_text_at(Position position) const;
+    Status handle(StageId from, const msg::Verdict& verdict);
+    Status handle(StageId from, const msg::Stop& stop);
 
-    /// What to do next, see Growth.
-    [[nodiscard]] Growth::Step next();
-    void take(const DraftModel::Said& said);
-    /// A source's guess behind a node; tokens that no target has end it. `asked`: so many tokens.
-    void take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked);
-    /// Nothing can be said behind these for now.
-    void close(std::span<const GuessId> nodes);
-    /// The tokens between the root and this node, which are what a source continues.
-    [[nodiscard]] std::vector<TokenId> path_to(GuessId node) const;
+    [[nodiscard]] const DraftFigures& figures() const { return figures_; }
 
-    /// The tree as it stands, for the first segment; route.epoch is the sender's to fill.
-    [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
-    /// Guesses below the root that could still be committed.
-    [[nodiscard]] std::int32_t room() const;
-    [[nodiscard]] bool uses_model() const;
+protected:
+    using RequestPtr = std::shared_ptr<DraftRequest>;
 
-    const RequestId request;
-    const Attempt attempt;
-    const std::shared_ptr<DraftText> text;
-    Growth growth;
-    PassWorth worth;
-    std::unique_ptr<DraftSource> source;
-    CancelToken cancel;                // of a job that has the source
-    bool source_busy = false;          // a job has it
-    bool source_due = false;           // beside a model: is to be asked about this root
-    bool in_pass = false;              // the model is running rows of this request
-    bool changed = false;              // the tree, since it was last sent
-    std::vector<GuessId> wanted = {};  // to be expanded in the next pass, or by the source
-    bool wants_source = false;         // the latter
-    std::int32_t wanted_chain = 0;
-    GuessId source_behind = kNoGuess;               // what a busy source was asked about
-    std::optional<msg::ProposalState> unsent = {};  // found no room
-    std::uint32_t waits = 0;  // for names so far: which one a timer belongs to
+    DraftWork(DraftPlan plan, DraftTools tools);
+
+    /// Where the trunk goes besides, and who gets a copy of each proposal. Before on_start().
+    void attach(TrunkSender& trunk) { trunk_ = &trunk; }
+    void copy_proposals_to(StageId stage) { copies_to_ = stage; }
+
+    /// The request that a proposal is about; nullptr if the message is stale, early or unknown.
+    [[nodiscard]] Result<RequestPtr> admit(StageId from, const msg::Proposal& proposal);
+    [[nodiscard]] RequestPtr find(const msg::Route& route) const;
+    /// Goes on with a request whose tree was changed by a message.
+    void go_on(const RequestPtr& request);
+
+    [[nodiscard]] const DraftPlan& plan() const { return plan_; }
+    [[nodiscard]] DraftModel* model() const { return tools_.model.get(); }
+    [[nodiscard]] StageContext& context() const { return *context_; }
+    Inbox inbox_{InboxGate::Overflow::DropOldest};
 
 private:
-    void close_ends();
-    void judge_source(std::span<const TokenId> tokens);
-    [[nodiscard]] float least_reach() const;
-    bool take_branches();
-    [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
+    struct Pass {
+        std::vector<RequestPtr> requests;
+        CancelToken cancel;
+        Micros begun{0};
+        bool given_up = false;  // by this actor; else a cancelled one is of a void attempt
+    };
 
-    const DraftPlan& plan_;
-    DraftModel* model_;
-    FinishRule finish_;
-    std::vector<TokenId> uncommitted_;  // came while a job had the source
-    std::vector<TokenId> chain_;        // the source's last guess behind this root
-    float trust_ = 0.0F;                // how often the source's tokens were right lately
-    std::optional<msg::Proposal> names_ahead_;
-    std::optional<msg::Proposal> trunk_ahead_;
-    std::optional<msg::Proposal> branches_;  // Correct's latest
-    std::optional<Position> branches_root_;  // where they were last taken over
-    Position told_root_ = 0;                 // the other draft's trunk, its root's token first
-    std::vector<TokenId> told_;
+    // Messages: draft_work.cpp
+    Status begin(const control::Begin& begin);
+    void follow(const msg::Verdict& verdict);
+    void stop(RequestId request);
+    [[nodiscard]] bool current(const RequestPtr& request) const;
+
+    // Jobs and proposals: draft_jobs.cpp
+    void advance(const RequestPtr& request);
+    bool ask_source(const RequestPtr& request, GuessId behind, std::int32_t tokens);
+    void wait_for_names(const RequestPtr& request);
+    void pump();
+    [[nodiscard]] bool lags(const DraftRequest& request) const;
+    bool start_pass();
+    void end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome);
+    bool start_source();
+    void submit_source(const RequestPtr& request);
+    void send(const RequestPtr& request, msg::ProposalState state);
+    [[nodiscard]] std::vector<RequestPtr> in_turn();
+
+    StageContext* context_ = nullptr;
+    DraftPlan plan_;
+    DraftTools tools_;
+    TrunkSender* trunk_ = nullptr;
+    std::optional<StageId> copies_to_;
+    std::map<RequestId, RequestPtr> requests_;
+    RequestId served_;  // the last one that a job was for
+    std::shared_ptr<Pass> pass_;
+    bool busy_ = false;  // a job runs
+    DraftFigures figures_;
 };
+
+/// The error of a message that a speculative stage does not expect from its sender.
+[[nodiscard]] Error unexpected(StageId from, const std::string& what);
 
 }  // namespace paceline

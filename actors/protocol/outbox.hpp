@@ -1,4 +1,4 @@
-// Outbox: what an actor has to say that its channels had no room for yet.
+// Outbox: messages of an actor that its channels had no room for yet.
 //
 // Keeps the order per receiver. Bounded: its owner starts no new work while something waits, so
 // at most the messages of one handler pile up. Threads: the actor's loop.
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/protocol/message_kinds.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
@@ -24,16 +25,11 @@ public:
 
     explicit Outbox(Context& context) : context_{context} {}
 
-    template <msg::HotMessage M>
+    /// Sends a message of a kind that Role declares (message_kinds.hpp), at once or by flush().
+    template <class Role, class M>
+    requires EmittedBy<Role, M>
     void send(StageId to, const M& message) {
         send_bytes(to, static_cast<std::uint16_t>(M::kKind), std::as_bytes(std::span{&message, 1}));
-    }
-    /// For a receiver that can do without: what finds no room is lost, and nothing waits for it.
-    /// Whether it was sent.
-    template <msg::HotMessage M>
-    bool offer(StageId to, const M& message) {
-        return context_.send(to, static_cast<std::uint16_t>(M::kKind),
-                             std::as_bytes(std::span{&message, 1})) == Push::Ok;
     }
     /// Tries again what waits.
     void flush();

@@ -29,6 +29,12 @@ RequestState::RequestState(
     tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
 }
 
+bool RequestState::wants(std::span<const msg::WaveRow> rows) const {
+    return !over() && std::any_of(rows.begin(), rows.end(), [this](const msg::WaveRow& row) {
+        return tree_.find(row.node) != nullptr;
+    });
+}
+
 Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> rows) {
     const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
     if (undecided && base >= 0 && static_cast<std::size_t>(base) < slots_.size()) {

@@ -51,6 +51,8 @@ public:
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
     [[nodiscard]] bool over() const { return stopped_ || finish_ != msg::Finish::No; }
     void stop() { stopped_ = true; }
+    /// Whether one of these verify rows is still of use: it is in the tree of a request that runs.
+    [[nodiscard]] bool wants(std::span<const msg::WaveRow> rows) const;
     /// All of the text but the root is in the cache (or on its way there).
     [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }
 

@@ -1,205 +1,85 @@
-// Dispatcher: decides what the target works on next. Part of the first segment.
+// Dispatcher: the role of a target's first segment: decides what the layers work on next.
+// Handles: Proposal (from draft, correct and exits).   Emits: no message; its waves are the parts of
+// the next run of its own segment, which passes them on.
 //
-// It grows the token tree from proposals, names nodes and KV slots, and forms waves. The life of
-// a request here:
+//     next_parts()      the wave that the scheduler (wave_scheduler.hpp) forms from requests and
+//                       proposals
+//     hold_followed()   a run is passed on with rows that an exit defers: these are held only if
+//                       rows of the next wave build on them, so that wave is formed ahead
+//     hold_back()       lockstep with an exit: a run waits until the draft is halfway
 //
-//            begin            text in the cache         proposal, or waited enough
-//   [absent] -----> [Prefill] -----------------> [Ready] -------------------> [InFlight]
-//                                                  ^  |                           |  |
-//                                                  |  +- more rows on the trunk --+  |
-//                                                  |        (several in flight)      |
-//                                                  +-------- verdict ----------------+
-//                                                  |
-//                                                  +-- it ends the answer, or Stop --> [Over]
+//   a run, in lockstep:   [Running] ----> [Held back] ----> [Passed on]
+//                           layers done     the draft said Halfway, or its time is over
 //
-// [Over] keeps the committed slots for a next turn, until others need the pages.
-//
-// When the first segment is free it takes the rows that were not sent yet (WaveShape says which),
-// up to a limit; after a miss the root alone is what there is. `Turns` and `Lockstep` wait a little
-// for the draft first; a draft that stays silent is not waited for again until it speaks, one that
-// is lost not until it has joined.
-// A wave mixes requests (continuous batching): first the verify rows of all that are ready, each
-// with a fair share of the rows, then prefill rows of others in what room is left. Who was passed
-// over comes first in the next one, a prefill with a share of its own.
-// No row is sent whose next token could not be committed: below a token that ends the answer, or
-// behind the last place that the limits leave.
-// Pure apart from what it is told; not thread-safe.
+// Owns the scheduler, the wave formed ahead and the run that is held back. Threads: the actor's loop.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "actors/decoding/slot_allocator.hpp"
-#include "actors/protocol/request_state.hpp"
-#include "ipc/base/ids.hpp"
-#include "ipc/base/limits.hpp"
-#include "ipc/base/result.hpp"
-#include "ipc/wire/messages.hpp"
-#include "runtime/loop/context.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "actors/target/segment_host.hpp"
+#include "actors/target/segment_queue.hpp"
+#include "actors/target/segment_run.hpp"
+#include "actors/target/wave_scheduler.hpp"
+#include "runtime/loop/actor.hpp"
 
 namespace paceline {
 
-enum class StartRule : std::uint8_t {
-    AtOnce,    // with whatever the tree holds: no draft, or one that runs ahead (event-driven)
-    Turns,     // wait for the draft's answer to the new root, but not longer than proposal_wait
-    Lockstep,  // as PEARL and FOLD are published: rounds; the next wave waits for the verdict and
-               // for the draft to complete its round (which it begins with the wave), but not
-               // longer than proposal_wait
-};
-
-/// Which nodes of a tree a verify wave takes.
-enum class WaveShape : std::uint8_t {
-    Chain,  // the trunk: the best child, its best child, and so on
-    Tree,   // the most probable nodes whose parents are sent or in the wave as well
-};
-
-struct DispatchOptions {
-    StartRule start = StartRule::Turns;
-    WaveShape shape = WaveShape::Chain;
-    Micros proposal_wait{2000};
-    std::uint32_t rows_max = kGammaMax + 1;      // of one request in a wave, the root included
-    std::uint32_t waves_in_flight_max = 1;       // verify waves of one request
-    std::uint32_t prefill_rows = kWaveRowsMax;   // of one request's prefill in a wave
-    std::uint32_t requests_max = kWavePartsMax;  // that share a wave
-    // A row is sent only if its path is at least this probable, as its guessers believe; the root
-    // always is. 0: no limit.
-    float reach_min = 0.0F;
-};
-
-/// Errors: BadArgument naming the field, its value and the allowed range.
-[[nodiscard]] Status validate(const DispatchOptions& options);
-
-/// What stood ready for the new root when a verdict came: whose guess it was, if anybody's.
-struct Outcome {
-    bool prepared = false;
-    msg::Origin origin = msg::Origin::Trunk;
-    bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
-};
-
-struct DispatchFigures {
-    std::uint64_t proposals_used = 0;      // continued the text below the root of the day
-    std::uint64_t proposals_outdated = 0;  // did not: the text went on in another way
-    std::uint64_t turns_waited_out = 0;    // started without what the draft was to say
-    std::array<std::uint64_t, msg::kOrigins> outcomes{};  // verdicts whose new root stood ready,
-                                                          // by whose guess it was
-    std::uint64_t outcomes_none = 0;                      // nobody had guessed it
-    std::uint64_t rows_wasted = 0;                        // of verify waves, not committed
-    std::uint64_t roots_alone = 0;                        // verify parts of one row, the root
+struct DispatcherPlan {
+    DispatchOptions options = {};
+    std::optional<StageId> draft = {};  // whom `Turns` and `Lockstep` wait for
+    bool holds_runs_back = false;       // lockstep with an exit
 };
 
 class Dispatcher {
 public:
-    Dispatcher(DispatchOptions options, std::int32_t kv_slots);
+    using Handles = Kinds<msg::Proposal>;
+    using Emits = Kinds<>;
 
-    /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
-    /// With spec().reuse the slots of that many positions stay from the attempt before.
-    Status begin(const std::shared_ptr<RequestState>& state, Micros now);
-    /// Whether the slots of a request are still kept: those of requests that are over go, the
-    /// oldest first, when others need their pages.
-    [[nodiscard]] bool holds(RequestId request) const;
+    /// Borrows the host.
+    Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32_t kv_slots);
 
-    /// Whether begin() of this request would find its pages, those of requests that are over
-    /// included.
-    [[nodiscard]] bool has_room(RequestId request, const Request& spec) const;
-    /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
-    /// nobody is waited for.
-    void draft_changed(bool present);
+    Status handle(StageId from, const msg::Proposal& proposal);
+    /// From an exit of the same segment.
+    void propose(const msg::Proposal& proposal);
+    void peer_changed(StageId peer, PeerChange change);
+    /// A verdict was applied to the state: `step` is what it did.
+    void follow(const RequestState& state, const TreeStep& step);
 
-    /// Who speaks: the one that Turns and Lockstep wait for, or somebody else.
-    enum class Speaker : std::uint8_t { Draft, Other };
-    /// Merges a proposal into the tree: what of it continues the text below the current root. One
-    /// for a root that is still to come is kept: the draft may have heard the verdict first.
-    void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
-    /// A verdict was applied to the state: `step` is what it did. Returns what stood ready for
-    /// the new root.
-    Outcome follow(RequestId request, const TreeStep& step, Micros now);
-    /// Lockstep: whether the draft has said Halfway (or more) since the wave of the current root
-    /// was formed, or is not waited for any longer.
-    [[nodiscard]] bool halfway(RequestId request, Micros now);
+    /// WaveScheduler::begin().
+    Status begin(const std::shared_ptr<RequestState>& state);
 
-    /// The next wave for the layers, its slots and names taken; nothing if there is none now.
-    /// epoch, tensor, tensor_generation and the parts' hold are the caller's to fill, and prefill
-    /// parts are the caller's to add to their states.
-    [[nodiscard]] std::optional<msg::Wave> next_wave(Micros now);
-    /// The open outcomes of roots that went into a wave since the last call.
-    [[nodiscard]] std::vector<Outcome> take_settled();
-    /// When a wave (or halfway()) will be due even if nothing else happens.
-    [[nodiscard]] std::optional<Micros> due() const;
+    /// Empty if no wave can start now.
+    [[nodiscard]] std::vector<WaitingPart> next_parts();
+    /// Counts and traces a run that enters the layers.
+    void record(const SegmentRun& run) const;
+    void hold_followed(SegmentRun& run);
+    /// Whether the run stays here until release() returns it.
+    [[nodiscard]] bool hold_back(const std::shared_ptr<SegmentRun>& run);
+    /// The run that was held back, as far as its rows are still of use. nullptr: it goes on waiting,
+    /// or there is none.
+    [[nodiscard]] std::shared_ptr<SegmentRun> release();
+    [[nodiscard]] bool holds_a_run() const { return held_back_ != nullptr; }
+    /// All attempts are void: the formed wave and the run held back are dropped.
+    void drop_work();
 
-    [[nodiscard]] const DispatchFigures& figures() const { return figures_; }
-    /// KV slots in use by a request; 0 if it is not here.
-    [[nodiscard]] std::int32_t slots_in_use(RequestId request) const;
-    [[nodiscard]] std::int32_t free_pages() const { return pages_.free_pages(); }
+    [[nodiscard]] const WaveScheduler& scheduler() const { return scheduler_; }
 
 private:
-    static constexpr Position kNever = -1;
-    /// How far the draft has come: the newest root of which it has said so much.
-    struct Heard {
-        Position anything = kNever;
-        Position halfway = kNever;
-        Position complete = kNever;
-    };
-    struct Lane {
-        std::shared_ptr<RequestState> state;
-        RequestSlots slots;
-        std::uint32_t next_wave = 0;
-        std::deque<std::vector<NodeId>> in_flight = {};  // nodes of verify parts without verdict
-        Heard heard = {};
-        Position round_root = kNever;           // of the last verify wave; kNever: there was none
-        std::uint32_t silent = 0;               // waits in a row that were waited out
-        Micros wait_until{0};                   // for what the draft is to say before a wave
-        std::optional<Micros> half_until = {};  // for its Halfway, while a wave is held for it
-        std::optional<Outcome> open = {};       // of the current root, until it is sent
-        bool blocked = false;      // found no slot for any further row: until the next verdict
-        std::uint64_t passed = 0;  // waves in a row that had no room for it
-        std::uint64_t served = 0;  // the wave that it was last part of
-        // The newest proposals for roots that are still to come, by speaker.
-        std::array<std::optional<msg::Proposal>, 2> ahead = {};
-    };
-    /// A request that could be part of the wave that is being formed.
-    struct Candidate {
-        Lane* lane = nullptr;
-        std::vector<NodeId> nodes = {};  // of a verify part, in the order in which they go
-        std::uint32_t wanted = 0;        // rows
-        std::uint32_t granted = 0;
+    [[nodiscard]] std::optional<msg::Wave> form_wave();
+    [[nodiscard]] bool next_wave_follows(const SegmentRun& run, const RunPart& part) const;
+    void count(const RequestState& state, const TreeStep& step, const Outcome& outcome) const;
+    void count(const Outcome& outcome) const;
 
-        [[nodiscard]] bool prefills() const { return nodes.empty(); }
-    };
-
-    bool evict();
-    void restart(Lane& lane, Micros now) const;
-    void merge(Lane& lane, const msg::Proposal& proposal, Speaker speaker, Micros now);
-    void hear(Lane& lane, const msg::Proposal& proposal, Micros now) const;
-    void grow(Lane& lane, const msg::Proposal& proposal, std::int16_t top) const;
-    void count(const Outcome& outcome);
-    [[nodiscard]] Position wanted_root(const Lane& lane) const;
-    [[nodiscard]] bool waits_for_draft(const Lane& lane) const;
-
-    // Waves (dispatcher_waves.cpp).
-    [[nodiscard]] bool may_start(const Lane& lane, Micros now) const;
-    [[nodiscard]] bool worth_a_row(const Lane& lane, const TreeNode& node) const;
-    [[nodiscard]] std::vector<NodeId> unsent_nodes(const Lane& lane) const;
-    [[nodiscard]] std::vector<NodeId> unsent_trunk(const Lane& lane) const;
-    [[nodiscard]] std::vector<NodeId> unsent_tree(const Lane& lane) const;
-    [[nodiscard]] std::vector<Candidate> candidates(Micros now);
-    static void share_rows(std::vector<Candidate>& candidates);
-    [[nodiscard]] msg::Wave form(std::vector<Candidate>& candidates, Micros now);
-    void add_part(msg::Wave& wave, const Candidate& candidate, Micros now);
-    [[nodiscard]] std::uint32_t add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t rows);
-    [[nodiscard]] std::uint32_t add_verify(msg::Wave& wave, Lane& lane, const Candidate& chosen);
-
-    DispatchOptions options_;
-    KvPages pages_;
-    std::map<RequestId, Lane> lanes_;
-    std::uint64_t waves_ = 0;
-    bool draft_present_ = true;
-    std::vector<Outcome> settled_;
-    DispatchFigures figures_;
+    SegmentHost& host_;
+    std::optional<StageId> draft_;
+    bool holds_runs_back_;
+    WaveScheduler scheduler_;
+    std::optional<msg::Wave> formed_;  // the next wave, formed ahead of its turn
+    std::shared_ptr<SegmentRun> held_back_;
 };
 
 }  // namespace paceline

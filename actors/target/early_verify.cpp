@@ -1,341 +1,214 @@
 #include "actors/target/early_verify.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
-#include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline {
 namespace {
 
-constexpr std::size_t kHeadRows = 8;  // of one call: what the logits have room for
-
-msg::Proposal proposal_of(const RequestState& state) {
-    msg::Proposal proposal{};
-    proposal.route = {.request = state.request(), .attempt = state.attempt(), .epoch = {}};
-    proposal.root_position = state.tree().root().position;
-    proposal.root_token = state.tree().root().token;
-    proposal.state = msg::ProposalState::Growing;
-    return proposal;
-}
-
-/// Adds a guess; nothing if the proposal is full.
-std::optional<std::int16_t> add(msg::Proposal& proposal, const msg::ProposedNode& node) {
-    if (proposal.count >= kProposalNodesMax) return std::nullopt;
-    proposal.nodes[proposal.count] = node;
-    return static_cast<std::int16_t>(proposal.count++);
-}
-
-/// A tree's paths inside a proposal, each node once.
-class PathWriter {
-public:
-    explicit PathWriter(const TokenTree& tree) : tree_{tree} {}
-
-    /// The path down to `node` (which is in the tree): the index of its last one. Nothing if the
-    /// proposal is full. `log_prob_of`: what is said of a node that is written here.
-    template <class LogProbOf>
-    std::optional<std::int16_t> write(msg::Proposal& proposal, NodeId node, LogProbOf log_prob_of) {
-        std::int16_t at = msg::kBelowRoot;
-        for (const TreeNode* step : tree_.path(node)) {
-            if (step->id == tree_.root().id) continue;
-            const auto known = places_.find(step->id);
-            if (known != places_.end()) {
-                at = known->second;
-                continue;
-            }
-            const auto added = add(proposal, {.token = step->token,
-                                              .parent = at,
-                                              .origin = step->origin,
-                                              .log_prob = log_prob_of(*step)});
-            if (!added) return std::nullopt;
-            places_.emplace(step->id, *added);
-            at = *added;
-        }
-        return at;
-    }
-
-private:
-    const TokenTree& tree_;
-    std::map<NodeId, std::int16_t> places_;
-};
-
-std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
-    std::vector<TokenId> tokens;
-    for (const TreeNode& node : tree.nodes()) {
-        if (node.parent == parent && node.id != tree.root().id) tokens.push_back(node.token);
-    }
-    return tokens;
-}
+// Of a wave: what an evaluation inside a run is taken to cost, since it is not measured by itself.
+constexpr double kInsideShare = 0.1;
+constexpr double kWaveMemory = 16.0;  // waves
+constexpr Micros kAtOnce{50};
 
 }  // namespace
 
-EarlyVerify::EarlyVerify(Backend& backend, ExitOptions options)
-    : backend_{backend},
-      options_{std::move(options)},
-      scratch_{std::make_unique<SamplerScratch>()},
-      policy_{options_.always_on || options_.lockstep} {
-    PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
-    const bool looks = options_.names || options_.proposes;
-    PACE_CHECK(!looks || backend_.has_head(options_.head), "an exit without its head");
-    for (const HeadId id : options_.ahead) {
-        PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
-    }
-    hidden_.resize(kHeadRows * static_cast<std::size_t>(backend.config().dim));
-    row_.resize(static_cast<std::size_t>(backend.config().vocab_size));
-    logits_.resize(kHeadRows * row_.size());
+EarlyVerify::EarlyVerify(SegmentHost& host,
+                         Backend& backend,
+                         ExitOptions options,
+                         ExitPosition position)
+    : host_{host}, position_{position}, evaluator_{backend, std::move(options)} {}
+
+/// Whether rows are evaluated inside a run.
+bool EarlyVerify::defers() const {
+    return evaluator_.options().defers && !position_.behind_last;
 }
 
-EarlyVerify::~EarlyVerify() = default;
+// ---- A run
 
-ExitPart EarlyVerify::ask(const std::shared_ptr<RequestState>& state,
-                          std::span<const msg::WaveRow> rows,
-                          std::size_t first) const {
-    ExitPart part{.state = state, .committed = state->text()};
-    const TokenTree& tree = state->tree();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto children = static_cast<int>(children_of(tree, rows[i].node).size());
-        const bool newest = children == 0;
-        if (!options_.names && !(newest && options_.proposes)) continue;
-        ExitRow row{.row = first + i, .node = rows[i].node, .position = rows[i].position};
-        row.newest = newest;
-        // What is there already is not named again, but heard of how likely it is.
-        row.wanted = options_.names ? static_cast<int>(options_.top) + children : 1;
-        const std::vector<const TreeNode*> path = tree.path(row.node);
-        for (const TreeNode* node : std::span{path}.subspan(1)) row.path.push_back(node->token);
-        part.rows.push_back(std::move(row));
-    }
-    return part;
-}
-
-/// The best of each hidden state's race under a head.
-void EarlyVerify::guess(HeadId id,
-                        std::span<const float> hidden,
-                        std::span<const SeenTokens> seen,
-                        std::span<const DrawJob> jobs,
-                        std::span<std::vector<Candidate>> best) {
-    const bool on_device = std::all_of(jobs.begin(), jobs.end(), [&](const DrawJob& job) {
-        return job.count <= backend_.candidates_max() && backend_.draws(*job.params);
-    });
-    if (on_device) return backend_.draw_candidates(id, hidden, jobs, best);
-    const std::span<const TokenId> list = backend_.short_list(id);
-    const std::size_t width = list.empty() ? row_.size() : list.size();
-    const auto logits = std::span{logits_}.first(jobs.size() * width);
-    if (list.empty()) {
-        backend_.head(id, hidden, static_cast<int>(jobs.size()), logits);
-    } else {
-        backend_.head_listed(id, hidden, static_cast<int>(jobs.size()), logits);
-    }
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-        const DrawJob& job = jobs[i];
-        const auto own = logits.subspan(i * width, width);
-        best[i] = list.empty()
-                      ? candidates(own, job.position, seen[i], *job.params, job.count, *scratch_)
-                      : listed_candidates(own, list, row_, job.position, seen[i], *job.params,
-                                          job.count, *scratch_);
+void EarlyVerify::prepare(const SegmentRun& run) {
+    inside_.clear();
+    wanted_ = run.verifies() && evaluator_.wanted();
+    if (!wanted_ || !defers()) return;
+    for (const RunPart& part : run.parts) {
+        if (!part.prefill()) inside_.push_back(ask(run, part));
     }
 }
 
-void EarlyVerify::leave_out_decided(ExitPart& part) {
-    if (!part.fate) return;
-    std::erase_if(part.rows, [&](const ExitRow& row) {
-        return FateWatch::is_decided(*part.fate, row.position);
-    });
-}
-
-void EarlyVerify::look(std::span<ExitPart> parts,
-                       std::span<const float> hidden,
-                       std::span<const Row> rows) {
-    if (has_adapter() && !rows.empty()) {
-        adapted_.resize(hidden.size());
-        (void)backend_.run_adapter(rows, hidden, adapted_, nullptr);
-        hidden = adapted_;
-    }
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    std::vector<std::pair<const ExitPart*, ExitRow*>> all;
-    for (ExitPart& part : parts) {
-        leave_out_decided(part);
-        for (ExitRow& row : part.rows) all.emplace_back(&part, &row);
-    }
-    for (std::size_t begin = 0; begin < all.size(); begin += kHeadRows) {
-        const std::size_t count = std::min(kHeadRows, all.size() - begin);
-        std::vector<SeenTokens> seen;
-        std::vector<DrawJob> jobs;
-        std::vector<std::vector<Candidate>> best(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            const auto& [part, row] = all[begin + i];
-            const auto state = hidden.subspan(row->row * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
-            seen.push_back({.committed = part->committed, .path = row->path});
-            jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
-        }
-        guess(options_.head, std::span{hidden_}.first(count * dim), seen, jobs, best);
-        for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
-    }
-}
-
-void EarlyVerify::look(std::span<AheadPart> parts) {
-    for (AheadPart& part : parts) {
-        std::vector<TokenId> path;  // the best of each head so far
-        for (const HeadId id : options_.ahead) {
-            const auto position = static_cast<Position>(part.committed.size() + path.size());
-            const SeenTokens seen{.committed = part.committed, .path = path};
-            const DrawJob job{&part.state->spec().sampling, position,
-                              static_cast<int>(options_.ahead_top)};
-            guess(id, part.hidden, {&seen, 1}, {&job, 1}, {&part.levels.emplace_back(), 1});
-            if (part.levels.back().empty()) break;
-            path.push_back(part.levels.back().front().token);
-        }
-    }
-}
-
-std::optional<msg::Proposal> EarlyVerify::names(const ExitPart& part) const {
-    const TokenTree& tree = part.state->tree();
-    std::map<std::pair<NodeId, TokenId>, float> updated;  // what the exit thinks of a child
-    std::map<NodeId, float> worst;                        // of what it named there at all
-    for (const ExitRow& row : part.rows) {
-        for (const Candidate& best : row.best) updated[{row.node, best.token}] = best.log_prob;
-        if (!row.best.empty()) worst[row.node] = row.best.back().log_prob;
-    }
-    const auto log_prob_of = [&](const TreeNode& node) {
-        const auto known = updated.find({node.parent, node.token});
-        if (known != updated.end()) return known->second;
-        const auto least = worst.find(node.parent);
-        return least == worst.end() ? node.log_prob : std::min(node.log_prob, least->second);
-    };
-    msg::Proposal proposal = proposal_of(*part.state);
-    PathWriter paths{tree};
-    bool alive = false;
-    for (const ExitRow& row : part.rows) {
-        if (tree.find(row.node) == nullptr) continue;
-        alive = true;
-        if (!paths.write(proposal, row.node, log_prob_of)) break;
-    }
-    if (!alive) return std::nullopt;
-    for (const ExitRow& row : part.rows) {
-        if (tree.find(row.node) == nullptr) continue;
-        const auto at = paths.write(proposal, row.node, log_prob_of);
-        if (!at) break;
-        for (const Candidate& best : news(tree, row)) {
-            (void)add(proposal, {.token = best.token,
-                                 .parent = *at,
-                                 .origin = msg::Origin::Exit,
-                                 .log_prob = best.log_prob});
-        }
-    }
-    return proposal;
-}
-
-/// What is to be named behind a row: what does not stand there already.
-std::vector<Candidate> EarlyVerify::news(const TokenTree& tree, const ExitRow& row) const {
-    const std::vector<TokenId> there = children_of(tree, row.node);
-    std::vector<Candidate> named;
-    for (const Candidate& best : row.best) {
-        const bool known = std::find(there.begin(), there.end(), best.token) != there.end();
-        if (!known && named.size() < options_.top) named.push_back(best);
-    }
-    return named;
-}
-
-/// Whether the head's own next token behind a row is worth a row of its own at once.
-bool EarlyVerify::starts_early(const ExitPart& part, const ExitRow& row) const {
+/// What is evaluated of a part, and where the job reads that it need not be.
+ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
+    ExitPart asked = evaluator_.ask(part.state, run.rows_of(part), part.first);
     const RequestState& state = *part.state;
-    if (!row.newest || row.best.empty() || state.tree().find(row.node) == nullptr) return false;
-    const Candidate& best = row.best.front();
-    if (options_.gate > 0.0F && !(best.log_prob > std::log(options_.gate))) return false;
-    // Rows that have no verdict yet: from the root down to this one.
-    const auto waiting =
-        static_cast<std::uint32_t>(row.position - state.tree().root().position) + 1;
-    if (waiting > options_.early_max) return false;
-    return state.finish_rule().after(best.token, row.position + 1) == msg::Finish::No;
+    asked.fate = {.request = state.request(),
+                  .attempt = state.attempt(),
+                  .fate = host_.context->fate_cell(state.request()),
+                  .word = host_.context->void_word(state.request())};
+    return asked;
 }
 
-std::optional<msg::Proposal> EarlyVerify::early(const ExitPart& part) const {
-    msg::Proposal proposal = proposal_of(*part.state);
-    PathWriter paths{part.state->tree()};
-    // The path is on its way already: nothing is to be gained by doubting it.
-    const auto certain = [](const TreeNode&) { return 0.0F; };
-    bool any = false;
-    for (const ExitRow& row : part.rows) {
-        if (!starts_early(part, row)) continue;
-        const auto at = paths.write(proposal, row.node, certain);
-        const Candidate& best = row.best.front();
-        any = (at && add(proposal, {.token = best.token,
-                                    .parent = *at,
-                                    .origin = msg::Origin::Exit,
-                                    .log_prob = best.log_prob})) ||
-              any;
+/// A run that follows an evaluation at once may have waited for it.
+void EarlyVerify::run_starts(Micros now) {
+    const std::optional<Priced> last = std::exchange(priced_, std::nullopt);
+    if (!last || wave_us_ <= 0.0) return;
+    evaluator_.spent(static_cast<double>(last->took.count()) / wave_us_,
+                     now - last->ended <= kAtOnce);
+}
+
+std::uint32_t EarlyVerify::heads_inside() const {
+    std::size_t rows = 0;
+    for (const ExitPart& part : inside_) rows += part.rows.size();
+    return static_cast<std::uint32_t>(rows);
+}
+
+void EarlyVerify::evaluate_inside(const SegmentRun& run) {
+    if (defers()) evaluator_.look(inside_, run.hidden, run.rows);
+}
+
+void EarlyVerify::run_ended(SegmentRun& run) {
+    measure(run);
+    if (position_.behind_last) return;
+    propose_inside(run);
+    if (!evaluator_.options().defers) collect(run);
+}
+
+/// What a wave takes, by the runs of this segment without prefill.
+void EarlyVerify::measure(const SegmentRun& run) {
+    const bool prefills = std::any_of(run.parts.begin(), run.parts.end(),
+                                      [](const RunPart& part) { return part.prefill(); });
+    if (prefills) return;
+    const double took = static_cast<double>((host_.context->now() - run.started).count());
+    const double wave = took * static_cast<double>(position_.segments);
+    wave_us_ += wave_us_ > 0.0 ? (wave - wave_us_) / kWaveMemory : wave;
+}
+
+void EarlyVerify::propose_inside(SegmentRun& run) {
+    if (inside_.empty()) return;
+    for (RunPart& part : run.parts) {
+        const auto found = std::find_if(inside_.begin(), inside_.end(), [&](const ExitPart& exit) {
+            return exit.state == part.state;
+        });
+        if (part.prefill() || found == inside_.end()) continue;
+        host_.context->count(counters::kExitRows, found->rows.size());
+        part.part.hold = tell(*found) ? 1 : 0;
     }
-    if (!any) return std::nullopt;
-    return proposal;
+    evaluator_.spent(kInsideShare, true);
 }
 
-std::optional<msg::Proposal> EarlyVerify::ahead(const AheadPart& part) const {
-    if (part.state->text().size() != part.committed.size()) return std::nullopt;
-    msg::Proposal proposal = proposal_of(*part.state);
-    std::vector<std::int16_t> parents{msg::kBelowRoot};
-    for (const std::vector<Candidate>& level : part.levels) {
-        std::vector<std::int16_t> next;
-        for (const std::int16_t parent : parents) {
-            for (const Candidate& guess : level) {
-                const auto at = add(proposal, {.token = guess.token,
-                                               .parent = parent,
-                                               .origin = msg::Origin::Heads,
-                                               .log_prob = guess.log_prob});
-                if (at) next.push_back(*at);
-            }
+/// Copies hidden states out of the run's memory, which is the next segment's from now on. An
+/// adapter gets every row, or it would miss keys of the text.
+void EarlyVerify::collect(const SegmentRun& run) {
+    batch_.label = run.label();
+    batch_.label.name = "exit";
+    if (evaluator_.has_adapter()) {
+        batch_.hidden.assign(run.hidden.begin(), run.hidden.end());
+        run.build_rows(batch_.rows, batch_.path_slots);
+        for (const RunPart& part : run.parts) batch_.states.push_back(part.state);
+    }
+    for (const RunPart& part : run.parts) {
+        if (part.prefill() || !wanted_) continue;
+        ExitPart asked = ask(run, part);
+        for (ExitRow& row : asked.rows) {
+            if (evaluator_.has_adapter()) break;
+            const auto state = run.hidden.subspan(row.row * run.dim(), run.dim());
+            row.row = batch_.hidden.size() / run.dim();
+            batch_.hidden.insert(batch_.hidden.end(), state.begin(), state.end());
         }
-        parents = std::move(next);
+        if (!asked.rows.empty()) batch_.exits.push_back(std::move(asked));
     }
-    if (proposal.count == 0) return std::nullopt;
-    return proposal;
 }
 
-// ---- What came true
+void EarlyVerify::look_ahead(const SegmentRun& run,
+                             const std::shared_ptr<RequestState>& state,
+                             std::span<const float> hidden) {
+    if (!wanted_ || evaluator_.options().ahead.empty()) return;
+    if (batch_.ahead.empty()) {
+        batch_.label = {.name = "exit",
+                        .request = state->request(),
+                        .id = run.parts.front().part.wave.value,
+                        .context = static_cast<std::int32_t>(state->text().size())};
+    }
+    batch_.ahead.push_back({.state = state,
+                            .committed = state->text(),
+                            .hidden = {hidden.begin(), hidden.end()},
+                            .levels = {}});
+}
 
-void EarlyVerify::remember(const ExitPart& part) {
-    const RequestState& state = *part.state;
-    SaidGuesses said{.request = state.request(), .attempt = state.attempt()};
-    for (const ExitRow& row : part.rows) {
-        if (state.tree().find(row.node) == nullptr) continue;
-        SaidGuesses::Guess guess{.at = row.position + 1, .path = row.path};
-        if (options_.names) {
-            for (const Candidate& name : news(state.tree(), row))
-                guess.tokens.push_back(name.token);
-        } else if (starts_early(part, row)) {
-            guess.tokens.push_back(row.best.front().token);
+// ---- The exit's own job
+
+/// It follows after the run was passed on, so that the next segment does not wait for it. Where
+/// others want this core it starts late: rows that are decided by then are left out.
+std::optional<JobLabel> EarlyVerify::next_job() {
+    for (ExitPart& part : batch_.exits) ExitEvaluator::leave_out_decided(part);
+    std::size_t heads = batch_.ahead.size();
+    for (const ExitPart& part : batch_.exits) heads += part.rows.size();
+    if (heads == 0 && batch_.rows.empty()) {
+        batch_ = {};
+        return std::nullopt;
+    }
+    busy_ = true;
+    batch_.started = host_.context->now();
+    batch_.label.heads = static_cast<std::uint32_t>(heads);
+    batch_.label.rows = static_cast<std::uint32_t>(std::max(heads, batch_.rows.size()));
+    batch_.label.layers = 0;
+    return batch_.label;
+}
+
+void EarlyVerify::evaluate() {
+    evaluator_.look(batch_.exits, batch_.hidden, batch_.rows);
+    evaluator_.look(batch_.ahead);
+}
+
+void EarlyVerify::finish() {
+    PACE_CHECK(busy_, "an exit's job ends that is not running");
+    busy_ = false;
+    const Batch batch = std::exchange(batch_, {});
+    std::size_t rows = batch.ahead.size();
+    for (const ExitPart& part : batch.exits) rows += part.rows.size();
+    const Micros now = host_.context->now();
+    if (rows > 0) priced_ = Priced{.took = now - batch.started, .ended = now};
+    host_.context->count(counters::kExitRows, rows);
+    for (const ExitPart& part : batch.exits) (void)tell(part);
+    for (const AheadPart& part : batch.ahead) {
+        if (host_.requests.gone(*part.state)) continue;
+        evaluator_.remember(part);
+        if (const auto proposal = evaluator_.ahead(part)) (void)propose(*proposal);
+    }
+}
+
+// ---- Proposals
+
+/// Whether a next token is on its way to the first layer.
+bool EarlyVerify::tell(const ExitPart& part) {
+    if (part.rows.empty() || host_.requests.gone(*part.state)) return false;
+    evaluator_.remember(part);
+    if (evaluator_.options().names) {
+        if (std::optional<msg::Proposal> names = evaluator_.names(part)) {
+            names->route.epoch = host_.context->epoch();
+            for (const StageId to : evaluator_.options().names_to)
+                (void)emit<EarlyVerify>(*host_.context, to, *names);
         }
-        if (starts_early(part, row) && options_.proposes) ++rows_caused_;
-        if (!guess.tokens.empty()) said.guesses.push_back(std::move(guess));
     }
-    book_.add(std::move(said));
+    if (!evaluator_.options().proposes) return false;
+    const std::optional<msg::Proposal> early = evaluator_.early(part);
+    return early && propose(*early);
 }
 
-void EarlyVerify::remember(const AheadPart& part) {
-    SaidGuesses said{
-        .request = part.state->request(), .attempt = part.state->attempt(), .chained = true};
-    auto at = static_cast<Position>(part.committed.size());
-    std::size_t width = 1;
-    for (const std::vector<Candidate>& level : part.levels) {
-        SaidGuesses::Guess guess{.at = at++};
-        for (const Candidate& best : level) guess.tokens.push_back(best.token);
-        width *= level.size();
-        rows_caused_ += width;
-        said.guesses.push_back(std::move(guess));
+/// To the dispatcher, of this segment or of another. False if the channel was full.
+bool EarlyVerify::propose(msg::Proposal proposal) {
+    proposal.route.epoch = host_.context->epoch();
+    host_.context->trace({.kind = TraceKind::Proposal,
+                          .request = proposal.route.request,
+                          .attempt = proposal.route.attempt,
+                          .position = proposal.root_position,
+                          .count = proposal.count});
+    if (position_.dispatcher == nullptr) {
+        return emit<EarlyVerify>(*host_.context, position_.first_segment, proposal) == Push::Ok;
     }
-    book_.add(std::move(said));
-}
-
-void EarlyVerify::learn(const RequestState& state) {
-    for (const std::size_t right : book_.settle(state.request(), state.attempt(), state.text()))
-        policy_.learned(right);
-}
-
-void EarlyVerify::spent(double share, bool delayed) {
-    policy_.spent(share, delayed, std::exchange(rows_caused_, 0));
+    position_.dispatcher->propose(proposal);
+    return true;
 }
 
 }  // namespace paceline

@@ -1,128 +1,110 @@
-// EarlyVerify: an exit behind a segment's layers. What it says is a hint, never a verdict.
+// EarlyVerify: the role of a segment with an exit: evaluates hidden states behind its layers ahead of
+// the verdict. Its messages are proposals, never decisions.
+// Handles: no message; it reads the runs of its own segment.   Emits: Proposal (to draft and correct:
+// alternatives; to the first segment: the next token).
 //
-//     loop   ask()            which rows of a part it looks at, and the text before each
-//     job    look()           head and candidates, with the request's own parameters and noise
-//     loop   names(), early() what follows from it, if the tree still holds the rows
+//                 run ends, has rows to evaluate            next_job()
+//      [Idle] -------------------------------> [Collected] ------------> [Busy]
+//        ^                                          | all are decided       |
+//        +------------------------------------------+-----------------------+
+//                                                     finish(): proposals
 //
-// names (FOLD):          root - a - b          the wave's rows, and behind each the best tokens
-//                          |    |   +- x y     that are not there yet
-//                          |    +- x y
-//                          +- x y
-// early (AdaDecode):     root - a - b - x      behind the newest row, if the head is sure of x
-// ahead (appendix E):    root - x - y          behind a verdict, from heads that look further
-//
-// What it said is compared with the text, and an exit that costs more than it gains rests for a
-// while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
-//
-// Owns the logits' memory and the sampler's scratch. Threads: one job at a time; the loop and the
-// job touch different members.
+// An exit that defers rows evaluates inside the run's own job instead (evaluate_inside()), and the
+// rows behind which a token starts early are marked to be held by the next segment.
+// An evaluation that others wait for, and what it gained, decide whether the next wave is evaluated
+// (decoding/exit_policy.hpp).
+// Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate_inside() and
+// evaluate() in a job.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "actors/decoding/exit_policy.hpp"
-#include "actors/protocol/request_state.hpp"
-#include "actors/target/exit_options.hpp"
-#include "actors/target/fate_watch.hpp"
-#include "ipc/base/ids.hpp"
-#include "ipc/wire/messages.hpp"
-#include "model/backend.hpp"
-#include "model/sampling/candidates.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "actors/target/dispatcher.hpp"
+#include "actors/target/exit_evaluator.hpp"
+#include "actors/target/segment_host.hpp"
+#include "actors/target/segment_run.hpp"
 
 namespace paceline {
 
-struct ExitRow {
-    std::size_t row = 0;  // of the hidden states that look() gets
-    NodeId node;
-    Position position = 0;
-    std::vector<TokenId> path = {};    // below the root, down to this row's own token
-    int wanted = 0;                    // candidates
-    bool newest = false;               // nothing is guessed behind it yet
-    std::vector<Candidate> best = {};  // the job's answer
-};
-
-/// What an exit looks at of one request's rows in a run.
-struct ExitPart {
-    std::shared_ptr<RequestState> state = nullptr;
-    std::span<const TokenId> committed = {};  // the text up to and including the root
-    std::vector<ExitRow> rows = {};
-    std::optional<FateWatch::Part> fate = std::nullopt;  // where the job hears what is decided
-};
-
-/// What the heads of the last layer look at behind a verdict.
-struct AheadPart {
-    std::shared_ptr<RequestState> state = nullptr;
-    std::span<const TokenId> committed = {};          // with what the verdict committed
-    std::vector<float> hidden = {};                   // of Judged::last_row
-    std::vector<std::vector<Candidate>> levels = {};  // the job's answer
+/// Where in the target the exit stands.
+struct ExitPosition {
+    int segments = 1;                  // of the target
+    bool behind_last = false;          // then it only looks ahead of verdicts
+    Dispatcher* dispatcher = nullptr;  // of the same segment; borrowed
+    StageId first_segment = {};        // gets its proposals where there is no dispatcher here
 };
 
 class EarlyVerify {
 public:
-    /// `options` are valid, and the backend has their heads.
-    EarlyVerify(Backend& backend, ExitOptions options);
-    ~EarlyVerify();
-    EarlyVerify(const EarlyVerify&) = delete;
-    EarlyVerify& operator=(const EarlyVerify&) = delete;
+    using Handles = Kinds<>;
+    using Emits = Kinds<msg::Proposal>;
 
-    [[nodiscard]] const ExitOptions& options() const { return options_; }
+    /// Borrows host and backend. `options` are valid.
+    EarlyVerify(SegmentHost& host, Backend& backend, ExitOptions options, ExitPosition position);
 
-    /// The rows of a verify part that are looked at; the part's first one is row `first` of the
-    /// hidden states. All of them if they are to be named, else the newest; maybe none.
-    [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
-                               std::span<const msg::WaveRow> rows,
-                               std::size_t first) const;
-    /// Drops rows behind which the text is known meanwhile; look() begins with it.
-    static void leave_out_decided(ExitPart& part);
-    /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
-    /// otherwise they do not matter.
-    void look(std::span<ExitPart> parts, std::span<const float> hidden, std::span<const Row> rows);
-    void look(std::span<AheadPart> parts);
+    // A run, in the order of the calls.
+    void prepare(const SegmentRun& run);
+    void run_starts(Micros now);
+    [[nodiscard]] bool reads_run() const { return wanted_; }
+    [[nodiscard]] std::uint32_t heads_inside() const;  // rows that the run's own job evaluates
+    void evaluate_inside(const SegmentRun& run);
+    /// The run has ended, and some of its rows are still of use. Marks the parts to be held, and
+    /// copies what is evaluated after the run was passed on.
+    void run_ended(SegmentRun& run);
+    /// A verdict was made behind the last segment: `hidden` is of the last accepted row.
+    void look_ahead(const SegmentRun& run,
+                    const std::shared_ptr<RequestState>& state,
+                    std::span<const float> hidden);
 
-    [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
+    // The exit's own job.
+    /// What the next job is to be submitted as; nothing if no row is left to evaluate.
+    [[nodiscard]] std::optional<JobLabel> next_job();
+    void evaluate();
+    void finish();
+    [[nodiscard]] bool busy() const { return busy_; }
 
-    /// Whether it is to look at the wave that comes now; asked once per wave.
-    [[nodiscard]] bool wanted() { return policy_.ask(); }
-    /// What was said is kept until the text tells what came true.
-    void remember(const ExitPart& part);
-    void remember(const AheadPart& part);
     /// The request's text has grown.
-    void learn(const RequestState& state);
-    /// ExitPolicy::spent() for the looks remembered since.
-    void spent(double share, bool delayed);
-    [[nodiscard]] const ExitPolicy& policy() const { return policy_; }
-
-    /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
-    /// is the caller's to fill, here and below.
-    [[nodiscard]] std::optional<msg::Proposal> names(const ExitPart& part) const;
-    /// What is to start at the first layer at once; nothing if the head is not sure enough.
-    [[nodiscard]] std::optional<msg::Proposal> early(const ExitPart& part) const;
-    [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
+    void follow(const RequestState& state) { evaluator_.learn(state); }
 
 private:
-    void guess(HeadId id,
-               std::span<const float> hidden,
-               std::span<const SeenTokens> seen,
-               std::span<const DrawJob> jobs,
-               std::span<std::vector<Candidate>> best);
-    [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
-    [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
+    /// What one job evaluates.
+    struct Batch {
+        std::vector<ExitPart> exits = {};
+        std::vector<AheadPart> ahead = {};
+        std::vector<float> hidden = {};  // of the rows of `exits`; with an adapter of all rows
+        std::vector<Row> rows = {};      // with an adapter: those of `hidden`
+        std::vector<KvSlot> path_slots = {};
+        std::vector<std::shared_ptr<RequestState>> states = {};  // whose slots they name
+        JobLabel label = {.name = "exit"};
+        Micros started{0};
+    };
+    struct Priced {
+        Micros took;
+        Micros ended;
+    };
 
-    Backend& backend_;
-    ExitOptions options_;
-    std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> hidden_;   // [kHeadRows, dim]
-    std::vector<float> logits_;   // [kHeadRows, vocab], or [kHeadRows, listed tokens]
-    std::vector<float> row_;      // [vocab]
-    std::vector<float> adapted_;  // [rows, dim]: what the adapter made of them
-    ExitPolicy policy_;           // this one and the next two are the loop's
-    GuessBook book_;
-    std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
+    [[nodiscard]] bool defers() const;
+    [[nodiscard]] ExitPart ask(const SegmentRun& run, const RunPart& part) const;
+    void measure(const SegmentRun& run);
+    void propose_inside(SegmentRun& run);
+    void collect(const SegmentRun& run);
+    bool tell(const ExitPart& part);
+    bool propose(msg::Proposal proposal);
+
+    SegmentHost& host_;
+    ExitPosition position_;
+    ExitEvaluator evaluator_;
+    bool wanted_ = false;           // the current run is evaluated
+    std::vector<ExitPart> inside_;  // what the current run's own job evaluates
+    Batch batch_;
+    bool busy_ = false;
+    std::optional<Priced> priced_;  // the last evaluation, until it is known what waited for it
+    double wave_us_ = 0.0;          // what a wave takes in all segments, by the runs of this one
 };
 
 }  // namespace paceline

@@ -1,176 +1,126 @@
 #include "actors/target/final_verify.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "ipc/base/check.hpp"
-#include "ipc/base/limits.hpp"
-#include "model/sampling/sampler_scratch.hpp"
+#include "actors/protocol/counters.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 
-/// One request's walk, and where in the batch the logits of its rows are.
-struct FinalVerify::Walk {
-    explicit Walk(JudgedPart& judged_part)
-        : part{&judged_part},
-          walk{{.rows = judged_part.rows,
-                .committed = judged_part.committed,
-                .sampling = judged_part.state.spec().sampling,
-                .finish = judged_part.state.finish_rule(),
-                .rule = judged_part.state.spec().acceptance}} {}
+FinalVerify::FinalVerify(SegmentHost& host,
+                         Backend& backend,
+                         VerifyOptions options,
+                         VerdictReceivers to)
+    : host_{host},
+      backend_{backend},
+      options_{options},
+      to_{std::move(to)},
+      verifier_{backend, options},
+      hidden_(kWaveRowsMax * static_cast<std::size_t>(backend.config().dim)) {}
 
-    JudgedPart* part;
-    WaveWalk walk;
-    std::vector<std::size_t> likely = {};                          // to be computed in this round
-    std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the batch
-};
-
-FinalVerify::FinalVerify(Backend& backend, VerifyOptions options)
-    : backend_{backend}, options_{options}, scratch_{std::make_unique<SamplerScratch>()} {
-    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kWaveRowsMax,
-               "head_rows must be 1 .. kWaveRowsMax");
-    const auto rows = static_cast<std::size_t>(options.head_rows);
-    batch_hidden_.resize(rows * static_cast<std::size_t>(backend.config().dim));
-    logits_.resize(rows * static_cast<std::size_t>(backend.config().vocab_size));
-}
-
-FinalVerify::~FinalVerify() = default;
-
-void FinalVerify::judge(std::span<JudgedPart> parts) {
-    std::vector<Walk> walks;
-    walks.reserve(parts.size());
-    for (JudgedPart& part : parts) {
-        walks.emplace_back(part);
-        if (!part.drawn.empty()) read_drawn(walks.back());
+Status FinalVerify::prepare(const SegmentRun& run) {
+    for (const RunPart& part : run.parts) {
+        if (part.prefill() || run.named[part.first].node == part.state->tree().root().id) continue;
+        return Error{Errc::Protocol, "a wave of request " +
+                                         std::to_string(part.state->request().value) +
+                                         " reaches the last segment without its root"};
     }
-    // Who finds no room in one round is the first of the next.
-    for (std::size_t first = 0;;) {
-        const auto next = [&]() -> std::optional<std::size_t> {
-            for (std::size_t i = 0; i < walks.size(); ++i) {
-                const std::size_t at = (first + i) % walks.size();
-                if (walks[at].walk.wanted()) return at;
-            }
-            return std::nullopt;
-        }();
-        if (!next) break;
-        compute(walks, *next);
-        feed(walks);
-        first = (*next + options_.head_rows) % walks.size();
+    draw_with_layers(run);
+    parts_.clear();
+    for (const RunPart& part : run.parts) {
+        if (part.prefill()) continue;
+        const auto rows = run.rows_of(part);
+        const std::span<const std::optional<TokenId>> drawn{drawn_};
+        parts_.push_back(
+            {.state = *part.state,
+             .committed = part.committed,
+             .rows = rows,
+             .hidden = run.hidden.subspan(part.first * run.dim(), rows.size() * run.dim()),
+             .drawn = drawn.empty() ? drawn : drawn.subspan(part.first, rows.size())});
     }
-    for (Walk& walk : walks) walk.part->judged = walk.walk.take();
+    return {};
 }
 
-bool FinalVerify::draws_behind_rows(const RequestState& state) const {
-    return backend_.draws_behind_rows() && state.spec().acceptance == AcceptanceRule::Coupled &&
-           backend_.draws(state.spec().sampling);
-}
-
-DrawJob FinalVerify::job_behind(const RequestState& state, const msg::WaveRow& row) {
-    return {&state.spec().sampling, row.position + 1};
-}
-
-/// The whole walk, over tokens that came with the rows.
-void FinalVerify::read_drawn(Walk& walk) {
-    PACE_CHECK(walk.part->drawn.size() == walk.part->rows.size(), "a token for each row");
-    while (const std::optional<std::size_t> row = walk.walk.wanted())
-        walk.walk.feed(walk.part->drawn[*row]);
-    head_rows_computed_ += walk.part->rows.size();
-}
-
-/// One call of the head: the wanted row of each walk that goes on, then, as long as there is room,
-/// one more row of each likely path after the other.
-void FinalVerify::compute(std::span<Walk> walks, std::size_t first) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
-    for (Walk& walk : walks) {
-        const std::optional<std::size_t> row = walk.walk.wanted();
-        walk.places.clear();
-        walk.likely =
-            row ? walk.walk.likely_path(*row, options_.head_rows) : std::vector<std::size_t>{};
-    }
-    std::size_t count = 0;
-    for (std::size_t depth = 0; depth < options_.head_rows; ++depth) {
-        for (std::size_t i = 0; i < walks.size() && count < options_.head_rows; ++i) {
-            Walk& walk = walks[(first + i) % walks.size()];
-            // A path is only of use from its first row on.
-            if (depth >= walk.likely.size() || walk.places.size() != depth) continue;
-            const std::size_t row = walk.likely[depth];
-            const std::span<const float> state = walk.part->hidden.subspan(row * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      batch_hidden_.begin() + static_cast<std::ptrdiff_t>(count * dim));
-            walk.places.emplace_back(row, count++);
-        }
-    }
-    drawn_ = device_draws(walks);
-    if (drawn_) {
-        draw(walks, count);
-    } else {
-        backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
-                      static_cast<int>(count), std::span{logits_}.first(count * vocab));
-    }
-    head_rows_computed_ += count;
-    ++head_calls_;
-}
-
-/// Whether no row of the batch needs more than its own hidden state to be drawn from.
-bool FinalVerify::device_draws(std::span<const Walk> walks) const {
-    return std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
-        return walk.places.empty() || (walk.walk.coupled() && backend_.draws(walk.walk.sampling()));
+/// The target's tokens come with the layers if the device can draw all of them: one wait for the
+/// run. Behind a row of prefill no token is drawn.
+void FinalVerify::draw_with_layers(const SegmentRun& run) {
+    jobs_.clear();
+    drawn_.clear();
+    const bool all = std::all_of(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
+        return part.prefill() || verifier_.draws_behind_rows(*part.state);
     });
-}
-
-void FinalVerify::draw(std::span<const Walk> walks, std::size_t count) {
-    jobs_.resize(count);
-    tokens_.resize(count);
-    for (const Walk& walk : walks) {
-        for (const auto& [row, place] : walk.places)
-            jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
+    if (!all || !backend_.draws_behind_rows()) return;
+    jobs_.resize(run.named.size());
+    drawn_.resize(run.named.size());
+    for (const RunPart& part : run.parts) {
+        if (part.prefill()) continue;
+        const auto rows = run.rows_of(part);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            jobs_[part.first + i] = Verifier::job_behind(*part.state, rows[i]);
     }
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    backend_.draw(std::span{batch_hidden_}.first(count * dim), jobs_, tokens_);
 }
 
-/// Lets every walk go on as far as the batch reaches.
-void FinalVerify::feed(std::span<Walk> walks) {
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
-    for (Walk& walk : walks) {
-        for (const auto& [row, place] : walk.places) {
-            if (walk.walk.wanted() != row) break;
-            if (drawn_) {
-                walk.walk.feed(tokens_[place]);
-                continue;
-            }
-            walk.walk.feed(std::span{logits_}.subspan(place * vocab, vocab), *scratch_);
+std::uint32_t FinalVerify::heads() const {
+    std::uint32_t heads = 0;
+    for (const JudgedPart& part : parts_) {
+        heads +=
+            jobs_.empty() ? depth_of(part.rows) + 1 : static_cast<std::uint32_t>(part.rows.size());
+    }
+    if (!jobs_.empty()) return heads;
+    return std::min(heads, std::max(options_.head_rows, static_cast<std::uint32_t>(parts_.size())));
+}
+
+RunOutcome FinalVerify::run_layers(SegmentRun& run, bool keep_hidden) {
+    if (jobs_.empty()) return backend_.run_layers(run.rows, run.hidden, &run.cancel);
+    return backend_.run_and_draw(run.rows, run.hidden, {.jobs = jobs_, .hidden = keep_hidden},
+                                 drawn_, &run.cancel);
+}
+
+void FinalVerify::verify() {
+    if (!parts_.empty()) verifier_.judge(parts_);
+}
+
+msg::Verdict FinalVerify::announce(const JudgedPart& verified, const RunPart& part) {
+    const msg::Route route{.request = part.part.request,
+                           .attempt = part.state->attempt(),
+                           .epoch = host_.context->epoch()};
+    const msg::Verdict verdict =
+        make_verdict(route, part.part.wave, static_cast<Position>(verified.committed.size()),
+                     verified.rows, verified.judged);
+    fault_point(FaultPoint::VerdictMade);
+    send(verdict);
+    return verdict;
+}
+
+void FinalVerify::send(const msg::Verdict& verdict) {
+    const msg::Route& route = verdict.route;
+    StageContext& context = *host_.context;
+    // Jobs receive no messages: they read here that rows with another token are stale.
+    if (verdict.count > 0) {
+        context.declare_fate(route.request, route.attempt,
+                             verdict.base + static_cast<Position>(verdict.count) - 1,
+                             verdict.tokens[verdict.count - 1]);
+    }
+    context.count(counters::kVerdicts);
+    context.count(counters::kTokensProposed, verdict.wave_rows - 1);
+    context.count(counters::kTokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
+    context.trace({.kind = TraceKind::Verdict,
+                   .request = route.request,
+                   .attempt = route.attempt,
+                   .id = verdict.wave.value,
+                   .position = verdict.base,
+                   .count = verdict.count});
+    for (const StageId to : to_.all) {
+        const bool may_be_lost =
+            std::find(to_.speculative.begin(), to_.speculative.end(), to) != to_.speculative.end();
+        if (may_be_lost) {
+            (void)emit<FinalVerify>(context, to, verdict);
+        } else {
+            host_.outbox->send<FinalVerify>(to, verdict);
         }
     }
-}
-
-std::uint32_t depth_of(std::span<const msg::WaveRow> rows) {
-    PACE_CHECK(!rows.empty(), "a wave without its root");
-    Position deepest = rows.front().position;
-    for (const msg::WaveRow& row : rows) deepest = std::max(deepest, row.position);
-    return static_cast<std::uint32_t>(deepest - rows.front().position);
-}
-
-msg::Verdict make_verdict(const msg::Route& route,
-                          WaveId wave,
-                          Position base,
-                          std::span<const msg::WaveRow> rows,
-                          const Judged& judged) {
-    msg::Verdict verdict{};
-    verdict.route = route;
-    verdict.wave = wave;
-    verdict.base = base;
-    verdict.count = static_cast<std::uint32_t>(judged.tokens.size());
-    verdict.wave_rows = static_cast<std::uint32_t>(rows.size());
-    verdict.depth = depth_of(rows);
-    verdict.finish = judged.finish;
-    PACE_CHECK(judged.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");
-    PACE_CHECK(judged.nodes.size() + 1 == judged.tokens.size() || judged.tokens.empty(),
-               "a verdict commits its accepted nodes and one token more");
-    std::copy(judged.tokens.begin(), judged.tokens.end(), verdict.tokens.begin());
-    std::copy(judged.nodes.begin(), judged.nodes.end(), verdict.nodes.begin());
-    return verdict;
 }
 
 }  // namespace paceline

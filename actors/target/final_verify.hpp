@@ -1,100 +1,72 @@
-// FinalVerify: the judge. Turns the hidden states of a run into a verdict per request.
+// FinalVerify: the role of a target's last segment: decides which candidates of a run are accepted.
+// Handles: no message; its rows come from the layers of its own segment.   Emits: Verdict.
 //
-// Head and sampling run inside the segment's job, after its layers. The walks of all requests go
-// on together, in rounds; a round is one call of the head, which reads its weights once whatever
-// the rows:
+//     prepare()      a run starts: which of its parts are verified, and from what
+//     run_layers()   in the run's job: layers, and the target's tokens where the device draws them
+//     verify()       in the run's job: the accepted path of each part (verifier.hpp)
+//     announce()     the run has ended: a Verdict per part
 //
-//     round   rows of the call (head_rows = 6)
-//     1       the root of A, B and C, then the likeliest row below each       A A B B C C
-//     2       what the walks want that is not computed yet, and what is likely below it
-//
-// A rejected rest is not computed. Any head_rows gives the same bits, since the head is
-// row-invariant.
-//
-// Where a device draws behind the rows of a run in the same go as their layers
-// (Backend::draws_behind_rows), the target's token of every row, rejected or not, is there before the
-// walk begins: it reads them, and no head is called. Those rows count as rows of the head all the
-// same.
-// Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
+// Owns what it verifies in the current run, and the memory that the last layer writes to.
+// Threads: the actor's loop, and between prepare() and the end of the run its job.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "actors/decoding/acceptance.hpp"
-#include "actors/protocol/request_state.hpp"
-#include "ipc/base/ids.hpp"
-#include "ipc/wire/messages.hpp"
-#include "model/backend.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "actors/target/segment_host.hpp"
+#include "actors/target/segment_run.hpp"
+#include "actors/target/verifier.hpp"
 
 namespace paceline {
 
-struct VerifyOptions {
-    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kWaveRowsMax
-};
-
-/// The rows of one request in a run.
-struct JudgedPart {
-    const RequestState& state;
-    std::span<const TokenId> committed;  // the text up to and including the root
-    std::span<const msg::WaveRow> rows;  // the first is the root
-    std::span<const float> hidden;       // [rows, dim] after the last layer
-    // The target's own token behind each row; empty: it is drawn from `hidden` here.
-    std::span<const std::optional<TokenId>> drawn = {};
-    Judged judged = {};  // the result
+/// Who follows the verdicts. A full channel to a speculative stage loses the verdict; the stage
+/// notices the gap and proposes nothing more until its next Begin.
+struct VerdictReceivers {
+    std::vector<StageId> all = {};          // not the last segment itself
+    std::vector<StageId> speculative = {};  // those of them that are: draft and correct
 };
 
 class FinalVerify {
 public:
-    FinalVerify(Backend& backend, VerifyOptions options);
-    ~FinalVerify();
-    FinalVerify(const FinalVerify&) = delete;
-    FinalVerify& operator=(const FinalVerify&) = delete;
+    using Handles = Kinds<>;
+    using Emits = Kinds<msg::Verdict>;
 
-    void judge(std::span<JudgedPart> parts);
+    /// Borrows host and backend.
+    FinalVerify(SegmentHost& host, Backend& backend, VerifyOptions options, VerdictReceivers to);
 
-    /// Whether the target's tokens behind a part's rows can be drawn with their layers.
-    [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
-    /// What is then drawn behind a row. The state must outlive the job.
-    [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::WaveRow& row);
+    /// Where the last layer of a run writes to.
+    [[nodiscard]] std::span<float> memory() { return hidden_; }
 
-    /// Rows for which the head has been computed so far, and in how many calls.
-    [[nodiscard]] std::uint64_t head_rows_computed() const { return head_rows_computed_; }
-    [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
+    /// Errors: Protocol if verify rows come without their root.
+    Status prepare(const SegmentRun& run);
+    /// Rows whose head is computed in the run's job, as far as is known.
+    [[nodiscard]] std::uint32_t heads() const;
+    /// `keep_hidden`: the hidden states are read after the run as well.
+    [[nodiscard]] RunOutcome run_layers(SegmentRun& run, bool keep_hidden);
+    void verify();
+
+    /// The verify parts of the run, after verify() with their results.
+    [[nodiscard]] std::span<const JudgedPart> verified() const { return parts_; }
+    /// Sends the verdict about a part, and publishes its last token for the jobs of other segments.
+    msg::Verdict announce(const JudgedPart& verified, const RunPart& part);
 
 private:
-    struct Walk;
-    void compute(std::span<Walk> walks, std::size_t first);
-    void feed(std::span<Walk> walks);
-    void read_drawn(Walk& walk);
-    [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
-    void draw(std::span<const Walk> walks, std::size_t count);
+    void draw_with_layers(const SegmentRun& run);
+    void send(const msg::Verdict& verdict);
 
+    SegmentHost& host_;
     Backend& backend_;
     VerifyOptions options_;
-    std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> batch_hidden_;  // [head_rows, dim]
-    std::vector<float> logits_;        // [head_rows, vocab]
-    // Where the device draws, instead of logits: what to draw, and what it said.
-    bool drawn_ = false;
+    VerdictReceivers to_;
+    Verifier verifier_;
+    std::vector<float> hidden_;  // [kWaveRowsMax, dim]
+    std::vector<JudgedPart> parts_;
+    // Of each row of the run, where the device draws the target's tokens with the layers; else empty.
     std::vector<DrawJob> jobs_;
-    std::vector<std::optional<TokenId>> tokens_;
-    std::uint64_t head_rows_computed_ = 0;
-    std::uint64_t head_calls_ = 0;
+    std::vector<std::optional<TokenId>> drawn_;
 };
-
-/// Of the deepest of `rows` below the first: how much could have been accepted.
-[[nodiscard]] std::uint32_t depth_of(std::span<const msg::WaveRow> rows);
-
-/// The message that says it. `rows` were judged.
-[[nodiscard]] msg::Verdict make_verdict(const msg::Route& route,
-                                        WaveId wave,
-                                        Position base,
-                                        std::span<const msg::WaveRow> rows,
-                                        const Judged& judged);
 
 }  // namespace paceline

@@ -6,27 +6,44 @@
 #include <utility>
 #include <variant>
 
-#include "actors/protocol/counters.hpp"
-#include "actors/target/segment_run.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
 
 SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
-    : plan_{std::move(plan)}, backend_{backend} {
-    PACE_CHECK(plan_.index >= 1 && plan_.index <= plan_.count, "a segment outside of its chain");
-    PACE_CHECK(plan_.previous.has_value() != first(), "every segment but the first has one before");
-    PACE_CHECK(plan_.next.has_value() != last(), "every segment but the last has one behind");
-    if (first()) {
-        if (!plan_.draft) plan_.dispatch.start = StartRule::AtOnce;
-        dispatcher_ = std::make_unique<Dispatcher>(plan_.dispatch, backend_.kv_slots());
+    : plan_{std::move(plan)},
+      backend_{backend},
+      host_{.limits = {.vocab_size = backend.config().vocab_size,
+                       .kv_slots = backend.kv_slots(),
+                       .context = backend.kv_slots()}} {
+    attach_roles();
+}
+
+void SegmentActor::attach_roles() {
+    host_.inbox.attach(*this);
+    if (!plan_.previous) {
+        const bool lockstep = plan_.exit && plan_.exit->lockstep && plan_.next;
+        dispatcher_.emplace(
+            host_,
+            DispatcherPlan{
+                .options = plan_.dispatch, .draft = plan_.draft, .holds_runs_back = lockstep},
+            backend_.kv_slots());
+        host_.inbox.attach(*dispatcher_);
     }
-    if (last()) {
-        verify_ = std::make_unique<FinalVerify>(backend_, plan_.verify);
-        hidden_.resize(kWaveRowsMax * static_cast<std::size_t>(backend_.config().dim));
+    if (plan_.exit) {
+        early_.emplace(host_, backend_, *plan_.exit,
+                       ExitPosition{.segments = plan_.count,
+                                    .behind_last = !plan_.next,
+                                    .dispatcher = dispatcher_ ? &*dispatcher_ : nullptr,
+                                    .first_segment = plan_.first_segment});
+        host_.inbox.attach(*early_);
     }
-    if (plan_.exit) early_ = std::make_unique<EarlyVerify>(backend_, *plan_.exit);
+    if (!plan_.next) {
+        final_.emplace(host_, backend_, plan_.verify,
+                       VerdictReceivers{.all = plan_.verdict_to, .speculative = plan_.hinters});
+        host_.inbox.attach(*final_);
+    }
 }
 
 /// The context, and with it the tensors that the queue names, may be gone already.
@@ -35,17 +52,18 @@ SegmentActor::~SegmentActor() {
 }
 
 void SegmentActor::on_start(StageContext& context) {
-    context_ = &context;
-    outbox_.emplace(context);
+    host_.context = &context;
+    host_.outbox.emplace(context);
+    host_.inbox.start(context);
     connect_tensors();
 }
 
 /// Fetches the ends of the tensor pools. A neighbour that is lost has none: then nothing is
 /// passed on until it has joined.
 void SegmentActor::connect_tensors() {
-    if (!first()) in_ = context_->tensors_from(*plan_.previous);
-    if (last()) return;
-    out_ = context_->tensors_to(*plan_.next);
+    if (plan_.previous) in_ = host_.context->tensors_from(*plan_.previous);
+    if (!plan_.next) return;
+    out_ = host_.context->tensors_to(*plan_.next);
     const std::size_t wave_bytes =
         kWaveRowsMax * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
     PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= wave_bytes,
@@ -53,26 +71,7 @@ void SegmentActor::connect_tensors() {
 }
 
 void SegmentActor::report(const Status& status) {
-    if (!status) context_->fail(status.error());
-}
-
-MessageLimits SegmentActor::limits() const {
-    return {.vocab_size = backend_.config().vocab_size,
-            .kv_slots = backend_.kv_slots(),
-            .context = backend_.kv_slots()};
-}
-
-std::shared_ptr<RequestState> SegmentActor::find(RequestId request, Attempt attempt) const {
-    const auto found = requests_.find(request);
-    if (found == requests_.end()) return nullptr;
-    const bool current = found->second->attempt() == attempt;
-    return current || planted(PlantedBug::GateIgnoresAttempt) ? found->second : nullptr;
-}
-
-/// Whether decoding goes on without it.
-bool SegmentActor::is_hinter(StageId peer) const {
-    return peer == plan_.draft ||
-           std::find(plan_.hinters.begin(), plan_.hinters.end(), peer) != plan_.hinters.end();
+    if (!status) host_.context->fail(status.error());
 }
 
 // ---- The inbox
@@ -82,7 +81,9 @@ void SegmentActor::on_control(StageId /*from*/, const control::Message& message)
 }
 
 void SegmentActor::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
-    report(receive(from, kind, bytes));
+    Status status = host_.inbox.deliver(from, kind, bytes);
+    if (status.ok()) status = advance();
+    report(status);
 }
 
 void SegmentActor::on_room(StageId /*to*/) {
@@ -91,13 +92,12 @@ void SegmentActor::on_room(StageId /*to*/) {
 
 void SegmentActor::on_peer(StageId peer, PeerChange change) {
     if (change == PeerChange::Lost) {
-        outbox_->forget(peer);
-        gate_.forget(peer);
+        host_.outbox->forget(peer);
+        host_.inbox.gate.forget(peer);
     }
-    if (is_hinter(peer)) {
-        if (first() && peer == plan_.draft) {
-            dispatcher_->draft_changed(change == PeerChange::Joined);
-        }
+    if (dispatcher_) dispatcher_->peer_changed(peer, change);
+    const auto& hinters = plan_.hinters;
+    if (peer == plan_.draft || std::find(hinters.begin(), hinters.end(), peer) != hinters.end()) {
         return report(advance());
     }
     if (peer == plan_.previous) {
@@ -117,77 +117,42 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
 /// No attempt that is known here can be continued: the conductor raises them all, and posts the
 /// next Begin only after this stage was told that the peer has joined.
 Status SegmentActor::void_attempts() {
-    for (const auto& [id, state] : requests_) state->stop();
+    host_.requests.stop_all();
     if (running_) running_->cancel.cancel();
-    parked_.reset();
-    formed_.reset();
+    if (dispatcher_) dispatcher_->drop_work();
+    InboxGate& gate = host_.inbox.gate;
     // What came ahead of its Begin is of an attempt that is still to come.
-    queue_.drop_if(
-        [this](const WaitingPart& part) {
-            return gate_.age(part.part.request, part.part.attempt) != Age::Early;
-        },
-        queue_rules());
+    queue_.drop_if([&gate](const WaitingPart& part) {
+        return gate.age(part.part.request, part.part.attempt) != Age::Early;
+    });
     for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
-        gate_.begun(id, begin.attempt);
+        gate.begun(id, begin.attempt);
     show_gauges();
-    return receive_due();
+    return host_.inbox.deliver_due();
 }
 
-Status SegmentActor::receive(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
-    switch (static_cast<msg::Kind>(kind)) {
-        case msg::Kind::Proposal:
-            return receive_proposal(from, bytes);
-        case msg::Kind::Wave:
-            return receive_wave(from, bytes);
-        case msg::Kind::TensorNote:
-            return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
-                                             " sent a segment a tensor note; only the hidden "
-                                             "states of waves are expected"};
-        case msg::Kind::Verdict:
-            return receive_verdict(from, bytes);
-        case msg::Kind::Stop:
-            return receive_stop(from, bytes);
-    }
-    return Error{Errc::Protocol, "a message of the unknown kind " + std::to_string(kind)};
-}
+// ---- Requests
 
 Status SegmentActor::begin(const control::Begin& begin) {
-    if (!gate_.is_news(begin.request, begin.attempt)) return {};
+    if (!host_.inbox.gate.is_news(begin.request, begin.attempt)) return {};
     Result<Request> decoded = decode_request(begin.payload);
     if (!decoded) return decoded.error();
     Request& request = decoded.value();
-    // The dispatcher decides what is reused: it may have given the slots to somebody else. The
+    // The dispatcher decides what is reused: it may have given the slots to another request. The
     // other segments learn it from the place where the first wave starts.
-    if (first() && !dispatcher_->holds(begin.request)) request.reuse = 0;
+    if (dispatcher_ && !dispatcher_->scheduler().holds(begin.request)) request.reuse = 0;
     if (Status valid = validate(request, backend_.config().vocab_size, backend_.kv_slots());
         !valid) {
         return valid;
     }
-    if (must_wait(begin.request, request)) {
+    const bool has_room = !dispatcher_ || dispatcher_->scheduler().has_room(begin.request, request);
+    if (host_.requests.must_wait(begin.request, request, has_room)) {
         waiting_begins_.insert_or_assign(begin.request, begin);
         return {};
     }
     waiting_begins_.erase(begin.request);
-    if (Status reusable = check_reuse(begin.request, request); !reusable) return reusable;
-    return open(begin, std::move(decoded).value());
-}
-
-/// Whether a Begin came ahead of something that is on its way to here: a verdict that it builds
-/// on, or the end of another request (a verdict or Stop) whose place it takes.
-bool SegmentActor::must_wait(RequestId id, const Request& request) const {
-    const auto before = requests_.find(id);
-    const bool known = before != requests_.end();
-    if (known && before->second->slots().size() < static_cast<std::size_t>(request.reuse)) {
-        return true;
-    }
-    const auto others = [&](bool over) {
-        return std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
-            return entry.first != id && entry.second->over() == over;
-        });
-    };
-    if (!others(false)) return false;  // there is nothing to wait for
-    if (!known && requests_.size() >= kStatesMax && !others(true)) return true;
-    return first() && !dispatcher_->has_room(id, request);
+    Status reusable = host_.requests.check_reuse(begin.request, request);
+    return reusable.ok() ? open(begin, std::move(request)) : reusable;
 }
 
 Status SegmentActor::begin_waiting() {
@@ -198,124 +163,95 @@ Status SegmentActor::begin_waiting() {
     return {};
 }
 
-Status SegmentActor::check_reuse(RequestId id, const Request& request) const {
-    if (request.reuse == 0) return {};
-    const auto held = requests_.find(id);
-    const bool here = held != requests_.end() && held->second->spec().context == request.context &&
-                      std::equal(request.text.begin(), request.text.begin() + request.reuse,
-                                 held->second->text().begin());
-    if (here) return {};
-    return Error{Errc::Protocol, "request " + std::to_string(id.value) + " reuses " +
-                                     std::to_string(request.reuse) +
-                                     " positions that this stage does not hold"};
-}
-
 Status SegmentActor::open(const control::Begin& begin, Request request) {
-    const auto before = requests_.find(begin.request);
-    if (before == requests_.end() && requests_.size() >= kStatesMax && !forget_oldest()) {
-        return Error{Errc::OutOfMemory,
-                     "more than " + std::to_string(kStatesMax) + " requests at once"};
+    const TreeRole role = dispatcher_ ? TreeRole::Names : TreeRole::Follows;
+    const auto made = host_.requests.make(begin, std::move(request), role);
+    if (!made) return made.error();
+    if (dispatcher_) {
+        if (Status placed = dispatcher_->begin(made.value()); !placed) return placed;
     }
-    const TreeRole role = first() ? TreeRole::Names : TreeRole::Follows;
-    const RequestState* held = before == requests_.end() ? nullptr : before->second.get();
-    const auto state = std::make_shared<RequestState>(begin.request, begin.attempt,
-                                                      std::move(request), role, held);
-    if (first()) {
-        if (Status placed = dispatcher_->begin(state, context_->now()); !placed) return placed;
-    }
-    requests_[begin.request] = state;
-    cancel_if_moot();
-    std::erase(begun_, begin.request);
-    begun_.push_back(begin.request);
-    gate_.begun(begin.request, begin.attempt);
+    host_.requests.add(made.value());
+    cancel_if_stale();
+    host_.inbox.gate.begun(begin.request, begin.attempt);
     fault_point(FaultPoint::BeginTaken);
     show_gauges();
-    if (Status done = receive_due(); !done) return done;
+    if (Status done = host_.inbox.deliver_due(); !done) return done;
     return advance();
 }
 
-/// Forgets the request that is over and was begun longest ago.
-bool SegmentActor::forget_oldest() {
-    for (auto id = begun_.begin(); id != begun_.end(); ++id) {
-        const auto found = requests_.find(*id);
-        if (found == requests_.end() || !found->second->over()) continue;
-        requests_.erase(found);
-        begun_.erase(id);
-        return true;
+Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
+    if (from != plan_.judge) {
+        return Error{Errc::Protocol, "a verdict from stage " + std::to_string(from.value) +
+                                         ", which is not the last segment"};
     }
-    return false;
+    if (Status checked = check_message(verdict, host_.limits); !checked) return checked;
+    const Result<Age> age = host_.inbox.admit(from, verdict);
+    if (!age) return age.error();
+    const auto state = host_.requests.find(verdict.route.request, verdict.route.attempt);
+    if (age.value() != Age::Current || !state) return {};
+    if (Status applied = apply(*state, verdict); !applied) return applied;
+    return begin_waiting();
 }
 
-/// Handles what came ahead of its Begin.
-Status SegmentActor::receive_due() {
-    for (const InboxGate::Held& message : gate_.take_due()) {
-        if (Status done = receive(message.from, message.kind, message.bytes); !done) return done;
-    }
+Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
+    const Result<TreeStep> step = state.apply(verdict);
+    if (!step) return step.error();
+    if (early_) early_->follow(state);
+    if (dispatcher_) dispatcher_->follow(state, step.value());
+    cancel_if_stale();
+    if (state.over()) show_gauges();
     return {};
 }
 
-Result<Age> SegmentActor::admit(StageId from,
-                                std::uint16_t kind,
-                                const msg::Route& route,
-                                std::span<const std::byte> bytes) {
-    Result<Age> age = gate_.admit(from, kind, route, bytes);
-    if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind, route);
-    return age;
-}
-
-Status SegmentActor::receive_proposal(StageId from, std::span<const std::byte> bytes) {
-    if (!first()) {
-        return Error{Errc::Protocol, "a proposal from stage " + std::to_string(from.value) +
-                                         " to a segment that dispatches nothing"};
+Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
+    const Result<Age> age = host_.inbox.admit(from, stop);
+    if (!age) return age.error();
+    const msg::Route& route = stop.route;
+    auto state = host_.requests.find(route.request, route.attempt);
+    if (age.value() == Age::Stale && planted(PlantedBug::StopIgnoresAttempt)) {
+        state = host_.requests.latest(route.request);
+    } else if (age.value() != Age::Current) {
+        return {};
     }
-    const Result<msg::Proposal> proposal = decode_message<msg::Proposal>(bytes);
-    if (!proposal) return proposal.error();
-    if (Status checked = check_message(proposal.value(), limits()); !checked) return checked;
-    const auto kind = static_cast<std::uint16_t>(msg::Kind::Proposal);
-    const msg::Route& route = proposal.value().route;
-    const Age age = gate_.admit_hint(from, kind, route, bytes);
-    if (age == Age::Stale) count_fenced(*context_, from, kind, route);
-    if (age != Age::Current) return {};
-    const auto speaker =
-        from == plan_.draft ? Dispatcher::Speaker::Draft : Dispatcher::Speaker::Other;
-    dispatcher_->propose(proposal.value(), speaker, context_->now());
-    return advance();
+    if (!state) return {};
+    state->stop();
+    cancel_if_stale();
+    show_gauges();
+    return begin_waiting();
 }
 
-Status SegmentActor::receive_wave(StageId from, std::span<const std::byte> bytes) {
+// ---- Waves
+
+Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     if (from != plan_.previous) {
         return Error{Errc::Protocol, "a wave from stage " + std::to_string(from.value) +
                                          ", which is not the segment before this one"};
     }
-    const Result<msg::Wave> wave = decode_message<msg::Wave>(bytes);
-    if (!wave) return wave.error();
-    if (Status checked = check_message(wave.value(), limits()); !checked) return checked;
+    if (Status checked = check_message(wave, host_.limits); !checked) return checked;
     if (queue_.size() + kWavePartsMax > kPoolSlotsMax) {
         return Error{Errc::Protocol, "more waves wait than tensors can be on their way"};
     }
-    const msg::Wave& arrived = wave.value();
     const auto tensor = std::make_shared<TensorShare>(
-        in_, PoolRef{.index = arrived.tensor, .generation = arrived.tensor_generation});
+        in_, PoolRef{.index = wave.tensor, .generation = wave.tensor_generation});
     std::uint32_t first_row = 0;
-    for (std::uint32_t i = 0; i < arrived.part_count; ++i) {
-        Result<WaitingPart> part = split(arrived, i, first_row, tensor);
+    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
+        Result<WaitingPart> part = split(wave, i, first_row, tensor);
         if (!part) return part.error();
-        first_row += arrived.parts[i].rows;
-        const msg::Route route{.request = arrived.parts[i].request,
-                               .attempt = arrived.parts[i].attempt,
-                               .epoch = arrived.epoch};
-        if (gate_.look(from, route) == Age::Stale) {
-            count_fenced(*context_, from, static_cast<std::uint16_t>(msg::Kind::Wave), route);
-            drop(part.value());
+        first_row += wave.parts[i].rows;
+        const msg::Route route{.request = wave.parts[i].request,
+                               .attempt = wave.parts[i].attempt,
+                               .epoch = wave.epoch};
+        if (host_.inbox.look<msg::Wave>(from, route) == Age::Stale) {
+            SegmentQueue::drop(part.value());
         } else {
             queue_.push(std::move(part).value());
         }
     }
-    return advance();
+    return {};
 }
 
 /// One part of a wave, to wait for its turn. A held one gets a copy of its hidden states: it may
-/// wait for long, and a tensor slot that it kept would be missed.
+/// wait for long, and the segment before would miss a tensor slot that it kept.
 Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
                                         std::uint32_t index,
                                         std::uint32_t first_row,
@@ -334,92 +270,8 @@ Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
     std::memcpy(part.hidden.data(), viewed.value().subspan(first_row * dim * sizeof(float)).data(),
                 part.hidden.size() * sizeof(float));
     part.tensor.reset();
-    part.run_by = context_->now() + plan_.hold_limit;
+    part.run_by = host_.context->now() + plan_.hold_limit;
     return part;
-}
-
-Status SegmentActor::receive_verdict(StageId from, std::span<const std::byte> bytes) {
-    if (last() || from != plan_.judge) {
-        return Error{Errc::Protocol, "a verdict from stage " + std::to_string(from.value) +
-                                         ", which is not the last segment"};
-    }
-    const Result<msg::Verdict> verdict = decode_message<msg::Verdict>(bytes);
-    if (!verdict) return verdict.error();
-    if (Status checked = check_message(verdict.value(), limits()); !checked) return checked;
-    const auto kind = static_cast<std::uint16_t>(msg::Kind::Verdict);
-    const Result<Age> age = admit(from, kind, verdict.value().route, bytes);
-    if (!age) return age.error();
-    const msg::Route& route = verdict.value().route;
-    const std::shared_ptr<RequestState> state = find(route.request, route.attempt);
-    if (age.value() != Age::Current || !state) return {};
-    if (Status applied = apply(*state, verdict.value()); !applied) return applied;
-    if (Status begun = begin_waiting(); !begun) return begun;
-    return advance();
-}
-
-Status SegmentActor::receive_stop(StageId from, std::span<const std::byte> bytes) {
-    const Result<msg::Stop> stop = decode_message<msg::Stop>(bytes);
-    if (!stop) return stop.error();
-    const auto kind = static_cast<std::uint16_t>(msg::Kind::Stop);
-    const Result<Age> age = admit(from, kind, stop.value().route, bytes);
-    if (!age) return age.error();
-    msg::Route route = stop.value().route;
-    if (age.value() == Age::Stale && planted(PlantedBug::StopIgnoresAttempt) &&
-        requests_.contains(route.request)) {
-        route.attempt = requests_.at(route.request)->attempt();
-    } else if (age.value() != Age::Current) {
-        return {};
-    }
-    const std::shared_ptr<RequestState> state = find(route.request, route.attempt);
-    if (!state) return {};
-    state->stop();
-    cancel_if_moot();
-    show_gauges();
-    if (Status begun = begin_waiting(); !begun) return begun;
-    return advance();
-}
-
-Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
-    const Result<TreeStep> step = state.apply(verdict);
-    if (!step) return step.error();
-    if (early_) early_->learn(state);
-    if (first()) {
-        const Outcome outcome = dispatcher_->follow(state.request(), step.value(), context_->now());
-        count_outcome(state, step.value(), outcome);
-    }
-    cancel_if_moot();
-    if (state.over()) show_gauges();
-    return {};
-}
-
-/// What a verdict says of the guesses that the first segment sent.
-void SegmentActor::count_outcome(const RequestState& state,
-                                 const TreeStep& step,
-                                 const Outcome& outcome) {
-    context_->count(counters::kRowsWasted, step.dropped.size());
-    const auto by_exit = [](const TreeNode& node) { return node.origin == msg::Origin::Exit; };
-    const auto right = std::count_if(step.committed.begin(), step.committed.end(), by_exit);
-    // What hung below a wrong one was not judged: waste, but no prediction.
-    const auto wrong =
-        std::count_if(step.dropped.begin(), step.dropped.end(), [&](const TreeNode& node) {
-            return by_exit(node) &&
-                   std::any_of(step.committed.begin(), step.committed.end(),
-                               [&](const TreeNode& kept) { return kept.id == node.parent; });
-        });
-    context_->count(counters::kEarlyProposed, static_cast<std::uint64_t>(right + wrong));
-    context_->count(counters::kEarlyRight, static_cast<std::uint64_t>(right));
-    if (!state.over() && !outcome.open) count_outcome(outcome);
-}
-
-void SegmentActor::count_outcome(const Outcome& outcome) {
-    context_->count(outcome.prepared ? counters::outcome_of(outcome.origin)
-                                     : counters::kOutcomeNone);
-}
-
-std::optional<msg::Wave> SegmentActor::form_wave() {
-    std::optional<msg::Wave> wave = dispatcher_->next_wave(context_->now());
-    for (const Outcome& outcome : dispatcher_->take_settled()) count_outcome(outcome);
-    return wave;
 }
 
 }  // namespace paceline

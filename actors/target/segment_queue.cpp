@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
@@ -46,8 +47,8 @@ struct SegmentQueue::Batch {
     }
 };
 
-/// Which parts could run if there were no holds and no limits. Drops what is moot.
-Result<std::vector<bool>> SegmentQueue::look_at_all(const Rules& rules) {
+/// Which parts could run if there were no holds and no limits. Drops the stale ones.
+Result<std::vector<bool>> SegmentQueue::readiness(const Rules& rules) {
     std::vector<bool> ready;
     std::set<RequestId> waits;
     for (auto part = parts_.begin(); part != parts_.end();) {
@@ -56,16 +57,20 @@ Result<std::vector<bool>> SegmentQueue::look_at_all(const Rules& rules) {
             ++part;
             continue;
         }
-        const Result<Turn> turn = rules.look(*part);
-        if (!turn) return turn.error();
-        if (turn.value() == Turn::Moot) {
-            rules.drop(*part);
+        Turn turn = rules.turn_of(*part);
+        if (turn == Turn::Joins) {
+            if (Status joined = rules.join(*part); !joined) return joined.error();
+            part->joined = true;
+            turn = rules.turn_of(*part);
+        }
+        if (turn == Turn::Stale) {
+            drop(*part);
             part = parts_.erase(part);
             continue;
         }
-        // Until a prefill part has run, nobody knows which slots of an earlier turn stay.
-        if (turn.value() == Turn::Waits || is_prefill(*part)) waits.insert(part->part.request);
-        ready.push_back(turn.value() == Turn::Ready);
+        // Only when a prefill part has run it is known which slots of an earlier turn stay.
+        if (turn == Turn::Waits || is_prefill(*part)) waits.insert(part->part.request);
+        ready.push_back(turn == Turn::Ready);
         ++part;
     }
     return ready;
@@ -85,9 +90,9 @@ void SegmentQueue::keep_held(std::vector<bool>& ready, Micros now) const {
 }
 
 Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros now) {
-    Result<std::vector<bool>> looked = look_at_all(rules);
-    if (!looked) return looked.error();
-    std::vector<bool>& ready = looked.value();
+    Result<std::vector<bool>> found = readiness(rules);
+    if (!found) return found.error();
+    std::vector<bool>& ready = found.value();
     keep_held(ready, now);
     Batch batch;
     std::deque<WaitingPart> left;
@@ -120,17 +125,17 @@ std::optional<Micros> SegmentQueue::due(Micros now) const {
     return due;
 }
 
-void SegmentQueue::drop_if(const std::function<bool(const WaitingPart& part)>& which,
-                           const Rules& rules) {
-    std::deque<WaitingPart> left;
-    for (WaitingPart& part : parts_) {
-        if (which(part)) {
-            rules.drop(part);
-        } else {
-            left.push_back(std::move(part));
-        }
-    }
-    parts_ = std::move(left);
+void SegmentQueue::drop(WaitingPart& part) {
+    if (part.tensor && planted(PlantedBug::TensorLeakOnStale)) part.tensor->forget();
+    part.tensor.reset();
+}
+
+void SegmentQueue::drop_if(const std::function<bool(const WaitingPart& part)>& which) {
+    std::erase_if(parts_, [&](WaitingPart& part) {
+        const bool drops = which(part);
+        if (drops) drop(part);
+        return drops;
+    });
 }
 
 void SegmentQueue::forget_all() {

@@ -57,7 +57,7 @@ struct WaitingPart {
     std::uint32_t first_row = 0;                    // of the tensor
     std::uint32_t tensor_rows = 0;                  // of the whole tensor
     std::vector<float> hidden = {};  // a held part's own copy, so that it keeps no slot
-    bool adopted = false;            // its rows are in the request's tree
+    bool joined = false;             // its rows are in the request's tree
     Micros run_by{0};                // of a held part: when it runs anyway
 };
 
@@ -66,14 +66,14 @@ public:
     enum class Turn : std::uint8_t {
         Ready,
         Waits,  // for its Begin, or for a verdict that it builds on
-        Moot,   // nobody needs it any more
+        Joins,  // its rows have to join its request's tree first
+        Stale,  // its request has no use for it any more: it leaves the queue
     };
     struct Rules {
         /// Asked in order, of a request only until one of its parts has to wait, or is a prefill.
-        /// Errors end all.
-        std::function<Result<Turn>(WaitingPart& part)> look;
-        /// A part that is moot leaves the queue.
-        std::function<void(WaitingPart& part)> drop;
+        std::function<Turn(const WaitingPart& part)> turn_of;
+        /// After Joins; then `turn_of` is asked again. An error ends take().
+        std::function<Status(const WaitingPart& part)> join = {};
     };
 
     void push(WaitingPart part) { parts_.push_back(std::move(part)); }
@@ -85,7 +85,9 @@ public:
     [[nodiscard]] std::optional<Micros> due(Micros now) const;
 
     /// Drops those of which `which` answers true.
-    void drop_if(const std::function<bool(const WaitingPart& part)>& which, const Rules& rules);
+    void drop_if(const std::function<bool(const WaitingPart& part)>& which);
+    /// Gives the tensor of a part that will not run back to its pool, with the wave's last part.
+    static void drop(WaitingPart& part);
     /// The sender is lost, and with it the tensors that its waves name.
     void forget_all();
 
@@ -93,7 +95,7 @@ public:
 
 private:
     struct Batch;
-    [[nodiscard]] Result<std::vector<bool>> look_at_all(const Rules& rules);
+    [[nodiscard]] Result<std::vector<bool>> readiness(const Rules& rules);
     void keep_held(std::vector<bool>& ready, Micros now) const;
 
     std::deque<WaitingPart> parts_;

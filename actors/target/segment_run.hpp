@@ -1,28 +1,31 @@
-// SegmentActor::Run: parts of waves inside the layers of a segment, and Look: what its exit is to
-// say of them afterwards.
+// SegmentRun: parts of waves inside the layers of a segment, a part per request.
 //
-// Owned by the actor and by its job. The job reads and writes it between submit and its
-// completion, the actor's loop before and after; only the cancel token is used by both at once.
+//     collect()           rows that are still in their trees, those of a request together
+//     watch()             the words in shared memory that the job reads between layers
+//     (job)               rows -> layers -> hidden
+//     leave_out_stale()   rows that were dropped or cancelled meanwhile go
+//
+// Owned by the actor and by its job. The job reads and writes it between submit and completion, the
+// actor's loop before and after; only the cancel token is used by both at once.
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "actors/decoding/acceptance.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/target/fate_watch.hpp"
-#include "actors/target/segment_actor.hpp"
-#include "ipc/base/ids.hpp"
-#include "ipc/wire/messages.hpp"
+#include "actors/target/segment_queue.hpp"
+#include "actors/target/segment_requests.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
+#include "runtime/loop/actor.hpp"
 
 namespace paceline {
 
 /// One request in a run. Verify parts that were merged are one.
-struct SegmentActor::Part {
+struct RunPart {
     std::shared_ptr<RequestState> state;
     msg::WavePart part;                  // as it is passed on
     std::size_t first = 0;               // its first row in the run
@@ -31,45 +34,47 @@ struct SegmentActor::Part {
     [[nodiscard]] bool prefill() const { return part.kind == msg::WaveKind::Prefill; }
 };
 
-struct SegmentActor::Run {
-    std::vector<Part> parts;
+struct SegmentRun {
+    /// The layers write to `memory`, which has room for a wave of kWaveRowsMax rows.
+    SegmentRun(const Backend& owner, std::span<float> memory) : backend{owner}, hidden{memory} {}
+    SegmentRun(const SegmentRun&) = delete;
+    SegmentRun& operator=(const SegmentRun&) = delete;
+
+    /// Errors: Protocol if a prefill part does not continue its text, or a tensor is not there.
+    Status collect(const SegmentRequests& requests, std::span<const WaitingPart> waiting);
+    /// Rows with the keys that they see: a prefill row sees the text up to itself, a node sees the
+    /// committed prefix and its path. The rows point into `paths`.
+    void build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const;
+    /// `verdicts_are_sent`: another segment verifies, and publishes the committed tokens.
+    void watch(StageContext& context, bool verdicts_are_sent);
+
+    /// Whether no row of the run is of use to its request any more.
+    [[nodiscard]] bool stale(const SegmentRequests& requests) const;
+    /// The job has ended: leaves out the rows that are stale by now. `whole_parts`: a part that
+    /// keeps one row keeps all of them.
+    void leave_out_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts);
+    /// Leaves only the rows that are to be kept, and the parts that have any.
+    void keep(const std::vector<bool>& kept, bool whole_parts);
+
+    [[nodiscard]] bool verifies() const;  // not prefill alone
+    [[nodiscard]] JobLabel label() const;
+    [[nodiscard]] std::size_t dim() const;
+    [[nodiscard]] std::span<const msg::WaveRow> rows_of(const RunPart& part) const {
+        return std::span{named}.subspan(part.first, part.part.rows);
+    }
+
+    const Backend& backend;
+    std::vector<RunPart> parts;
     std::vector<msg::WaveRow> named;  // the rows that run, part after part
     std::span<float> hidden;          // [rows, dim]
     std::vector<Row> rows;
     std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;
-    FateWatch watch{cancel};
-    std::vector<JudgedPart> judged;  // last segment: the verify parts, in order
-    // Of each row, where the tokens of all judged parts are drawn with the layers; else empty.
-    std::vector<DrawJob> jobs;
-    std::vector<std::optional<TokenId>> drawn;
-    std::vector<ExitPart> exits;  // an exit that defers looks inside the run
-    bool looked_at = false;       // the exit does not rest
+    FateWatch fates{cancel};
     Micros started{0};
 
-    [[nodiscard]] std::span<const msg::WaveRow> rows_of(const Part& part) const {
-        return std::span{named}.subspan(part.first, part.part.rows);
-    }
-};
-
-struct SegmentActor::Look {
-    std::vector<ExitPart> exits;
-    std::vector<float> hidden;  // of their rows, one after the other; for an adapter of all rows
-    std::vector<AheadPart> ahead;
-    std::vector<Row> rows;  // for an adapter: those of `hidden`
-    std::vector<KvSlot> path_slots;
-    std::vector<std::shared_ptr<RequestState>> states;  // whose slots they name
-    RequestId request;                                  // for people: one of those it is about
-    std::uint32_t wave = 0;
-    std::uint32_t context = 0;
-    Micros started{0};
-
-    /// That the head is wanted for.
-    [[nodiscard]] std::uint32_t head_rows() const {
-        std::size_t count = ahead.size();
-        for (const ExitPart& part : exits) count += part.rows.size();
-        return static_cast<std::uint32_t>(count);
-    }
+private:
+    Status place_rows(RunPart& part, const WaitingPart& waiting);
 };
 
 }  // namespace paceline

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/target/dispatcher.hpp"
+#include "actors/target/wave_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/draft_config.hpp"

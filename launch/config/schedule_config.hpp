@@ -26,7 +26,7 @@
 #include <optional>
 
 #include "actors/decoding/acceptance.hpp"
-#include "actors/target/dispatcher.hpp"
+#include "actors/target/wave_scheduler.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/toml_reader.hpp"
 

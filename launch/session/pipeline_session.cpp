@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -28,35 +27,6 @@ std::uint64_t peak_bytes_of(pid_t pid) {
     return 0;
 }
 
-/// The conductor's actor with somebody beside it who counts the verdicts that it takes.
-class CountingConductor final : public Actor {
-public:
-    CountingConductor(ConductorActor& conductor, VerdictTally& tally)
-        : conductor_{conductor}, tally_{tally} {}
-
-    void on_start(StageContext& context) override { conductor_.on_start(context); }
-    void on_control(StageId from, const control::Message& message) override {
-        conductor_.on_control(from, message);
-    }
-    void on_room(StageId to) override { conductor_.on_room(to); }
-    void on_peer(StageId peer, PeerChange change) override { conductor_.on_peer(peer, change); }
-
-    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
-        const std::uint64_t fenced = conductor_.fenced();
-        msg::Verdict verdict{};
-        const bool is_verdict = kind == static_cast<std::uint16_t>(msg::Kind::Verdict) &&
-                                bytes.size() == sizeof verdict;
-        if (is_verdict) std::memcpy(&verdict, bytes.data(), sizeof verdict);
-        const bool wanted = is_verdict && !conductor_.text(verdict.route.request).empty();
-        conductor_.handle(from, kind, bytes);
-        if (wanted && conductor_.fenced() == fenced) tally_.add(verdict);
-    }
-
-private:
-    ConductorActor& conductor_;
-    VerdictTally& tally_;
-};
-
 using Incarnation = std::pair<StageId, Epoch>;
 using Counts = std::array<std::uint64_t, kCounters>;
 
@@ -78,7 +48,8 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs)} {
-        loop_->add(kConductor, counting_);
+        conductor_.observe([this](const msg::Verdict& verdict) { tally_.add(verdict); });
+        loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
@@ -217,7 +188,6 @@ private:
     std::unique_ptr<Supervisor> supervisor_;  // before the loop, which borrows it
     ConductorActor conductor_;
     VerdictTally tally_;
-    CountingConductor counting_{conductor_, tally_};
     std::unique_ptr<StageLoop> loop_;
     PipelinePlan plan_;
     PipelineConfig config_;

@@ -5,6 +5,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "actors/draft/correct_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/target/segment_actor.hpp"
@@ -43,14 +44,14 @@ CpuOptions base_options(const StageAssignment& assignment, const Device& device)
 
 SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     SegmentPlan plan;
-    plan.index = duty.id.value;
+    const int index = duty.id.value;
     plan.count = a.segments;
-    if (plan.index > 1) plan.previous = stage_id(plan.index - 1);
-    if (plan.index < a.segments) plan.next = stage_id(plan.index + 1);
+    if (index > 1) plan.previous = stage_id(index - 1);
+    if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.hinters = hinters_of(a);
     plan.judge = stage_id(a.segments);
-    if (plan.index == a.segments) {
+    if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
         for (int segment = 1; segment < a.segments; ++segment)
             plan.verdict_to.push_back(stage_id(segment));
@@ -130,24 +131,21 @@ Result<HostedActor> make_segment(const ModelFile& file,
     return HostedActor{duty.id, std::move(backend).value(), std::move(actor)};
 }
 
-DraftPlan draft_plan(const StageAssignment& a, const StageDuty& duty, int vocab_size) {
+/// Draft, or Correct beside it. Draft alone grows the whole tree.
+std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
+                                        const StageDuty& duty,
+                                        int vocab_size,
+                                        DraftTools tools) {
     DraftPlan plan{.first_segment = StageId{1},
                    .judge = stage_id(a.segments),
                    .vocab_size = vocab_size,
                    .growth = a.draft.growth};
     if (a.naming_stage != 0) plan.exit = stage_id(a.naming_stage);
     const bool both = a.draft_stage != 0 && a.correct_stage != 0;
-    if (!both) return plan;  // one actor grows everything
-    if (duty.role == StageRole::Draft) {
-        plan.correct = stage_id(a.correct_stage);
-        plan.branches_from = plan.correct;
-        plan.growth.part = GrowthPart::Trunk;
-    } else {
-        plan.trunk_from = stage_id(a.draft_stage);
-        plan.branches_to = plan.trunk_from;
-        plan.growth.part = GrowthPart::Alternatives;
-    }
-    return plan;
+    if (!both) return std::make_unique<DraftActor>(plan, std::move(tools));
+    if (duty.role == StageRole::Draft)
+        return std::make_unique<DraftActor>(plan, std::move(tools), stage_id(a.correct_stage));
+    return std::make_unique<CorrectActor>(plan, std::move(tools), stage_id(a.draft_stage));
 }
 
 Result<HostedActor> make_draft(const ModelFile& target,
@@ -180,8 +178,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                                                      .vocab_size = vocab_size,
                                                                      .rows_max = kWaveRowsMax});
     }
-    auto actor =
-        std::make_unique<DraftActor>(draft_plan(assignment, duty, vocab_size), std::move(tools));
+    auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};
 }
 

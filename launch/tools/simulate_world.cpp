@@ -1,7 +1,6 @@
 #include "launch/tools/simulate_world.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include <spdlog/spdlog.h>
@@ -36,36 +35,6 @@ struct HostedBody final : SimBody {
         return *found->actor;
     }
     std::vector<HostedActor> hosted;
-};
-
-/// The conductor, with a look at the verdicts that it is given: in this world none is stale.
-class CountingConductor final : public Actor {
-public:
-    CountingConductor(const ConductorPlan& plan, int vocab_size, std::int32_t kv_slots)
-        : conductor_{plan, vocab_size, kv_slots} {}
-
-    void on_start(StageContext& context) override { conductor_.on_start(context); }
-    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
-        msg::Verdict verdict{};
-        if (kind == static_cast<std::uint16_t>(msg::Kind::Verdict) &&
-            bytes.size() == sizeof verdict) {
-            std::memcpy(&verdict, bytes.data(), sizeof verdict);
-            if (verdict.count <= verdict.tokens.size()) tally.add(verdict);
-        }
-        conductor_.handle(from, kind, bytes);
-    }
-    void on_control(StageId from, const control::Message& message) override {
-        conductor_.on_control(from, message);
-    }
-    void on_room(StageId to) override { conductor_.on_room(to); }
-    void on_peer(StageId peer, PeerChange change) override { conductor_.on_peer(peer, change); }
-
-    [[nodiscard]] ConductorActor& actor() { return conductor_; }
-
-    VerdictTally tally;
-
-private:
-    ConductorActor conductor_;
 };
 
 /// Tokens that the head of an exit behind `layer` knows; 0: all.
@@ -352,9 +321,11 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     options.tracing = true;
     options.jobs_may_run_early = false;
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
-    CountingConductor conductor{conductor_plan(placement, config.supervision),
-                                file.config().vocab_size, kv_slots};
-    Asking asking{task, config, context.value(), conductor.actor()};
+    ConductorActor conductor{conductor_plan(placement, config.supervision),
+                             file.config().vocab_size, kv_slots};
+    VerdictTally tally;
+    conductor.observe([&tally](const msg::Verdict& verdict) { tally.add(verdict); });
+    Asking asking{task, config, context.value(), conductor};
     world.start(conductor);
     world.call_at(SimTime{0}, [&asking] { asking.begin(); });
     (void)world.run([&asking] { return asking.over(); }, kForever);
@@ -363,7 +334,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimulatedRun run;
     run.answers = std::move(asking.answers);
     add_rates(run, task.at_once);
-    add_figures(run, world, config, conductor.tally, placement);
+    add_figures(run, world, config, tally, placement);
     BusySpans spans;
     for (const auto& process : world.incarnations()) add_spans(process->events(), spans);
     run.overlap = overlap_of(spans);

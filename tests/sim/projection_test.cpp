@@ -42,7 +42,6 @@ struct Pipeline {
 
     [[nodiscard]] std::unique_ptr<SimBody> make_segment(int index) const {
         SegmentPlan plan;
-        plan.index = index;
         plan.count = segments;
         if (index == 2) plan.previous = kFirst;
         if (index < segments) plan.next = kSecond;

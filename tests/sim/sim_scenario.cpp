@@ -82,7 +82,6 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     const ToyPlan& plan = parts.plan;
     const int index = id.value;
     SegmentPlan segment;
-    segment.index = index;
     segment.count = plan.segments;
     if (index > 1) segment.previous = toy_segment(index - 1);
     if (index < plan.segments) segment.next = toy_segment(index + 1);

@@ -27,7 +27,6 @@ int exit_of(const ToyPlan& plan) {
 
 SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     SegmentPlan segment;
-    segment.index = index;
     segment.count = plan.segments;
     if (index > 1) segment.previous = toy_segment(index - 1);
     if (index < plan.segments) segment.next = toy_segment(index + 1);

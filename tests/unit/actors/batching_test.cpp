@@ -102,11 +102,9 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
         std::mt19937_64 random{seed};
         SegmentQueue queue;
         QueueModel model;
-        SegmentQueue::Rules rules{.look = [&](WaitingPart& part) -> Result<SegmentQueue::Turn> {
-                                      return model.is_blocked(part) ? SegmentQueue::Turn::Waits
-                                                                    : SegmentQueue::Turn::Ready;
-                                  },
-                                  .drop = [](WaitingPart&) { FAIL("nothing is moot here"); }};
+        SegmentQueue::Rules rules{.turn_of = [&](const WaitingPart& part) {
+            return model.is_blocked(part) ? SegmentQueue::Turn::Waits : SegmentQueue::Turn::Ready;
+        }};
         Micros now{0};
         std::uint32_t wave = 0;
         for (int step = 0; step < 30; ++step) {
@@ -145,11 +143,10 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
 TEST_CASE("what stands behind a prefill of its request is not looked at before that has run") {
     SegmentQueue queue;
     std::vector<std::uint32_t> looked;
-    const SegmentQueue::Rules rules{.look = [&](WaitingPart& part) -> Result<SegmentQueue::Turn> {
-                                        looked.push_back(part.part.wave.value);
-                                        return SegmentQueue::Turn::Ready;
-                                    },
-                                    .drop = [](WaitingPart&) {}};
+    const SegmentQueue::Rules rules{.turn_of = [&](const WaitingPart& part) {
+        looked.push_back(part.part.wave.value);
+        return SegmentQueue::Turn::Ready;
+    }};
     for (std::uint32_t wave = 1; wave <= 5; ++wave) {
         WaitingPart part;
         part.part.request = RequestId{wave < 4 ? 1U : 2U};
@@ -167,10 +164,8 @@ TEST_CASE("what stands behind a prefill of its request is not looked at before t
 
 TEST_CASE("a held part waits for one behind it or for its time, whichever comes first") {
     SegmentQueue queue;
-    SegmentQueue::Rules rules{.look = [](WaitingPart&) -> Result<SegmentQueue::Turn> {
-                                  return SegmentQueue::Turn::Ready;
-                              },
-                              .drop = [](WaitingPart&) {}};
+    SegmentQueue::Rules rules{
+        .turn_of = [](const WaitingPart&) { return SegmentQueue::Turn::Ready; }};
     const auto part = [](std::uint32_t wave, std::uint32_t hold) {
         WaitingPart made;
         made.part = {.request = RequestId{1},
@@ -259,8 +254,8 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 64};
-        FinalVerify one_by_one{backend, {.head_rows = 1}};
-        FinalVerify at_once{backend, {.head_rows = 1 + static_cast<std::uint32_t>(seed % 12)}};
+        Verifier one_by_one{backend, {.head_rows = 1}};
+        Verifier at_once{backend, {.head_rows = 1 + static_cast<std::uint32_t>(seed % 12)}};
         std::vector<Judgement> judgements;
         for (std::uint64_t i = 0; i < 1 + seed % 8; ++i) {
             judgements.push_back(random_judgement(random, i + 1));
@@ -289,7 +284,7 @@ TEST_CASE("tokens that a device drew behind all rows lead to the same verdicts, 
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 64};
         backend.draws_itself = true;
-        FinalVerify verify{backend, {}};
+        Verifier verify{backend, {}};
         const Judgement judgement = random_judgement(random, seed);
         std::vector<JudgedPart> want{part_of(judgement)};
         verify.judge(want);
@@ -298,7 +293,7 @@ TEST_CASE("tokens that a device drew behind all rows lead to the same verdicts, 
         ++judged;
         std::vector<DrawJob> jobs;
         for (const msg::WaveRow& row : judgement.rows)
-            jobs.push_back(FinalVerify::job_behind(*judgement.state, row));
+            jobs.push_back(Verifier::job_behind(*judgement.state, row));
         std::vector<std::optional<TokenId>> drawn(jobs.size());
         backend.draw(judgement.hidden, jobs, drawn);
         std::vector<JudgedPart> got{part_of(judgement)};

@@ -118,7 +118,7 @@ public:
     [[nodiscard]] const SegmentActor& segment(int index) const {
         return *segments_[place(index)].actor;
     }
-    [[nodiscard]] const Dispatcher& dispatcher() const { return *segment(1).dispatcher(); }
+    [[nodiscard]] const WaveScheduler& scheduler() const { return *segment(1).scheduler(); }
 
     ShuffledWorld world;
     ConductorActor conductor;

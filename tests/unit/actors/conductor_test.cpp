@@ -208,6 +208,22 @@ TEST_CASE("each verdict counts where it judged guesses and where it accepted the
           std::vector<std::int64_t>{2, 1, 0});
 }
 
+TEST_CASE("the observer sees each verdict that the log takes, and no stale or late one") {
+    Bench bench;
+    std::vector<Position> seen;
+    bench.conductor.observe([&](const msg::Verdict& verdict) { seen.push_back(verdict.base); });
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 4, {50, 51});
+    bench.lose(kFirst);
+    bench.join(kFirst);
+    bench.verdict(id, 1, 6, {52});  // of the attempt before the loss
+    bench.verdict(id, 2, 6, {53});
+    bench.conductor.cancel(id);
+    bench.verdict(id, 2, 7, {54});
+    CHECK(seen == std::vector<Position>{4, 6});
+    CHECK(copy(bench.conductor.text(id)).back() == 53);
+}
+
 TEST_CASE("tokens are handed on in order and the verdict that ends the answer ends it once") {
     Bench bench;
     const RequestId id = bench.submit(request());

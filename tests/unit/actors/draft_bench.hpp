@@ -1,9 +1,10 @@
-// DraftBench: a DraftActor in a ScriptedContext, the committed text beside it, and the plans and
-// tools that its tests share, and what must hold of any proposal.
+// DraftBench, CorrectBench: a speculative stage in a ScriptedContext, the committed text beside it, the
+// plans and tools that their tests share, and what must hold of any proposal.
 #pragma once
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/draft/correct_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/protocol/message_checks.hpp"
@@ -60,10 +62,13 @@ inline TokenId plain_next(const Request& spec, std::vector<TokenId> text) {
     return plain_answer(request).answer.at(0);
 }
 
-/// A stage under test, and what it is told; keeps the committed text beside it.
-struct DraftBench {
-    DraftBench(DraftPlan plan, DraftTools tools, StageId self = kDraftId)
-        : context{self}, actor{plan, std::move(tools)} {
+/// A stage under test, and what it is told; keeps the committed text beside it. `peer`: the other
+/// speculative stage.
+template <class Stage>
+struct StageBench {
+    template <class... Peer>
+    StageBench(StageId self, DraftPlan plan, DraftTools tools, Peer... peer)
+        : context{self}, actor{plan, std::move(tools), peer...} {
         actor.on_start(context);
     }
     void begin(const Request& request, std::uint32_t attempt_number = 1) {
@@ -97,10 +102,19 @@ struct DraftBench {
     [[nodiscard]] Position root() const { return static_cast<Position>(text.size()) - 1; }
 
     ScriptedContext context;
-    DraftActor actor;
+    Stage actor;
     Request spec;
     std::vector<TokenId> text;
     Attempt attempt{1};
+};
+
+struct DraftBench : StageBench<DraftActor> {
+    DraftBench(DraftPlan plan, DraftTools tools, std::optional<StageId> correct = {})
+        : StageBench{kDraftId, plan, std::move(tools), correct} {}
+};
+struct CorrectBench : StageBench<CorrectActor> {
+    CorrectBench(DraftPlan plan, DraftTools tools)
+        : StageBench{kCorrectId, plan, std::move(tools), kDraftId} {}
 };
 
 inline std::vector<TokenId> chain_of(const msg::Proposal& proposal) {
@@ -132,9 +146,10 @@ inline Request request_of(std::uint64_t seed) {
 }
 
 /// Form, and: what the model calls its first choice is what plain decoding takes there.
-inline void check_proposal(const DraftBench& bench,
-                           const msg::Proposal& proposal,
-                           std::mt19937_64& random) {
+template <class Stage>
+void check_proposal(const StageBench<Stage>& bench,
+                    const msg::Proposal& proposal,
+                    std::mt19937_64& random) {
     const MessageLimits limits{.vocab_size = kFakeVocab, .kv_slots = 1 << 20, .context = 300};
     REQUIRE(check_message(proposal, limits).ok());
     REQUIRE(proposal.root_position <= bench.root());
@@ -157,9 +172,10 @@ inline void check_proposal(const DraftBench& bench,
 }
 
 /// What an exit may say of a wave: the rows of some of the tree, and names behind them.
-inline msg::Proposal names_for(const DraftBench& bench,
-                               const msg::Proposal& last,
-                               std::mt19937_64& random) {
+template <class Stage>
+msg::Proposal names_for(const StageBench<Stage>& bench,
+                        const msg::Proposal& last,
+                        std::mt19937_64& random) {
     msg::Proposal names{};
     names.route = bench.route();
     names.root_position = last.root_position;

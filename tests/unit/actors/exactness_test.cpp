@@ -33,7 +33,7 @@ int check_exact(const PipelineOptions& options, std::span<const Request> request
     pipeline.run_until_finished(static_cast<int>(requests.size()));
     const int verdicts = pipeline.conductor.verdicts;
     pipeline.run_dry();
-    const Dispatcher& dispatcher = *pipeline.segment_actors.front()->dispatcher();
+    const WaveScheduler& scheduler = *pipeline.segment_actors.front()->scheduler();
     Position last_useful = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
@@ -41,7 +41,7 @@ int check_exact(const PipelineOptions& options, std::span<const Request> request
         CHECK(answer_of(pipeline, id) == oracles[i].answer);
         // Only what is committed holds a slot: all guesses that failed have given theirs back.
         const std::size_t text = requests[i].text.size() + oracles[i].answer.size();
-        CHECK(dispatcher.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
+        CHECK(scheduler.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
         pipeline.stop(id, Attempt{1});
         const auto length = static_cast<Position>(requests[i].text.size());
         const Position room = requests[i].finish_rule().room_at(length);
@@ -321,7 +321,7 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
         pipeline.open_and_begin(RequestId{2}, other);
         pipeline.run_until_finished(2);
         pipeline.run_dry();
-        REQUIRE_FALSE(pipeline.segment_actors.front()->dispatcher()->holds(kOne));
+        REQUIRE_FALSE(pipeline.segment_actors.front()->scheduler()->holds(kOne));
 
         Request second = first;
         second.text = texts[0];

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/target/early_verify.hpp"
+#include "actors/target/exit_evaluator.hpp"
 #include "actors/target/fate_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/unit/actors/pipeline.hpp"
@@ -160,7 +160,7 @@ struct ExitBench {
 
     Request request;
     FakeBackend backend{0, 4, 64};
-    EarlyVerify early;
+    ExitEvaluator early;
     std::shared_ptr<RequestState> state;
     std::vector<msg::WaveRow> rows;
     std::vector<float> hidden;
@@ -351,7 +351,7 @@ TEST_CASE("rows whose fate is known when the exit's job starts are not looked at
                 }
             }
             word = CancelBoard::mark_of(kOne, Attempt{2});
-            EarlyVerify::leave_out_decided(part);
+            ExitEvaluator::leave_out_decided(part);
             CHECK(part.rows.empty());
         }
     }

@@ -46,7 +46,6 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
             backends.push_back(std::make_unique<FakeBackend>(kFakeLayers * (i - 1) / count,
                                                              kFakeLayers * i / count, 1024));
             SegmentPlan plan;
-            plan.index = i;
             plan.count = count;
             if (i > 1) plan.previous = segment_id(i - 1);
             if (i < count) plan.next = segment_id(i + 1);

@@ -200,7 +200,6 @@ inline void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& rando
 inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     const int count = options.segments;
     SegmentPlan plan;
-    plan.index = index;
     plan.count = count;
     if (index > 1) plan.previous = segment_id(index - 1);
     if (index < count) plan.next = segment_id(index + 1);

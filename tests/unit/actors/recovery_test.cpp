@@ -59,7 +59,7 @@ struct Load {
             const std::size_t length = requests[i].text.size() + heard.tokens.size();
             CHECK(text.size() == length);
             if (!heard.settled) continue;
-            CHECK(cluster.dispatcher().slots_in_use(ids[i]) ==
+            CHECK(cluster.scheduler().slots_in_use(ids[i]) ==
                   static_cast<std::int32_t>(length) - 1);
         }
     }
@@ -194,16 +194,16 @@ TEST_CASE("a draft that is away is not waited for, and proposes again when it is
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 5; });
     cluster.lose(kTheDraft);
     cluster.run_steps(10);
-    const std::uint64_t waited = cluster.dispatcher().figures().turns_waited_out;
+    const std::uint64_t waited = cluster.scheduler().figures().turns_waited_out;
     const Micros lost_at = cluster.world.now;
     const std::size_t before = cluster.heard[0]->tokens.size();
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= before + 10; });
-    CHECK(cluster.dispatcher().figures().turns_waited_out == waited);
+    CHECK(cluster.scheduler().figures().turns_waited_out == waited);
     CHECK(cluster.world.now - lost_at < Micros{100'000});
-    const std::uint64_t used = cluster.dispatcher().figures().proposals_used;
+    const std::uint64_t used = cluster.scheduler().figures().proposals_used;
     cluster.rejoin(kTheDraft);
     cluster.run_until_ended();
-    CHECK(cluster.dispatcher().figures().proposals_used > used);
+    CHECK(cluster.scheduler().figures().proposals_used > used);
     CHECK(cluster.heard[0]->figures.replays == 0);
     cluster.run_dry();
     load.check();

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "ipc/transport/tensor_pool.hpp"
 #include "runtime/loop/actor.hpp"
 
@@ -114,6 +116,25 @@ public:
             std::memcpy(&messages.emplace_back(), bytes.data(), sizeof(M));
         });
         return messages;
+    }
+
+    /// The oldest message to a stage, which must be an M.
+    template <class M>
+    [[nodiscard]] M expect(StageId to) {
+        std::deque<Letter>& letters = sent_[to];
+        REQUIRE_FALSE(letters.empty());
+        REQUIRE(letters.front().kind == static_cast<std::uint16_t>(M::kKind));
+        M message;
+        std::memcpy(&message, letters.front().bytes.data(), sizeof message);
+        letters.pop_front();
+        return message;
+    }
+    [[nodiscard]] std::size_t jobs_waiting() const { return jobs_.size(); }
+    /// Messages that the test has not asked for, and jobs that it has not run.
+    [[nodiscard]] std::size_t unexplained() const {
+        std::size_t count = jobs_.size();
+        for (const auto& [to, letters] : sent_) count += letters.size();
+        return count;
     }
 
     bool full = false;

@@ -1,10 +1,10 @@
-// The second half of Dispatcher: which rows make the next wave. The first half (dispatcher.cpp) is
+// The second half of WaveScheduler: which rows make the next wave. The first half (wave_scheduler.cpp) is
 // the life of requests, and what drafts and verdicts say.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "actors/target/dispatcher.hpp"
+#include "actors/target/wave_scheduler.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -12,7 +12,7 @@ namespace paceline {
 // ---- The rows of one request
 
 /// Whether the token behind this node could be committed.
-bool Dispatcher::worth_a_row(const Lane& lane, const TreeNode& node) const {
+bool WaveScheduler::worth_a_row(const Lane& lane, const TreeNode& node) const {
     const FinishRule& rule = lane.state->finish_rule();
     // The root ended nothing: it may be an end token that stands in the prompt.
     if (node.id == lane.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
@@ -20,7 +20,7 @@ bool Dispatcher::worth_a_row(const Lane& lane, const TreeNode& node) const {
 }
 
 /// In the order in which they should go. Any beginning of it can be sent: parents come first.
-std::vector<NodeId> Dispatcher::unsent_nodes(const Lane& lane) const {
+std::vector<NodeId> WaveScheduler::unsent_nodes(const Lane& lane) const {
     const TreeNode& root = lane.state->tree().root();
     const bool first_round =
         options_.start == StartRule::Lockstep && lane.round_root == kNever && !root.sent();
@@ -28,7 +28,7 @@ std::vector<NodeId> Dispatcher::unsent_nodes(const Lane& lane) const {
     return options_.shape == WaveShape::Chain ? unsent_trunk(lane) : unsent_tree(lane);
 }
 
-std::vector<NodeId> Dispatcher::unsent_trunk(const Lane& lane) const {
+std::vector<NodeId> WaveScheduler::unsent_trunk(const Lane& lane) const {
     const TokenTree& tree = lane.state->tree();
     const float reach_min = std::log(options_.reach_min);  // of 0: -inf
     std::vector<NodeId> nodes;
@@ -40,7 +40,7 @@ std::vector<NodeId> Dispatcher::unsent_trunk(const Lane& lane) const {
     return nodes;
 }
 
-std::vector<NodeId> Dispatcher::unsent_tree(const Lane& lane) const {
+std::vector<NodeId> WaveScheduler::unsent_tree(const Lane& lane) const {
     const TokenTree& tree = lane.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
     const float reach_min = std::log(options_.reach_min);  // of 0: -inf
@@ -65,7 +65,7 @@ std::vector<NodeId> Dispatcher::unsent_tree(const Lane& lane) const {
     return nodes;
 }
 
-bool Dispatcher::may_start(const Lane& lane, Micros now) const {
+bool WaveScheduler::may_start(const Lane& lane, Micros now) const {
     const bool rounds = options_.start == StartRule::Lockstep;
     if (lane.in_flight.size() >= (rounds ? 1 : options_.waves_in_flight_max)) return false;
     if (lane.blocked) return false;
@@ -77,7 +77,7 @@ bool Dispatcher::may_start(const Lane& lane, Micros now) const {
 
 /// Everybody who has something to send; who was passed over most often comes first, then verify
 /// before prefill, then who was served longest ago.
-std::vector<Dispatcher::Candidate> Dispatcher::candidates(Micros now) {
+std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
     std::vector<Candidate> found;
     for (auto& [request, lane] : lanes_) {
         if (lane.state->over()) continue;
@@ -102,7 +102,7 @@ std::vector<Dispatcher::Candidate> Dispatcher::candidates(Micros now) {
 
 /// Verify parts, and prefills that were passed over, share the rows evenly, as far as they want
 /// so many; other prefills take what is left, in their order.
-void Dispatcher::share_rows(std::vector<Candidate>& candidates) {
+void WaveScheduler::share_rows(std::vector<Candidate>& candidates) {
     std::uint32_t left = kWaveRowsMax;
     std::vector<Candidate*> open;
     for (Candidate& each : candidates) {
@@ -124,7 +124,7 @@ void Dispatcher::share_rows(std::vector<Candidate>& candidates) {
     }
 }
 
-std::optional<msg::Wave> Dispatcher::next_wave(Micros now) {
+std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
     for (auto& [request, lane] : lanes_) {
         if (lane.half_until && now >= *lane.half_until) lane.half_until.reset();
     }
@@ -137,7 +137,7 @@ std::optional<msg::Wave> Dispatcher::next_wave(Micros now) {
     }
 }
 
-msg::Wave Dispatcher::form(std::vector<Candidate>& candidates, Micros now) {
+msg::Wave WaveScheduler::form(std::vector<Candidate>& candidates, Micros now) {
     for (std::size_t i = options_.requests_max; i < candidates.size(); ++i) {
         ++candidates[i].lane->passed;
     }
@@ -154,7 +154,7 @@ msg::Wave Dispatcher::form(std::vector<Candidate>& candidates, Micros now) {
     return wave;
 }
 
-void Dispatcher::add_part(msg::Wave& wave, const Candidate& candidate, Micros now) {
+void WaveScheduler::add_part(msg::Wave& wave, const Candidate& candidate, Micros now) {
     Lane& lane = *candidate.lane;
     if (candidate.granted == 0) {
         ++lane.passed;
@@ -185,7 +185,7 @@ void Dispatcher::add_part(msg::Wave& wave, const Candidate& candidate, Micros no
     if (held) lane.half_until = now + options_.proposal_wait;
 }
 
-std::uint32_t Dispatcher::add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t rows) {
+std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t rows) {
     const std::vector<TokenId>& text = lane.state->text();
     const std::size_t begin = lane.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
@@ -201,7 +201,7 @@ std::uint32_t Dispatcher::add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t
     return rows;
 }
 
-std::uint32_t Dispatcher::add_verify(msg::Wave& wave, Lane& lane, const Candidate& chosen) {
+std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Lane& lane, const Candidate& chosen) {
     TokenTree& tree = lane.state->tree();
     std::vector<NodeId> sent;
     for (std::uint32_t i = 0; i < chosen.granted; ++i) {

@@ -1,4 +1,4 @@
-// DispatcherScene: a dispatcher, requests whose text an oracle knows, and a scripted target that
+// WaveSchedulerScene: a scheduler, requests whose text an oracle knows, and a scripted target that
 // judges waves in their order. What must hold of every wave is checked as it is formed.
 #pragma once
 
@@ -15,26 +15,26 @@
 #include <doctest/doctest.h>
 
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/dispatcher.hpp"
+#include "actors/target/wave_scheduler.hpp"
 
 namespace paceline::testing {
 
 inline constexpr int kSceneVocab = 6;
 inline constexpr TokenId kSceneEnd = 5;
 
-class DispatcherScene {
+class WaveSchedulerScene {
 public:
     struct Job {
         std::vector<TokenId> oracle;                // prompt and the answer that must come out
-        std::shared_ptr<RequestState> state;        // the dispatcher's
+        std::shared_ptr<RequestState> state;        // the scheduler's
         std::shared_ptr<RequestState> judge_state;  // another segment's
         std::set<std::uint32_t> sent;               // names of nodes
         std::uint64_t last_served = 0;              // wave
         std::size_t in_flight = 0;                  // parts
     };
 
-    DispatcherScene(DispatchOptions options, std::int32_t kv_slots)
-        : dispatcher{options, kv_slots}, options_{options}, kv_slots_{kv_slots} {}
+    WaveSchedulerScene(DispatchOptions options, std::int32_t kv_slots)
+        : scheduler{options, kv_slots}, options_{options}, kv_slots_{kv_slots} {}
 
     static RequestId id_of(std::size_t index) { return RequestId{index + 1}; }
 
@@ -51,7 +51,7 @@ public:
             std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Names, nullptr);
         job.judge_state =
             std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Follows, nullptr);
-        REQUIRE(dispatcher.begin(job.state, now));
+        REQUIRE(scheduler.begin(job.state, now));
         job.oracle = std::move(prompt);
         job.oracle.insert(job.oracle.end(), answer.begin(), answer.end());
         job.last_served = waves;
@@ -60,7 +60,7 @@ public:
 
     /// The next wave, checked; it is in flight then.
     bool form() {
-        const std::optional<msg::Wave> wave = dispatcher.next_wave(now);
+        const std::optional<msg::Wave> wave = scheduler.next_wave(now);
         if (!wave) return false;
         ++waves;
         const MessageLimits limits{
@@ -125,7 +125,7 @@ public:
         return static_cast<std::int16_t>(proposal.count++);
     }
 
-    Dispatcher dispatcher;
+    WaveScheduler scheduler;
     Micros now{1000};
     std::vector<Job> jobs;
     std::deque<msg::Wave> in_flight;
@@ -204,7 +204,7 @@ private:
         for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
         CHECK(job.state->slots().size() == used_before + verdict.count);
         REQUIRE(job.state->slots() == job.judge_state->slots());
-        (void)dispatcher.follow(job.state->request(), step.value(), now);
+        (void)scheduler.follow(job.state->request(), step.value(), now);
     }
 
     DispatchOptions options_;

@@ -1,4 +1,4 @@
-#include "actors/target/dispatcher.hpp"
+#include "actors/target/wave_scheduler.hpp"
 
 #include <cmath>
 #include <limits>
@@ -6,15 +6,15 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/actors/dispatcher_scene.hpp"
+#include "tests/unit/actors/wave_scheduler_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 
 namespace {
 
-using Scene = DispatcherScene;
-using Speaker = Dispatcher::Speaker;
+using Scene = WaveSchedulerScene;
+using Speaker = WaveScheduler::Speaker;
 
 std::vector<TokenId> random_tokens(std::mt19937_64& random, std::size_t count) {
     std::vector<TokenId> tokens(count);
@@ -47,8 +47,8 @@ void babble(Scene& scene, std::size_t job, std::mt19937_64& random) {
         (void)Scene::add(proposal, parent, token, log_prob,
                          static_cast<msg::Origin>(random() % msg::kOrigins));
     }
-    scene.dispatcher.propose(proposal, random() % 2 == 0 ? Speaker::Draft : Speaker::Other,
-                             scene.now);
+    scene.scheduler.propose(proposal, random() % 2 == 0 ? Speaker::Draft : Speaker::Other,
+                            scene.now);
 }
 
 DispatchOptions random_options(std::mt19937_64& random) {
@@ -109,11 +109,11 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             scene.now += Micros{random() % 3};
             const std::size_t what = random() % 4;
             if (what == 0 && quiet != 0) babble(scene, random() % requests, random);
-            if (what == 1 && random() % 50 == 0) scene.dispatcher.draft_changed(random() % 2 == 0);
+            if (what == 1 && random() % 50 == 0) scene.scheduler.draft_changed(random() % 2 == 0);
             if (what == 2 && !scene.in_flight.empty()) (void)scene.judge();
             if (what != 3 || scene.form() || !scene.in_flight.empty()) continue;
             // Nothing is under way: there must be a time at which something will be.
-            const std::optional<Micros> due = scene.dispatcher.due();
+            const std::optional<Micros> due = scene.scheduler.due();
             REQUIRE(due.has_value());
             REQUIRE(*due > scene.now);
             REQUIRE(*due <= scene.now + options.proposal_wait);
@@ -126,14 +126,14 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             REQUIRE(job.state->text() == job.oracle);
             REQUIRE(job.judge_state->text() == job.oracle);
             const auto kept = static_cast<std::int32_t>(job.oracle.size()) - 1;
-            REQUIRE(scene.dispatcher.slots_in_use(Scene::id_of(i)) == kept);
+            REQUIRE(scene.scheduler.slots_in_use(Scene::id_of(i)) == kept);
         }
         std::uint64_t committed = 0;
         for (const Scene::Job& job : scene.jobs) {
             committed += job.oracle.size() - job.state->spec().text.size();
         }
         // Every row of a verify wave was committed (the root that stands before each token) or not.
-        CHECK(scene.rows_sent == committed + scene.dispatcher.figures().rows_wasted);
+        CHECK(scene.rows_sent == committed + scene.scheduler.figures().rows_wasted);
     }
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("nobody starves, neither verifies nor prefills, however many share the
                 const TreeNode& root = scene.jobs[i].state->tree().root();
                 const auto at = static_cast<std::size_t>(root.position) + 1;
                 const std::span<const TokenId> text = scene.jobs[i].oracle;
-                scene.dispatcher.propose(
+                scene.scheduler.propose(
                     chain(scene, i, text.subspan(at, std::min<std::size_t>(8, text.size() - at))),
                     Speaker::Draft, scene.now);
             }
@@ -171,9 +171,9 @@ TEST_CASE("verify parts share the rows fairly, and prefill takes what is left") 
     Scene scene{{.start = StartRule::AtOnce}, 16384};
     for (int i = 0; i < 3; ++i) scene.begin({0}, std::vector<TokenId>(60, 1));
     const std::vector<TokenId> ones(32, 1);
-    scene.dispatcher.propose(chain(scene, 0, ones), Speaker::Draft, scene.now);
-    scene.dispatcher.propose(chain(scene, 1, ones), Speaker::Draft, scene.now);
-    scene.dispatcher.propose(chain(scene, 2, std::span{ones}.first(2)), Speaker::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 0, ones), Speaker::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 1, ones), Speaker::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 2, std::span{ones}.first(2)), Speaker::Draft, scene.now);
     scene.begin(std::vector<TokenId>(100, 2), {1});
     REQUIRE(scene.form());
     const msg::Wave& full = scene.in_flight.back();
@@ -203,7 +203,7 @@ TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
         const std::int16_t c = Scene::add(made, a, 3, -2.0F);  // reach -2.5
         (void)Scene::add(made, b, 4, -0.1F);                   // reach -1.1
         (void)Scene::add(made, c, 1, -0.1F);                   // reach -2.6
-        scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+        scene.scheduler.propose(made, Speaker::Draft, scene.now);
         REQUIRE(scene.form());
         std::vector<TokenId> tokens;
         for (const msg::WaveRow& row : rows_of(scene.in_flight.front()))
@@ -219,18 +219,18 @@ TEST_CASE("improbable rows stay, end tokens and what lies behind the limits get 
     msg::Proposal made = scene.proposal(0, 0);
     const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.4F);
     (void)Scene::add(made, a, 2, -0.4F);  // together e^-0.8 = 0.45
-    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    scene.scheduler.propose(made, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 2);
 
     Scene ended = one_request({.start = StartRule::AtOnce}, {1, 2, kSceneEnd});
-    ended.dispatcher.propose(chain(ended, 0, std::vector<TokenId>{1, kSceneEnd, 3}), Speaker::Draft,
-                             ended.now);
+    ended.scheduler.propose(chain(ended, 0, std::vector<TokenId>{1, kSceneEnd, 3}), Speaker::Draft,
+                            ended.now);
     REQUIRE(ended.form());
     CHECK(ended.in_flight.front().row_count == 2);
 
     Scene counted = one_request({.start = StartRule::AtOnce}, {1, 2, 3});
-    counted.dispatcher.propose(chain(counted, 0, kAnswer), Speaker::Draft, counted.now);
+    counted.scheduler.propose(chain(counted, 0, kAnswer), Speaker::Draft, counted.now);
     REQUIRE(counted.form());
     CHECK(counted.in_flight.front().row_count == 3);  // behind 0, 1, 2; 3 is the last token
 }
@@ -244,8 +244,8 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     const std::int16_t x = Scene::add(old, msg::kBelowRoot, 4);
     (void)Scene::add(old, x, 3);
     (void)Scene::add(old, Scene::add(old, a, 2), 3);
-    scene.dispatcher.propose(old, Speaker::Other, scene.now);
-    CHECK(scene.dispatcher.figures().proposals_used == 1);
+    scene.scheduler.propose(old, Speaker::Other, scene.now);
+    CHECK(scene.scheduler.figures().proposals_used == 1);
     REQUIRE(scene.form());
     const auto rows = rows_of(scene.in_flight.front());
     REQUIRE(rows.size() == 3);
@@ -253,18 +253,18 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     CHECK(rows[2].token == 3);
     msg::Proposal wrong = scene.proposal(0, 0);
     (void)Scene::add(wrong, msg::kBelowRoot, 4);
-    scene.dispatcher.propose(wrong, Speaker::Other, scene.now);
-    CHECK(scene.dispatcher.figures().proposals_outdated == 1);
+    scene.scheduler.propose(wrong, Speaker::Other, scene.now);
+    CHECK(scene.scheduler.figures().proposals_outdated == 1);
 }
 
 TEST_CASE("a proposal for a root that is still to come is kept until its verdict is here") {
     Scene scene = one_request({.start = StartRule::Turns}, kAnswer);
     CHECK_FALSE(scene.form());
-    scene.dispatcher.propose(scene.proposal(0, 0), Speaker::Draft, scene.now);  // nothing to say
+    scene.scheduler.propose(scene.proposal(0, 0), Speaker::Draft, scene.now);  // nothing to say
     REQUIRE(scene.form());
     msg::Proposal next = scene.proposal(0, 1);
     (void)Scene::add(next, msg::kBelowRoot, 2);
-    scene.dispatcher.propose(next, Speaker::Draft, scene.now);
+    scene.scheduler.propose(next, Speaker::Draft, scene.now);
     (void)scene.judge();
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 2);
@@ -274,28 +274,27 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
     Scene scene = one_request({.start = StartRule::Turns, .proposal_wait = Micros{100}}, kAnswer);
     msg::Proposal growing = chain(scene, 0, std::vector<TokenId>{1});
     growing.state = msg::ProposalState::Growing;
-    scene.dispatcher.propose(growing, Speaker::Draft, scene.now);
+    scene.scheduler.propose(growing, Speaker::Draft, scene.now);
     CHECK_FALSE(scene.form());
-    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
-    scene.dispatcher.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), Speaker::Draft,
-                             scene.now);
+    CHECK(scene.scheduler.due() == scene.now + Micros{100});
+    scene.scheduler.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), Speaker::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 3);
     (void)scene.judge();  // 1 and 2
     for (int i = 0; i < 3; ++i) {
         CHECK_FALSE(scene.form());
-        scene.now = scene.dispatcher.due().value();
+        scene.now = scene.scheduler.due().value();
         REQUIRE(scene.form());
         (void)scene.judge();
     }
-    CHECK(scene.dispatcher.figures().turns_waited_out == 3);
+    CHECK(scene.scheduler.figures().turns_waited_out == 3);
     REQUIRE(scene.form());  // it is not waited for any longer,
     (void)scene.judge();
-    scene.dispatcher.propose(chain(scene, 0, {}), Speaker::Draft, scene.now);  // until it speaks
+    scene.scheduler.propose(chain(scene, 0, {}), Speaker::Draft, scene.now);  // until it speaks
     REQUIRE(scene.form());
     (void)scene.judge();
     CHECK_FALSE(scene.form());
-    scene.dispatcher.draft_changed(false);
+    scene.scheduler.draft_changed(false);
     CHECK(scene.form());
 }
 
@@ -305,41 +304,41 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     const RequestId id = Scene::id_of(0);
     msg::Proposal round = chain(scene, 0, std::vector<TokenId>{1, 2, 3});
     round.state = msg::ProposalState::Growing;
-    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 1);
-    CHECK_FALSE(scene.dispatcher.halfway(id, scene.now));
-    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
+    CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
+    CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Halfway;
-    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
-    CHECK(scene.dispatcher.halfway(id, scene.now));
+    scene.scheduler.propose(round, Speaker::Draft, scene.now);
+    CHECK(scene.scheduler.halfway(id, scene.now));
     CHECK_FALSE(scene.form());  // one wave in flight, although there are rows to send
     scene.now += Micros{10};
     (void)scene.judge();
     CHECK_FALSE(scene.form());  // the round that began with the first wave is not complete
-    CHECK(scene.dispatcher.due() == scene.now + Micros{100});
+    CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Complete;
-    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 3);
-    CHECK_FALSE(scene.dispatcher.halfway(id, scene.now));
+    CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
     scene.now += Micros{100};  // waited long enough
     CHECK_FALSE(scene.form());
-    CHECK(scene.dispatcher.due() == std::nullopt);
-    CHECK(scene.dispatcher.halfway(id, scene.now));
+    CHECK(scene.scheduler.due() == std::nullopt);
+    CHECK(scene.scheduler.halfway(id, scene.now));
     (void)scene.judge();  // 2, 3 and the own 4
     CHECK_FALSE(scene.form());
-    scene.now = scene.dispatcher.due().value();
+    scene.now = scene.scheduler.due().value();
     CHECK(scene.form());
-    CHECK(scene.dispatcher.figures().turns_waited_out == 1);
+    CHECK(scene.scheduler.figures().turns_waited_out == 1);
 }
 
 TEST_CASE("a wave is not held for the Halfway of a draft that is lost") {
     Scene scene = one_request({.start = StartRule::Lockstep}, kAnswer);
     REQUIRE(scene.form());
-    CHECK_FALSE(scene.dispatcher.halfway(Scene::id_of(0), scene.now));
-    scene.dispatcher.draft_changed(false);
-    CHECK(scene.dispatcher.halfway(Scene::id_of(0), scene.now));
+    CHECK_FALSE(scene.scheduler.halfway(Scene::id_of(0), scene.now));
+    scene.scheduler.draft_changed(false);
+    CHECK(scene.scheduler.halfway(Scene::id_of(0), scene.now));
     (void)scene.judge();
     CHECK(scene.form());
 }
@@ -348,9 +347,9 @@ TEST_CASE("a proposal below a token that is not the text's changes nothing") {
     Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
     msg::Proposal made = chain(scene, 0, kAnswer);
     made.root_token = 3;
-    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    scene.scheduler.propose(made, Speaker::Draft, scene.now);
     CHECK(scene.jobs[0].state->tree().nodes().size() == 1);
-    CHECK(scene.dispatcher.figures().proposals_outdated == 1);
+    CHECK(scene.scheduler.figures().proposals_outdated == 1);
 }
 
 TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
@@ -358,7 +357,7 @@ TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 1, 0.5F);
     (void)Scene::add(made, msg::kBelowRoot, 2, -std::numeric_limits<float>::infinity());
-    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    scene.scheduler.propose(made, Speaker::Draft, scene.now);
     const auto nodes = scene.jobs[0].state->tree().nodes();
     REQUIRE(nodes.size() == 3);
     CHECK(nodes[1].reach == 0.0F);
@@ -370,23 +369,23 @@ TEST_CASE("an outcome names whose guess the new root was, and what nobody had gu
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);
     (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
-    scene.dispatcher.propose(made, Speaker::Draft, scene.now);
+    scene.scheduler.propose(made, Speaker::Draft, scene.now);
     REQUIRE(scene.form());  // the root and 3
     (void)scene.judge();    // 1
-    CHECK(scene.dispatcher.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)] == 1);
-    CHECK(scene.dispatcher.figures().rows_wasted == 1);
-    CHECK(scene.dispatcher.figures().roots_alone == 0);
+    CHECK(scene.scheduler.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)] == 1);
+    CHECK(scene.scheduler.figures().rows_wasted == 1);
+    CHECK(scene.scheduler.figures().roots_alone == 0);
     REQUIRE(scene.form());
     (void)scene.judge();
-    CHECK(scene.dispatcher.figures().outcomes_none == 1);
-    CHECK(scene.dispatcher.figures().roots_alone == 1);
+    CHECK(scene.scheduler.figures().outcomes_none == 1);
+    CHECK(scene.scheduler.figures().roots_alone == 1);
 }
 
 TEST_CASE("in lockstep a round that comes after the verdict says whose guess the root was") {
     Scene scene =
         one_request({.start = StartRule::Lockstep, .proposal_wait = Micros{100}}, kAnswer);
     const auto early = [&] {
-        return scene.dispatcher.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)];
+        return scene.scheduler.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)];
     };
     REQUIRE(scene.form());
     (void)scene.judge();  // 1
@@ -394,11 +393,11 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose guess the
     (void)Scene::add(round, msg::kBelowRoot, 3);
     const std::int16_t named = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     (void)Scene::add(round, named, 2);
-    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
-    CHECK(scene.dispatcher.take_settled().empty());
+    scene.scheduler.propose(round, Speaker::Draft, scene.now);
+    CHECK(scene.scheduler.take_settled().empty());
     REQUIRE(scene.form());
     CHECK(early() == 1);
-    const std::vector<Outcome> settled = scene.dispatcher.take_settled();
+    const std::vector<Outcome> settled = scene.scheduler.take_settled();
     REQUIRE(settled.size() == 1);
     CHECK(settled.front().prepared);
     CHECK(settled.front().origin == msg::Origin::Exit);
@@ -406,20 +405,20 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose guess the
     (void)scene.judge();  // 2 and 3
     round = scene.proposal(0, 1);
     (void)Scene::add(round, msg::kBelowRoot, 4);
-    scene.dispatcher.propose(round, Speaker::Draft, scene.now);
+    scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.dispatcher.figures().outcomes_none == 1);
+    CHECK(scene.scheduler.figures().outcomes_none == 1);
     (void)scene.judge();
-    scene.now = scene.dispatcher.due().value();
+    scene.now = scene.scheduler.due().value();
     REQUIRE(scene.form());
-    CHECK(scene.dispatcher.figures().outcomes_none == 2);
+    CHECK(scene.scheduler.figures().outcomes_none == 2);
     CHECK(early() == 1);
 }
 
 TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {
     Scene scene =
         one_request({.start = StartRule::AtOnce, .rows_max = 3, .waves_in_flight_max = 3}, kAnswer);
-    scene.dispatcher.propose(chain(scene, 0, kAnswer), Speaker::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 0, kAnswer), Speaker::Draft, scene.now);
     for (int i = 0; i < 3; ++i) REQUIRE(scene.form());
     CHECK_FALSE(scene.form());
     CHECK(scene.in_flight[2].rows[0].parent == scene.in_flight[1].rows[2].node.value);

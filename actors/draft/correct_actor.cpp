@@ -1,0 +1,72 @@
+#include "actors/draft/correct_actor.hpp"
+
+#include <string>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+DraftPlan with_alternatives(DraftPlan plan) {
+    plan.growth.part = GrowthPart::Alternatives;
+    return plan;
+}
+
+}  // namespace
+
+CorrectActor::CorrectActor(DraftPlan plan, DraftTools tools, StageId draft)
+    : DraftWork{with_alternatives(plan), std::move(tools)}, draft_{draft} {
+    inbox_.attach(*this);
+    copy_proposals_to(draft);
+}
+
+Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
+    if (from != draft_ && from != plan().exit) {
+        return unexpected(from, "a proposal, but is neither its exit nor its draft");
+    }
+    const Result<RequestPtr> request = admit(from, proposal);
+    if (!request) return request.error();
+    if (!request.value()) return {};
+    if (from == draft_) {
+        request.value()->hear_trunk(proposal);
+    } else {
+        request.value()->hear_names(proposal);
+    }
+    go_on(request.value());
+    return {};
+}
+
+/// The keys and values may be late or useless; the slot that they lie in goes back at once.
+Status CorrectActor::handle(StageId from, const msg::TensorNote& note) {
+    if (from != draft_) return unexpected(from, "a tensor note, but is not its draft");
+    TensorConsumer* tensors = context().tensors_from(from);
+    Status taken = take(from, note, tensors);
+    if (tensors != nullptr) tensors->release({note.tensor, note.tensor_generation});
+    return taken;
+}
+
+Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsumer* tensors) {
+    const Age age = inbox_.look<msg::TensorNote>(from, note.route);
+    const RequestPtr request = age == Age::Current ? find(note.route) : nullptr;
+    if (!request || tensors == nullptr || model() == nullptr) return {};
+    const std::size_t expected = model()->kv_bytes();
+    if (expected == 0) return {};
+    if (note.role != msg::TensorRole::Keys || msg::tensor_bytes(note) != expected) {
+        return unexpected(from, "keys and values in a tensor [" + std::to_string(note.rows) + ", " +
+                                    std::to_string(note.row_elements) + "] that should have " +
+                                    std::to_string(expected) + " bytes");
+    }
+    const Result<std::span<const std::byte>> kv =
+        tensors->view({note.tensor, note.tensor_generation}, expected);
+    if (!kv) return kv.error();
+    const Position position = note.first_position;
+    bool used = false;
+    if (const auto node = request->trunk_node_at(position); node) {
+        used = model()->write_kv(*request->text, *node, kv.value());
+    } else if (request->trunk_is_text_at(position)) {
+        used = model()->write_kv_at(*request->text, position, kv.value());
+    }
+    kv_rows_taken_ += used ? 1 : 0;
+    return {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,266 @@
+// The second part of DraftWork: the jobs that grow the trees, and the proposals that follow. The
+// first part (draft_work.cpp) is its inbox.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "actors/draft/draft_work.hpp"
+#include "actors/draft/trunk_sender.hpp"
+#include "actors/protocol/counters.hpp"
+#include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
+#include "ipc/wire/cancel_board.hpp"
+
+namespace paceline {
+namespace {
+
+// Lockstep: how long an exit's names are waited for. Long beside any wave, short beside a hang.
+constexpr Micros kNamesWait{200'000};
+constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
+
+}  // namespace
+
+void DraftWork::go_on(const RequestPtr& request) {
+    advance(request);
+    pump();
+}
+
+/// Does what can be done for this request without a job, and notes what it wants of the next one.
+void DraftWork::advance(const RequestPtr& request) {
+    if (request->in_pass || request->source_busy) return;  // the end of the job comes back to here
+    request->wanted.clear();
+    while (current(request)) {
+        if (request->source && request->uses_model() && std::exchange(request->source_due, false)) {
+            const std::int32_t tokens = std::min(request->growth.gamma(), request->room());
+            const GuessId root = request->text->tree.root().id;
+            if (tokens > 0 && !ask_source(request, root, tokens)) return;
+        }
+        const Growth::Step step = request->next();
+        if (step.say) {
+            send(request, *step.say);
+            continue;
+        }
+        if (request->changed && request->growth.streams()) {
+            send(request, msg::ProposalState::Growing);
+        }
+        if (step.waits_for_names) return wait_for_names(request);
+        if (step.expand.empty()) return;
+        if (request->uses_model()) {
+            request->wanted = step.expand;
+            request->wants_source = false;
+            return;
+        }
+        if (!request->source) {
+            request->close(step.expand);  // the model does not know this text (yet)
+        } else if (!ask_source(request, step.expand.front(), step.chain)) {
+            return;
+        }
+    }
+}
+
+/// False: the answer comes by a job.
+bool DraftWork::ask_source(const RequestPtr& request, GuessId behind, std::int32_t tokens) {
+    if (request->source->cost() == DraftCost::Instant) {
+        const std::vector<Candidate> chain =
+            request->source->weigh(request->path_to(behind), tokens, request->cancel);
+        request->take_chain(behind, chain, tokens);
+        if (!request->uses_model()) request->growth.passed(std::max<std::int32_t>(1, tokens));
+        return true;
+    }
+    // Whoever speaks while it grows thinks step by step.
+    const bool at_once = plan_.growth.pace == DraftPace::Turns || request->uses_model();
+    request->wanted = {behind};
+    request->wants_source = true;
+    request->wanted_chain = at_once ? tokens : 1;
+    return false;
+}
+
+void DraftWork::wait_for_names(const RequestPtr& request) {
+    const std::uint32_t wait = ++request->waits;
+    context_->schedule(kNamesWait, [this, wait, weak = std::weak_ptr{request}] {
+        const RequestPtr waiting = weak.lock();
+        if (!waiting || !current(waiting) || waiting->waits != wait) return;
+        waiting->growth.waited_out();
+        go_on(waiting);
+    });
+}
+
+/// All requests, those first whose turn it is.
+std::vector<DraftWork::RequestPtr> DraftWork::in_turn() {
+    std::vector<RequestPtr> requests;
+    const auto first = requests_.upper_bound(served_);
+    for (auto at = first; at != requests_.end(); ++at) requests.push_back(at->second);
+    for (auto at = requests_.begin(); at != first; ++at) requests.push_back(at->second);
+    return requests;
+}
+
+void DraftWork::pump() {
+    if (busy_) return;
+    busy_ = start_pass() || start_source();
+}
+
+/// Correct reads the text before anything is named: then what is sent of the trunk fits on.
+bool DraftWork::lags(const DraftRequest& request) const {
+    return plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
+           !request.source_busy && tools_.model->behind(*request.text) > kLagMax;
+}
+
+bool DraftWork::start_pass() {
+    if (tools_.model == nullptr) return false;
+    DraftModel& model = *tools_.model;
+    while (true) {
+        auto pass = std::make_shared<Pass>();
+        std::vector<DraftModel::Wish> wishes;
+        for (const RequestPtr& request : in_turn()) {
+            const bool asks = !request->wanted.empty() && !request->wants_source;
+            if (!asks && !lags(*request)) continue;
+            std::vector<GuessId> expand;
+            if (asks) expand.swap(request->wanted);
+            wishes.push_back({request->text, std::move(expand), 1 + plan_.growth.own_alternatives});
+            pass->requests.push_back(request);
+        }
+        if (wishes.empty()) return false;
+        if (!model.prepare(wishes)) {
+            // Nothing can be computed behind those nodes, which are closed now: ask again.
+            for (const RequestPtr& request : pass->requests) advance(request);
+            continue;
+        }
+        for (const RequestPtr& request : pass->requests) request->in_pass = true;
+        pass->begun = context_->now();
+        pass_ = pass;
+        break;
+    }
+    const RequestPtr& first = pass_->requests.front();
+    served_ = first->id;
+    if (pass_->requests.size() == 1) {
+        pass_->cancel.watch(context_->void_word(first->id),
+                            CancelBoard::mark_of(first->id, first->attempt));
+    }
+    context_->count(counters::kDraftForwards);
+    context_->count(counters::kDraftRows, model.rows());
+    context_->submit(
+        {.name = "draft",
+         .request = first->id,
+         .id = static_cast<std::uint32_t>(first->text->tree.root().position),
+         .rows = model.rows(),
+         .layers = static_cast<std::uint32_t>(model.backend().last_layer()),
+         .heads = model.heads(),
+         .context = model.context()},
+        [&model, pass = pass_] {
+            return model.run(&pass->cancel) == RunOutcome::Done ? JobOutcome::Done
+                                                                : JobOutcome::Cancelled;
+        },
+        [this, pass = pass_](JobOutcome outcome) {
+            end_pass(pass, outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled);
+        });
+    return true;
+}
+
+void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) {
+    busy_ = false;
+    pass_.reset();
+    const DraftModel::Taken taken = tools_.model->take(outcome);
+    for (const RequestPtr& request : pass->requests) {
+        request->in_pass = false;
+        if (!current(request)) continue;
+        // Cancelled, and not by this actor: the conductor has declared the attempt void.
+        if (outcome == RunOutcome::Cancelled && !pass->given_up) {
+            stop(request->id);
+            continue;
+        }
+        bool grown = false;
+        for (const DraftModel::Said& said : taken.said) {
+            if (said.text != request->text) continue;
+            if (request->text->tree.find(said.node) == nullptr) {
+                ++figures_.outdated;
+                continue;
+            }
+            request->take(said);
+            grown = true;
+        }
+        std::vector<GuessId> computed;
+        for (const DraftModel::Computed& one : taken.computed) {
+            if (one.text == request->text) computed.push_back(one.node);
+        }
+        if (grown) {
+            // Requests that share a pass share its cost.
+            const auto sharers = static_cast<Micros::rep>(pass->requests.size());
+            request->worth.passed((context_->now() - pass->begun) / sharers);
+            request->growth.passed();
+            if (trunk_ != nullptr) trunk_->tell(*request, computed);
+        }
+        advance(request);
+    }
+    pump();
+}
+
+bool DraftWork::start_source() {
+    for (const RequestPtr& request : in_turn()) {
+        if (request->wanted.empty() || !request->wants_source) continue;
+        submit_source(request);
+        return true;
+    }
+    return false;
+}
+
+void DraftWork::submit_source(const RequestPtr& request) {
+    const GuessId behind = request->wanted.front();
+    const std::int32_t tokens = request->wanted_chain;
+    request->wanted.clear();
+    request->source_busy = true;
+    request->source_behind = behind;
+    request->cancel.reset();
+    served_ = request->id;
+    const Position root = request->text->tree.root().position;
+    const auto path = std::make_shared<const std::vector<TokenId>>(request->path_to(behind));
+    const auto chain = std::make_shared<std::vector<Candidate>>();
+    context_->submit(
+        {.name = "draft",
+         .request = request->id,
+         .id = static_cast<std::uint32_t>(root),
+         .rows = static_cast<std::uint32_t>(tokens),
+         .context = root + 1 + static_cast<Position>(path->size()) + tokens},
+        [request, path, tokens, chain] {
+            *chain = request->source->weigh(*path, tokens, request->cancel);
+            return request->cancel.cancelled() ? JobOutcome::Cancelled : JobOutcome::Done;
+        },
+        [this, request, root, behind, tokens, chain](JobOutcome outcome) {
+            busy_ = false;
+            request->source_busy = false;
+            const bool moved = root != request->text->tree.root().position;
+            // Cancelled, and not by a verdict: the conductor has declared the attempt void.
+            if (outcome == JobOutcome::Cancelled && !moved && current(request)) stop(request->id);
+            if (outcome == JobOutcome::Cancelled) chain->clear();
+            const bool alive = request->text->tree.find(behind) != nullptr;
+            request->take_chain(behind, *chain, outcome == JobOutcome::Done ? tokens : 0);
+            if (current(request)) {
+                figures_.outdated += alive ? 0 : 1;
+                if (alive && !request->uses_model()) request->growth.passed(tokens);
+                advance(request);
+            }
+            pump();
+        });
+}
+
+void DraftWork::send(const RequestPtr& request, msg::ProposalState state) {
+    msg::Proposal proposal = request->proposal(state);
+    proposal.route.epoch = context_->epoch();
+    request->changed = false;
+    if (trunk_ != nullptr && !request->uses_model()) trunk_->tell(*request, {});
+    if (copies_to_) (void)emit<DraftWork>(*context_, *copies_to_, proposal);
+    if (emit<DraftWork>(*context_, plan_.first_segment, proposal) == Push::Full) {
+        ++figures_.dropped;  // the target goes on without it
+        request->unsent = std::max(state, request->unsent.value_or(state));
+        return;
+    }
+    request->unsent.reset();
+    context_->trace({.kind = TraceKind::Proposal,
+                     .request = request->id,
+                     .attempt = request->attempt,
+                     .position = request->text->tree.root().position,
+                     .count = proposal.count});
+    ++figures_.proposals;
+    figures_.tokens += proposal.count;
+}
+
+}  // namespace paceline

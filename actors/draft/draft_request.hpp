@@ -1,0 +1,106 @@
+// DraftRequest: one request at a speculative stage: its text, its tree of candidates and how it grows.
+//
+// Follows the text by verdicts; takes in the candidates of a model, a source, an exit or the other
+// speculative stage. Of a source that gives no probabilities it learns how often its candidates were
+// accepted lately, which is the probability of its next ones. Sends nothing and submits no job: that
+// is DraftWork's part.
+// Threads: the actor's loop; a job may hold the work's source (source_busy) or its text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/growth.hpp"
+#include "actors/decoding/pass_worth.hpp"
+#include "actors/draft/draft_model.hpp"
+#include "actors/draft/draft_plan.hpp"
+#include "ipc/wire/control.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+
+class DraftRequest {
+public:
+    /// `tools` are borrowed, and may be nothing but a model or a source.
+    DraftRequest(const control::Begin& begin,
+                 const Request& request,
+                 const DraftPlan& plan,
+                 const DraftTools& tools);
+
+    /// Whether the verdict continues this text; else it is old, or there is a gap before it.
+    enum class Fit : std::uint8_t { Old, Next, Gap };
+    [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
+    void follow(const msg::Verdict& verdict);
+
+    /// What an exit, or the draft that grows the trunk, says. One for a root that is still to
+    /// come is kept: its sender may have heard the verdict first.
+    void hear_names(const msg::Proposal& names);
+    void hear_trunk(const msg::Proposal& trunk);
+    /// What Correct has prepared. Kept until the text goes another way than this tree: then what
+    /// stands there below the new root is taken over, at once or as soon as it comes.
+    void hear_branches(const msg::Proposal& branches);
+    /// The node of the other draft's trunk at `position`; nothing if that is text by now, or not
+    /// known here.
+    [[nodiscard]] std::optional<GuessId> trunk_node_at(Position position) const;
+    /// Whether the text has at `position`, and before it, what the other draft had there.
+    [[nodiscard]] bool trunk_is_text_at(Position position) const;
+
+    /// What to do next, see Growth.
+    [[nodiscard]] Growth::Step next();
+    void take(const DraftModel::Said& said);
+    /// A source's guess behind a node; tokens that no target has end it. `asked`: so many tokens.
+    void take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked);
+    /// Nothing can be said behind these for now.
+    void close(std::span<const GuessId> nodes);
+    /// The tokens between the root and this node, which are what a source continues.
+    [[nodiscard]] std::vector<TokenId> path_to(GuessId node) const;
+
+    /// The tree as it stands, for the first segment; route.epoch is the sender's to fill.
+    [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
+    /// Guesses below the root that could still be committed.
+    [[nodiscard]] std::int32_t room() const;
+    [[nodiscard]] bool uses_model() const;
+
+    const RequestId id;
+    const Attempt attempt;
+    const std::shared_ptr<DraftText> text;
+    Growth growth;
+    PassWorth worth;
+    std::unique_ptr<DraftSource> source;
+    CancelToken cancel;                // of a job that has the source
+    bool source_busy = false;          // a job has it
+    bool source_due = false;           // beside a model: is to be asked about this root
+    bool in_pass = false;              // the model is running rows of this request
+    bool changed = false;              // the tree, since it was last sent
+    std::vector<GuessId> wanted = {};  // to be expanded in the next pass, or by the source
+    bool wants_source = false;         // the latter
+    std::int32_t wanted_chain = 0;
+    GuessId source_behind = kNoGuess;               // what a busy source was asked about
+    std::optional<msg::ProposalState> unsent = {};  // found no room
+    std::uint32_t waits = 0;  // for names so far: which one a timer belongs to
+
+private:
+    void close_ends();
+    void judge_source(std::span<const TokenId> tokens);
+    [[nodiscard]] float least_reach() const;
+    bool take_branches();
+    [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
+
+    const DraftPlan& plan_;
+    DraftModel* model_;
+    FinishRule finish_;
+    std::vector<TokenId> uncommitted_;  // came while a job had the source
+    std::vector<TokenId> chain_;        // the source's last guess behind this root
+    float trust_ = 0.0F;                // how often the source's tokens were right lately
+    std::optional<msg::Proposal> names_ahead_;
+    std::optional<msg::Proposal> trunk_ahead_;
+    std::optional<msg::Proposal> branches_;  // Correct's latest
+    std::optional<Position> branches_root_;  // where they were last taken over
+    Position told_root_ = 0;                 // the other draft's trunk, its root's token first
+    std::vector<TokenId> told_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,50 @@
+#include "actors/draft/trunk_sender.hpp"
+
+#include <algorithm>
+
+namespace paceline {
+
+void TrunkSender::tell(const DraftRequest& request, std::span<const GuessId> computed) {
+    if (!flush()) return;
+    msg::Proposal trunk = request.proposal(msg::ProposalState::Growing);
+    trunk.route.epoch = context_->epoch();
+    if (emit<TrunkSender>(*context_, correct_, trunk) == Push::Full) return;
+    if (!request.uses_model() || model_->kv_bytes() == 0) return;
+    for (const GuessId id : request.text->tree.trunk()) {
+        const GuessNode* node = request.text->tree.find(id);
+        const bool is_new = std::find(computed.begin(), computed.end(), id) != computed.end();
+        if (is_new && node->slot != kNoSlot) send_kv(request, *node);
+    }
+}
+
+void TrunkSender::send_kv(const DraftRequest& request, const GuessNode& node) {
+    TensorProducer* tensors = context_->tensors_to(correct_);
+    const std::size_t bytes = model_->kv_bytes();
+    if (tensors == nullptr || tensors->slot_bytes() < bytes || !notes_.empty()) return;
+    const std::optional<PoolRef> slot = tensors->acquire();
+    if (!slot) return;
+    model_->read_kv(node.slot, tensors->bytes(*slot).first(bytes));
+    tensors->publish(*slot, bytes);
+    notes_.push_back(
+        {.route = {.request = request.id, .attempt = request.attempt, .epoch = context_->epoch()},
+         .role = msg::TensorRole::Keys,
+         .type = msg::TensorType::I8,
+         .layer = 0,
+         .first_position = node.position,
+         .rows = 1,
+         .row_elements = static_cast<std::uint32_t>(bytes),
+         .tensor = slot->index,
+         .tensor_generation = slot->generation});
+    (void)flush();
+}
+
+bool TrunkSender::flush() {
+    while (!notes_.empty()) {
+        if (emit<TrunkSender>(*context_, correct_, notes_.front()) == Push::Full) return false;
+        notes_.pop_front();
+        ++kv_rows_sent_;
+    }
+    return true;
+}
+
+}  // namespace paceline

@@ -1,0 +1,50 @@
+// TrunkSender: the role of a Draft that works beside a Correct: hands it the trunk, and the keys and
+// values of the trunk's nodes in shared memory.
+// Emits: Proposal (the trunk), TensorNote (one per node whose keys and values were just computed).
+//
+// A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room. What
+// finds no room is lost: Correct computes it itself.
+// Borrows the model. Threads: the actor's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "actors/draft/draft_model.hpp"
+#include "actors/draft/draft_request.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "runtime/loop/actor.hpp"
+
+namespace paceline {
+
+class TrunkSender {
+public:
+    using Handles = Kinds<>;
+    using Emits = Kinds<msg::Proposal, msg::TensorNote>;
+
+    /// `model`: nullptr where Draft proposes from a source alone.
+    TrunkSender(StageId correct, DraftModel* model) : correct_{correct}, model_{model} {}
+
+    void start(StageContext& context) { context_ = &context; }
+    /// The trunk of a request; `computed`: the nodes that the last pass has computed.
+    void tell(const DraftRequest& request, std::span<const GuessId> computed);
+    /// There may be room again. Whether no note waits any more.
+    bool flush();
+    /// The channel to Correct is gone, and with it the tensors that the notes name.
+    void forget() { notes_.clear(); }
+
+    [[nodiscard]] std::uint64_t kv_rows_sent() const { return kv_rows_sent_; }
+
+private:
+    void send_kv(const DraftRequest& request, const GuessNode& node);
+
+    StageId correct_;
+    DraftModel* model_;
+    StageContext* context_ = nullptr;
+    std::deque<msg::TensorNote> notes_;  // published, but found no room
+    std::uint64_t kv_rows_sent_ = 0;
+};
+
+}  // namespace paceline

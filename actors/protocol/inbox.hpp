@@ -1,0 +1,118 @@
+// Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
+// and the gate that tells stale, current and early messages apart (inbox_gate.hpp).
+//
+//     inbox.attach(role)                  one table entry for each kind in Role::Handles
+//     inbox.deliver(from, kind, bytes)    entry -> decode -> role.handle(from, message)
+//     inbox.admit(from, message)          asked by the handler: is the message current?
+//
+// An entry is a plain function and the role's address: no allocation and no virtual call per message.
+// A kind without an entry is a Protocol error.
+// Borrows the roles and the context. Threads: the actor's loop.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "actors/protocol/inbox_gate.hpp"
+#include "actors/protocol/message_checks.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+class Inbox {
+public:
+    explicit Inbox(InboxGate::Overflow overflow) : gate{overflow} {}
+
+    /// Before the first message. Stale messages are counted and traced in `context`.
+    void start(Context& context) { context_ = &context; }
+
+    /// Precondition: no other role handles one of its kinds.
+    template <class Role>
+    void attach(Role& role) {
+        attach(role, typename Role::Handles{});
+    }
+
+    /// Errors: Protocol for a kind that no role handles and for a wrong size; those of the handler.
+    Status deliver(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
+        if (kind < kKindsEnd && table_[kind].handle != nullptr) {
+            return table_[kind].handle(table_[kind].role, from, bytes);
+        }
+        return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
+                                         " sent a message of kind " + std::to_string(kind) +
+                                         ", which this stage does not handle"};
+    }
+    /// Delivers the messages that came ahead of a Begin that has been taken since.
+    Status deliver_due() {
+        for (const InboxGate::Held& held : gate.take_due()) {
+            if (Status done = deliver(held.from, held.kind, held.bytes); !done) return done;
+        }
+        return {};
+    }
+
+    /// The age of a message; an Early one is kept for deliver_due(). Errors: as InboxGate::admit().
+    template <msg::HotMessage M>
+    Result<Age> admit(StageId from, const M& message) {
+        return fence<M>(from, message.route,
+                        gate.admit(from, kind_of<M>, message.route, bytes_of(message)));
+    }
+    /// As admit(), for a message that may be lost.
+    template <msg::HotMessage M>
+    Age admit_hint(StageId from, const M& message) {
+        return fence<M>(from, message.route,
+                        gate.admit_hint(from, kind_of<M>, message.route, bytes_of(message)))
+            .value();
+    }
+    /// As admit(), for a message that the caller keeps itself if it is early.
+    template <msg::HotMessage M>
+    Age look(StageId from, const msg::Route& route) {
+        return fence<M>(from, route, gate.look(from, route)).value();
+    }
+
+    InboxGate gate;
+
+private:
+    static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::TensorNote) + 1;
+    template <msg::HotMessage M>
+    static constexpr std::uint16_t kind_of = static_cast<std::uint16_t>(M::kKind);
+
+    struct Entry {
+        void* role = nullptr;
+        Status (*handle)(void* role, StageId from, std::span<const std::byte> bytes) = nullptr;
+    };
+
+    template <class Role, msg::HotMessage... Ms>
+    void attach(Role& role, Kinds<Ms...> /*kinds*/) {
+        (attach_one<Role, Ms>(role), ...);
+    }
+    template <class Role, msg::HotMessage M>
+    void attach_one(Role& role) {
+        static_assert(kind_of<M> < kKindsEnd);
+        Entry& entry = table_[kind_of<M>];
+        PACE_CHECK(entry.handle == nullptr, "two roles of an actor handle the same message kind");
+        entry.role = &role;
+        entry.handle = [](void* to, StageId from, std::span<const std::byte> bytes) -> Status {
+            const Result<M> message = decode_message<M>(bytes);
+            if (!message) return message.error();
+            return static_cast<Role*>(to)->handle(from, message.value());
+        };
+    }
+
+    template <msg::HotMessage M>
+    Result<Age> fence(StageId from, const msg::Route& route, Result<Age> age) {
+        if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind_of<M>, route);
+        return age;
+    }
+    template <msg::HotMessage M>
+    static std::span<const std::byte> bytes_of(const M& message) {
+        return std::as_bytes(std::span{&message, 1});
+    }
+
+    Context* context_ = nullptr;
+    std::array<Entry, kKindsEnd> table_{};
+};
+
+}  // namespace paceline

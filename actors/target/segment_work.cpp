@@ -1,0 +1,227 @@
+// The second part of SegmentActor: the way of parts through the layers: queue, run, and what follows
+// from a run. The first part (segment_actor.cpp) is its inbox.
+#include <algorithm>
+#include <utility>
+
+#include "actors/protocol/counters.hpp"
+#include "actors/target/segment_actor.hpp"
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+// ---- The queue
+
+bool SegmentActor::busy() const {
+    return running_ || (early_ && early_->busy()) || (dispatcher_ && dispatcher_->holds_a_run());
+}
+
+/// Whether a run could be passed on at its end.
+bool SegmentActor::acquire_slot() {
+    host_.outbox->flush();
+    if (!host_.outbox->empty()) return false;
+    if (!plan_.next) return true;
+    if (out_ == nullptr) return false;  // the next segment is lost
+    if (!out_slot_) out_slot_ = out_->acquire();
+    return out_slot_.has_value();
+}
+
+SegmentQueue::Turn SegmentActor::turn_of(const WaitingPart& part) const {
+    using Turn = SegmentQueue::Turn;
+    const auto state = host_.requests.find(part.part.request, part.part.attempt);
+    if (!state) {
+        const Age age = host_.inbox.gate.age(part.part.request, part.part.attempt);
+        return age == Age::Early ? Turn::Waits : Turn::Stale;
+    }
+    if (state->over()) return Turn::Stale;
+    if (part.part.kind == msg::WaveKind::Prefill) return Turn::Ready;
+    // A part that builds on a verdict waits for it: both are on their way to here.
+    if (part.part.base > static_cast<Position>(state->slots().size())) return Turn::Waits;
+    if (!part.joined) return Turn::Joins;
+    return state->wants(part.rows) ? Turn::Ready : Turn::Stale;
+}
+
+Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
+    if (dispatcher_) return dispatcher_->next_parts();
+    return queue_.take({.turn_of = [this](const WaitingPart& part) { return turn_of(part); },
+                        .join =
+                            [this](const WaitingPart& part) {
+                                return host_.requests.find(part.part.request, part.part.attempt)
+                                    ->take_rows(part.rows);
+                            }},
+                       host_.context->now());
+}
+
+Status SegmentActor::advance() {
+    if (dispatcher_) {
+        const RunPtr released = dispatcher_->release();
+        if (released && !released->parts.empty()) pass_on(*released);
+    }
+    while (!busy() && acquire_slot()) {
+        Result<std::vector<WaitingPart>> parts = next_parts();
+        if (!parts) return parts.error();
+        if (parts.value().empty()) break;
+        if (Status started = start(parts.value()); !started) return started;
+    }
+    wake_when_due();
+    return {};
+}
+
+/// Sets a timer for what is due even if no message comes.
+void SegmentActor::wake_when_due() {
+    const Micros now = host_.context->now();
+    std::optional<Micros> due = queue_.due(now);
+    const bool holds_a_run = dispatcher_ && dispatcher_->holds_a_run();
+    // While a run is in the way the end of it comes first; a wave that is due already waits for
+    // a channel.
+    const bool ready = !busy() && host_.outbox->empty() && (!plan_.next || out_slot_);
+    if (dispatcher_ && (holds_a_run || ready)) {
+        const std::optional<Micros> wave = dispatcher_->scheduler().due();
+        if (wave && (!due || *wave < *due)) due = wave;
+    }
+    if (!due || (wake_at_ && *wake_at_ <= *due && *wake_at_ > now)) return;
+    // While a run is held back it is asked again a little later: another request's wave may be due.
+    const Micros delay = std::max(holds_a_run ? Micros{500} : Micros{0}, *due - now);
+    wake_at_ = now + delay;
+    host_.context->schedule(delay, [this, at = *wake_at_] {
+        if (wake_at_ == at) wake_at_.reset();
+        report(advance());
+    });
+}
+
+void SegmentActor::show_gauges() {
+    host_.context->set(gauges::kRequests, host_.requests.running());
+    host_.context->set(gauges::kQueueDepth, queue_.size());
+}
+
+// ---- One run
+
+Status SegmentActor::start(std::span<const WaitingPart> parts) {
+    PACE_CHECK(final_ || out_slot_, "a run starts without a slot to write to");
+    std::span<float> memory;
+    if (final_) {
+        memory = final_->memory();
+    } else {
+        const std::span<std::byte> slot = out_->bytes(*out_slot_);
+        memory = {reinterpret_cast<float*>(slot.data()), slot.size() / sizeof(float)};
+    }
+    const auto run = std::make_shared<SegmentRun>(backend_, memory);
+    if (Status collected = run->collect(host_.requests, parts); !collected) return collected;
+    if (run->named.empty()) return {};
+    if (final_) {
+        if (Status complete = final_->prepare(*run); !complete) return complete;
+    }
+    if (early_) early_->prepare(*run);
+    record(*run);
+    run->watch(*host_.context, !final_);
+    submit(run);
+    return {};
+}
+
+void SegmentActor::submit(const RunPtr& run) {
+    running_ = run;
+    run->started = host_.context->now();
+    if (early_) early_->run_starts(run->started);
+    JobLabel label = run->label();
+    label.heads = (final_ ? final_->heads() : 0) + (early_ ? early_->heads_inside() : 0);
+    host_.context->submit(
+        label,
+        [this, run] {
+            const bool exit_reads = early_ && early_->reads_run();
+            const RunOutcome outcome =
+                final_ ? final_->run_layers(*run, exit_reads)
+                       : backend_.run_layers(run->rows, run->hidden, &run->cancel);
+            if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
+            if (final_) final_->verify();
+            if (early_) early_->evaluate_inside(*run);
+            return JobOutcome::Done;
+        },
+        [this, run](JobOutcome outcome) { finish(run, outcome); });
+}
+
+void SegmentActor::record(const SegmentRun& run) {
+    StageContext& context = *host_.context;
+    context.count(counters::kWaves);
+    context.count(counters::kWaveRows, run.named.size());
+    for (const RunPart& part : run.parts) {
+        (part.prefill() ? figures_.prefill_rows : figures_.rows) += part.part.rows;
+        if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
+    }
+    if (run.verifies()) ++figures_.waves;
+    if (dispatcher_) dispatcher_->record(run);
+}
+
+void SegmentActor::cancel_if_stale() {
+    if (running_ && running_->stale(host_.requests)) running_->cancel.cancel();
+}
+
+void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
+    PACE_CHECK(running_ == run, "a job ends that is not running");
+    running_.reset();
+    run->leave_out_stale(host_.requests, outcome, final_.has_value());
+    Status status;
+    if (!run->parts.empty()) status = go_on(run);
+    if (status.ok() && final_)
+        status = begin_waiting();  // its own verdict may have ended a request
+    if (status.ok()) status = advance();
+    report(status);
+}
+
+/// The run is through its layers, and some of it is still of use.
+Status SegmentActor::go_on(const RunPtr& run) {
+    if (early_) early_->run_ended(*run);
+    if (final_) {
+        if (Status announced = announce(*run); !announced) return announced;
+    } else {
+        if (dispatcher_) dispatcher_->hold_followed(*run);
+        if (!dispatcher_ || !dispatcher_->hold_back(run)) pass_on(*run);
+    }
+    if (early_) submit_exit();
+    return {};
+}
+
+Status SegmentActor::announce(const SegmentRun& run) {
+    for (const JudgedPart& verified : final_->verified()) {
+        const auto part = std::find_if(
+            run.parts.begin(), run.parts.end(),
+            [&](const RunPart& candidate) { return candidate.state.get() == &verified.state; });
+        if (part == run.parts.end()) continue;  // stopped while it was verified
+        const msg::Verdict verdict = final_->announce(verified, *part);
+        if (Status applied = apply(*part->state, verdict); !applied) return applied;
+        if (!early_ || part->state->over()) continue;
+        early_->look_ahead(
+            run, part->state,
+            verified.hidden.subspan(verified.judged.last_row * run.dim(), run.dim()));
+    }
+    return {};
+}
+
+void SegmentActor::pass_on(const SegmentRun& run) {
+    const PoolRef ref = *std::exchange(out_slot_, std::nullopt);
+    out_->publish(ref, run.hidden.size_bytes());
+    msg::Wave wave{};
+    wave.epoch = host_.context->epoch();
+    wave.part_count = static_cast<std::uint32_t>(run.parts.size());
+    wave.row_count = static_cast<std::uint32_t>(run.named.size());
+    wave.tensor = ref.index;
+    wave.tensor_generation = ref.generation;
+    for (std::size_t i = 0; i < run.parts.size(); ++i) wave.parts[i] = run.parts[i].part;
+    std::copy(run.named.begin(), run.named.end(), wave.rows.begin());
+    host_.outbox->send<SegmentActor>(*plan_.next, wave);
+}
+
+void SegmentActor::submit_exit() {
+    const std::optional<JobLabel> label = early_->next_job();
+    if (!label) return;
+    host_.context->submit(
+        *label,
+        [this] {
+            early_->evaluate();
+            return JobOutcome::Done;
+        },
+        [this](JobOutcome) {
+            early_->finish();
+            report(advance());
+        });
+}
+
+}  // namespace paceline

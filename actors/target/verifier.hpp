@@ -1,0 +1,98 @@
+// Verifier: decides which candidates of a run are accepted, by the hidden states behind the last layer.
+// Used by FinalVerify.
+//
+// Head and sampling run inside the segment's job, after its layers. The walks of all requests go
+// on together, in rounds; a round is one call of the head, which reads its weights once whatever
+// the rows:
+//
+//     round   rows of the call (head_rows = 6)
+//     1       the root of A, B and C, then the likeliest row below each       A A B B C C
+//     2       what the walks want that is not computed yet, and what is likely below it
+//
+// A rejected rest is not computed. Any head_rows gives the same bits, since the head is
+// row-invariant.
+//
+// Where a device draws behind the rows of a run in the same go as their layers
+// (Backend::draws_behind_rows), the target's token of every row, rejected or not, is there before the
+// walk begins: it reads them, and no head is called.
+// Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/acceptance.hpp"
+#include "actors/protocol/request_state.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/wire/messages.hpp"
+#include "model/backend.hpp"
+
+namespace paceline {
+
+struct VerifyOptions {
+    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kWaveRowsMax
+};
+
+/// The rows of one request in a run.
+struct JudgedPart {
+    const RequestState& state;
+    std::span<const TokenId> committed;  // the text up to and including the root
+    std::span<const msg::WaveRow> rows;  // the first is the root
+    std::span<const float> hidden;       // [rows, dim] after the last layer
+    // The target's own token behind each row; empty: it is drawn from `hidden` here.
+    std::span<const std::optional<TokenId>> drawn = {};
+    Judged judged = {};  // the result
+};
+
+class Verifier {
+public:
+    Verifier(Backend& backend, VerifyOptions options);
+    ~Verifier();
+    Verifier(const Verifier&) = delete;
+    Verifier& operator=(const Verifier&) = delete;
+
+    void judge(std::span<JudgedPart> parts);
+
+    /// Whether the target's tokens behind a part's rows can be drawn with their layers.
+    [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
+    /// What is then drawn behind a row. The state must outlive the job.
+    [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::WaveRow& row);
+
+    /// How often the head has been called so far.
+    [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
+
+private:
+    struct Walk;
+    void compute(std::span<Walk> walks, std::size_t first);
+    void feed(std::span<Walk> walks);
+    void read_drawn(Walk& walk);
+    [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
+    void draw(std::span<const Walk> walks, std::size_t count);
+
+    Backend& backend_;
+    VerifyOptions options_;
+    std::unique_ptr<SamplerScratch> scratch_;
+    std::vector<float> batch_hidden_;  // [head_rows, dim]
+    std::vector<float> logits_;        // [head_rows, vocab]
+    // Where the device draws, instead of logits: what to draw, and what it said.
+    bool drawn_ = false;
+    std::vector<DrawJob> jobs_;
+    std::vector<std::optional<TokenId>> tokens_;
+    std::uint64_t head_calls_ = 0;
+};
+
+/// Of the deepest of `rows` below the first: how much could have been accepted.
+[[nodiscard]] std::uint32_t depth_of(std::span<const msg::WaveRow> rows);
+
+/// The message that says it. `rows` were judged.
+[[nodiscard]] msg::Verdict make_verdict(const msg::Route& route,
+                                        WaveId wave,
+                                        Position base,
+                                        std::span<const msg::WaveRow> rows,
+                                        const Judged& judged);
+
+}  // namespace paceline

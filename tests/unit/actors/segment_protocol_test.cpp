@@ -1,0 +1,220 @@
+// The protocols of a segment's roles: Dispatcher, EarlyVerify and FinalVerify, each as the exchange of
+// messages that its header declares.
+#include <algorithm>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "actors/target/segment_actor.hpp"
+#include "tests/unit/actors/protocol_scene.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr StageId kFirst{1};
+constexpr StageId kMiddle{2};
+constexpr StageId kLast{3};
+constexpr StageId kDraft{4};
+constexpr StageId kCorrect{5};
+
+/// A segment with its layers.
+struct Segment {
+    Segment(StageId self, SegmentPlan plan, int first_layer, int last_layer)
+        : backend{first_layer, last_layer, 256}, scene{self, std::move(plan), backend} {}
+    FakeBackend backend;
+    ProtocolScene<SegmentActor> scene;
+};
+
+struct WavePool : ScriptedPool {
+    WavePool() : ScriptedPool{4, kWaveRowsMax * kFakeDim * sizeof(float)} {}
+};
+
+SegmentPlan plan_between(std::optional<StageId> previous, std::optional<StageId> next) {
+    SegmentPlan plan;
+    plan.count = 2;
+    plan.previous = previous;
+    plan.next = next;
+    plan.draft = kDraft;
+    plan.hinters = {kDraft, kCorrect};
+    plan.judge = kLast;
+    plan.first_segment = kFirst;
+    return plan;
+}
+
+std::vector<TokenId> grown(std::vector<TokenId> text, const std::vector<TokenId>& tokens) {
+    text.insert(text.end(), tokens.begin(), tokens.end());
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave") {
+    const Request request = scene_request();
+    const std::vector<TokenId> answer = plain_answer(request).answer;
+    const TokenId wrong = (answer[1] + 1) % kFakeVocab;
+    WavePool pool;
+    Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
+    ProtocolScene<SegmentActor>& first = segment.scene;
+    first.context.out = &pool.producer;
+
+    first.begin(request);
+    first.run_job("prefill");
+    const auto prefill = first.expect<msg::Wave>(kLast);
+    CHECK(prefill.parts[0].kind == msg::WaveKind::Prefill);
+    CHECK(prefill.row_count == 2);
+    first.expect_nothing_more();  // it waits for the draft
+
+    first.tell(kDraft, scene_proposal(request.text, {answer[0], wrong}));
+    first.run_job("verify");
+    const auto wave = first.expect<msg::Wave>(kLast);
+    REQUIRE(wave.row_count == 3);
+    CHECK(wave.parts[0].base == 2);
+    CHECK(wave.rows[0].token == request.text.back());
+    CHECK(wave.rows[1].token == answer[0]);
+    CHECK(wave.rows[2].token == wrong);
+
+    first.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {wave.rows[1].node}));
+    first.expect_nothing_more();
+    // A proposal of an attempt that is over changes nothing; one without candidates ends the wait.
+    msg::Proposal stale = scene_proposal(grown(request.text, {answer[0], answer[1]}), {wrong});
+    stale.route.attempt = Attempt{0};
+    first.tell(kDraft, stale);
+    first.expect_nothing_more();
+    first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {}));
+    first.run_job("verify");
+    const auto alone = first.expect<msg::Wave>(kLast);
+    CHECK(alone.row_count == 1);
+    CHECK(alone.rows[0].token == answer[1]);
+
+    first.tell(kConductor, msg::Stop{kSceneRoute});
+    first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {answer[2]}));
+    first.expect_nothing_more();
+}
+
+TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every receiver") {
+    const Request request = scene_request();
+    const std::vector<TokenId> answer = plain_answer(request).answer;
+    const TokenId wrong = (answer[1] + 1) % kFakeVocab;
+    WavePool pool;
+    Segment front{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
+    SegmentPlan plan = plan_between(kFirst, {});
+    plan.verdict_to = {kConductor, kFirst, kDraft};
+    Segment back{kLast, plan, kFakeLayers / 2, kFakeLayers};
+    ProtocolScene<SegmentActor>& first = front.scene;
+    ProtocolScene<SegmentActor>& last = back.scene;
+    first.context.out = &pool.producer;
+    last.context.in = &pool.consumer;
+
+    first.begin(request);
+    last.begin(request);
+    first.run_job("prefill");
+    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    last.run_job("prefill");
+    last.expect_nothing_more();  // no verdict about a prompt
+
+    first.tell(kDraft, scene_proposal(request.text, {answer[0], wrong}));
+    first.run_job("verify");
+    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    last.run_job("verify");
+    const auto verdict = last.expect<msg::Verdict>(kConductor);
+    CHECK(verdict.base == 3);
+    REQUIRE(verdict.count == 2);
+    CHECK(verdict.tokens[0] == answer[0]);
+    CHECK(verdict.tokens[1] == answer[1]);
+    CHECK(verdict.finish == msg::Finish::No);
+    CHECK(last.expect<msg::Verdict>(kDraft).count == 2);
+    first.tell(kLast, last.expect<msg::Verdict>(kFirst));
+
+    // A wave that the last segment gets after a Stop has no verdict.
+    first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {answer[2]}));
+    first.run_job("verify");
+    last.tell(kConductor, msg::Stop{kSceneRoute});
+    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    first.expect_nothing_more();
+    last.expect_nothing_more();
+}
+
+TEST_CASE(
+    "EarlyVerify: alternatives go to draft and correct, the next token to the first segment") {
+    const Request request = scene_request();
+    const std::vector<TokenId> answer = plain_answer(request).answer;
+    WavePool to_middle;
+    WavePool to_last;
+    SegmentPlan first_plan = plan_between({}, kMiddle);
+    first_plan.dispatch.waves_in_flight_max = 2;
+    Segment front{kFirst, first_plan, 0, 3};
+    SegmentPlan plan = plan_between(kFirst, kLast);
+    plan.exit = ExitOptions{.names = true,
+                            .top = 2,
+                            .names_to = {kDraft, kCorrect},
+                            .proposes = true,
+                            .gate = 0.0F,
+                            .always_on = true};
+    Segment with_exit{kMiddle, plan, 3, 6};
+    ProtocolScene<SegmentActor>& first = front.scene;
+    ProtocolScene<SegmentActor>& middle = with_exit.scene;
+    first.context.out = &to_middle.producer;
+    middle.context.in = &to_middle.consumer;
+    middle.context.out = &to_last.producer;
+
+    first.begin(request);
+    middle.begin(request);
+    first.run_job("prefill");
+    middle.tell(kFirst, first.expect<msg::Wave>(kMiddle));
+    middle.run_job("prefill");
+    (void)middle.expect<msg::Wave>(kLast);
+    middle.expect_nothing_more();  // no candidate behind a prompt's inner tokens
+
+    first.tell(kDraft, scene_proposal(request.text, {answer[0]}));
+    first.run_job("verify");
+    const auto wave = first.expect<msg::Wave>(kMiddle);
+    middle.tell(kFirst, wave);
+    middle.run_job("verify");
+    CHECK(middle.expect<msg::Wave>(kLast).row_count == 2);  // before the exit is evaluated
+    middle.run_job("exit");
+    const auto names = middle.expect<msg::Proposal>(kDraft);
+    CHECK(middle.expect<msg::Proposal>(kCorrect).count == names.count);
+    const auto nodes = std::span{names.nodes}.first(names.count);
+    CHECK(nodes[0].token == answer[0]);
+    CHECK(std::count_if(nodes.begin(), nodes.end(), [](const msg::ProposedNode& node) {
+              return node.origin == msg::Origin::Exit;
+          }) == 4);  // two behind each row
+    const auto early = middle.expect<msg::Proposal>(kFirst);
+    REQUIRE(early.count == 2);
+    CHECK(early.nodes[1].parent == 0);
+    CHECK(early.nodes[1].origin == msg::Origin::Exit);
+    middle.expect_nothing_more();
+
+    first.tell(kMiddle, early);  // starts at layer 0 before the verdict
+    first.run_job("verify");
+    const auto next = first.expect<msg::Wave>(kMiddle);
+    REQUIRE(next.row_count == 1);
+    CHECK(next.rows[0].parent == wave.rows[1].node.value);
+    CHECK(next.rows[0].token == early.nodes[1].token);
+    middle.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {wave.rows[1].node}));
+    first.expect_nothing_more();
+    middle.expect_nothing_more();
+}
+
+TEST_CASE("a segment refuses kinds that none of its roles handles, and senders out of place") {
+    const auto refused = [](StageId from, const auto& message) {
+        WavePool pool;
+        Segment segment{kMiddle, plan_between(kFirst, kLast), 3, 6};
+        segment.scene.context.out = &pool.producer;
+        segment.scene.actor.on_start(segment.scene.context);
+        segment.scene.actor.handle(from, static_cast<std::uint16_t>(message.kKind),
+                                   std::as_bytes(std::span{&message, 1}));
+        REQUIRE(segment.scene.context.failure);
+        return segment.scene.context.failure->what;
+    };
+    CHECK(refused(kDraft, msg::Proposal{}) ==
+          "stage 4 sent a message of kind 1, which this stage does not handle");
+    CHECK(refused(kDraft, msg::TensorNote{}) ==
+          "stage 4 sent a message of kind 5, which this stage does not handle");
+    CHECK(refused(kLast, msg::Wave{}) ==
+          "a wave from stage 3, which is not the segment before this one");
+    CHECK(refused(kFirst, msg::Verdict{}) ==
+          "a verdict from stage 1, which is not the last segment");
+}
