@@ -14,13 +14,14 @@
 #include "ipc/wire/control.hpp"
 #include "ipc/wire/hot_kinds.hpp"
 #include "ipc/wire/messages.hpp"
+#include "tests/support/source_tree.hpp"
 
 using namespace paceline;
 
 namespace {
 
 std::string page() {
-    std::ifstream file{PACELINE_SOURCE_DIR "/docs/wire-format.md"};
+    std::ifstream file{testing::source_tree() + "/docs/wire-format.md"};
     return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
 }
 
