@@ -171,10 +171,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         bool grown = false;
         for (const DraftModel::Said& said : taken.said) {
             if (said.text != request->text) continue;
-            if (request->text->tree.find(said.node) == nullptr) {
-                ++figures_.outdated;
-                continue;
-            }
+            if (request->text->tree.find(said.node) == nullptr) continue;
             request->take(said);
             grown = true;
         }
@@ -234,7 +231,6 @@ void DraftWork::submit_source(const RequestPtr& request) {
             const bool alive = request->text->tree.find(behind) != nullptr;
             request->take_chain(behind, *chain, outcome == JobOutcome::Done ? tokens : 0);
             if (current(request)) {
-                figures_.outdated += alive ? 0 : 1;
                 if (alive && !request->uses_model()) request->growth.passed(tokens);
                 advance(request);
             }
@@ -260,7 +256,6 @@ void DraftWork::send(const RequestPtr& request, msg::ProposalState state) {
                      .position = request->text->tree.root().position,
                      .count = proposal.count});
     ++figures_.proposals;
-    figures_.tokens += proposal.count;
 }
 
 }  // namespace paceline

@@ -49,9 +49,7 @@ class TrunkSender;
 
 struct DraftFigures {
     std::uint64_t proposals = 0;  // sent
-    std::uint64_t tokens = 0;     // in them
     std::uint64_t dropped = 0;    // not sent: the channel was full
-    std::uint64_t outdated = 0;   // computed for nodes that were gone meanwhile
 };
 
 class DraftWork : public Actor {

@@ -95,7 +95,6 @@ public:
     void learn(const RequestState& state);
     /// ExitPolicy::spent() for the looks remembered since.
     void spent(double share, bool delayed);
-    [[nodiscard]] const ExitPolicy& policy() const { return policy_; }
 
     /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
     /// is the caller's to fill, here and below.

@@ -134,7 +134,6 @@ public:
     [[nodiscard]] const DispatchFigures& figures() const { return figures_; }
     /// KV slots in use by a request; 0 if it is not here.
     [[nodiscard]] std::int32_t slots_in_use(RequestId request) const;
-    [[nodiscard]] std::int32_t free_pages() const { return pages_.free_pages(); }
 
 private:
     static constexpr Position kNever = -1;

@@ -14,8 +14,9 @@
 namespace paceline::cuda {
 
 struct Variants {
-    // Kernels let the next kernel start right behind their wait_for_previous() instead of at their
-    // end: the wave kernel, those of rows.hpp and the finish of gemm_blas.hpp.
+    // Kernels let the next kernel start right after their wait_for_previous(). Without it the wave
+    // kernel does so after its products; those of rows.hpp and the finish of gemm_blas.hpp never do,
+    // and the next one starts when they exit.
     bool early_launch = false;
     // The wave kernel loads the inputs of the rows one step before their tensor-core products.
     bool rows_ahead = false;
