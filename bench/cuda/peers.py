@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Paceline's waves on a GPU beside those of its peers, one after the other in one run: a table of ratios.
 
-    bench/cuda/peers.py --shape configs/shapes/llama-8b.toml --out build/gpu/gpu \\
+    bench/cuda/peers.py --shape configs/shapes/llama-8b.toml --out /tmp/peers \\
         --bench build/gpu/bench/cuda/paceline_cuda_bench [--llama FOLDER]
 
 In this order: paceline_cuda_bench, torch_peer.py, llama_peer.py, paceline_cuda_bench again, all with bf16
