@@ -24,17 +24,16 @@ class Place:
     def packed(self) -> bool:
         return bool(self.manifest)
 
-    def program(self, name: str, kind: str = "") -> Path:
+    def program(self, name: str) -> Path:
         """Raises Skip, with the reason, where it is not there."""
         known = next(program for program in PROGRAMS if program.name == name)
-        kind = kind or self.kind
         if self.packed:
             path = self.root / "bin" / name
             reason = f"{name} is not in this archive ({self.kind})"
-        elif not known.built(kind):
+        elif not known.built(self.kind):
             raise Skip(f"{name} does not exist for the emulated device")
         else:
-            path = self._build / known.built(kind)
+            path = self._build / known.built(self.kind)
             reason = f"{path.name} is not in {self._build}: the build has no CUDA, or was not made"
         if not path.is_file():
             raise Skip(reason)

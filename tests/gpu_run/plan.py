@@ -40,7 +40,6 @@ class Choice:
     llama: Path = None  # folder of bench/build_llama_cpp --cuda
     shapes: list = field(default_factory=lambda: list(SHAPES))
     jobs: str = "1"
-    environment: dict = field(default_factory=dict)
 
     @property
     def emulated(self) -> bool:

@@ -17,7 +17,7 @@ import plan  # noqa: E402
 import processes  # noqa: E402
 import split  # noqa: E402
 from place import Place  # noqa: E402
-from steps import CUT, FAILED, PASSED, SKIPPED, Failure, Skip, Step, Steps  # noqa: E402
+from steps import CUT, FAILED, PASSED, SKIPPED, Skip, Step, Steps  # noqa: E402
 
 # A command whose grandchild, in a session of its own, keeps its output open; the mark finds it in ps.
 MARK = f"paceline-run-test-{os.getpid()}"
@@ -122,6 +122,16 @@ class StepsTest(Folder):
         result = steps.run(Step("s", "x", lambda _: self.fail("it ran"), 10))
         self.assertEqual((result.word, result.said), (SKIPPED, "no device: none here"))
         self.assertEqual(steps.run(Step("s", "y", lambda _: "", 10, needs_gpu=False)).word, PASSED)
+
+    def test_a_step_that_a_signal_interrupts_is_in_the_table_and_ends_the_run(self):
+        steps = self.steps()
+
+        def interrupted(_):
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            steps.run(Step("s", "long", interrupted, 10))
+        self.assertEqual((steps.results[0].word, steps.results[0].said), (CUT, "stopped by a signal"))
 
     def test_logs_and_table_are_packed_after_every_step(self):
         steps = self.steps()

@@ -108,14 +108,14 @@ class Steps:
         begin = time.monotonic()
         log = self.logs / step.log_name()
         log.unlink(missing_ok=True)
-        word, said = PASSED, ""
+        word, said = CUT, "stopped by a signal"  # what it stays if a signal ends the run meanwhile
         try:
             if step.needs_gpu and self._why_no_gpu:
                 raise Skip(self._why_no_gpu)
             if self._ends - begin < LEAST_SECONDS:
                 raise CutShort("not begun: the time of the run was over")
             shell = Shell(log, step.seconds, self._ends, self._folder, self._environment)
-            said = step.work(shell) or ""
+            word, said = PASSED, step.work(shell) or ""
         except Skip as why:
             word, said = SKIPPED, str(why)
         except CutShort as why:
@@ -123,8 +123,9 @@ class Steps:
         except (Failure, OSError) as error:
             word, said = FAILED, str(error).splitlines()[0]
             print(error, file=sys.stderr)
-        result = Result(step, word, time.monotonic() - begin, said)
-        self.results.append(result)
+        finally:
+            result = Result(step, word, time.monotonic() - begin, said)
+            self.results.append(result)
         print(f"{word:9} {step.section}: {step.name}  {said}", file=sys.stderr, flush=True)
         self.save()
         return result
