@@ -42,10 +42,10 @@ void EarlyVerify::prepare(const SegmentRun& run) {
 ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
     ExitPart asked = evaluator_.ask(part.state, run.rows_of(part), part.first);
     const RequestState& state = *part.state;
-    asked.fate = {.request = state.request(),
-                  .attempt = state.attempt(),
-                  .fate = host_.context->fate_cell(state.request()),
-                  .word = host_.context->void_word(state.request())};
+    asked.watermark = {.request = state.request(),
+                       .attempt = state.attempt(),
+                       .watermark = host_.context->watermark_cell(state.request()),
+                       .word = host_.context->void_word(state.request())};
     return asked;
 }
 

@@ -139,9 +139,9 @@ void ExitEvaluator::guess(HeadId id,
 }
 
 void ExitEvaluator::leave_out_decided(ExitPart& part) {
-    if (!part.fate) return;
+    if (!part.watermark) return;
     std::erase_if(part.rows, [&](const ExitRow& row) {
-        return FateWatch::is_decided(*part.fate, row.position);
+        return WatermarkWatch::is_decided(*part.watermark, row.position);
     });
 }
 

@@ -28,7 +28,7 @@
 #include "actors/decoding/exit_policy.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/target/exit_options.hpp"
-#include "actors/target/fate_watch.hpp"
+#include "actors/target/watermark_watch.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
@@ -51,7 +51,8 @@ struct ExitPart {
     std::shared_ptr<RequestState> state = nullptr;
     std::span<const TokenId> committed = {};  // the text up to and including the root
     std::vector<ExitRow> rows = {};
-    std::optional<FateWatch::Part> fate = std::nullopt;  // where the job hears what is decided
+    std::optional<WatermarkWatch::Part> watermark =
+        std::nullopt;  // where the job hears what is decided
 };
 
 /// What the heads of the last layer look at behind a verdict.

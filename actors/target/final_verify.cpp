@@ -99,9 +99,9 @@ void FinalVerify::send(const msg::Verdict& verdict) {
     StageContext& context = *host_.context;
     // Jobs receive no messages: they read here that rows with another token are stale.
     if (verdict.count > 0) {
-        context.declare_fate(route.request, route.attempt,
-                             verdict.base + static_cast<Position>(verdict.count) - 1,
-                             verdict.tokens[verdict.count - 1]);
+        context.publish_watermark(route.request, route.attempt,
+                                  verdict.base + static_cast<Position>(verdict.count) - 1,
+                                  verdict.tokens[verdict.count - 1]);
     }
     context.count(counters::kVerdicts);
     context.count(counters::kTokensProposed, verdict.wave_rows - 1);

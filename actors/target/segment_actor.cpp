@@ -41,7 +41,7 @@ void SegmentActor::attach_roles() {
     }
     if (!plan_.next) {
         final_.emplace(host_, backend_, plan_.verify,
-                       VerdictReceivers{.all = plan_.verdict_to, .speculative = plan_.hinters});
+                       VerdictReceivers{.all = plan_.verdict_to, .speculative = plan_.speculative});
         host_.inbox.attach(*final_);
     }
 }
@@ -96,8 +96,9 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
         host_.inbox.gate.forget(peer);
     }
     if (dispatcher_) dispatcher_->peer_changed(peer, change);
-    const auto& hinters = plan_.hinters;
-    if (peer == plan_.draft || std::find(hinters.begin(), hinters.end(), peer) != hinters.end()) {
+    const std::vector<StageId>& speculative = plan_.speculative;
+    if (peer == plan_.draft ||
+        std::find(speculative.begin(), speculative.end(), peer) != speculative.end()) {
         return report(advance());
     }
     if (peer == plan_.previous) {

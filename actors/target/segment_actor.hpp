@@ -55,18 +55,18 @@ namespace paceline {
 
 /// Where a segment stands, and whom it talks to. What it does besides running its layers follows.
 struct SegmentPlan {
-    int count = 1;                    // segments of the target
-    std::optional<StageId> previous;  // absent for the first segment: a Dispatcher is attached
-    std::optional<StageId> next;      // absent for the last: FinalVerify is attached
-    std::optional<StageId> draft;     // whom `Turns` and `Lockstep` wait for
-    std::vector<StageId> hinters;     // draft and correct: their loss changes no attempt
-    StageId judge;                    // the last segment: whose verdicts count
-    std::vector<StageId> verdict_to;  // the last segment: everyone who follows (not itself)
-    DispatchOptions dispatch;         // read by the first segment
-    VerifyOptions verify;             // read by the last segment
-    std::optional<ExitOptions> exit;  // present: EarlyVerify is attached
-    StageId first_segment;            // who gets what the exit proposes; read elsewhere than there
-    Micros hold_limit{200'000};       // held parts that wait for longer than this run anyway
+    int count = 1;                     // segments of the target
+    std::optional<StageId> previous;   // absent for the first segment: a Dispatcher is attached
+    std::optional<StageId> next;       // absent for the last: FinalVerify is attached
+    std::optional<StageId> draft;      // whom `Turns` and `Lockstep` wait for
+    std::vector<StageId> speculative;  // draft and correct: their loss changes no attempt
+    StageId judge;                     // the last segment: whose verdicts count
+    std::vector<StageId> verdict_to;   // the last segment: everyone who follows (not itself)
+    DispatchOptions dispatch;          // read by the first segment
+    VerifyOptions verify;              // read by the last segment
+    std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
+    StageId first_segment;             // who gets what the exit proposes; read elsewhere than there
+    Micros hold_limit{200'000};        // held parts that wait for longer than this run anyway
 };
 
 struct SegmentFigures {

@@ -105,14 +105,14 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
     }
     for (const RunPart& part : parts) {
         const RequestState& state = *part.state;
-        const std::size_t place =
-            fates.add({.request = state.request(),
-                       .attempt = state.attempt(),
-                       .fate = verdicts_are_sent ? context.fate_cell(state.request()) : nullptr,
-                       .word = context.void_word(state.request())});
+        const std::size_t place = watermarks.add(
+            {.request = state.request(),
+             .attempt = state.attempt(),
+             .watermark = verdicts_are_sent ? context.watermark_cell(state.request()) : nullptr,
+             .word = context.void_word(state.request())});
         const auto own = rows_of(part);
         for (std::size_t i = 0; i < own.size(); ++i) {
-            FateWatch::WatchedRow watched{.part = place};
+            WatermarkWatch::WatchedRow watched{.part = place};
             if (!part.prefill()) {
                 const std::vector<const TreeNode*> path = state.tree().path(own[i].node);
                 watched.first = path.front()->position;
@@ -125,10 +125,10 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
                     watched.parent = part.first + static_cast<std::size_t>(parent - own.begin());
                 }
             }
-            fates.add(std::move(watched));
+            watermarks.add(std::move(watched));
         }
     }
-    cancel.watch_rows(&fates);
+    cancel.watch_rows(&watermarks);
 }
 
 bool SegmentRun::stale(const SegmentRequests& requests) const {
@@ -147,7 +147,7 @@ void SegmentRun::leave_out_stale(const SegmentRequests& requests,
         if (requests.gone(*part.state)) continue;
         bool lives = false;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
-            const bool dead = fates.dead(row);
+            const bool dead = watermarks.dead(row);
             const bool there =
                 part.prefill() || part.state->tree().find(named[row].node) != nullptr;
             kept[row] = outcome == JobOutcome::Done && there && !dead;
@@ -157,7 +157,7 @@ void SegmentRun::leave_out_stale(const SegmentRequests& requests,
         const bool cut_short = outcome == JobOutcome::Cancelled && lives;
         // The conductor has declared the attempt void, and its Stop is on its way. No row may be
         // computed behind this gap.
-        if (wanted && (cut_short || fates.is_void(p))) part.state->stop();
+        if (wanted && (cut_short || watermarks.is_void(p))) part.state->stop();
     }
     keep(kept, whole_parts);
 }

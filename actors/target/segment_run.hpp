@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "actors/protocol/request_state.hpp"
-#include "actors/target/fate_watch.hpp"
 #include "actors/target/segment_queue.hpp"
 #include "actors/target/segment_requests.hpp"
+#include "actors/target/watermark_watch.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
 #include "runtime/loop/actor.hpp"
@@ -70,7 +70,7 @@ struct SegmentRun {
     std::vector<Row> rows;
     std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;
-    FateWatch fates{cancel};
+    WatermarkWatch watermarks{cancel};
     Micros started{0};
 
 private:

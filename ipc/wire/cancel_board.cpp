@@ -13,27 +13,29 @@ constexpr std::uint64_t halves(std::uint64_t upper, std::uint64_t lower) {
 
 }  // namespace
 
-// No fences: whoever sees a new owner or fate (acquire of a release) also sees the odd sequence
+// No fences: whoever sees a new owner or watermark (acquire of a release) also sees the odd sequence
 // that came before it, so its second look differs from its first.
-void FateCell::write(RequestId request, Attempt attempt, Fate fate) {
+void WatermarkCell::write(RequestId request, Attempt attempt, Watermark watermark) {
     // Odd already if the last writer died half way.
     const std::uint64_t changing = sequence_.load(std::memory_order_relaxed) | 1U;
     sequence_.store(changing, std::memory_order_relaxed);
     owner_.store(CancelBoard::mark_of(request, attempt), std::memory_order_release);
-    fate_.store(
-        halves(static_cast<std::uint32_t>(fate.position), static_cast<std::uint32_t>(fate.token)),
-        std::memory_order_release);
+    watermark_.store(halves(static_cast<std::uint32_t>(watermark.position),
+                            static_cast<std::uint32_t>(watermark.token)),
+                     std::memory_order_release);
     sequence_.store(changing + 1, std::memory_order_release);
 }
 
-std::optional<FateCell::Fate> FateCell::read(RequestId request, Attempt attempt) const {
+std::optional<WatermarkCell::Watermark> WatermarkCell::read(RequestId request,
+                                                            Attempt attempt) const {
     const std::uint64_t before = sequence_.load(std::memory_order_acquire);
     const std::uint64_t owner = owner_.load(std::memory_order_acquire);
-    const std::uint64_t fate = fate_.load(std::memory_order_acquire);
+    const std::uint64_t watermark = watermark_.load(std::memory_order_acquire);
     const std::uint64_t after = sequence_.load(std::memory_order_relaxed);
     const bool whole = before == after && before % 2 == 0 && before != 0;
     if (!whole || owner != CancelBoard::mark_of(request, attempt)) return std::nullopt;
-    return Fate{static_cast<Position>(fate >> 32U), static_cast<TokenId>(fate & 0xffffffffU)};
+    return Watermark{static_cast<Position>(watermark >> 32U),
+                     static_cast<TokenId>(watermark & 0xffffffffU)};
 }
 
 Result<ShmFile> CancelBoard::create() {
@@ -65,15 +67,15 @@ void CancelBoard::declare_void(RequestId request, Attempt valid) {
                                                     std::memory_order_relaxed);
 }
 
-void CancelBoard::declare_fate(RequestId request,
-                               Attempt attempt,
-                               Position position,
-                               TokenId token) {
-    lines_[request.value % kCancelLines].fate.write(request, attempt, {position, token});
+void CancelBoard::publish_watermark(RequestId request,
+                                    Attempt attempt,
+                                    Position position,
+                                    TokenId token) {
+    lines_[request.value % kCancelLines].watermark.write(request, attempt, {position, token});
 }
 
-const FateCell* CancelBoard::fate_of(RequestId request) const {
-    return &lines_[request.value % kCancelLines].fate;
+const WatermarkCell* CancelBoard::watermark_of(RequestId request) const {
+    return &lines_[request.value % kCancelLines].watermark;
 }
 
 }  // namespace paceline

@@ -1,18 +1,17 @@
-// CancelBoard: says to jobs that are running what has become useless: a whole attempt, or rows of
-// it (the cancellation wave that runs backwards through the segments).
+// CancelBoard: tells running jobs what has become stale: a whole attempt of a request, or rows of it.
 //
-// A job holds its stage's loop, so it hears no message; between layers it looks at its line here.
-// What it finds may be missing (requests share lines, id modulo the number of lines: a newer one
-// overwrites what is said of an older one, whose job then runs to its end), but never false: a row
-// that is called dead is dead.
+// A job occupies its stage's loop, so it receives no message; between layers it reads its line here.
+// A line may lack an entry (requests share lines, id modulo the number of lines: the entry of a newer
+// request overwrites that of an older one, whose job then runs to its end). An entry is never wrong: a
+// row that it makes stale is stale.
 //
-// Every process of the pipeline maps the board for writing, and who writes what is a rule, not
-// something that is enforced: whoever scribbles here can end work that was not useless, and the
-// judge is trusted with the text anyway. Sealed: nobody can resize it. Any threads.
+// Every process of the pipeline maps the board for writing; who writes which field is a convention
+// that is not enforced. A process that breaks it can cancel work that is still needed. The size is
+// sealed. Any threads.
 //
 //   line, 128 bytes:   word = low half of the request id << 32 | attempts below this are void
 //                             (the conductor writes)
-//                      fate = the text's token at a position (the judge writes)
+//                      watermark = the committed token at a position (the last segment writes)
 #pragma once
 
 #include <atomic>
@@ -28,26 +27,26 @@ namespace paceline {
 
 inline constexpr std::size_t kCancelLines = 64;
 
-/// What the text of one attempt has become at one position, said by one writer at a time (the
-/// judge, or its next incarnation) to many readers: a seqlock. Readers get the whole truth or
-/// nothing, and never wait; a writer that died half way leaves nothing until the next one writes.
-class FateCell {
+/// The committed-token watermark of one attempt: a position and its token, from one writer at a time
+/// (the last segment, or its next incarnation) to many readers: a seqlock. A reader gets a whole entry or
+/// none, and never waits; a writer that died in mid-write leaves none until the next write.
+class WatermarkCell {
 public:
-    struct Fate {
+    struct Watermark {
         Position position = 0;
         TokenId token = 0;
-        friend bool operator==(Fate, Fate) = default;
+        friend bool operator==(Watermark, Watermark) = default;
     };
-    void write(RequestId request, Attempt attempt, Fate fate);
+    void write(RequestId request, Attempt attempt, Watermark watermark);
     /// Nothing if it is about another attempt, or is being written.
-    [[nodiscard]] std::optional<Fate> read(RequestId request, Attempt attempt) const;
+    [[nodiscard]] std::optional<Watermark> read(RequestId request, Attempt attempt) const;
 
 private:
     // Odd while the other two change. The owner alone would not do as the sequence: two requests
-    // that share a line take turns, and a slow reader would take the other's fate for its own.
+    // that share a line take turns, and a slow reader would take the other's watermark for its own.
     std::atomic<std::uint64_t> sequence_;
-    std::atomic<std::uint64_t> owner_;  // low half of the request id << 32 | attempt
-    std::atomic<std::uint64_t> fate_;   // position << 32 | token
+    std::atomic<std::uint64_t> owner_;      // low half of the request id << 32 | attempt
+    std::atomic<std::uint64_t> watermark_;  // position << 32 | token
 };
 
 class CancelBoard {
@@ -66,14 +65,14 @@ public:
     [[nodiscard]] static std::uint64_t mark_of(RequestId request, Attempt attempt);
 
     /// The judge: the token of `request` at `position` is `token`.
-    void declare_fate(RequestId request, Attempt attempt, Position position, TokenId token);
+    void publish_watermark(RequestId request, Attempt attempt, Position position, TokenId token);
     /// The cell to look at for this request. Valid as long as the board.
-    [[nodiscard]] const FateCell* fate_of(RequestId request) const;
+    [[nodiscard]] const WatermarkCell* watermark_of(RequestId request) const;
 
 private:
     struct Line {
         alignas(kLineBytes) Word word;
-        FateCell fate;
+        WatermarkCell watermark;
     };
     explicit CancelBoard(ShmRegion region, Line* lines)
         : region_{std::move(region)}, lines_{lines} {}

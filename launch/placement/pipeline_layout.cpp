@@ -85,12 +85,12 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
         add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below
     }
-    for (const std::optional<StageId>& hinter : {draft, correct}) {
-        if (!hinter) continue;
-        add({.from = *hinter, .to = first});
-        add({.from = judge, .to = *hinter});
+    for (const std::optional<StageId>& stage : {draft, correct}) {
+        if (!stage) continue;
+        add({.from = *stage, .to = first});
+        add({.from = judge, .to = *stage});
         for (const StageId exit : placement.exits()) {
-            if (config.exit_names()) add({.from = exit, .to = *hinter});
+            if (config.exit_names()) add({.from = exit, .to = *stage});
         }
     }
     for (const StageId exit : placement.exits()) {

@@ -25,7 +25,7 @@ StageId stage_id(int number) {
 }
 
 /// The stages that only give hints: draft and correct.
-std::vector<StageId> hinters_of(const StageAssignment& a) {
+std::vector<StageId> speculative_stages_of(const StageAssignment& a) {
     std::vector<StageId> ids;
     if (a.draft_stage != 0) ids.push_back(stage_id(a.draft_stage));
     if (a.correct_stage != 0) ids.push_back(stage_id(a.correct_stage));
@@ -49,13 +49,13 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     if (index > 1) plan.previous = stage_id(index - 1);
     if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
-    plan.hinters = hinters_of(a);
+    plan.speculative = speculative_stages_of(a);
     plan.judge = stage_id(a.segments);
     if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
         for (int segment = 1; segment < a.segments; ++segment)
             plan.verdict_to.push_back(stage_id(segment));
-        for (const StageId hinter : plan.hinters) plan.verdict_to.push_back(hinter);
+        for (const StageId stage : plan.speculative) plan.verdict_to.push_back(stage);
     }
     plan.dispatch = a.dispatch;
     plan.first_segment = StageId{1};
@@ -109,7 +109,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
         Result<ExitParts> parts = open_exit_parts(*assignment.exit, file);
         if (!parts) return parts.error();
         ExitHeads heads = exit_heads(*assignment.exit, file.config(), parts.value(), place,
-                                     hinters_of(assignment));
+                                     speculative_stages_of(assignment));
         options.final_head = heads.final_head;
         options.heads = std::move(heads.heads);
         options.adapter = std::move(heads.adapter);

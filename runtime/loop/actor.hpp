@@ -50,12 +50,12 @@ struct StageContext : Context {
 
     /// What the judge says in shared memory of the text of `request`, for a job to see which of
     /// its rows are dead; nullptr where nothing can happen during a job.
-    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
+    [[nodiscard]] virtual const WatermarkCell* watermark_cell(RequestId request) = 0;
     /// The judge: the token of `request` at `position` is `token`.
-    virtual void declare_fate(RequestId request,
-                              Attempt attempt,
-                              Position position,
-                              TokenId token) = 0;
+    virtual void publish_watermark(RequestId request,
+                                   Attempt attempt,
+                                   Position position,
+                                   TokenId token) = 0;
 
     /// Ends the stage: its loop returns this error, the conductor hears of it by name.
     virtual void fail(Error error) = 0;

@@ -79,14 +79,14 @@ public:
     void declare_void(RequestId request, Attempt valid) override {
         host_.outside_.declare_void(request, valid);
     }
-    [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
-        return host_.outside_.fate_cell(request);
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
+        return host_.outside_.watermark_cell(request);
     }
-    void declare_fate(RequestId request,
-                      Attempt attempt,
-                      Position position,
-                      TokenId token) override {
-        host_.outside_.declare_fate(request, attempt, position, token);
+    void publish_watermark(RequestId request,
+                           Attempt attempt,
+                           Position position,
+                           TokenId token) override {
+        host_.outside_.publish_watermark(request, attempt, position, token);
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
         if (!host_.hosts(to)) return host_.outside_.tensors_to(self_, to);

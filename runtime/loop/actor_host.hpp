@@ -54,11 +54,11 @@ struct Outside {
     virtual void set(Gauge gauge, std::uint64_t value) = 0;
     [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
     virtual void declare_void(RequestId request, Attempt valid) = 0;
-    [[nodiscard]] virtual const FateCell* fate_cell(RequestId request) = 0;
-    virtual void declare_fate(RequestId request,
-                              Attempt attempt,
-                              Position position,
-                              TokenId token) = 0;
+    [[nodiscard]] virtual const WatermarkCell* watermark_cell(RequestId request) = 0;
+    virtual void publish_watermark(RequestId request,
+                                   Attempt attempt,
+                                   Position position,
+                                   TokenId token) = 0;
 };
 
 class ActorHost {

@@ -63,14 +63,14 @@ public:
     void declare_void(RequestId request, Attempt valid) override {
         if (wiring_.board) wiring_.board->declare_void(request, valid);
     }
-    [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
-        return wiring_.board ? wiring_.board->fate_of(request) : nullptr;
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
+        return wiring_.board ? wiring_.board->watermark_of(request) : nullptr;
     }
-    void declare_fate(RequestId request,
-                      Attempt attempt,
-                      Position position,
-                      TokenId token) override {
-        if (wiring_.board) wiring_.board->declare_fate(request, attempt, position, token);
+    void publish_watermark(RequestId request,
+                           Attempt attempt,
+                           Position position,
+                           TokenId token) override {
+        if (wiring_.board) wiring_.board->publish_watermark(request, attempt, position, token);
     }
 
     [[nodiscard]] Status run();

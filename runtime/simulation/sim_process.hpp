@@ -213,11 +213,13 @@ public:
     [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override;
     void declare_void(RequestId request, Attempt valid) override;
     /// A job's work takes no time of its own, so nothing can happen during it.
-    [[nodiscard]] const FateCell* fate_cell(RequestId /*request*/) override { return nullptr; }
-    void declare_fate(RequestId /*request*/,
-                      Attempt /*attempt*/,
-                      Position /*position*/,
-                      TokenId /*token*/) override {}
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
+        return nullptr;
+    }
+    void publish_watermark(RequestId /*request*/,
+                           Attempt /*attempt*/,
+                           Position /*position*/,
+                           TokenId /*token*/) override {}
 
 private:
     struct Out {

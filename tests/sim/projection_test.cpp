@@ -46,7 +46,7 @@ struct Pipeline {
         if (index == 2) plan.previous = kFirst;
         if (index < segments) plan.next = kSecond;
         if (drafts()) plan.draft = kDraft;
-        if (drafts()) plan.hinters = {kDraft};
+        if (drafts()) plan.speculative = {kDraft};
         plan.judge = judge();
         plan.verdict_to = {kConductor};
         if (segments == 2) plan.verdict_to.push_back(kFirst);

@@ -91,7 +91,7 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.verdict_to.push_back(kConductor);
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
-    if (segment.draft) segment.hinters = {*segment.draft};
+    if (segment.draft) segment.speculative = {*segment.draft};
     segment.first_segment = toy_segment(1);
     segment.dispatch = parts.dispatch;
     segment.hold_limit = parts.hold_limit;

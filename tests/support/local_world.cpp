@@ -54,11 +54,13 @@ public:
         return nullptr;
     }
     void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
-    [[nodiscard]] const FateCell* fate_cell(RequestId /*request*/) override { return nullptr; }
-    void declare_fate(RequestId /*request*/,
-                      Attempt /*attempt*/,
-                      Position /*position*/,
-                      TokenId /*token*/) override {}
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
+        return nullptr;
+    }
+    void publish_watermark(RequestId /*request*/,
+                           Attempt /*attempt*/,
+                           Position /*position*/,
+                           TokenId /*token*/) override {}
 
     /// One step of the world; false if there was nothing to do.
     bool turn() {

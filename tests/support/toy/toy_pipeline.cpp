@@ -31,7 +31,7 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     if (index > 1) segment.previous = toy_segment(index - 1);
     if (index < plan.segments) segment.next = toy_segment(index + 1);
     segment.draft = toy_draft(plan);
-    if (segment.draft) segment.hinters = {*segment.draft};
+    if (segment.draft) segment.speculative = {*segment.draft};
     segment.first_segment = toy_segment(1);
     segment.judge = judge_of(plan);
     segment.verdict_to.push_back(kConductor);

@@ -62,8 +62,8 @@ public:
         return nullptr;
     }
     void declare_void(RequestId request, Attempt valid) override { valid_from[request] = valid; }
-    [[nodiscard]] const FateCell* fate_cell(RequestId) override { return nullptr; }
-    void declare_fate(RequestId, Attempt, Position, TokenId) override {}
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId) override { return nullptr; }
+    void publish_watermark(RequestId, Attempt, Position, TokenId) override {}
     void fail(Error error) override { failure = std::move(error); }
     void stop() override { left = true; }
 

@@ -5,7 +5,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "actors/target/exit_evaluator.hpp"
-#include "actors/target/fate_watch.hpp"
+#include "actors/target/watermark_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
@@ -19,12 +19,14 @@ constexpr Attempt kFirst{1};
 
 /// A tree of rows below a root at `first`, the text that will come, and a watch over the rows.
 struct WatchedTree {
-    WatchedTree(std::mt19937_64& random, const FateCell* fate, std::atomic<std::uint64_t>* word) {
+    WatchedTree(std::mt19937_64& random,
+                const WatermarkCell* watermark,
+                std::atomic<std::uint64_t>* word) {
         const std::size_t part =
-            watch.add({.request = kOne, .attempt = kFirst, .fate = fate, .word = word});
+            watch.add({.request = kOne, .attempt = kFirst, .watermark = watermark, .word = word});
         for (int i = 0; i < 12; ++i) text.push_back(static_cast<TokenId>(random() % 3));
         for (std::size_t i = 0; i < 1 + random() % 20; ++i) {
-            FateWatch::WatchedRow row{.part = part, .first = first};
+            WatermarkWatch::WatchedRow row{.part = part, .first = first};
             if (i == 0) {
                 row.tokens = {text[0]};
             } else {
@@ -48,7 +50,7 @@ struct WatchedTree {
     std::vector<std::vector<TokenId>> paths;
     std::vector<std::optional<std::size_t>> parents;
     CancelToken cancel;
-    FateWatch watch{cancel};
+    WatermarkWatch watch{cancel};
 };
 
 }  // namespace
@@ -57,17 +59,17 @@ TEST_CASE("a row is called dead when the text has another token on its path, and
     for (std::uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        FateCell fate;
-        WatchedTree tree{random, &fate, nullptr};
+        WatermarkCell watermark;
+        WatchedTree tree{random, &watermark, nullptr};
         std::vector<bool> was_dead(tree.paths.size(), false);
         for (std::size_t at = 0; at < tree.text.size(); at += 1 + random() % 3) {
             // What another attempt says of the position means nothing here.
-            fate.write(kOne, Attempt{2}, {tree.first, tree.text[0] + 1});
+            watermark.write(kOne, Attempt{2}, {tree.first, tree.text[0] + 1});
             for (std::size_t row = 0; row < tree.paths.size(); ++row) {
                 CHECK(tree.watch.dead(row) == was_dead[row]);
             }
             const Position position = tree.first + static_cast<Position>(at);
-            fate.write(kOne, kFirst, {position, tree.text[at]});
+            watermark.write(kOne, kFirst, {position, tree.text[at]});
             std::size_t dead = 0;
             for (std::size_t row = 0; row < tree.paths.size(); ++row) {
                 const bool contradicted =
@@ -324,19 +326,20 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
     CHECK(fed > looked);
 }
 
-TEST_CASE("rows whose fate is known when the exit's job starts are not looked at any more") {
+TEST_CASE("rows whose watermark is known when the exit's job starts are not looked at any more") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         for (std::size_t known = 0; known <= 6; ++known) {
             CAPTURE(seed);
             CAPTURE(known);
             ExitBench bench{seed, {.names = true, .top = 2}};
-            FateCell fate;
+            WatermarkCell watermark;
             std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
             ExitPart part = bench.early.ask(bench.state, bench.rows, 0);
-            part.fate = {.request = kOne, .attempt = kFirst, .fate = &fate, .word = &word};
+            part.watermark = {
+                .request = kOne, .attempt = kFirst, .watermark = &watermark, .word = &word};
             const Position root = bench.rows[0].position;
             // The text has grown by `known` tokens: so many rows have a token behind them.
-            if (known > 0) fate.write(kOne, kFirst, {root + static_cast<Position>(known), 1});
+            if (known > 0) watermark.write(kOne, kFirst, {root + static_cast<Position>(known), 1});
             bench.early.look(std::span{&part, 1}, bench.hidden, {});
             REQUIRE(part.rows.size() == 5 - std::min<std::size_t>(known, 5));
             CHECK(bench.backend.head_rows == part.rows.size());

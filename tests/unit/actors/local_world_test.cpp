@@ -50,7 +50,7 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
             if (i > 1) plan.previous = segment_id(i - 1);
             if (i < count) plan.next = segment_id(i + 1);
             plan.draft = kTheDraft;
-            plan.hinters = {kTheDraft};
+            plan.speculative = {kTheDraft};
             plan.judge = segment_id(count);
             plan.verdict_to = {kTheConductor, kTheDraft};
             for (int k = 1; k < count; ++k) plan.verdict_to.push_back(segment_id(k));

@@ -205,7 +205,7 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     if (index < count) plan.next = segment_id(index + 1);
     const bool drafts = options.drafting != Drafting::None;
     if (drafts) plan.draft = kTheDraft;
-    if (drafts) plan.hinters = {kTheDraft};
+    if (drafts) plan.speculative = {kTheDraft};
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;

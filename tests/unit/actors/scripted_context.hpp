@@ -76,11 +76,13 @@ public:
         return &word;
     }
     void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
-    [[nodiscard]] const FateCell* fate_cell(RequestId /*request*/) override { return nullptr; }
-    void declare_fate(RequestId /*request*/,
-                      Attempt /*attempt*/,
-                      Position /*position*/,
-                      TokenId /*token*/) override {}
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
+        return nullptr;
+    }
+    void publish_watermark(RequestId /*request*/,
+                           Attempt /*attempt*/,
+                           Position /*position*/,
+                           TokenId /*token*/) override {}
     void fail(Error error) override { failure = std::move(error); }
     void stop() override {}
 

@@ -37,7 +37,7 @@ SegmentPlan plan_between(std::optional<StageId> previous, std::optional<StageId>
     plan.previous = previous;
     plan.next = next;
     plan.draft = kDraft;
-    plan.hinters = {kDraft, kCorrect};
+    plan.speculative = {kDraft, kCorrect};
     plan.judge = kLast;
     plan.first_segment = kFirst;
     return plan;

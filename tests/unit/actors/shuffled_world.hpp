@@ -240,14 +240,15 @@ private:
         void declare_void(RequestId request, Attempt valid) override {
             world.words_[request].store(CancelBoard::mark_of(request, valid));
         }
-        [[nodiscard]] const FateCell* fate_cell(RequestId request) override {
-            return &world.fates_[request];
+        [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
+            return &world.watermarks_[request];
         }
-        void declare_fate(RequestId request,
-                          Attempt attempt,
-                          Position position,
-                          TokenId token) override {
-            world.fates_[request].write(request, attempt, {.position = position, .token = token});
+        void publish_watermark(RequestId request,
+                               Attempt attempt,
+                               Position position,
+                               TokenId token) override {
+            world.watermarks_[request].write(request, attempt,
+                                             {.position = position, .token = token});
         }
         void fail(Error error) override {
             if (!world.failure) world.failure = std::move(error);
@@ -398,7 +399,7 @@ private:
     std::map<Edge, std::unique_ptr<Pool>> pools_;
     std::multimap<Micros, Timer> timers_;
     std::map<RequestId, std::atomic<std::uint64_t>> words_;
-    std::map<RequestId, FateCell> fates_;
+    std::map<RequestId, WatermarkCell> watermarks_;
     std::map<std::pair<StageId, Counter>, std::uint64_t> counters_;
     std::map<std::pair<StageId, TraceKind>, std::uint64_t> traces_;
     int idle_rounds_ = 0;

@@ -50,22 +50,22 @@ TEST_CASE("memory that is too small is no cancel board") {
     CHECK(board.error().code == Errc::Protocol);
 }
 
-TEST_CASE("a fate is seen on every board of the same memory, by those whose attempt it is") {
+TEST_CASE("a watermark is seen on every board of the same memory, by those whose attempt it is") {
     const ShmFile file = CancelBoard::create().value();
     CancelBoard judge = attach(file);
     const CancelBoard stage = attach(file);
     const RequestId request{0x1'0000'0005ULL};
-    const FateCell* cell = stage.fate_of(request);
+    const WatermarkCell* cell = stage.watermark_of(request);
     CHECK_FALSE(cell->read(request, Attempt{1}));
     CHECK_FALSE(cell->read(RequestId{0}, Attempt{0}));  // whom untouched memory might mean
-    judge.declare_fate(request, Attempt{1}, 17, 40'000);
-    CHECK(cell->read(request, Attempt{1}) == FateCell::Fate{17, 40'000});
+    judge.publish_watermark(request, Attempt{1}, 17, 40'000);
+    CHECK(cell->read(request, Attempt{1}) == WatermarkCell::Watermark{17, 40'000});
     CHECK_FALSE(cell->read(request, Attempt{2}));
     CHECK_FALSE(cell->read(RequestId{5 + kCancelLines}, Attempt{1}));
-    CHECK_FALSE(stage.fate_of(RequestId{6})->read(request, Attempt{1}));
-    judge.declare_fate(request, Attempt{1}, 21, 0);
-    CHECK(cell->read(request, Attempt{1}) == FateCell::Fate{21, 0});
-    judge.declare_fate(RequestId{request.value + kCancelLines}, Attempt{1}, 3, 4);
+    CHECK_FALSE(stage.watermark_of(RequestId{6})->read(request, Attempt{1}));
+    judge.publish_watermark(request, Attempt{1}, 21, 0);
+    CHECK(cell->read(request, Attempt{1}) == WatermarkCell::Watermark{21, 0});
+    judge.publish_watermark(RequestId{request.value + kCancelLines}, Attempt{1}, 3, 4);
     CHECK_FALSE(cell->read(request, Attempt{1}));  // the line has a new tenant
     CHECK(stage.word_of(request)->load() == 0);    // the conductor's word is not touched
 }
@@ -74,12 +74,12 @@ TEST_CASE("what untouched or zeroed memory says is nothing, for every request an
     const ShmFile file = CancelBoard::create().value();
     const CancelBoard board = attach(file);
     for (std::uint64_t id = 0; id < 2 * kCancelLines; ++id) {
-        CHECK_FALSE(board.fate_of(RequestId{id})->read(RequestId{id}, Attempt{0}));
+        CHECK_FALSE(board.watermark_of(RequestId{id})->read(RequestId{id}, Attempt{0}));
     }
 }
 
-TEST_CASE("readers beside a writer never see one request's fate under another's name") {
-    // Two requests and two attempts take turns on one line, each with fates that only it has: the
+TEST_CASE("readers beside a writer never see one request's watermark under another's name") {
+    // Two requests and two attempts take turns on one line, each with watermarks that only it has: the
     // token is a function of request, attempt and position.
     const ShmFile file = CancelBoard::create().value();
     CancelBoard judge = attach(file);
@@ -102,19 +102,20 @@ TEST_CASE("readers beside a writer never see one request's fate under another's 
     for (std::size_t r = 0; r < readers.size(); ++r) {
         readers[r] = std::thread{[&, r] {
             const CancelBoard stage = attach(file);
-            const FateCell* cell = stage.fate_of(owners[0].request);
+            const WatermarkCell* cell = stage.watermark_of(owners[0].request);
             std::map<std::size_t, Position> newest;
             ++begun;
             for (bool last = false; !last;) {
                 last = over.load(std::memory_order_acquire);  // once more: then nobody writes
                 for (std::size_t i = 0; i < owners.size(); ++i) {
-                    const auto fate = cell->read(owners[i].request, owners[i].attempt);
-                    if (!fate) continue;
+                    const auto watermark = cell->read(owners[i].request, owners[i].attempt);
+                    if (!watermark) continue;
                     ++seen[r];
-                    const bool true_one = fate->token == token_of(owners[i], fate->position);
-                    const bool forwards = fate->position >= newest[i];
+                    const bool true_one =
+                        watermark->token == token_of(owners[i], watermark->position);
+                    const bool forwards = watermark->position >= newest[i];
                     if (!true_one || !forwards) ++wrong[r];
-                    newest[i] = fate->position;
+                    newest[i] = watermark->position;
                 }
             }
         }};
@@ -123,7 +124,7 @@ TEST_CASE("readers beside a writer never see one request's fate under another's 
     test::SeededRandom random{11};
     for (Position position = 1; position < 1'000'000; ++position) {
         const Owner& owner = owners[random.below(3)];
-        judge.declare_fate(owner.request, owner.attempt, position, token_of(owner, position));
+        judge.publish_watermark(owner.request, owner.attempt, position, token_of(owner, position));
     }
     over.store(true, std::memory_order_release);
     for (std::thread& reader : readers) reader.join();

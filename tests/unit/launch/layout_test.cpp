@@ -89,10 +89,10 @@ TEST_CASE("in four stages the exit tells draft and correct, and the trunk travel
     const int correct = 4;
     CHECK(placed.draft() == StageId{draft});
     CHECK(placed.correct() == StageId{correct});
-    for (const int hinter : {draft, correct}) {
-        CHECK(has_edge(edges, hinter, early));
-        CHECK(has_edge(edges, early, hinter));
-        CHECK(has_edge(edges, final_verify, hinter));
+    for (const int stage : {draft, correct}) {
+        CHECK(has_edge(edges, stage, early));
+        CHECK(has_edge(edges, early, stage));
+        CHECK(has_edge(edges, final_verify, stage));
     }
     CHECK(has_edge(edges, correct, draft));
     const auto trunk = std::find_if(edges.begin(), edges.end(), [&](const EdgeSpec& edge) {

@@ -30,8 +30,8 @@ struct Nowhere : Outside {
         return nullptr;
     }
     void declare_void(RequestId, Attempt) override {}
-    [[nodiscard]] const FateCell* fate_cell(RequestId) override { return nullptr; }
-    void declare_fate(RequestId, Attempt, Position, TokenId) override {}
+    [[nodiscard]] const WatermarkCell* watermark_cell(RequestId) override { return nullptr; }
+    void publish_watermark(RequestId, Attempt, Position, TokenId) override {}
 };
 
 struct Recorder : Actor {

@@ -313,14 +313,14 @@ TEST_CASE("a running job sees what the judge in another loop says of the text") 
     struct Judge : Relay {
         Judge() : Relay{kB} {}
         void on_start(StageContext& context) override {
-            context.declare_fate(RequestId{7}, Attempt{2}, 30, 4);
+            context.publish_watermark(RequestId{7}, Attempt{2}, 30, 4);
             context.stop();
         }
     } judge;
     struct Worker : Relay {
         Worker() : Relay{kA} {}
         void on_start(StageContext& context) override {
-            const FateCell* cell = context.fate_cell(RequestId{7});
+            const WatermarkCell* cell = context.watermark_cell(RequestId{7});
             REQUIRE(cell != nullptr);
             context.submit(
                 {.rows = 1},
@@ -333,8 +333,8 @@ TEST_CASE("a running job sees what the judge in another loop says of the text") 
                 },
                 [&context](JobOutcome) { context.stop(); });
         }
-        std::optional<FateCell::Fate> before;
-        std::optional<FateCell::Fate> after;
+        std::optional<WatermarkCell::Watermark> before;
+        std::optional<WatermarkCell::Watermark> after;
         std::atomic<bool> running{false};
         std::atomic<bool> judged{false};
     } worker;
@@ -350,16 +350,16 @@ TEST_CASE("a running job sees what the judge in another loop says of the text") 
     worker.judged = true;
     thread.join();
     CHECK_FALSE(worker.before);
-    CHECK(worker.after == FateCell::Fate{30, 4});
+    CHECK(worker.after == WatermarkCell::Watermark{30, 4});
 }
 
-TEST_CASE("where nobody can cancel from outside there is no fate to look at") {
+TEST_CASE("where nobody can cancel from outside there is no watermark to look at") {
     const WiringPlan plan = plan_of(0, 0);
     struct Lonely : Relay {
         Lonely() : Relay{kB} {}
         void on_start(StageContext& context) override {
-            context.declare_fate(RequestId{7}, Attempt{2}, 30, 4);
-            CHECK(context.fate_cell(RequestId{7}) == nullptr);
+            context.publish_watermark(RequestId{7}, Attempt{2}, 30, 4);
+            CHECK(context.watermark_cell(RequestId{7}) == nullptr);
             context.stop();
         }
     } lonely;

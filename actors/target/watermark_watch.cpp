@@ -1,4 +1,4 @@
-#include "actors/target/fate_watch.hpp"
+#include "actors/target/watermark_watch.hpp"
 
 #include <utility>
 
@@ -6,46 +6,48 @@
 
 namespace paceline {
 
-std::size_t FateWatch::add(const Part& part) {
+std::size_t WatermarkWatch::add(const Part& part) {
     parts_.push_back(part);
     return parts_.size() - 1;
 }
 
-void FateWatch::add(WatchedRow row) {
+void WatermarkWatch::add(WatchedRow row) {
     PACE_CHECK(row.part < parts_.size(), "a row of no request is watched");
     PACE_CHECK(!row.parent || *row.parent < rows_.size(), "a row is watched before its parent");
     rows_.push_back(std::move(row));
     dead_.push_back(false);
 }
 
-bool FateWatch::is_void(std::size_t part) const {
+bool WatermarkWatch::is_void(std::size_t part) const {
     return is_void(parts_[part]);
 }
 
-bool FateWatch::is_decided(const Part& part, Position position) {
+bool WatermarkWatch::is_decided(const Part& part, Position position) {
     if (is_void(part)) return true;
-    if (part.fate == nullptr) return false;
-    const std::optional<FateCell::Fate> fate = part.fate->read(part.request, part.attempt);
-    return fate && fate->position > position;
+    if (part.watermark == nullptr) return false;
+    const std::optional<WatermarkCell::Watermark> watermark =
+        part.watermark->read(part.request, part.attempt);
+    return watermark && watermark->position > position;
 }
 
-bool FateWatch::is_void(const Part& watched) {
+bool WatermarkWatch::is_void(const Part& watched) {
     if (watched.word == nullptr) return false;
     const std::uint64_t mark = CancelBoard::mark_of(watched.request, watched.attempt);
     const std::uint64_t word = watched.word->load(std::memory_order_relaxed);
     return word > mark && (word >> 32U) == (mark >> 32U);
 }
 
-bool FateWatch::contradicted(const WatchedRow& row) const {
+bool WatermarkWatch::contradicted(const WatchedRow& row) const {
     const Part& part = parts_[row.part];
-    if (part.fate == nullptr) return false;
-    const std::optional<FateCell::Fate> fate = part.fate->read(part.request, part.attempt);
-    if (!fate || fate->position < row.first) return false;
-    const auto at = static_cast<std::size_t>(fate->position - row.first);
-    return at < row.tokens.size() && row.tokens[at] != fate->token;
+    if (part.watermark == nullptr) return false;
+    const std::optional<WatermarkCell::Watermark> watermark =
+        part.watermark->read(part.request, part.attempt);
+    if (!watermark || watermark->position < row.first) return false;
+    const auto at = static_cast<std::size_t>(watermark->position - row.first);
+    return at < row.tokens.size() && row.tokens[at] != watermark->token;
 }
 
-bool FateWatch::dead(std::size_t row) const {
+bool WatermarkWatch::dead(std::size_t row) const {
     if (dead_[row]) return true;
     const WatchedRow& watched = rows_[row];
     const bool lost =

@@ -1,9 +1,9 @@
-// FateWatch: tells a running job which of its rows have become useless, from what the judge and
-// the conductor say in shared memory (ipc/wire/cancel_board.hpp).
+// WatermarkWatch: tells a running job which of its rows have become stale, from the committed-token
+// watermark and the void attempts in shared memory (ipc/wire/cancel_board.hpp).
 //
-// A row knows the tokens of its path. It is dead if the text has another token at a position of
-// that path, if a row above it is dead, or if its request's attempt is void. The board holds only
-// the newest fate, so what is dead once is remembered; once all rows are dead the job is cancelled.
+// A row knows the tokens of its path. It is stale if another token was committed at a position of
+// that path, if a row above it is stale, or if its request's attempt is void. The board holds only the
+// newest watermark, so stale rows are remembered; once all rows are stale the job is cancelled.
 // Threads: made and read by the loop before and after the job, asked by one thread in between.
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace paceline {
 
-class FateWatch final : public CancelToken::RowWatch {
+class WatermarkWatch final : public CancelToken::RowWatch {
 public:
-    /// A request in the job. fate, word: nullptr where nobody says anything.
+    /// A request in the job. watermark, word: nullptr without a board.
     struct Part {
         RequestId request;
         Attempt attempt;
-        const FateCell* fate = nullptr;
+        const WatermarkCell* watermark = nullptr;
         const std::atomic<std::uint64_t>* word = nullptr;
     };
     struct WatchedRow {
@@ -34,12 +34,11 @@ public:
         std::vector<TokenId> tokens = {};                  // down to the row itself
     };
 
-    /// Nobody asks any more what comes behind `position`: the text is known there, or the attempt
-    /// is void.
+    /// Whether the token after `position` is no longer wanted: it is committed, or the attempt is void.
     [[nodiscard]] static bool is_decided(const Part& part, Position position);
 
     /// `cancel` is raised when no row is left; it must outlive the watch's use.
-    explicit FateWatch(CancelToken& cancel) : cancel_{cancel} {}
+    explicit WatermarkWatch(CancelToken& cancel) : cancel_{cancel} {}
 
     [[nodiscard]] std::size_t add(const Part& part);
     void add(WatchedRow row);
