@@ -99,7 +99,8 @@ TEST_CASE("a stage dies with its parent, however that one dies") {
         if (alive) ::usleep(10'000);
     }
     CHECK_FALSE(alive);
-    (void)::waitpid(stage, nullptr, 0);  // it is a child here if an earlier test made this a subreaper
+    (void)::waitpid(stage, nullptr,
+                    0);  // it is a child here if an earlier test made this a subreaper
     ::close(ends[0]);
     ::close(ends[1]);
 }
