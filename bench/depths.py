@@ -19,7 +19,6 @@ import shutil
 import sys
 import tempfile
 
-import chart
 import parts
 import prompt_sets
 
@@ -82,6 +81,7 @@ def main():
         print(f"| {draft.stem} | {parts.metadata_of(draft)['layers']} | {draft.stat().st_size} | "
               f"{1000 * seconds:.3f} | {cells} |")
     if options.picture:
+        import chart  # needs Matplotlib
         lines = {name: sorted((round(1000 * seconds, 2), lengths[name]) for _, seconds, lengths in found)
                  for name in sets}
         options.picture.write_text(chart.line_chart(

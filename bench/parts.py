@@ -14,7 +14,7 @@ drafts   both sizes, as chains of 8 guesses, as such chains that begin with what
          before, and as trees of 16 rows with the root: tokens that a wave commits, the target's own
          included (the prompt's wave and its token are not counted), and for each place of a chain
          the share of the waves that accepted it. `paceline simulate` runs the real models and the
-         real actors; only its clock is made up, and no time is taken from it. Chains are always of
+         real actors; only its clock is virtual, and no time is taken from it. Chains are always of
          full length: no draft stops because it is not sure
 exits    top-1 and top-4 of each T head and adapter, on the target's residuals, for the token that
          the target said: at --temp the one that was drawn. Beside them a logit lens, the target's

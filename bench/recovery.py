@@ -4,7 +4,7 @@
     bench/recovery.py [--kills 20] [--per-answer 1] [--config FILE] [--stages front,back]
 
 Every answer is endless until its kills are done, half a second to three seconds apart (seeded); the
-stages are killed in turns. "back" is when the conductor says that the stage is at work again
+stages are killed alternately. "back" is when the conductor says that the stage is at work again
 (started, weights packed, channels made); then what was committed goes through the layers once
 more, so the time to the next text grows with the text: --per-answer 10 shows how. The ids of each
 answer are compared with those of one process.
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--paceline", default=str(ROOT / "build" / "release" / "paceline"))
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--config", default=str(ROOT / "configs" / "cpu-two-segments.toml"))
-    parser.add_argument("--stages", default="front,back", help="the ones that are killed, in turns")
+    parser.add_argument("--stages", default="front,back", help="the ones that are killed alternately")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--per-answer", type=int, default=1)
     options = parser.parse_args()

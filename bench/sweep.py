@@ -18,12 +18,12 @@ Drafts (--drafts, comma-separated; each is a column of the tables):
 
 Sections:
 
-    methods     each method with each draft, greedy and at temperature 0.8; turn-taking and PEARL
+    methods     each method with each draft, greedy and at temperature 0.8; sequential and PEARL
                 over one device for the target and over two, as many as FOLD has
     exit-layer  FOLD and the hybrid over the layer of the exit
     k           over the number of alternatives per row
     budget      over the number of alternative nodes per root
-    gamma       turn-taking and lockstep methods over their tokens per turn
+    gamma       sequential and lockstep methods over their tokens per round
     draft-cost  over what a pass of the draft costs, in passes of the target
     segments    over two to six target devices, with as many waves in flight and with one
 
@@ -61,7 +61,7 @@ DRAFTED = {
     "pearl": ("pearl", 0, 0),
     "pearl, two segments": ("pearl", 2, 1),
     "pearl, two segments, two waves": ("pearl", 2, 2),
-    "fold-turns": ("fold-turns", 0, 0),
+    "fold-sequential": ("fold-sequential", 0, 0),
     "fold-lockstep": ("fold-lockstep", 0, 0),
     "fold": ("fold", 0, 0),
     "fold, two waves": ("fold", 2, 2),

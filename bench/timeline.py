@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Draws a stretch of a trace (paceline run --trace, simulate --trace) as an SVG time line: a row per
-stage, a box per job, an arrow from each proposal to the verdict that judged it.
+stage, a box per job, an arrow from each proposal to the verdict that verified it.
 
     bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o docs/timeline.svg
 
-Without --from-ms it begins with the second verdict. Nothing to install.
+Without --from-ms it begins with the second verdict. Needs Matplotlib.
 """
 
 import argparse
 import json
 import sys
 
-from chart import COLOURS, escaped
+from chart import COLOURS, svg_of  # first: it names Matplotlib where that is missing
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-LEFT, RIGHT, TOP, ROW, BOX = 120, 20, 46, 46, 22
-WIDTH = 980
-JOBS = {"prefill": 5, "verify": 0, "draft": 2, "exit": 4}
+BOX = 0.5  # height, of a row
+TEXT_SHARE = 0.02  # of the time line: narrower boxes are not labelled
+JOBS = {"prefill": COLOURS[5], "verify": COLOURS[0], "draft": COLOURS[2], "exit": COLOURS[4]}
 
 
 def read_trace(path):
@@ -68,49 +71,32 @@ def draw(events, names, begin, length):
     shown = sorted({e["pid"] for e in boxes(events, begin, end)} |
                    {e["pid"] for pair in arrows(events, begin, end) for e in pair})
     row_of = {pid: row for row, pid in enumerate(shown)}
-    height = TOP + ROW * len(shown) + 40
 
-    def x(ts):
-        inside = min(max(ts, begin), end)
-        return LEFT + (inside - begin) / length * (WIDTH - LEFT - RIGHT)
+    def ms(ts):
+        return (min(max(ts, begin), end) - begin) / 1000.0
 
-    def y(pid):
-        return TOP + ROW * row_of[pid] + (ROW - BOX) / 2
-
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-           f'font-family="sans-serif" font-size="12">',
-           f'<rect width="{WIDTH}" height="{height}" fill="white"/>']
-    legend = LEFT
-    for name, colour in JOBS.items():
-        out.append(f'<rect x="{legend}" y="12" width="14" height="14" fill="{COLOURS[colour]}"/>')
-        out.append(f'<text x="{legend + 20}" y="24">{name}</text>')
-        legend += 100
-    out.append(f'<text x="{legend}" y="24">arrow: from a proposal to the verdict about it</text>')
-    for pid in shown:
-        middle = y(pid) + BOX / 2
-        out.append(f'<text x="8" y="{middle + 4:.1f}">{escaped(names.get(pid, pid))}</text>')
-        out.append(f'<line x1="{LEFT}" y1="{middle:.1f}" x2="{WIDTH - RIGHT}" y2="{middle:.1f}" '
-                   f'stroke="#dddddd"/>')
+    figure = Figure(figsize=(9.8, 1.2 + 0.5 * len(shown)))
+    axes = figure.add_subplot()
     for event in boxes(events, begin, end):
-        left, right = x(event["ts"]), x(event["ts"] + event["dur"])
-        rows = event.get("args", {}).get("rows", "")
-        out.append(f'<rect x="{left:.1f}" y="{y(event["pid"]):.1f}" '
-                   f'width="{max(right - left, 0.8):.1f}" height="{BOX}" '
-                   f'fill="{COLOURS[JOBS[job_of(event)]]}"/>')
-        if right - left > 18:
-            out.append(f'<text x="{(left + right) / 2:.1f}" y="{y(event["pid"]) + 15:.1f}" '
-                       f'fill="white" text-anchor="middle">{escaped(rows)}</text>')
+        left, right = ms(event["ts"]), ms(event["ts"] + event["dur"])
+        row = row_of[event["pid"]]
+        axes.barh(row, right - left, left=left, height=BOX, color=JOBS[job_of(event)])
+        if right - left > length / 1000.0 * TEXT_SHARE:
+            axes.text((left + right) / 2, row, str(event.get("args", {}).get("rows", "")),
+                      color="white", ha="center", va="center", fontsize=8)
     for start, finish in arrows(events, begin, end):
-        out.append(f'<line x1="{x(start["ts"]):.1f}" y1="{y(start["pid"]):.1f}" '
-                   f'x2="{x(finish["ts"]):.1f}" y2="{y(finish["pid"]) + BOX:.1f}" '
-                   f'stroke="#555555" stroke-width="0.7"/>')
-    bottom = TOP + ROW * len(shown) + 16
-    for tick in range(0, 11):
-        at = LEFT + tick / 10 * (WIDTH - LEFT - RIGHT)
-        out.append(f'<text x="{at:.1f}" y="{bottom + 12}" text-anchor="middle">'
-                   f'{length / 1000.0 * tick / 10:.1f}</text>')
-    out.append(f'<text x="8" y="{bottom + 12}">milliseconds</text></svg>')
-    return "\n".join(out) + "\n"
+        axes.plot([ms(start["ts"]), ms(finish["ts"])],
+                  [row_of[start["pid"]] - BOX / 2, row_of[finish["pid"]] + BOX / 2],
+                  color="#555555", linewidth=0.7)
+    axes.set(xlim=(0, length / 1000.0), ylim=(len(shown) - 0.5, -0.5), xlabel="milliseconds")
+    axes.set_yticks(range(len(shown)), [str(names.get(pid, pid)) for pid in shown])
+    axes.grid(axis="y", color="#dddddd")
+    axes.set_axisbelow(True)
+    handles = [Patch(color=colour, label=name) for name, colour in JOBS.items()]
+    handles.append(Line2D([], [], color="#555555", linewidth=0.7,
+                          label="from a proposal to the verdict about it"))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles), frameon=False)
+    return svg_of(figure)
 
 
 def main():

@@ -46,10 +46,10 @@ public:
         RowWatch(const RowWatch&) = delete;
         RowWatch& operator=(const RowWatch&) = delete;
         virtual ~RowWatch() = default;
-        /// Cheap: a look at shared memory. A row that is dead once stays dead.
-        [[nodiscard]] virtual bool dead(std::size_t row) const = 0;
+        /// Cheap: a look at shared memory. A row that is stale once stays stale.
+        [[nodiscard]] virtual bool stale(std::size_t row) const = 0;
     };
-    /// A backend may skip what is left of dead rows: their hidden states and KV slots then hold
+    /// A backend may skip what is left of stale rows: their hidden states and KV slots then hold
     /// nothing that anyone may read. nullptr: all rows matter. Must outlive the token's use.
     void watch_rows(const RowWatch* rows) { rows_ = rows; }
     [[nodiscard]] const RowWatch* rows() const { return rows_; }
@@ -57,7 +57,7 @@ public:
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
     /// Also counts as raised once `word` has the upper half of `mark` and a greater lower half:
-    /// somebody outside this process says that the work is void. nullptr: nobody does. The word
+    /// somebody outside this process says that the work is cancelled. nullptr: nobody does. The word
     /// must outlive the token's use.
     void watch(const std::atomic<std::uint64_t>* word, std::uint64_t mark) {
         word_ = word;
@@ -196,7 +196,7 @@ public:
     /// The adapter's x of each row, given its hidden state behind the last layer; both [rows, dim],
     /// in the order in which rows see each other. Its keys and values are kept under the rows' own
     /// slots: whoever runs every row that passes has them for every text. A key that was never
-    /// put there, or that another text left, spoils the guess and nothing else. Row::first and
+    /// put there, or that another text left, spoils the candidate and nothing else. Row::first and
     /// last do not matter. Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
     virtual RunOutcome run_adapter(std::span<const Row> rows,
                                    std::span<const float> hidden,

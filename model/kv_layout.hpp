@@ -1,10 +1,10 @@
 // The geometry of KV slots: pages of 32, one page per attention block; and what a slot holds.
 //
-//     slot = page * kKvPageSlots + lane
+//     slot = page * kKvPageSlots + offset
 //
-// A key may live in any slot; the kernels are fastest where the key of position p lives in lane
-// p % kKvPageSlots of a page whose other lanes hold the rest of p's block (its "home" slot).
-// Equal bits either way: a key's lane in the arithmetic is its position modulo the page,
+// A key may live in any slot; the kernels are fastest where the key of position p lives in offset
+// p % kKvPageSlots of a page whose other offsets hold the rest of p's block (its "home" slot).
+// Equal bits either way: a key's offset in the arithmetic is its position modulo the page,
 // wherever it is stored. Nothing is ever moved: a commit keeps slots and drops slots.
 #pragma once
 
@@ -22,7 +22,7 @@ enum class KvType : std::uint8_t { F32, F16, BF16 };
 [[nodiscard]] constexpr std::int32_t page_of(KvSlot slot) {
     return slot / kKvPageSlots;
 }
-[[nodiscard]] constexpr std::int32_t lane_of(KvSlot slot) {
+[[nodiscard]] constexpr std::int32_t offset_of(KvSlot slot) {
     return slot % kKvPageSlots;
 }
 /// Pages that hold `positions` keys in home slots.

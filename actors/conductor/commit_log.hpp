@@ -34,7 +34,7 @@ public:
     /// A new request with its prompt; its first attempt is 1. Errors: BadArgument if it is
     /// known already or there are too many.
     Result<Attempt> open(RequestId request, std::span<const TokenId> prompt);
-    /// A new attempt: whatever the old one still says is void. Errors: BadArgument if unknown.
+    /// A new attempt: whatever the old one still says is cancelled. Errors: BadArgument if unknown.
     Result<Attempt> restart(RequestId request);
     /// A new attempt on a text that was given another prompt behind its end (a chat's next
     /// turn): `text` is what counts as prompt now. Errors: BadArgument if unknown.

@@ -248,7 +248,7 @@ void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage&
     const Result<Attempt> next = log_.restart(request);
     PACE_CHECK(next.ok(), "a request that runs is in the log");
     answer.attempt = next.value();
-    context_->declare_void(request, answer.attempt);
+    context_->cancel_before(request, answer.attempt);
     answer.phase = Phase::Waiting;
     if (++answer.losses < plan_.poison_limit) return;
     end(request, msg::Finish::No,
@@ -283,7 +283,7 @@ void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
 // ---- Verdicts
 
 void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
-    if (from != plan_.judge || kind != static_cast<std::uint16_t>(msg::Kind::Verdict) ||
+    if (from != plan_.verifier || kind != static_cast<std::uint16_t>(msg::Kind::Verdict) ||
         bytes.size() != sizeof(msg::Verdict)) {
         return context_->fail(
             {Errc::Protocol, "stage " + std::to_string(from.value) +
@@ -341,8 +341,8 @@ void ConductorActor::record(const msg::Verdict& verdict, AnswerFigures& figures)
     ++figures.waves;
     figures.proposed_tokens += verdict.wave_rows > 0 ? verdict.wave_rows - 1 : 0;
     figures.accepted_tokens += accepted;
-    figures.rows_judged += verdict.wave_rows;
-    for (std::uint32_t i = 0; i < std::min(verdict.depth, kGammaMax); ++i) ++figures.judged_at[i];
+    figures.rows_verified += verdict.wave_rows;
+    for (std::uint32_t i = 0; i < std::min(verdict.depth, kGammaMax); ++i) ++figures.verified_at[i];
     for (std::uint32_t i = 0; i < std::min(accepted, kGammaMax); ++i) ++figures.accepted_at[i];
 }
 
@@ -390,7 +390,7 @@ void ConductorActor::end(RequestId request, msg::Finish finish, const Status& st
     PACE_CHECK(answer.phase != Phase::Ended, "an answer ends twice");
     if (answer.phase == Phase::Running) {
         // Its next turn, if there is one, has the next attempt.
-        context_->declare_void(request, Attempt{answer.attempt.value + 1});
+        context_->cancel_before(request, Attempt{answer.attempt.value + 1});
     }
     answer.phase = Phase::Ended;
     answer.figures.finish = finish;

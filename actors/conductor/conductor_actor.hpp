@@ -1,6 +1,6 @@
-// ConductorActor: the conductor's side of all answers: begins them, logs what the judge commits,
+// ConductorActor: the conductor's side of all answers: begins them, logs what the verifier commits,
 // hands the tokens on, and begins again what a dead stage held.
-// Receives: Verdict (from the judge).   Sends: Begin (cold), Stop.
+// Receives: Verdict (from the verifier).   Sends: Begin (cold), Stop.
 //
 // One request:
 //
@@ -49,7 +49,7 @@ struct ConductorPlan {
         bool essential = true;  // without it nothing can be decoded
         std::string name = {};  // for messages; empty: "stage <id>"
     };
-    StageId judge{};                    // the last segment
+    StageId verifier{};                 // the last segment
     std::vector<Stage> begin_to{};      // every stage; those that act on a Begin first stand last
     Micros cancel_poll{20'000};         // how often cancelled() is asked
     Micros recovery_limit{60'000'000};  // a request that waits longer for its pipeline fails
@@ -62,9 +62,9 @@ struct AnswerFigures {
     std::int64_t waves = 0;            // verdicts
     std::int64_t proposed_tokens = 0;  // rows of the waves but for their roots
     std::int64_t accepted_tokens = 0;
-    std::int64_t rows_judged = 0;  // rows of the waves, the roots included
-    // [i]: verdicts about a guess at depth i + 1 below the root, and those that accepted one there.
-    std::array<std::int64_t, kGammaMax> judged_at{};
+    std::int64_t rows_verified = 0;  // rows of the waves, the roots included
+    // [i]: verdicts about a candidate at depth i + 1 below the root, and those that accepted one there.
+    std::array<std::int64_t, kGammaMax> verified_at{};
     std::array<std::int64_t, kGammaMax> accepted_at{};
     std::uint32_t replays = 0;  // attempts begun because a stage was lost
     Micros begun{0};

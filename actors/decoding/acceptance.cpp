@@ -10,8 +10,8 @@
 namespace paceline {
 
 WaveWalk::WaveWalk(const WalkInput& input) : input_{input}, at_{0} {
-    PACE_CHECK(!input.rows.empty(), "a wave without its root is judged");
-    PACE_CHECK(!input.committed.empty(), "a wave is judged without a text before it");
+    PACE_CHECK(!input.rows.empty(), "a wave without its root is verified");
+    PACE_CHECK(!input.committed.empty(), "a wave is verified without a text before it");
 }
 
 std::optional<std::size_t> WaveWalk::wanted() const {
@@ -38,10 +38,10 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
 /// The target's token behind the row where the walk stands.
 std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = position_behind(*at_);
-    const SeenTokens seen{.committed = input_.committed, .path = judged_.tokens};
+    const SeenTokens seen{.committed = input_.committed, .path = result_.tokens};
     if (input_.rule == AcceptanceRule::Unverified) {
-        const std::vector<std::size_t> guesses = children(*at_);
-        if (!guesses.empty()) return input_.rows[guesses.front()].token;
+        const std::vector<std::size_t> candidates = children(*at_);
+        if (!candidates.empty()) return input_.rows[candidates.front()].token;
     }
     if (input_.rule != AcceptanceRule::Rejection) {
         return sample(logits, position, seen, input_.sampling, scratch);
@@ -49,11 +49,11 @@ std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch&
     probabilities_.resize(logits.size());
     if (!probabilities(logits, seen, input_.sampling, probabilities_, scratch)) return std::nullopt;
     weights_.assign(probabilities_.begin(), probabilities_.end());
-    std::vector<TokenId> guesses;
-    for (const std::size_t child : children(*at_)) guesses.push_back(input_.rows[child].token);
+    std::vector<TokenId> candidates;
+    for (const std::size_t child : children(*at_)) candidates.push_back(input_.rows[child].token);
     CounterChance counted{input_.sampling.seed, position};
     Chance& chance = input_.chance == nullptr ? counted : *input_.chance;
-    return choose(weights_, {.tokens = guesses}, chance).token;
+    return choose(weights_, {.tokens = candidates}, chance).token;
 }
 
 void WaveWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
@@ -67,7 +67,7 @@ void WaveWalk::feed(std::optional<TokenId> own) {
 }
 
 void WaveWalk::take_own(std::optional<TokenId> own) {
-    ++judged_.rows_sampled;
+    ++result_.rows_sampled;
     if (own) {
         commit(*own);
     } else {
@@ -77,29 +77,29 @@ void WaveWalk::take_own(std::optional<TokenId> own) {
 
 /// What was accepted so far stands: its last token takes the place of the target's own.
 void WaveWalk::fail() {
-    judged_.finish = msg::Finish::Failed;
-    if (!judged_.nodes.empty()) judged_.nodes.pop_back();
+    result_.finish = msg::Finish::Failed;
+    if (!result_.nodes.empty()) result_.nodes.pop_back();
     at_.reset();
 }
 
 void WaveWalk::commit(TokenId own) {
     const std::size_t from = *at_;
-    judged_.tokens.push_back(own);
-    judged_.last_row = from;
-    judged_.finish = input_.finish.after(own, input_.rows[from].position + 1);
+    result_.tokens.push_back(own);
+    result_.last_row = from;
+    result_.finish = input_.finish.after(own, input_.rows[from].position + 1);
     at_.reset();
-    if (judged_.finish != msg::Finish::No || judged_.tokens.size() > kGammaMax) return;
+    if (result_.finish != msg::Finish::No || result_.tokens.size() > kGammaMax) return;
     for (const std::size_t child : children(from)) {
         if (input_.rows[child].token != own) continue;
-        judged_.nodes.push_back(input_.rows[child].node);
+        result_.nodes.push_back(input_.rows[child].node);
         at_ = child;
         return;
     }
 }
 
-Judged WaveWalk::take() {
+WalkResult WaveWalk::take() {
     PACE_CHECK(!at_.has_value(), "the verdict of a walk that is not over");
-    return std::move(judged_);
+    return std::move(result_);
 }
 
 }  // namespace paceline

@@ -6,8 +6,8 @@
 //     walk.take()
 //
 // Coupled (the default). The target draws its own token at a row from that row's logits and the
-// counter-based noise of the position; a guess is accepted if it *is* that token. So the text
-// depends on model, prompt, parameters and seed alone, whatever was guessed:
+// counter-based noise of the position; a candidate is accepted if it *is* that token. So the text
+// depends on model, prompt, parameters and seed alone, whatever was proposed:
 //
 //     at = root row
 //     loop: y = sample(logits(at), position(at) + 1)      the target's own token
@@ -15,16 +15,16 @@
 //           at = the child of `at` whose token is y;  stop if the wave holds none
 //
 // Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
-// A guess is a point mass: the child x of a row with the target's p is accepted with probability
+// A candidate is a point mass: the child x of a row with the target's p is accepted with probability
 // p(x); if it is not, p becomes p without x, normalised, for the next sibling; where none is left
-// the target draws from what p has become. The text then depends on what was guessed, its
-// distribution does not (rejection.hpp has the rule for guesses that were drawn from a q).
+// the target draws from what p has become. The text then depends on what was proposed, its
+// distribution does not (rejection.hpp has the rule for candidates that were drawn from a q).
 // Random numbers come from the counter-based generator, keyed by position and the number of the
 // sibling: none is used twice.
 //
-// Unverified (AdaDecode's ablation, for benches): the first guess below a row stands, whatever the
+// Unverified (AdaDecode's ablation, for benches): the first candidate below a row stands, whatever the
 // target says of it; where there is none the target draws as under coupled. The text is not the
-// target's. A guess can only stand in the wave that holds the row above it.
+// target's. A candidate can only stand in the wave that holds the row above it.
 //
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).
@@ -46,7 +46,7 @@ namespace paceline {
 
 enum class AcceptanceRule : std::uint8_t { Coupled, Rejection, Unverified };
 
-struct Judged {
+struct WalkResult {
     std::vector<TokenId>
         tokens;                 // committed by this wave: the accepted ones, then the target's own
     std::vector<NodeId> nodes;  // the accepted nodes: tokens.size() - 1 of them
@@ -71,7 +71,7 @@ public:
 
     /// The row whose logits come next; nothing when the walk is over.
     [[nodiscard]] std::optional<std::size_t> wanted() const;
-    /// Rows that may be wanted after `row` if guesses are right: the first child, its first child
+    /// Rows that may be wanted after `row` if candidates are right: the first child, its first child
     /// and so on, `row` included, at most `count`. To compute several in one pass of the head.
     [[nodiscard]] std::vector<std::size_t> likely_path(std::size_t row, std::size_t count) const;
     /// Logits [vocab] of the wanted row; may be changed in place.
@@ -89,7 +89,7 @@ public:
     [[nodiscard]] bool coupled() const { return input_.rule == AcceptanceRule::Coupled; }
 
     /// At most kGammaMax + 1 tokens, which is what a verdict carries. Once, after the walk.
-    [[nodiscard]] Judged take();
+    [[nodiscard]] WalkResult take();
 
 private:
     [[nodiscard]] std::vector<std::size_t> children(std::size_t row) const;
@@ -100,7 +100,7 @@ private:
 
     WalkInput input_;
     std::optional<std::size_t> at_;
-    Judged judged_;
+    WalkResult result_;
     std::vector<float> probabilities_;  // of the rejection rule, [vocab]
     std::vector<double> weights_;       // the same, as the rule uses them up
 };

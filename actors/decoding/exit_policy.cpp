@@ -7,28 +7,30 @@
 namespace paceline {
 namespace {
 
-constexpr double kMemory = 33.0;    // looks that count while it works
+constexpr double kMemory = 33.0;    // evaluations that count while it works
 constexpr double kTryMemory = 8.0;  // and while it rests: a try shall show
 constexpr double kShareGrowth = 1.05;
 constexpr double kCostMemory = 16.0;
 
 /// Nothing while the text has not got so far; else whether it is right.
-std::optional<bool> came_true(const SaidGuesses::Guess& guess, std::span<const TokenId> text) {
-    const auto at = static_cast<std::size_t>(guess.at);
-    const std::size_t begin = at - guess.path.size();
-    for (std::size_t i = 0; i < guess.path.size(); ++i) {
+std::optional<bool> came_true(const ExitCandidates::Place& candidate,
+                              std::span<const TokenId> text) {
+    const auto at = static_cast<std::size_t>(candidate.at);
+    const std::size_t begin = at - candidate.path.size();
+    for (std::size_t i = 0; i < candidate.path.size(); ++i) {
         if (begin + i >= text.size()) return std::nullopt;
-        if (text[begin + i] != guess.path[i]) return false;
+        if (text[begin + i] != candidate.path[i]) return false;
     }
     if (at >= text.size()) return std::nullopt;
-    return std::find(guess.tokens.begin(), guess.tokens.end(), text[at]) != guess.tokens.end();
+    return std::find(candidate.tokens.begin(), candidate.tokens.end(), text[at]) !=
+           candidate.tokens.end();
 }
 
 /// Nothing while some of it is open.
-std::optional<std::size_t> right_of(const SaidGuesses& said, std::span<const TokenId> text) {
+std::optional<std::size_t> right_of(const ExitCandidates& said, std::span<const TokenId> text) {
     std::size_t right = 0;
-    for (const SaidGuesses::Guess& guess : said.guesses) {
-        const std::optional<bool> known = came_true(guess, text);
+    for (const ExitCandidates::Place& candidate : said.candidates) {
+        const std::optional<bool> known = came_true(candidate, text);
         if (!known) return std::nullopt;
         if (*known) ++right;
         if (!*known && said.chained) break;
@@ -61,7 +63,7 @@ bool ExitPolicy::ask() {
 }
 
 void ExitPolicy::spent(double share, bool delayed, std::size_t rows) {
-    // A look that had to wait for its core is not dearer for it: the least counts, and only if it
+    // An evaluation that had to wait for its core is not dearer for it: the least counts, and only if it
     // stays away for long does a higher one.
     share_ = measured_ ? std::min(share, share_ * kShareGrowth) : share;
     const double delay = delayed ? 1.0 : kIdleShare;
@@ -79,16 +81,16 @@ void ExitPolicy::learned(std::size_t right) {
     decide();
 }
 
-void GuessBook::add(SaidGuesses said) {
-    if (looks_.size() == kLooksMax) looks_.pop_front();
-    looks_.push_back(std::move(said));
+void ExitRecord::add(ExitCandidates said) {
+    if (evaluations_.size() == kEvaluationsMax) evaluations_.pop_front();
+    evaluations_.push_back(std::move(said));
 }
 
-std::vector<std::size_t> GuessBook::settle(RequestId request,
-                                           Attempt attempt,
-                                           std::span<const TokenId> text) {
+std::vector<std::size_t> ExitRecord::settle(RequestId request,
+                                            Attempt attempt,
+                                            std::span<const TokenId> text) {
     std::vector<std::size_t> known;
-    std::erase_if(looks_, [&](const SaidGuesses& said) {
+    std::erase_if(evaluations_, [&](const ExitCandidates& said) {
         if (said.request != request) return false;
         if (said.attempt != attempt) return said.attempt < attempt;
         const std::optional<std::size_t> right = right_of(said, text);

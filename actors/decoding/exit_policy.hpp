@@ -1,21 +1,21 @@
 // ExitPolicy: whether an exit is worth its time, from what it cost and what came true of it.
 //
-// An exit that guesses badly does harm: its head takes time from the layers, and what it proposes
-// takes rows in waves. So it is asked before every wave. It works while a look gains more than it
+// An exit that candidates badly does harm: its head takes time from the layers, and what it proposes
+// takes rows in waves. So it is asked before every wave. It works while an evaluation gains more than it
 // costs, both counted in waves:
 //
-//     gain   tokens that a look had right and that nobody else had proposed: one wave less each
-//     cost   time of a look over that of a wave (kIdleShare of it if nobody waited for it
+//     gain   tokens that an evaluation had right and that nobody else had proposed: one wave less each
+//     cost   time of an evaluation over that of a wave (kIdleShare of it if nobody waited for it
 //            meanwhile), and kRowCost for each row it made others run
 //
 // Otherwise it rests, and tries again for kTry waves after a pause that doubles each time, from
-// kPauseMin to kPauseMax waves. So an exit that is never right costs kTry looks in kPauseMax waves
+// kPauseMin to kPauseMax waves. So an exit that is never right costs kTry evaluations in kPauseMax waves
 // in the end; one that is right again is noticed in a try or two.
 //
-// GuessBook keeps what was said until the text tells what came true.
+// ExitRecord keeps what was said until the text tells what came true.
 //
 // Pure: the same calls give the same answers. Committed text does not depend on it. Not
-// thread-safe. GuessBook is bounded by kLooksMax.
+// thread-safe. ExitRecord is bounded by kEvaluationsMax.
 #pragma once
 
 #include <cstddef>
@@ -39,12 +39,12 @@ public:
     /// `always_on`: it never rests.
     explicit ExitPolicy(bool always_on) : always_on_{always_on} {}
 
-    /// Whether the exit is to look at the wave that comes now: once per wave.
+    /// Whether the exit is to evaluate the wave that comes now: once per wave.
     [[nodiscard]] bool ask();
-    /// A look took `share` of a wave's time, and made others run `rows` rows. `delayed`: the next
+    /// An evaluation took `share` of a wave's time, and made others run `rows` rows. `delayed`: the next
     /// wave had to wait for it.
     void spent(double share, bool delayed, std::size_t rows);
-    /// What came true of a look.
+    /// What came true of an evaluation.
     void learned(std::size_t right);
 
     [[nodiscard]] double gain() const { return gain_; }
@@ -56,7 +56,7 @@ private:
 
     bool always_on_;
     double gain_ = 0.5;    // before anything is known: likely to pay, and soon corrected
-    double weight_ = 8.0;  // of what is known, in looks
+    double weight_ = 8.0;  // of what is known, in evaluations
     double share_ = 0.0;
     double delay_ = 1.0;  // how much of it counts
     double row_cost_ = 0.0;
@@ -66,9 +66,9 @@ private:
     std::uint32_t waited_ = 0;
 };
 
-/// What one look said of one request, in the order of the positions.
-struct SaidGuesses {
-    struct Guess {
+/// What one evaluation said of one request, in the order of the positions.
+struct ExitCandidates {
+    struct Place {
         Position at = 0;                   // where one of `tokens` was said to stand
         std::vector<TokenId> path = {};    // the tokens before it that were not in the text yet
         std::vector<TokenId> tokens = {};  // nothing that others had proposed
@@ -76,22 +76,22 @@ struct SaidGuesses {
     RequestId request;
     Attempt attempt;
     bool chained = false;  // each builds on the one before it: what follows a wrong one is wrong
-    std::vector<Guess> guesses = {};
+    std::vector<Place> candidates = {};
 };
 
-class GuessBook {
+class ExitRecord {
 public:
-    static constexpr std::size_t kLooksMax = 64;
+    static constexpr std::size_t kEvaluationsMax = 64;
 
-    /// The oldest look is forgotten if there are too many.
-    void add(SaidGuesses said);
-    /// The request's text has grown. For each look of which all is known now: how much was right.
+    /// The oldest evaluation is forgotten if there are too many.
+    void add(ExitCandidates said);
+    /// The request's text has grown. For each evaluation of which all is known now: how much was right.
     [[nodiscard]] std::vector<std::size_t> settle(RequestId request,
                                                   Attempt attempt,
                                                   std::span<const TokenId> text);
 
 private:
-    std::deque<SaidGuesses> looks_;
+    std::deque<ExitCandidates> evaluations_;
 };
 
 }  // namespace paceline

@@ -12,17 +12,17 @@ constexpr auto kDeepest = static_cast<std::int32_t>(kGammaMax);
 
 /// By index of the tree's nodes: whether they are of the trunk. For Alternatives that is what the
 /// other draft believes in, whatever an exit has said of it since.
-std::vector<bool> marked_trunk(const GuessTree& tree, GrowthPart part) {
+std::vector<bool> marked_trunk(const DraftTree& tree, GrowthPart part) {
     const auto nodes = tree.nodes();
     std::vector<bool> marked(nodes.size(), false);
     if (part != GrowthPart::Alternatives) {
-        const std::vector<GuessId> trunk = tree.trunk();
+        const std::vector<DraftNodeId> trunk = tree.trunk();
         for (std::size_t i = 0; i < nodes.size(); ++i) {
             marked[i] = std::binary_search(trunk.begin(), trunk.end(), nodes[i].id);
         }
         return marked;
     }
-    std::vector<GuessId> of_trunk;  // ascending
+    std::vector<DraftNodeId> of_trunk;  // ascending
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         const bool deviates =
             nodes[i].origin == msg::Origin::RunnerUp || nodes[i].origin == msg::Origin::Exit;
@@ -35,16 +35,16 @@ std::vector<bool> marked_trunk(const GuessTree& tree, GrowthPart part) {
 
 }  // namespace
 
-std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
-                                     const GrowthRule& rule,
-                                     const GrowthView& view) {
+std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
+                                         const GrowthRule& rule,
+                                         const GrowthView& view) {
     const auto nodes = tree.nodes();
     const std::vector<bool> trunk = marked_trunk(tree, rule.part);
     const ChainStop stop{.confidence_min = rule.confidence_min, .product_min = rule.reach_min};
     std::int32_t budget = rule.branch_budget;
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-        const GuessNode& node = nodes[i];
+        const DraftNode& node = nodes[i];
         if (node.expanded) {
             budget -= trunk[i] ? 0 : 1;
             continue;
@@ -62,7 +62,7 @@ std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
         if (a == favourite || b == favourite) return a == favourite && b != favourite;
         return nodes[a].reach > nodes[b].reach || (nodes[a].reach == nodes[b].reach && a < b);
     });
-    std::vector<GuessId> chosen;
+    std::vector<DraftNodeId> chosen;
     for (const std::size_t i : open) {
         if (static_cast<std::int32_t>(chosen.size()) >= rule.width) break;
         if (!trunk[i] && budget-- <= 0) continue;
@@ -71,22 +71,22 @@ std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
     return chosen;
 }
 
-Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool doubts)
+Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause)
     : rule_{rule},
       reach_min_{rule.reach_min},
-      length_{request_gamma <= 0              ? 0
-              : rule.pace == DraftPace::Turns ? std::min(rule.gamma, request_gamma)
-                                              : rule.gamma,
-              rule.adaptive && rule.pace == DraftPace::Turns && request_gamma > 0},
-      doubts_{doubts} {}
+      length_{request_gamma <= 0                   ? 0
+              : rule.pace == DraftPace::Sequential ? std::min(rule.gamma, request_gamma)
+                                                   : rule.gamma,
+              rule.adaptive && rule.pace == DraftPace::Sequential && request_gamma > 0},
+      may_pause_{may_pause} {}
 
-Growth::Step Growth::next(const GuessTree& tree, std::int32_t room) {
+Growth::Step Growth::next(const DraftTree& tree, std::int32_t room) {
     room = std::min(room, kDeepest);
     if (length_.now() <= 0) return {};
     if (rule_.part == GrowthPart::Alternatives) return alternatives(tree, room);
     switch (rule_.pace) {
-        case DraftPace::Turns:
-            return turn(tree, room);
+        case DraftPace::Sequential:
+            return sequential(tree, room);
         case DraftPace::Ahead:
             return ahead(tree, room);
         case DraftPace::Lockstep:
@@ -95,7 +95,7 @@ Growth::Step Growth::next(const GuessTree& tree, std::int32_t room) {
     return round(tree, room);
 }
 
-Growth::Step Growth::step(const GuessTree& tree,
+Growth::Step Growth::step(const DraftTree& tree,
                           const GrowthView& view,
                           std::int32_t chain_max) const {
     Step step;
@@ -111,7 +111,7 @@ Growth::Step Growth::complete() {
     return {.expand = {}, .chain = 0, .say = msg::ProposalState::Complete};
 }
 
-Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
+Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
     const std::int32_t depth = std::min(length_.now(), room);
     if (phase_ == Phase::Growing) {
         if (depth <= 0) {
@@ -119,7 +119,7 @@ Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
             return {};
         }
         if (rests()) return complete();
-        // The turn is the trunk's: others are grown beside it, not after it.
+        // The round ends with the trunk: others are grown beside it, not after it.
         GrowthRule trunk = rule_;
         trunk.part = GrowthPart::Trunk;
         if (nodes_to_expand(tree, trunk, {.trunk_depth = depth}).empty()) return complete();
@@ -130,7 +130,7 @@ Growth::Step Growth::turn(const GuessTree& tree, std::int32_t room) {
     return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
 }
 
-Growth::Step Growth::ahead(const GuessTree& tree, std::int32_t room) {
+Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {
     const std::int32_t depth = std::min(length_.now(), room);
     Step grow;
     if (!rests()) grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
@@ -151,7 +151,7 @@ void Growth::begin_round() {
     steps_ = 0;
 }
 
-Growth::Step Growth::round(const GuessTree& tree, std::int32_t room) {
+Growth::Step Growth::round(const DraftTree& tree, std::int32_t room) {
     if (phase_ == Phase::Done && owed_) begin_round();
     if (!round_root_) round_root_ = tree.root().position;
     if (phase_ == Phase::Done) return {};
@@ -174,7 +174,7 @@ Growth::Step Growth::round(const GuessTree& tree, std::int32_t room) {
     return complete();
 }
 
-Growth::Step Growth::alternatives(const GuessTree& tree, std::int32_t room) {
+Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     const bool ahead = rule_.pace == DraftPace::Ahead;
     if (!ahead && !named_) return {};
     if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
@@ -183,7 +183,7 @@ Growth::Step Growth::alternatives(const GuessTree& tree, std::int32_t room) {
 }
 
 void Growth::expand_down_to(float reach) {
-    if (rule_.pace == DraftPace::Turns) rule_.reach_min = std::max(reach_min_, reach);
+    if (rule_.pace == DraftPace::Sequential) rule_.reach_min = std::max(reach_min_, reach);
 }
 
 void Growth::passed(std::int32_t tokens) {
@@ -191,9 +191,9 @@ void Growth::passed(std::int32_t tokens) {
     complete_ = false;
 }
 
-void Growth::judged(std::int32_t accepted, std::int32_t could, bool prepared) {
-    length_.judged(accepted, could);
-    doubt_.judged(accepted, could);
+void Growth::verified(std::int32_t accepted, std::int32_t could, bool prepared) {
+    length_.verified(accepted, could);
+    pause_.verified(accepted, could);
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
         phase_ = Phase::Growing;
@@ -221,7 +221,7 @@ void Growth::waited_out() {
 
 bool Growth::streams() const {
     return rule_.part == GrowthPart::Alternatives || rule_.pace == DraftPace::Ahead ||
-           (rule_.pace == DraftPace::Turns && phase_ == Phase::Done);
+           (rule_.pace == DraftPace::Sequential && phase_ == Phase::Done);
 }
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // Growth: what a draft does next for one request: which nodes of its tree it expands, what it
-// says, and when it waits. The state machine of a turn or round, under a GrowthRule.
+// says, and when it waits. The state machine of a round, under a GrowthRule.
 //
-//   Turns      [Growing] -- the trunk is gamma deep --> say Complete [Done] -- verdict --> [Growing]
+//   Sequential      [Growing] -- the trunk is gamma deep --> say Complete [Done] -- verdict --> [Growing]
 //              while Done, what an exit names is grown until the verdict
 //   Ahead      [Growing] all the time, the most probable node first; Complete once nothing is left
 //   Lockstep   [Growing] -- gamma_early steps --> say Halfway [ForNames] -- names, verdict, limit -->
@@ -9,7 +9,7 @@
 //              A verdict that comes before Complete: the round ends with it if nothing of it is
 //              left, and the next one follows at once.
 //
-// In turns and ahead a draft that is never right rests (draft_doubt.hpp): it says Complete at once.
+// Sequential and ahead a draft that is never right rests (draft_pause.hpp): it says Complete at once.
 // The part Alternatives (Correct) says Growing only, and grows what is not the trunk's.
 // Pure; the caller does the passes, sends, and keeps the clock.
 #pragma once
@@ -18,9 +18,9 @@
 #include <optional>
 #include <vector>
 
-#include "actors/decoding/draft_doubt.hpp"
+#include "actors/decoding/draft_pause.hpp"
+#include "actors/decoding/draft_tree.hpp"
 #include "actors/decoding/growth_rule.hpp"
-#include "actors/decoding/guess_tree.hpp"
 #include "actors/decoding/stop_policy.hpp"
 #include "ipc/wire/messages.hpp"
 
@@ -36,38 +36,38 @@ struct GrowthView {
 /// Up to rule.width nodes to expand in one pass, best first. An unexpanded node counts only if
 /// the rule's part, depths, stops and branch_budget (nodes off the trunk that are expanded already
 /// count) let it.
-[[nodiscard]] std::vector<GuessId> nodes_to_expand(const GuessTree& tree,
-                                                   const GrowthRule& rule,
-                                                   const GrowthView& view);
+[[nodiscard]] std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
+                                                       const GrowthRule& rule,
+                                                       const GrowthView& view);
 
 class Growth {
 public:
-    /// `request_gamma`: what the request asks for; 0: no guesses at all. `doubts`: whether it may
-    /// rest: not where guesses cost nothing and say how probable they are.
-    Growth(const GrowthRule& rule, std::int32_t request_gamma, bool doubts = false);
+    /// `request_gamma`: what the request asks for; 0: no candidates at all. `may_pause`: whether it may
+    /// rest: not where candidates cost nothing and say how probable they are.
+    Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause = false);
 
     struct Step {
-        std::vector<GuessId> expand;            // in the next pass; empty: none
+        std::vector<DraftNodeId> expand;        // in the next pass; empty: none
         std::int32_t chain = 0;                 // tokens that a source of chains may add behind
                                                 // expand[0] in this step
         std::optional<msg::ProposalState> say;  // first; then ask again
         bool waits_for_names = false;           // not longer than the caller's limit
     };
-    /// `room`: guesses below the root that could still be committed.
-    [[nodiscard]] Step next(const GuessTree& tree, std::int32_t room);
+    /// `room`: candidates below the root that could still be committed.
+    [[nodiscard]] Step next(const DraftTree& tree, std::int32_t room);
 
-    /// Turns: from now on nothing is expanded behind a path less probable than this either.
+    /// Sequential: from now on nothing is expanded behind a path less probable than this either.
     void expand_down_to(float reach);
     /// A step's pass has come back: a chain of `tokens` behind its first node, else 1.
     void passed(std::int32_t tokens = 1);
     /// The text has gone on; `prepared`: the new root was in the tree.
-    void judged(std::int32_t accepted, std::int32_t could, bool prepared);
+    void verified(std::int32_t accepted, std::int32_t could, bool prepared);
     /// The exit has spoken about the rows of a wave.
     void named();
     /// The names did not come in time.
     void waited_out();
 
-    /// Whether the tree is sent as it grows, not only at the end of a turn or round.
+    /// Whether the tree is sent as it grows, not only at the end of a round.
     [[nodiscard]] bool streams() const;
     /// Lockstep: where the root was when the round began; what completes it is said of that root.
     [[nodiscard]] std::optional<Position> round_root() const { return round_root_; }
@@ -76,24 +76,24 @@ public:
 private:
     enum class Phase : std::uint8_t { Growing, ForNames, Done };
 
-    Step turn(const GuessTree& tree, std::int32_t room);
-    Step ahead(const GuessTree& tree, std::int32_t room);
-    Step round(const GuessTree& tree, std::int32_t room);
-    Step alternatives(const GuessTree& tree, std::int32_t room);
+    Step sequential(const DraftTree& tree, std::int32_t room);
+    Step ahead(const DraftTree& tree, std::int32_t room);
+    Step round(const DraftTree& tree, std::int32_t room);
+    Step alternatives(const DraftTree& tree, std::int32_t room);
     Step complete();
     void begin_round();
-    [[nodiscard]] Step step(const GuessTree& tree,
+    [[nodiscard]] Step step(const DraftTree& tree,
                             const GrowthView& view,
                             std::int32_t chain_max) const;
     [[nodiscard]] std::int32_t gamma_late() const { return rule_.gamma - rule_.gamma_early; }
 
-    [[nodiscard]] bool rests() const { return doubts_ && doubt_.rests(); }
+    [[nodiscard]] bool rests() const { return may_pause_ && pause_.rests(); }
 
     GrowthRule rule_;
     float reach_min_;  // the rule's own
     DraftLength length_;
-    bool doubts_;
-    DraftDoubt doubt_;
+    bool may_pause_;
+    DraftPause pause_;
     Phase phase_ = Phase::Growing;
     bool named_ = false;     // since the root, or the round, began
     bool halfway_ = false;   // was said in this round

@@ -1,11 +1,11 @@
 // GrowthRule: how a draft grows its tree; what makes the methods differ. Plain values.
 //
 //     method                     pace      width  own_alternatives  exit_alternatives
-//     turn-taking                Turns     1      0                 0
-//     turn-taking with trees     Turns     n      1 ..              0
+//     sequential                Sequential 1      0                 0
+//     sequential, with trees     Sequential n      1 ..              0
 //     PEARL, event-driven        Ahead     1      0                 0
 //     PEARL, as published        Lockstep  1      0                 0
-//     FOLD on turn-taking        Turns     n      0                 k
+//     FOLD on sequential        Sequential n      0                 k
 //     FOLD on PEARL              Ahead     n      0                 k
 //     FOLD as published          Lockstep  n      0                 k, gamma_early = gamma1
 //     hybrid (FOLD and SSD)      Ahead     n      1 ..              k
@@ -18,26 +18,26 @@
 namespace paceline {
 
 enum class DraftPace : std::uint8_t {
-    Turns,     // up to gamma behind the root, then the verdict is waited for
-    Ahead,     // goes on below what was proposed while the target is busy
-    Lockstep,  // rounds of gamma steps; the next one begins with the verdict
+    Sequential,  // up to gamma behind the root, then the verdict is waited for
+    Ahead,       // goes on below what was proposed while the target is busy
+    Lockstep,    // rounds of gamma steps; the next one begins with the verdict
 };
 
 /// Whose nodes this stage expands. Draft and Correct in one process: both.
 enum class GrowthPart : std::uint8_t { Both, Trunk, Alternatives };
 
 struct GrowthRule {
-    DraftPace pace = DraftPace::Turns;
+    DraftPace pace = DraftPace::Sequential;
     GrowthPart part = GrowthPart::Both;
-    // Depth of the trunk below the root per turn or round; with Ahead the deepest it may get.
-    // A request may ask for less (Request::gamma), with Turns.
+    // Depth of the trunk below the root per round; with Ahead the deepest it may get.
+    // A request may ask for less (Request::gamma), with Sequential.
     std::int32_t gamma = 8;
     std::int32_t gamma_early = 0;  // lockstep FOLD: the first gamma1 of them, before the exit's
                                    // names are waited for; the others are gamma2. 0: no such wait
     bool adaptive = false;         // assisted generation's length: +2 if all were right, else -1
     float confidence_min = 0.0F;   // a chain ends behind a token less probable than this
-    bool while_worth = false;      // turns: or where another pass does not pay (pass_worth.hpp)
-    std::int32_t width = 1;        // nodes expanded in one pass of the model
+    bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
+    std::int32_t width = 1;    // nodes expanded in one pass of the model
     std::int32_t own_alternatives = 0;   // runners-up named behind each expanded node
     std::int32_t exit_alternatives = 0;  // k: of an exit's names at each row, those that are grown
     std::int32_t branch_budget = 48;     // nodes off the trunk that are expanded per root

@@ -118,20 +118,20 @@ PromptLookup::Match PromptLookup::longest_match(std::span<const TokenId> path) c
 
 std::vector<Candidate> PromptLookup::propose(std::int32_t gamma,
                                              std::span<const TokenId> path) const {
-    std::vector<Candidate> guesses;
-    if (gamma <= 0) return guesses;
+    std::vector<Candidate> candidates;
+    if (gamma <= 0) return candidates;
     const Match match = longest_match(path);
-    if (match.length == 0) return guesses;
+    if (match.length == 0) return candidates;
     const auto at = [&](std::size_t i) {
         if (i < text_.size()) return text_[i];
         i -= text_.size();
-        return i < path.size() ? path[i] : guesses[i - path.size()].token;
+        return i < path.size() ? path[i] : candidates[i - path.size()].token;
     };
     for (std::int32_t i = 0; i < gamma; ++i) {
-        guesses.push_back({.token = at(match.end + static_cast<std::size_t>(i)),
-                           .log_prob = std::log(confidence(match.length + i))});
+        candidates.push_back({.token = at(match.end + static_cast<std::size_t>(i)),
+                              .log_prob = std::log(confidence(match.length + i))});
     }
-    return guesses;
+    return candidates;
 }
 
 }  // namespace paceline

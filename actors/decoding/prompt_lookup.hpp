@@ -1,14 +1,14 @@
-// PromptLookup: guesses from the text itself. If its last n tokens stood there before, what
+// PromptLookup: candidates from the text itself. If its last n tokens stood there before, what
 // followed them then is proposed again.
 //
-// The longest n wins (max_ngram down to min_ngram), since more context makes a better guess;
+// The longest n wins (max_ngram down to min_ngram), since more context makes a better candidate;
 // among equals the latest place wins, since text repeats what is near (the variable just named,
 // the loop just entered). A match that runs into the end of the text goes on with what it has
-// proposed itself, so a loop of any period is guessed for the whole length.
+// proposed itself, so a loop of any period is proposed for the whole length.
 //
 // Each token comes with how probable it is: how often matches of that length were right lately in
 // this very text, and before there is enough of that, in texts that were measured. Every appended
-// token counts, proposed or not, so a guess that stopped being worth a row is tried again as soon
+// token counts, proposed or not, so a candidate that stopped being worth a row is tried again as soon
 // as it would have been right. A pure function of the text.
 //
 // Incremental: a token costs one table insertion and a look at no more than kPlacesMax places.

@@ -57,23 +57,23 @@ std::size_t CounterChance::pick(std::span<const double> weights) {
     return last;  // rounding may run past the end: the last one that can be drawn
 }
 
-Choice choose(std::span<double> p, const Guesses& guesses, Chance& chance) {
-    const std::span<double> q = guesses.q;
+Choice choose(std::span<double> p, const CandidateTokens& candidates, Chance& chance) {
+    const std::span<double> q = candidates.q;
     PACE_CHECK(q.empty() || q.size() == p.size(), "p and q of different vocabularies");
-    for (std::size_t i = 0; i < guesses.tokens.size(); ++i) {
-        const auto x = static_cast<std::size_t>(guesses.tokens[i]);
-        PACE_CHECK(x < p.size(), "a guess outside of the vocabulary");
+    for (std::size_t i = 0; i < candidates.tokens.size(); ++i) {
+        const auto x = static_cast<std::size_t>(candidates.tokens[i]);
+        PACE_CHECK(x < p.size(), "a candidate outside of the vocabulary");
         const double p_sum = sum_of(p);
         if (q.empty()) {
-            if (chance.happens(p[x] / p_sum)) return {guesses.tokens[i], i};
+            if (chance.happens(p[x] / p_sum)) return {candidates.tokens[i], i};
             p[x] = 0.0;
             continue;
         }
         const double q_sum = sum_of(q);
-        PACE_CHECK(q[x] > 0.0, "a guess that cannot have been drawn from its q");
-        if (chance.happens((p[x] / p_sum) / (q[x] / q_sum))) return {guesses.tokens[i], i};
+        PACE_CHECK(q[x] > 0.0, "a candidate that cannot have been drawn from its q");
+        if (chance.happens((p[x] / p_sum) / (q[x] / q_sum))) return {candidates.tokens[i], i};
         // Equal but for rounding: then it could not be rejected.
-        if (!subtract(p, p_sum, q, q_sum)) return {guesses.tokens[i], i};
+        if (!subtract(p, p_sum, q, q_sum)) return {candidates.tokens[i], i};
         q[x] = 0.0;
     }
     return {static_cast<TokenId>(chance.pick(p)), std::nullopt};

@@ -1,14 +1,14 @@
-// Rejection: the target's choice among guesses at one position, such that the chosen token is
-// distributed as the target's own p, whatever was guessed (Leviathan et al.; over siblings as in
+// Rejection: the target's choice among candidates at one position, such that the chosen token is
+// distributed as the target's own p, whatever was proposed (Leviathan et al.; over siblings as in
 // SpecInfer).
 //
-//     point mass    a guess is just named. x is accepted with probability p(x); if it is not, p
+//     point mass    a candidate is just named. x is accepted with probability p(x); if it is not, p
 //                   becomes p without x, normalised, for the next sibling
 //     drawn         the siblings were drawn from q, one after the other, without putting back.
 //                   x is accepted with probability min(1, p(x) / q(x)); if it is not, p becomes
 //                   max(p - q, 0), normalised, and q becomes q without x, normalised
 //
-// Where no guess is left the token is drawn from what p has become. A guess that was *chosen*
+// Where no candidate is left the token is drawn from what p has become. A candidate that was *chosen*
 // (argmax of q) must count as a point mass: p / q would favour it.
 // Pure: chance comes from outside, so that a test can take every way it may fall.
 #pragma once
@@ -50,17 +50,17 @@ private:
     std::uint32_t decision_ = 0;
 };
 
-struct Guesses {
+struct CandidateTokens {
     std::span<const TokenId> tokens;  // siblings, in the order in which they were drawn
     std::span<double> q = {};         // [vocab], used up; empty: point masses
 };
 
 struct Choice {
     TokenId token = 0;
-    std::optional<std::size_t> guess = std::nullopt;  // which of them it is, if any
+    std::optional<std::size_t> candidate = std::nullopt;  // which of them it is, if any
 };
 
 /// Chooses by the rule above. `p` is [vocab], with a sum > 0 (it need not be 1), and is used up.
-[[nodiscard]] Choice choose(std::span<double> p, const Guesses& guesses, Chance& chance);
+[[nodiscard]] Choice choose(std::span<double> p, const CandidateTokens& candidates, Chance& chance);
 
 }  // namespace paceline

@@ -72,7 +72,7 @@ RequestSlots::RequestSlots(KvPages& pages, Position positions)
     : pages_{&pages},
       positions_{positions},
       block_pages_(static_cast<std::size_t>(pages_for(positions)), kNoPage),
-      used_lanes_(static_cast<std::size_t>(pages.count()), 0) {
+      used_offsets_(static_cast<std::size_t>(pages.count()), 0) {
     committed_.reserve(static_cast<std::size_t>(positions));
 }
 
@@ -84,7 +84,7 @@ RequestSlots::RequestSlots(RequestSlots&& other) noexcept
       spare_pages_{std::move(other.spare_pages_)},
       spares_{std::move(other.spares_)},
       committed_{std::move(other.committed_)},
-      used_lanes_{std::move(other.used_lanes_)} {}
+      used_offsets_{std::move(other.used_offsets_)} {}
 
 RequestSlots& RequestSlots::operator=(RequestSlots&& other) noexcept {
     if (this == &other) return *this;
@@ -96,7 +96,7 @@ RequestSlots& RequestSlots::operator=(RequestSlots&& other) noexcept {
     spare_pages_ = std::move(other.spare_pages_);
     spares_ = std::move(other.spares_);
     committed_ = std::move(other.committed_);
-    used_lanes_ = std::move(other.used_lanes_);
+    used_offsets_ = std::move(other.used_offsets_);
     return *this;
 }
 
@@ -121,14 +121,14 @@ void RequestSlots::release_all() {
 
 bool RequestSlots::uses(KvSlot slot) const {
     const auto page = static_cast<std::size_t>(page_of(slot));
-    return slot >= 0 && page < used_lanes_.size() &&
-           ((used_lanes_[page] >> static_cast<unsigned>(lane_of(slot))) & 1U) != 0;
+    return slot >= 0 && page < used_offsets_.size() &&
+           ((used_offsets_[page] >> static_cast<unsigned>(offset_of(slot))) & 1U) != 0;
 }
 
 void RequestSlots::occupy(KvSlot slot) {
     PACE_CHECK(!uses(slot), "a KV slot handed out while it is in use");
-    used_lanes_[static_cast<std::size_t>(page_of(slot))] |= 1U
-                                                            << static_cast<unsigned>(lane_of(slot));
+    used_offsets_[static_cast<std::size_t>(page_of(slot))] |=
+        1U << static_cast<unsigned>(offset_of(slot));
     ++in_use_;
 }
 
@@ -158,8 +158,8 @@ Result<KvSlot> RequestSlots::name_spare() {
             return Error{Errc::OutOfMemory, "no KV slot is left for a second row of one position"};
         }
         spare_pages_.push_back(page);
-        for (std::int32_t lane = kKvPageSlots; lane-- > 0;) {
-            spares_.push_back(page * kKvPageSlots + lane);
+        for (std::int32_t offset = kKvPageSlots; offset-- > 0;) {
+            spares_.push_back(page * kKvPageSlots + offset);
         }
     }
     const KvSlot slot = spares_.back();
@@ -173,7 +173,7 @@ void RequestSlots::commit(KvSlot slot) {
     const auto position = static_cast<Position>(committed_.size());
     PACE_CHECK(position < positions_, "more slots committed than the context has positions");
     committed_.push_back(slot);
-    // A sibling stands for this position: nobody will ask for the home lane again, unless its
+    // A sibling stands for this position: nobody will ask for the home offset again, unless its
     // other row is still to be freed, which then makes it a spare.
     const KvSlot home = home_of(position);
     if (home >= 0 && home != slot && !uses(home)) spares_.push_back(home);
@@ -182,8 +182,8 @@ void RequestSlots::commit(KvSlot slot) {
 void RequestSlots::free(Position position, KvSlot slot) {
     PACE_CHECK(uses(slot), "a KV slot freed that is not in use");
     PACE_CHECK(position >= 0 && position < positions_, "a KV slot freed at no position");
-    used_lanes_[static_cast<std::size_t>(page_of(slot))] &=
-        ~(1U << static_cast<unsigned>(lane_of(slot)));
+    used_offsets_[static_cast<std::size_t>(page_of(slot))] &=
+        ~(1U << static_cast<unsigned>(offset_of(slot)));
     --in_use_;
     const bool is_home = slot == home_of(position);
     const bool claimable = is_home && static_cast<std::size_t>(position) >= committed_.size();
@@ -198,12 +198,12 @@ void RequestSlots::cut(Position length) {
     for (std::size_t i = 0; i < gone.size(); ++i) {
         free(length + static_cast<Position>(i), gone[i]);
     }
-    // The home lanes of the positions that are open again stop being spares.
+    // The home offsets of the positions that are open again stop being spares.
     const auto first_block = static_cast<std::size_t>(length / kKvPageSlots);
     std::erase_if(spares_, [&](KvSlot slot) {
         for (std::size_t block = first_block; block < block_pages_.size(); ++block) {
             if (block_pages_[block] != page_of(slot)) continue;
-            return static_cast<Position>(block) * kKvPageSlots + lane_of(slot) >= length;
+            return static_cast<Position>(block) * kKvPageSlots + offset_of(slot) >= length;
         }
         return false;
     });

@@ -3,11 +3,11 @@
 //     KvPages        the pages of the cache, shared by all requests
 //     RequestSlots   the slots of one request, in pages it took
 //
-// The row of position p gets its home slot, lane p % 32 of the page of block p / 32, when that
+// The row of position p gets its home slot, offset p % 32 of the page of block p / 32, when that
 // is free (where the attention kernels are fastest), else a spare one (a sibling in a tree).
 // Nothing is ever moved: a commit keeps a slot, a rollback frees it.
 // A request reserves the pages of its whole context when it starts, so a committed token always
-// finds a slot; spares come from its own unused lanes first, then from pages nobody reserved.
+// finds a slot; spares come from its own unused offsets first, then from pages nobody reserved.
 // Pure and bounded; not thread-safe.
 // Invariants: a slot is in use by at most one row; RequestSlots gives all pages back at its end.
 #pragma once
@@ -94,9 +94,9 @@ private:
     std::int32_t in_use_ = 0;
     std::vector<std::int32_t> block_pages_;  // block -> page, -1: none yet
     std::vector<std::int32_t> spare_pages_;  // pages taken for spares
-    std::vector<KvSlot> spares_;             // free lanes that no position can claim as home
+    std::vector<KvSlot> spares_;             // free offsets that no position can claim as home
     std::vector<KvSlot> committed_;
-    std::vector<std::uint32_t> used_lanes_;  // by page of the whole cache: a bit per lane
+    std::vector<std::uint32_t> used_offsets_;  // by page of the whole cache: a bit per offset
 };
 
 }  // namespace paceline

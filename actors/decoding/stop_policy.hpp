@@ -1,7 +1,7 @@
 // Stop policies: how long a draft goes on before it lets the target speak. Small parts that may
 // be combined; each is a published rule.
 //
-//   fixed length         DraftLength, not adaptive: gamma tokens per turn
+//   fixed length         DraftLength, not adaptive: gamma tokens per round
 //   adaptive length      DraftLength: all were right: +2, else -1, at least 1 (assisted generation)
 //   chain confidence     ChainStop: behind a token less probable than this (Draft & Verify)
 //   running product      ChainStop: behind a path less probable than this (AdaSPEED)
@@ -22,8 +22,8 @@ public:
     DraftLength(std::int32_t length, bool adaptive) : length_{length}, adaptive_{adaptive} {}
 
     [[nodiscard]] std::int32_t now() const { return length_; }
-    /// A verdict: of a path of `could` guesses, the first `accepted` were right.
-    void judged(std::int32_t accepted, std::int32_t could) {
+    /// A verdict: of a path of `could` candidates, the first `accepted` were right.
+    void verified(std::int32_t accepted, std::int32_t could) {
         if (!adaptive_ || could <= 0) return;
         length_ = accepted >= could ? std::min<std::int32_t>(length_ + 2, kGammaMax)
                                     : std::max(length_ - 1, 1);

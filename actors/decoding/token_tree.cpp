@@ -111,7 +111,7 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
                                       float log_prob,
                                       msg::Origin origin) {
     PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree names nodes");
-    PACE_CHECK(log_prob <= 0.0F, "a guess with a log-probability that is not <= 0");
+    PACE_CHECK(log_prob <= 0.0F, "a candidate with a log-probability that is not <= 0");
     const TreeNode* below = find(parent);
     PACE_CHECK(below != nullptr, "a child of a node that is not in the tree");
     if (const TreeNode* known = child(parent, token); known != nullptr) {
@@ -154,16 +154,16 @@ msg::WaveRow TokenTree::send(NodeId node, KvSlot slot) {
 
 Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row) {
     TreeNode& top = nodes_.front();
-    if (row.position < top.position) return Adoption::Dead;  // sent before a verdict passed it
+    if (row.position < top.position) return Adoption::Stale;  // sent before a verdict passed it
     if (row.position != top.position || (row.parent == msg::kNoParent && row.token != top.token)) {
         return protocol(text_of(row) + " is not the root, which has token " +
                         std::to_string(top.token) + " at position " + std::to_string(top.position));
     }
-    if (row.token != top.token) return Adoption::Dead;
+    if (row.token != top.token) return Adoption::Stale;
     if (top.id != kNobody) return protocol(text_of(row) + " is a second root");
     top.id = row.node;
     top.slot = row.slot;
-    return Adoption::Alive;
+    return Adoption::Live;
 }
 
 Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
@@ -174,7 +174,7 @@ Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
         (last_committed_ != kNobody && row.parent == last_committed_.value);
     if (below_committed) return adopt_root(row);
     const TreeNode* parent = find(NodeId{row.parent});
-    if (parent == nullptr) return Adoption::Dead;
+    if (parent == nullptr) return Adoption::Stale;
     if (row.position != parent->position + 1) {
         return protocol(text_of(row) + " hangs below position " + std::to_string(parent->position));
     }
@@ -190,7 +190,7 @@ Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
                       .token = row.token,
                       .position = row.position,
                       .slot = row.slot});
-    return Adoption::Alive;
+    return Adoption::Live;
 }
 
 Result<std::vector<TreeNode>> TokenTree::committed_by(std::span<const NodeId> accepted) const {

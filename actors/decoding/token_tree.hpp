@@ -1,4 +1,4 @@
-// TokenTree: what is guessed of one request's text, and the one rule that a verdict applies.
+// TokenTree: what is proposed of one request's text, and the one rule that a verdict applies.
 //
 //     committed ... r                    r: the root, the last committed token
 //                   |
@@ -13,7 +13,7 @@
 //     new tree, its top the new root; everything else is dropped.
 //
 // So replicas that applied the same waves and verdicts hold the same sent nodes, and a row whose
-// parent is in no replica any more is dead everywhere. NodeIds are never used twice.
+// parent is in no replica any more is stale everywhere. NodeIds are never used twice.
 // Pure: no I/O, no clock. Bounded by nodes_max. Not thread-safe.
 // Invariants: the root is nodes().front(); a parent stands before its children; siblings have
 // different tokens; a child's position is its parent's plus one; a node's reach is at most its
@@ -41,7 +41,7 @@ struct TreeNode {
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
     // Dispatcher only: how probable the node is behind its parent, and its whole path behind the
-    // root (log), as its guessers believe; and whose guess it was.
+    // root (log), as its proposers believe; and whose candidate it was.
     float log_prob = 0.0F;
     float reach = 0.0F;
     msg::Origin origin = msg::Origin::Trunk;
@@ -55,10 +55,10 @@ struct TreeStep {
     std::vector<TreeNode> committed;  // the old root and the accepted nodes, in order
     std::vector<TreeNode> dropped;    // sent nodes that died: their slots are free again
     bool prepared = false;            // the new root was in the tree already: root().origin
-                                      // says whose guess it was
+                                      // says whose candidate it was
 };
 
-enum class Adoption : std::uint8_t { Alive, Dead };
+enum class Adoption : std::uint8_t { Live, Stale };
 
 enum class TreeRole : std::uint8_t {
     Names,    // the dispatcher's tree: every node has a name from the start
@@ -87,7 +87,7 @@ public:
     /// was sent before, or is committed. Returns the node as the wave's row must show it.
     [[nodiscard]] msg::WaveRow send(NodeId node, KvSlot slot);
 
-    /// Replica: takes a row of a wave into the tree. Dead: its parent was dropped, or it stands
+    /// Replica: takes a row of a wave into the tree. Stale: its parent was dropped, or it stands
     /// where the verdict put another token. Errors: Protocol for a row that contradicts the
     /// tree (a name that is in use, a wrong position, a sibling of the same token, no room).
     Result<Adoption> adopt(const msg::WaveRow& row);

@@ -45,7 +45,7 @@ Status CorrectActor::handle(StageId from, const msg::TensorNote& note) {
 }
 
 Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsumer* tensors) {
-    const Age age = inbox_.look<msg::TensorNote>(from, note.route);
+    const Age age = inbox_.peek<msg::TensorNote>(from, note.route);
     const RequestPtr request = age == Age::Current ? find(note.route) : nullptr;
     if (!request || tensors == nullptr || model() == nullptr) return {};
     const std::size_t expected = model()->kv_bytes();

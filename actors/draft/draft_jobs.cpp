@@ -32,7 +32,7 @@ void DraftWork::advance(const RequestPtr& request) {
     while (current(request)) {
         if (request->source && request->uses_model() && std::exchange(request->source_due, false)) {
             const std::int32_t tokens = std::min(request->growth.gamma(), request->room());
-            const GuessId root = request->text->tree.root().id;
+            const DraftNodeId root = request->text->tree.root().id;
             if (tokens > 0 && !ask_source(request, root, tokens)) return;
         }
         const Growth::Step step = request->next();
@@ -59,7 +59,7 @@ void DraftWork::advance(const RequestPtr& request) {
 }
 
 /// False: the answer comes by a job.
-bool DraftWork::ask_source(const RequestPtr& request, GuessId behind, std::int32_t tokens) {
+bool DraftWork::ask_source(const RequestPtr& request, DraftNodeId behind, std::int32_t tokens) {
     if (request->source->cost() == DraftCost::Instant) {
         const std::vector<Candidate> chain =
             request->source->weigh(request->path_to(behind), tokens, request->cancel);
@@ -68,7 +68,7 @@ bool DraftWork::ask_source(const RequestPtr& request, GuessId behind, std::int32
         return true;
     }
     // Whoever speaks while it grows thinks step by step.
-    const bool at_once = plan_.growth.pace == DraftPace::Turns || request->uses_model();
+    const bool at_once = plan_.growth.pace == DraftPace::Sequential || request->uses_model();
     request->wanted = {behind};
     request->wants_source = true;
     request->wanted_chain = at_once ? tokens : 1;
@@ -85,8 +85,8 @@ void DraftWork::wait_for_names(const RequestPtr& request) {
     });
 }
 
-/// All requests, those first whose turn it is.
-std::vector<DraftWork::RequestPtr> DraftWork::in_turn() {
+/// All requests, those that waited longest first.
+std::vector<DraftWork::RequestPtr> DraftWork::longest_waiting_first() {
     std::vector<RequestPtr> requests;
     const auto first = requests_.upper_bound(served_);
     for (auto at = first; at != requests_.end(); ++at) requests.push_back(at->second);
@@ -111,10 +111,10 @@ bool DraftWork::start_pass() {
     while (true) {
         auto pass = std::make_shared<Pass>();
         std::vector<DraftModel::Wish> wishes;
-        for (const RequestPtr& request : in_turn()) {
+        for (const RequestPtr& request : longest_waiting_first()) {
             const bool asks = !request->wanted.empty() && !request->wants_source;
             if (!asks && !lags(*request)) continue;
-            std::vector<GuessId> expand;
+            std::vector<DraftNodeId> expand;
             if (asks) expand.swap(request->wanted);
             wishes.push_back({request->text, std::move(expand), 1 + plan_.growth.own_alternatives});
             pass->requests.push_back(request);
@@ -133,7 +133,7 @@ bool DraftWork::start_pass() {
     const RequestPtr& first = pass_->requests.front();
     served_ = first->id;
     if (pass_->requests.size() == 1) {
-        pass_->cancel.watch(context_->void_word(first->id),
+        pass_->cancel.watch(context_->cancel_word(first->id),
                             CancelBoard::mark_of(first->id, first->attempt));
     }
     context_->count(counters::kDraftForwards);
@@ -175,7 +175,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
             request->take(said);
             grown = true;
         }
-        std::vector<GuessId> computed;
+        std::vector<DraftNodeId> computed;
         for (const DraftModel::Computed& one : taken.computed) {
             if (one.text == request->text) computed.push_back(one.node);
         }
@@ -192,7 +192,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
 }
 
 bool DraftWork::start_source() {
-    for (const RequestPtr& request : in_turn()) {
+    for (const RequestPtr& request : longest_waiting_first()) {
         if (request->wanted.empty() || !request->wants_source) continue;
         submit_source(request);
         return true;
@@ -201,7 +201,7 @@ bool DraftWork::start_source() {
 }
 
 void DraftWork::submit_source(const RequestPtr& request) {
-    const GuessId behind = request->wanted.front();
+    const DraftNodeId behind = request->wanted.front();
     const std::int32_t tokens = request->wanted_chain;
     request->wanted.clear();
     request->source_busy = true;

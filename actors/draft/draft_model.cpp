@@ -13,10 +13,10 @@ constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
 constexpr std::size_t kEnoughText = 16;  // tokens behind an unknown one that make a context again
 
 /// The tokens that penalties of the token behind `path` may look at.
-std::vector<TokenId> seen_by(const DraftText& text, std::span<const GuessId> path) {
+std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNodeId> path) {
     if (!text.sampling.has_penalties()) return {};
     std::vector<TokenId> seen = text.tokens;
-    for (const GuessId id : path.subspan(1)) seen.push_back(text.tree.find(id)->token);
+    for (const DraftNodeId id : path.subspan(1)) seen.push_back(text.tree.find(id)->token);
     const std::int32_t window = text.sampling.penalty_window;
     if (window >= 0 && seen.size() > static_cast<std::size_t>(window)) {
         seen.erase(seen.begin(), seen.end() - window);
@@ -93,7 +93,7 @@ Position DraftModel::behind(const DraftText& text) const {
 /// Gives back what was given up; no pass is running.
 void DraftModel::settle(DraftText& text) const {
     DraftText::Cache& cache = *text.cache;
-    for (const GuessTree::Freed& freed : text.tree.take_freed()) {
+    for (const DraftTree::Freed& freed : text.tree.take_freed()) {
         cache.slots.free(freed.position - cache.begin, freed.slot);
     }
     cache.became_text.clear();
@@ -107,19 +107,19 @@ void DraftModel::settle(DraftText& text) const {
 void DraftModel::begin_behind(DraftText& text, std::size_t unknown) const {
     DraftText::Cache& cache = *text.cache;
     text.tree.drop_slots();
-    for (const GuessTree::Freed& freed : text.tree.take_freed()) {
+    for (const DraftTree::Freed& freed : text.tree.take_freed()) {
         cache.slots.free(freed.position - cache.begin, freed.slot);
     }
     cache.slots.cut(0);
     cache.begin = static_cast<Position>(unknown) + 1;
 }
 
-bool DraftModel::can_compute(const DraftText& text, const GuessNode& node) const {
+bool DraftModel::can_compute(const DraftText& text, const DraftNode& node) const {
     return node.token < backend_.config().vocab_size &&
            node.position - text.cache->begin < text.cache->positions;
 }
 
-const DraftModel::PassRow* DraftModel::row_of(const DraftText& text, GuessId id) const {
+const DraftModel::PassRow* DraftModel::row_of(const DraftText& text, DraftNodeId id) const {
     for (const PassRow& row : pass_) {
         if (row.text.get() == &text && row.node == id) return &row;
     }
@@ -141,7 +141,7 @@ void DraftModel::add(const Wish& wish) {
     if (!wish.text->cache) return;
     settle(*wish.text);
     if (!knows(*wish.text) || !catch_up(wish.text)) return;
-    for (const GuessId id : wish.expand) {
+    for (const DraftNodeId id : wish.expand) {
         if (!add_node(wish, id)) return;
     }
 }
@@ -165,13 +165,13 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
 }
 
 /// The node's row, with those above it that are not in the cache. False: the pass is full.
-bool DraftModel::add_node(const Wish& wish, GuessId id) {
+bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
     DraftText& text = *wish.text;
     if (text.tree.find(id) == nullptr) return true;
-    const std::vector<GuessId> path = text.tree.path(id);
-    std::vector<const GuessNode*> missing;
-    for (const GuessId step : path) {
-        const GuessNode* node = text.tree.find(step);
+    const std::vector<DraftNodeId> path = text.tree.path(id);
+    std::vector<const DraftNode*> missing;
+    for (const DraftNodeId step : path) {
+        const DraftNode* node = text.tree.find(step);
         if (!can_compute(text, *node)) {
             text.tree.close(id);
             return true;
@@ -180,7 +180,7 @@ bool DraftModel::add_node(const Wish& wish, GuessId id) {
         if (needed && row_of(text, step) == nullptr) missing.push_back(node);
     }
     if (missing.size() > room()) return false;
-    for (const GuessNode* node : missing) {
+    for (const DraftNode* node : missing) {
         PassRow row{
             .text = wish.text, .node = node->id, .position = node->position, .slot = node->slot};
         if (row.slot == kNoSlot) {
@@ -195,8 +195,8 @@ bool DraftModel::add_node(const Wish& wish, GuessId id) {
         pass_.push_back(std::move(row));
         PassRow& added = pass_.back();
         added.path = paths_.size();
-        for (const GuessId step : path) {
-            const GuessNode* above = text.tree.find(step);
+        for (const DraftNodeId step : path) {
+            const DraftNode* above = text.tree.find(step);
             const PassRow* in_pass = row_of(text, step);
             paths_.push_back(in_pass != nullptr ? in_pass->slot : above->slot);
             if (step == node->id) break;
@@ -214,8 +214,8 @@ void DraftModel::build_rows() {
     for (const PassRow& row : pass_) {
         const DraftText::Cache& cache = *row.text->cache;
         const Position at = row.position - cache.begin;
-        const GuessNode* node = row.text->tree.find(row.node);
-        const TokenId token = row.node != kNoGuess
+        const DraftNode* node = row.text->tree.find(row.node);
+        const TokenId token = row.node != kNoDraftNode
                                   ? node->token
                                   : row.text->tokens[static_cast<std::size_t>(row.position)];
         rows_.push_back({.token = token,
@@ -243,7 +243,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         undo();
     } else {
         for (const PassRow& row : pass_) {
-            if (row.node != kNoGuess) place(row, taken);
+            if (row.node != kNoDraftNode) place(row, taken);
         }
         for (PassHead& head : heads_) {
             const PassRow& row = pass_[head.row];
@@ -262,7 +262,7 @@ void DraftModel::place(const PassRow& row, Taken& taken) {
     DraftText& text = *row.text;
     DraftText::Cache& cache = *text.cache;
     const Position at = row.position - cache.begin;
-    const GuessNode* node = text.tree.find(row.node);
+    const DraftNode* node = text.tree.find(row.node);
     if (node != nullptr) taken.computed.push_back({row.text, row.node});
     if (!row.named) return;
     const auto& became = cache.became_text;
@@ -279,7 +279,7 @@ void DraftModel::place(const PassRow& row, Taken& taken) {
 void DraftModel::undo() {
     for (const PassRow& row : pass_) {
         DraftText::Cache& cache = *row.text->cache;
-        if (row.node != kNoGuess && row.named) {
+        if (row.node != kNoDraftNode && row.named) {
             cache.slots.free(row.position - cache.begin, row.slot);
         }
     }
@@ -287,13 +287,13 @@ void DraftModel::undo() {
     for (const Chunk& chunk : chunks_) chunk.text->cache->slots.cut(chunk.length);
 }
 
-bool DraftModel::write_kv(DraftText& text, GuessId id, std::span<const std::byte> bytes) {
-    const GuessNode* node = text.tree.find(id);
+bool DraftModel::write_kv(DraftText& text, DraftNodeId id, std::span<const std::byte> bytes) {
+    const DraftNode* node = text.tree.find(id);
     if (!text.cache || node == nullptr || node->slot != kNoSlot || row_of(text, id) != nullptr ||
         !can_compute(text, *node)) {
         return false;
     }
-    const GuessNode* parent = text.tree.find(node->parent);
+    const DraftNode* parent = text.tree.find(node->parent);
     const bool in_order =
         parent != nullptr ? parent->slot != kNoSlot : text.cache->cached() == node->position;
     if (!in_order || text.cache->checked < text.tokens.size()) return false;

@@ -1,4 +1,4 @@
-// DraftModel: a model as a guesser: it computes candidates behind nodes of guess trees, for many
+// DraftModel: a model as a proposer: it computes candidates behind nodes of candidate trees, for many
 // requests in one pass.
 //
 //     prepare(wishes)     loop   names slots, builds rows: text that is not in the cache yet (in
@@ -24,7 +24,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/guess_tree.hpp"
+#include "actors/decoding/draft_tree.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request.hpp"
 #include "model/backend.hpp"
@@ -44,7 +44,7 @@ struct DraftText {
     explicit DraftText(const Request& request);
 
     std::vector<TokenId> tokens;  // committed; the last one is the tree's root
-    GuessTree tree;
+    DraftTree tree;
     SamplingParams sampling;
     Position context;  // tokens that the text may have
 
@@ -54,11 +54,11 @@ struct DraftText {
     struct Cache {
         std::shared_ptr<KvPages> pages;  // a job that nobody waits for may outlive the model
         RequestSlots slots;
-        Position positions;                      // that the slots are for
-        Position begin = 0;                      // of the text; what is before it is not known
-        std::size_t checked = 0;                 // tokens of the text that were looked at
-        std::vector<GuessId> became_text = {};   // since the last pass was prepared
-        [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
+        Position positions;                         // that the slots are for
+        Position begin = 0;                         // of the text; what is before it is not known
+        std::size_t checked = 0;                    // tokens of the text that were looked at
+        std::vector<DraftNodeId> became_text = {};  // since the last pass was prepared
+        [[nodiscard]] Position cached() const {     // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
     };
@@ -82,8 +82,8 @@ public:
 
     struct Wish {
         std::shared_ptr<DraftText> text;
-        std::vector<GuessId> expand;  // best first
-        int candidates = 1;           // behind each
+        std::vector<DraftNodeId> expand;  // best first
+        int candidates = 1;               // behind each
     };
     /// As much of the wishes as there is room for, the first ones first. Nodes that can not be
     /// expanded are closed. False: there is nothing to run.
@@ -92,13 +92,13 @@ public:
 
     struct Said {
         std::shared_ptr<DraftText> text;
-        GuessId node = kNoGuess;
+        DraftNodeId node = kNoDraftNode;
         std::vector<Candidate> candidates = {};
     };
     /// A node whose keys and values this pass has computed, and that is in the tree still.
     struct Computed {
         std::shared_ptr<DraftText> text;
-        GuessId node = kNoGuess;
+        DraftNodeId node = kNoDraftNode;
     };
     struct Taken {
         std::vector<Said> said;
@@ -112,7 +112,7 @@ public:
     void read_kv(KvSlot slot, std::span<std::byte> bytes) const { backend_.read_kv(slot, bytes); }
     /// Another process has computed this node's. False if they are of no use here: the node is
     /// gone, or has them, or its parent has not.
-    bool write_kv(DraftText& text, GuessId node, std::span<const std::byte> bytes);
+    bool write_kv(DraftText& text, DraftNodeId node, std::span<const std::byte> bytes);
     /// The same for a token of the text that comes next in the cache.
     bool write_kv_at(DraftText& text, Position position, std::span<const std::byte> bytes);
 
@@ -128,7 +128,7 @@ private:
 
     struct PassRow {
         std::shared_ptr<DraftText> text;
-        GuessId node = kNoGuess;  // kNoGuess: a token of the text
+        DraftNodeId node = kNoDraftNode;  // kNoDraftNode: a token of the text
         Position position = 0;
         KvSlot slot = kNoSlot;
         bool named = false;    // here, for this row; else the node had it
@@ -150,9 +150,9 @@ private:
     void begin_behind(DraftText& text, std::size_t unknown) const;
     void add(const Wish& wish);
     bool catch_up(const std::shared_ptr<DraftText>& text);
-    bool add_node(const Wish& wish, GuessId id);
-    [[nodiscard]] bool can_compute(const DraftText& text, const GuessNode& node) const;
-    [[nodiscard]] const PassRow* row_of(const DraftText& text, GuessId id) const;
+    bool add_node(const Wish& wish, DraftNodeId id);
+    [[nodiscard]] bool can_compute(const DraftText& text, const DraftNode& node) const;
+    [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
     void give_candidates(std::size_t first, std::size_t count);

@@ -18,7 +18,7 @@ namespace paceline {
 
 struct DraftPlan {
     StageId first_segment;             // who gets the proposals
-    StageId judge;                     // the last segment: whose verdicts count
+    StageId verifier;                  // the last segment: whose verdicts count
     int vocab_size = 0;                // the target's
     std::optional<StageId> exit = {};  // the segment whose exit names alternatives
     GrowthRule growth = {};

@@ -60,7 +60,7 @@ bool DraftRequest::uses_model() const {
 }
 
 std::int32_t DraftRequest::room() const {
-    // The target's own token takes the last place, so one guess fewer can be of use.
+    // The target's own token takes the last place, so one candidate fewer can be of use.
     return finish_.room_at(text->tree.root().position + 1) - 1;
 }
 
@@ -70,7 +70,7 @@ DraftRequest::Fit DraftRequest::fit(const msg::Verdict& verdict) const {
     return verdict.base == next && verdict.count > 0 ? Fit::Next : Fit::Gap;
 }
 
-void DraftRequest::judge_source(std::span<const TokenId> tokens) {
+void DraftRequest::rate_source(std::span<const TokenId> tokens) {
     for (std::size_t i = 0; i < std::min(tokens.size(), chain_.size()); ++i) {
         const bool right = tokens[i] == chain_[i];
         trust_ += kTrustWeight * ((right ? 1.0F : 0.0F) - trust_);
@@ -83,7 +83,7 @@ void DraftRequest::judge_source(std::span<const TokenId> tokens) {
 void DraftRequest::follow(const msg::Verdict& verdict) {
     const std::span tokens{verdict.tokens.data(), verdict.count};
     if (source != nullptr) {
-        judge_source(tokens);
+        rate_source(tokens);
         if (source_busy) {
             uncommitted_.insert(uncommitted_.end(), tokens.begin(), tokens.end());
         } else {
@@ -92,23 +92,23 @@ void DraftRequest::follow(const msg::Verdict& verdict) {
         source_due = true;
     }
     bool prepared = text->follow(tokens).prepared;
-    GuessTree& tree = text->tree;
+    DraftTree& tree = text->tree;
     if (model_ != nullptr && !text->cache) model_->open(*text);
-    // A source alone that takes turns knows more by now than when it made these guesses.
-    if (!uses_model() && plan_.growth.pace == DraftPace::Turns) {
+    // A source alone, sequential, knows more by now than when it made these candidates.
+    if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
         tree.plant(tree.root().token, tree.root().position);
     }
     // Where nothing could be said before there may be something now.
-    std::vector<GuessId> leaves;
-    for (const GuessNode& node : tree.nodes()) {
+    std::vector<DraftNodeId> leaves;
+    for (const DraftNode& node : tree.nodes()) {
         if (tree.trunk_child(node.id) == nullptr) leaves.push_back(node.id);
     }
-    for (const GuessId leaf : leaves) tree.reopen(leaf);
+    for (const DraftNodeId leaf : leaves) tree.reopen(leaf);
     close_ends();
     prepared |= take_branches();
     if (source_busy && tree.find(source_behind) == nullptr) cancel.cancel();
-    growth.judged(static_cast<std::int32_t>(verdict.count) - 1,
-                  static_cast<std::int32_t>(verdict.depth), prepared);
+    growth.verified(static_cast<std::int32_t>(verdict.count) - 1,
+                    static_cast<std::int32_t>(verdict.depth), prepared);
     changed = false;  // what is here now, the first segment has been told
     unsent.reset();
     wanted.clear();
@@ -124,8 +124,8 @@ void DraftRequest::follow(const msg::Verdict& verdict) {
 
 void DraftRequest::close_ends() {
     const auto& ends = finish_.end_tokens;
-    std::vector<GuessId> found;
-    for (const GuessNode& node : text->tree.nodes()) {
+    std::vector<DraftNodeId> found;
+    for (const DraftNode& node : text->tree.nodes()) {
         const bool is_root = node.id == text->tree.root().id;
         const bool ends_answer = std::find(ends.begin(), ends.end(), node.token) != ends.end();
         if (!is_root && ends_answer) found.push_back(node.id);
@@ -133,8 +133,8 @@ void DraftRequest::close_ends() {
     close(found);
 }
 
-void DraftRequest::close(std::span<const GuessId> nodes) {
-    for (const GuessId node : nodes) text->tree.close(node);
+void DraftRequest::close(std::span<const DraftNodeId> nodes) {
+    for (const DraftNodeId node : nodes) text->tree.close(node);
 }
 
 void DraftRequest::hear_names(const msg::Proposal& names) {
@@ -164,10 +164,10 @@ void DraftRequest::hear_branches(const msg::Proposal& branches) {
 }
 
 bool DraftRequest::take_branches() {
-    GuessTree& tree = text->tree;
+    DraftTree& tree = text->tree;
     const Position root = tree.root().position;
     if (!branches_ || branches_->root_position > root) return false;
-    // Where there is a guess already it is this draft's own trunk; but what Correct has said before
+    // Where there is a candidate already it is this draft's own trunk; but what Correct has said before
     // it heard of this root may be late, and come piece by piece.
     const bool more = branches_root_ == root && branches_->root_position < root;
     if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
@@ -175,8 +175,8 @@ bool DraftRequest::take_branches() {
     branches_.reset();
     // Correct has been asked about these: this draft goes on behind the last of them, and reads
     // all that is above it in the same pass.
-    std::vector<GuessId> inner;
-    for (const GuessNode& node : tree.nodes()) {
+    std::vector<DraftNodeId> inner;
+    for (const DraftNode& node : tree.nodes()) {
         if (tree.trunk_child(node.id) != nullptr) inner.push_back(node.id);
     }
     close(inner);
@@ -194,8 +194,8 @@ bool DraftRequest::trunk_is_text_at(Position position) const {
                       text->tokens.begin() + told_root_);
 }
 
-std::optional<GuessId> DraftRequest::trunk_node_at(Position position) const {
-    const GuessNode* at = &text->tree.root();
+std::optional<DraftNodeId> DraftRequest::trunk_node_at(Position position) const {
+    const DraftNode* at = &text->tree.root();
     const Position root = at->position;
     if (position < root || told_.empty() || told_root_ > root || !trunk_is_text_at(root) ||
         position - told_root_ >= static_cast<Position>(told_.size())) {
@@ -219,34 +219,35 @@ void DraftRequest::take(const DraftModel::Said& said) {
     changed = true;
 }
 
-/// Behind a less probable path a source's guesses are not taken (log).
+/// Behind a less probable path a source's candidates are not taken (log).
 float DraftRequest::least_reach() const {
-    // In turns all that is said is sent; one that runs ahead prepares what may be sent later.
-    const bool all_sent = plan_.growth.pace == DraftPace::Turns;
+    // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
+    const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
     return std::log(std::max(plan_.growth.reach_min, all_sent ? kWorthARow : 0.0F));
 }
 
-void DraftRequest::take_chain(GuessId behind,
-                              std::span<const Candidate> guesses,
+void DraftRequest::take_chain(DraftNodeId behind,
+                              std::span<const Candidate> candidates,
                               std::int32_t asked) {
     if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
-    GuessTree& tree = text->tree;
+    DraftTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
     const bool alone = !uses_model();
     if (behind == tree.root().id) {
         chain_.clear();
-        for (const Candidate& guess : guesses) chain_.push_back(guess.token);
+        for (const Candidate& candidate : candidates) chain_.push_back(candidate.token);
     }
-    std::optional<GuessId> at = behind;
+    std::optional<DraftNodeId> at = behind;
     std::int32_t added = 0;
-    for (const Candidate& guess : guesses) {
-        // A draft's vocabulary may be padded beyond the target's: such a guess ends the chain.
-        if (guess.token < 0 || guess.token >= plan_.vocab_size || added >= asked) break;
-        const float log_prob = source->weighs() ? guess.log_prob : std::log(trust_);
+    for (const Candidate& candidate : candidates) {
+        // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
+        if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
+        const float log_prob = source->weighs() ? candidate.log_prob : std::log(trust_);
         if (source->weighs() && tree.find(*at)->reach + log_prob < least_reach()) break;
-        const GuessNode* known = tree.child(*at, guess.token);
+        const DraftNode* known = tree.child(*at, candidate.token);
         if (alone) tree.close(*at);
-        at = known != nullptr ? known->id : tree.add(*at, guess.token, log_prob, source->origin());
+        at = known != nullptr ? known->id
+                              : tree.add(*at, candidate.token, log_prob, source->origin());
         if (!at) break;
         ++added;
     }
@@ -255,15 +256,15 @@ void DraftRequest::take_chain(GuessId behind,
     changed = true;
 }
 
-std::vector<TokenId> DraftRequest::path_to(GuessId node) const {
+std::vector<TokenId> DraftRequest::path_to(DraftNodeId node) const {
     std::vector<TokenId> tokens;
-    for (const GuessId step : text->tree.path(node)) {
+    for (const DraftNodeId step : text->tree.path(node)) {
         if (step != text->tree.root().id) tokens.push_back(text->tree.find(step)->token);
     }
     return tokens;
 }
 
-/// The same guesses below an earlier root, what became text since then above them.
+/// The same candidates below an earlier root, what became text since then above them.
 msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& proposal) const {
     const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
     if (passed > kProposalNodesMax) return proposal;

@@ -44,23 +44,23 @@ public:
     void hear_branches(const msg::Proposal& branches);
     /// The node of the other draft's trunk at `position`; nothing if that is text by now, or not
     /// known here.
-    [[nodiscard]] std::optional<GuessId> trunk_node_at(Position position) const;
+    [[nodiscard]] std::optional<DraftNodeId> trunk_node_at(Position position) const;
     /// Whether the text has at `position`, and before it, what the other draft had there.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
 
     /// What to do next, see Growth.
     [[nodiscard]] Growth::Step next();
     void take(const DraftModel::Said& said);
-    /// A source's guess behind a node; tokens that no target has end it. `asked`: so many tokens.
-    void take_chain(GuessId behind, std::span<const Candidate> guesses, std::int32_t asked);
+    /// A source's candidate behind a node; tokens that no target has end it. `asked`: so many tokens.
+    void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);
     /// Nothing can be said behind these for now.
-    void close(std::span<const GuessId> nodes);
+    void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.
-    [[nodiscard]] std::vector<TokenId> path_to(GuessId node) const;
+    [[nodiscard]] std::vector<TokenId> path_to(DraftNodeId node) const;
 
     /// The tree as it stands, for the first segment; route.epoch is the sender's to fill.
     [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
-    /// Guesses below the root that could still be committed.
+    /// Candidates below the root that could still be committed.
     [[nodiscard]] std::int32_t room() const;
     [[nodiscard]] bool uses_model() const;
 
@@ -70,21 +70,21 @@ public:
     Growth growth;
     PassWorth worth;
     std::unique_ptr<DraftSource> source;
-    CancelToken cancel;                // of a job that has the source
-    bool source_busy = false;          // a job has it
-    bool source_due = false;           // beside a model: is to be asked about this root
-    bool in_pass = false;              // the model is running rows of this request
-    bool changed = false;              // the tree, since it was last sent
-    std::vector<GuessId> wanted = {};  // to be expanded in the next pass, or by the source
-    bool wants_source = false;         // the latter
+    CancelToken cancel;                    // of a job that has the source
+    bool source_busy = false;              // a job has it
+    bool source_due = false;               // beside a model: is to be asked about this root
+    bool in_pass = false;                  // the model is running rows of this request
+    bool changed = false;                  // the tree, since it was last sent
+    std::vector<DraftNodeId> wanted = {};  // to be expanded in the next pass, or by the source
+    bool wants_source = false;             // the latter
     std::int32_t wanted_chain = 0;
-    GuessId source_behind = kNoGuess;               // what a busy source was asked about
+    DraftNodeId source_behind = kNoDraftNode;       // what a busy source was asked about
     std::optional<msg::ProposalState> unsent = {};  // found no room
     std::uint32_t waits = 0;  // for names so far: which one a timer belongs to
 
 private:
     void close_ends();
-    void judge_source(std::span<const TokenId> tokens);
+    void rate_source(std::span<const TokenId> tokens);
     [[nodiscard]] float least_reach() const;
     bool take_branches();
     [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
@@ -93,7 +93,7 @@ private:
     DraftModel* model_;
     FinishRule finish_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
-    std::vector<TokenId> chain_;        // the source's last guess behind this root
+    std::vector<TokenId> chain_;        // the source's last candidate behind this root
     float trust_ = 0.0F;                // how often the source's tokens were right lately
     std::optional<msg::Proposal> names_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;

@@ -1,7 +1,7 @@
-// DraftSource: whatever can guess how a text goes on.
+// DraftSource: proposes how a text goes on.
 //
 // One source belongs to one request. Prompt lookup is one; a draft model, the target's own first
-// layers or a scripted adversary in a test are others. A guess can never change the answer, only
+// layers or a scripted adversary in a test are others. A candidate can never change the answer, only
 // how fast it comes.
 #pragma once
 
@@ -44,17 +44,17 @@ struct DraftSource {
     /// which nodes are grown and sent.
     [[nodiscard]] virtual float confidence() const { return 0.7F; }
     /// Whether the source can tell how probable each token is: then weigh() is asked instead, and
-    /// in turns no token is sent that is not worth its row.
+    /// sequential: no token is sent that is not worth its row.
     [[nodiscard]] virtual bool weighs() const { return false; }
     /// propose(), with the log probability of each token if those before it are right.
     [[nodiscard]] virtual std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) {
-        std::vector<Candidate> guesses;
+        std::vector<Candidate> candidates;
         for (const TokenId token : propose(path, gamma, cancel)) {
-            guesses.push_back({.token = token, .log_prob = std::log(confidence())});
+            candidates.push_back({.token = token, .log_prob = std::log(confidence())});
         }
-        return guesses;
+        return candidates;
     }
     [[nodiscard]] virtual msg::Origin origin() const { return msg::Origin::Trunk; }
 };

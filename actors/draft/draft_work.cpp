@@ -52,7 +52,7 @@ void DraftWork::handle(StageId from, std::uint16_t kind, std::span<const std::by
 
 void DraftWork::on_peer(StageId peer, PeerChange change) {
     if (change == PeerChange::Lost) inbox_.gate.forget(peer);
-    if (peer != plan_.first_segment && peer != plan_.judge) return;
+    if (peer != plan_.first_segment && peer != plan_.verifier) return;
     // Without these no attempt that is known here can be continued; the next one has its Begin.
     while (!requests_.empty()) stop(requests_.begin()->first);
 }
@@ -90,7 +90,7 @@ Status DraftWork::begin(const control::Begin& begin) {
     if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
     const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_);
     requests_[begin.request] = request;
-    request->cancel.watch(context_->void_word(begin.request),
+    request->cancel.watch(context_->cancel_word(begin.request),
                           CancelBoard::mark_of(begin.request, begin.attempt));
     fault_point(FaultPoint::BeginTaken);
     context_->set(gauges::kRequests, requests_.size());
@@ -115,7 +115,7 @@ void DraftWork::stop(RequestId id) {
 // ---- Messages
 
 Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
-    if (from != plan_.judge) return unexpected(from, "a verdict, but is not the last segment");
+    if (from != plan_.verifier) return unexpected(from, "a verdict, but is not the last segment");
     if (Status checked = check_message(verdict, limits_of(plan_)); !checked) return checked;
     const Result<Age> age = inbox_.admit(from, verdict);
     if (!age) return age.error();
@@ -147,7 +147,7 @@ void DraftWork::follow(const msg::Verdict& verdict) {
     if (fit == DraftRequest::Fit::Gap || verdict.finish != msg::Finish::No) {
         return stop(request->id);
     }
-    request->worth.judged(context_->now(), static_cast<int>(verdict.count));
+    request->worth.verified(context_->now(), static_cast<int>(verdict.count));
     request->follow(verdict);
     go_on(request);
 }

@@ -93,7 +93,7 @@ private:
         std::vector<RequestPtr> requests;
         CancelToken cancel;
         Micros begun{0};
-        bool given_up = false;  // by this actor; else a cancelled one is of a void attempt
+        bool given_up = false;  // by this actor; else a cancelled one is of a cancelled attempt
     };
 
     // Messages: draft_work.cpp
@@ -104,7 +104,7 @@ private:
 
     // Jobs and proposals: draft_jobs.cpp
     void advance(const RequestPtr& request);
-    bool ask_source(const RequestPtr& request, GuessId behind, std::int32_t tokens);
+    bool ask_source(const RequestPtr& request, DraftNodeId behind, std::int32_t tokens);
     void wait_for_names(const RequestPtr& request);
     void pump();
     [[nodiscard]] bool lags(const DraftRequest& request) const;
@@ -113,7 +113,7 @@ private:
     bool start_source();
     void submit_source(const RequestPtr& request);
     void send(const RequestPtr& request, msg::ProposalState state);
-    [[nodiscard]] std::vector<RequestPtr> in_turn();
+    [[nodiscard]] std::vector<RequestPtr> longest_waiting_first();
 
     StageContext* context_ = nullptr;
     DraftPlan plan_;

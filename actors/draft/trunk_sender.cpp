@@ -4,20 +4,20 @@
 
 namespace paceline {
 
-void TrunkSender::tell(const DraftRequest& request, std::span<const GuessId> computed) {
+void TrunkSender::tell(const DraftRequest& request, std::span<const DraftNodeId> computed) {
     if (!flush()) return;
     msg::Proposal trunk = request.proposal(msg::ProposalState::Growing);
     trunk.route.epoch = context_->epoch();
     if (emit<TrunkSender>(*context_, correct_, trunk) == Push::Full) return;
     if (!request.uses_model() || model_->kv_bytes() == 0) return;
-    for (const GuessId id : request.text->tree.trunk()) {
-        const GuessNode* node = request.text->tree.find(id);
+    for (const DraftNodeId id : request.text->tree.trunk()) {
+        const DraftNode* node = request.text->tree.find(id);
         const bool is_new = std::find(computed.begin(), computed.end(), id) != computed.end();
         if (is_new && node->slot != kNoSlot) send_kv(request, *node);
     }
 }
 
-void TrunkSender::send_kv(const DraftRequest& request, const GuessNode& node) {
+void TrunkSender::send_kv(const DraftRequest& request, const DraftNode& node) {
     TensorProducer* tensors = context_->tensors_to(correct_);
     const std::size_t bytes = model_->kv_bytes();
     if (tensors == nullptr || tensors->slot_bytes() < bytes || !notes_.empty()) return;

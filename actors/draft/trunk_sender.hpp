@@ -29,7 +29,7 @@ public:
 
     void start(StageContext& context) { context_ = &context; }
     /// The trunk of a request; `computed`: the nodes that the last pass has computed.
-    void tell(const DraftRequest& request, std::span<const GuessId> computed);
+    void tell(const DraftRequest& request, std::span<const DraftNodeId> computed);
     /// There may be room again. Whether no note waits any more.
     bool flush();
     /// The channel to Correct is gone, and with it the tensors that the notes name.
@@ -38,7 +38,7 @@ public:
     [[nodiscard]] std::uint64_t kv_rows_sent() const { return kv_rows_sent_; }
 
 private:
-    void send_kv(const DraftRequest& request, const GuessNode& node);
+    void send_kv(const DraftRequest& request, const DraftNode& node);
 
     StageId correct_;
     DraftModel* model_;

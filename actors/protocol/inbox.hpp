@@ -68,8 +68,8 @@ public:
     }
     /// As admit(), for a message that the caller keeps itself if it is early.
     template <msg::HotMessage M>
-    Age look(StageId from, const msg::Route& route) {
-        return fence<M>(from, route, gate.look(from, route)).value();
+    Age peek(StageId from, const msg::Route& route) {
+        return fence<M>(from, route, gate.peek(from, route)).value();
     }
 
     InboxGate gate;

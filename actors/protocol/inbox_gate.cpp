@@ -28,7 +28,7 @@ Age InboxGate::age(RequestId request, Attempt attempt) const {
     return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
 }
 
-Age InboxGate::look(StageId from, const msg::Route& route) {
+Age InboxGate::peek(StageId from, const msg::Route& route) {
     const auto [newest, first] = epochs_.try_emplace(from, route.epoch);
     const bool former = route.epoch < newest->second;
     if (former && !planted(PlantedBug::GateIgnoresEpoch)) return Age::Stale;
@@ -41,7 +41,7 @@ Result<Age> InboxGate::admit(StageId from,
                              std::uint16_t kind,
                              const msg::Route& route,
                              std::span<const std::byte> bytes) {
-    const Age found = look(from, route);
+    const Age found = peek(from, route);
     if (found != Age::Early) return found;
     if (held_.size() >= kHeldMax && overflow_ == Overflow::DropOldest) {
         held_.erase(held_.begin());
@@ -60,7 +60,7 @@ Age InboxGate::admit_hint(StageId from,
                           std::uint16_t kind,
                           const msg::Route& route,
                           std::span<const std::byte> bytes) {
-    const Age found = look(from, route);
+    const Age found = peek(from, route);
     if (found != Age::Early) return found;
     std::erase_if(held_, [&](const Held& held) {
         return held.from == from && held.kind == kind && held.route.request == route.request &&

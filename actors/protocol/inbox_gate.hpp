@@ -63,7 +63,7 @@ public:
                    const msg::Route& route,
                    std::span<const std::byte> bytes);
     /// As admit(), but nothing is held: an Early one is the caller's to keep.
-    Age look(StageId from, const msg::Route& route);
+    Age peek(StageId from, const msg::Route& route);
     /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
     /// that its messages name, is gone.
     void forget(StageId peer);

@@ -37,7 +37,7 @@ Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimi
     return {};
 }
 
-/// How probable a guess is may be said badly (the dispatcher clamps it), but not with a NaN.
+/// How probable a candidate is may be said badly (the dispatcher clamps it), but not with a NaN.
 Status check_node(const msg::ProposedNode& node, std::uint32_t index, const MessageLimits& limits) {
     const std::string name = "a proposal's node " + std::to_string(index);
     if (!within(node.token, limits.vocab_size)) return bad(name, "token", node.token);

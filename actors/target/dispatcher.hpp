@@ -30,7 +30,7 @@ namespace paceline {
 
 struct DispatcherPlan {
     DispatchOptions options = {};
-    std::optional<StageId> draft = {};  // whom `Turns` and `Lockstep` wait for
+    std::optional<StageId> draft = {};  // whom `Sequential` and `Lockstep` wait for
     bool holds_runs_back = false;       // lockstep with an exit
 };
 
@@ -63,7 +63,7 @@ public:
     /// or there is none.
     [[nodiscard]] std::shared_ptr<SegmentRun> release();
     [[nodiscard]] bool holds_a_run() const { return held_back_ != nullptr; }
-    /// All attempts are void: the formed wave and the run held back are dropped.
+    /// All attempts are cancelled: the formed wave and the run held back are dropped.
     void drop_work();
 
     [[nodiscard]] const WaveScheduler& scheduler() const { return scheduler_; }
@@ -78,7 +78,7 @@ private:
     std::optional<StageId> draft_;
     bool holds_runs_back_;
     WaveScheduler scheduler_;
-    std::optional<msg::Wave> formed_;  // the next wave, formed ahead of its turn
+    std::optional<msg::Wave> formed_;  // the next wave, formed before it can run
     std::shared_ptr<SegmentRun> held_back_;
 };
 

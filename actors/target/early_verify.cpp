@@ -45,7 +45,7 @@ ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
     asked.watermark = {.request = state.request(),
                        .attempt = state.attempt(),
                        .watermark = host_.context->watermark_cell(state.request()),
-                       .word = host_.context->void_word(state.request())};
+                       .word = host_.context->cancel_word(state.request())};
     return asked;
 }
 
@@ -64,7 +64,7 @@ std::uint32_t EarlyVerify::heads_inside() const {
 }
 
 void EarlyVerify::evaluate_inside(const SegmentRun& run) {
-    if (defers()) evaluator_.look(inside_, run.hidden, run.rows);
+    if (defers()) evaluator_.evaluate(inside_, run.hidden, run.rows);
 }
 
 void EarlyVerify::run_ended(SegmentRun& run) {
@@ -157,8 +157,8 @@ std::optional<JobLabel> EarlyVerify::next_job() {
 }
 
 void EarlyVerify::evaluate() {
-    evaluator_.look(batch_.exits, batch_.hidden, batch_.rows);
-    evaluator_.look(batch_.ahead);
+    evaluator_.evaluate(batch_.exits, batch_.hidden, batch_.rows);
+    evaluator_.evaluate(batch_.ahead);
 }
 
 void EarlyVerify::finish() {

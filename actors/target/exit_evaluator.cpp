@@ -22,7 +22,7 @@ msg::Proposal proposal_of(const RequestState& state) {
     return proposal;
 }
 
-/// Adds a guess; nothing if the proposal is full.
+/// Adds a candidate; nothing if the proposal is full.
 std::optional<std::int16_t> add(msg::Proposal& proposal, const msg::ProposedNode& node) {
     if (proposal.count >= kProposalNodesMax) return std::nullopt;
     proposal.nodes[proposal.count] = node;
@@ -78,8 +78,8 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
       scratch_{std::make_unique<SamplerScratch>()},
       policy_{options_.always_on || options_.lockstep} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
-    const bool looks = options_.names || options_.proposes;
-    PACE_CHECK(!looks || backend_.has_head(options_.head), "an exit without its head");
+    const bool evaluates = options_.names || options_.proposes;
+    PACE_CHECK(!evaluates || backend_.has_head(options_.head), "an exit without its head");
     for (const HeadId id : options_.ahead) {
         PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
     }
@@ -111,11 +111,11 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
 }
 
 /// The best of each hidden state's race under a head.
-void ExitEvaluator::guess(HeadId id,
-                          std::span<const float> hidden,
-                          std::span<const SeenTokens> seen,
-                          std::span<const DrawJob> jobs,
-                          std::span<std::vector<Candidate>> best) {
+void ExitEvaluator::find_candidates(HeadId id,
+                                    std::span<const float> hidden,
+                                    std::span<const SeenTokens> seen,
+                                    std::span<const DrawJob> jobs,
+                                    std::span<std::vector<Candidate>> best) {
     const bool on_device = std::all_of(jobs.begin(), jobs.end(), [&](const DrawJob& job) {
         return job.count <= backend_.candidates_max() && backend_.draws(*job.params);
     });
@@ -145,9 +145,9 @@ void ExitEvaluator::leave_out_decided(ExitPart& part) {
     });
 }
 
-void ExitEvaluator::look(std::span<ExitPart> parts,
-                         std::span<const float> hidden,
-                         std::span<const Row> rows) {
+void ExitEvaluator::evaluate(std::span<ExitPart> parts,
+                             std::span<const float> hidden,
+                             std::span<const Row> rows) {
     if (has_adapter() && !rows.empty()) {
         adapted_.resize(hidden.size());
         (void)backend_.run_adapter(rows, hidden, adapted_, nullptr);
@@ -172,12 +172,12 @@ void ExitEvaluator::look(std::span<ExitPart> parts,
             seen.push_back({.committed = part->committed, .path = row->path});
             jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
         }
-        guess(options_.head, std::span{hidden_}.first(count * dim), seen, jobs, best);
+        find_candidates(options_.head, std::span{hidden_}.first(count * dim), seen, jobs, best);
         for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
     }
 }
 
-void ExitEvaluator::look(std::span<AheadPart> parts) {
+void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
     for (AheadPart& part : parts) {
         std::vector<TokenId> path;  // the best of each head so far
         for (const HeadId id : options_.ahead) {
@@ -185,7 +185,8 @@ void ExitEvaluator::look(std::span<AheadPart> parts) {
             const SeenTokens seen{.committed = part.committed, .path = path};
             const DrawJob job{&part.state->spec().sampling, position,
                               static_cast<int>(options_.ahead_top)};
-            guess(id, part.hidden, {&seen, 1}, {&job, 1}, {&part.levels.emplace_back(), 1});
+            find_candidates(id, part.hidden, {&seen, 1}, {&job, 1},
+                            {&part.levels.emplace_back(), 1});
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
         }
@@ -280,11 +281,11 @@ std::optional<msg::Proposal> ExitEvaluator::ahead(const AheadPart& part) const {
     for (const std::vector<Candidate>& level : part.levels) {
         std::vector<std::int16_t> next;
         for (const std::int16_t parent : parents) {
-            for (const Candidate& guess : level) {
-                const auto at = add(proposal, {.token = guess.token,
+            for (const Candidate& candidate : level) {
+                const auto at = add(proposal, {.token = candidate.token,
                                                .parent = parent,
                                                .origin = msg::Origin::Heads,
-                                               .log_prob = guess.log_prob});
+                                               .log_prob = candidate.log_prob});
                 if (at) next.push_back(*at);
             }
         }
@@ -298,33 +299,33 @@ std::optional<msg::Proposal> ExitEvaluator::ahead(const AheadPart& part) const {
 
 void ExitEvaluator::remember(const ExitPart& part) {
     const RequestState& state = *part.state;
-    SaidGuesses said{.request = state.request(), .attempt = state.attempt()};
+    ExitCandidates said{.request = state.request(), .attempt = state.attempt()};
     for (const ExitRow& row : part.rows) {
         if (state.tree().find(row.node) == nullptr) continue;
-        SaidGuesses::Guess guess{.at = row.position + 1, .path = row.path};
+        ExitCandidates::Place candidate{.at = row.position + 1, .path = row.path};
         if (options_.names) {
             for (const Candidate& name : news(state.tree(), row))
-                guess.tokens.push_back(name.token);
+                candidate.tokens.push_back(name.token);
         } else if (starts_early(part, row)) {
-            guess.tokens.push_back(row.best.front().token);
+            candidate.tokens.push_back(row.best.front().token);
         }
         if (starts_early(part, row) && options_.proposes) ++rows_caused_;
-        if (!guess.tokens.empty()) said.guesses.push_back(std::move(guess));
+        if (!candidate.tokens.empty()) said.candidates.push_back(std::move(candidate));
     }
     book_.add(std::move(said));
 }
 
 void ExitEvaluator::remember(const AheadPart& part) {
-    SaidGuesses said{
+    ExitCandidates said{
         .request = part.state->request(), .attempt = part.state->attempt(), .chained = true};
     auto at = static_cast<Position>(part.committed.size());
     std::size_t width = 1;
     for (const std::vector<Candidate>& level : part.levels) {
-        SaidGuesses::Guess guess{.at = at++};
-        for (const Candidate& best : level) guess.tokens.push_back(best.token);
+        ExitCandidates::Place candidate{.at = at++};
+        for (const Candidate& best : level) candidate.tokens.push_back(best.token);
         width *= level.size();
         rows_caused_ += width;
-        said.guesses.push_back(std::move(guess));
+        said.candidates.push_back(std::move(candidate));
     }
     book_.add(std::move(said));
 }

@@ -1,7 +1,7 @@
 // ExitEvaluator: evaluates the hidden states at an exit: which tokens may follow. Used by EarlyVerify.
 //
-//     loop   ask()            which rows of a part it looks at, and the text before each
-//     job    look()           head and candidates, with the request's own parameters and noise
+//     loop   ask()            which rows of a part it evaluates, and the text before each
+//     job    evaluate()           head and candidates, with the request's own parameters and noise
 //     loop   names(), early() what follows from it, if the tree still holds the rows
 //
 // names (FOLD):          root - a - b          the wave's rows, and behind each the best tokens
@@ -37,16 +37,16 @@
 namespace paceline {
 
 struct ExitRow {
-    std::size_t row = 0;  // of the hidden states that look() gets
+    std::size_t row = 0;  // of the hidden states that evaluate() gets
     NodeId node;
     Position position = 0;
     std::vector<TokenId> path = {};    // below the root, down to this row's own token
     int wanted = 0;                    // candidates
-    bool newest = false;               // nothing is guessed behind it yet
+    bool newest = false;               // nothing is proposed behind it yet
     std::vector<Candidate> best = {};  // the job's answer
 };
 
-/// What an exit looks at of one request's rows in a run.
+/// What an exit evaluates of one request's rows in a run.
 struct ExitPart {
     std::shared_ptr<RequestState> state = nullptr;
     std::span<const TokenId> committed = {};  // the text up to and including the root
@@ -55,11 +55,11 @@ struct ExitPart {
         std::nullopt;  // where the job hears what is decided
 };
 
-/// What the heads of the last layer look at behind a verdict.
+/// What the heads of the last layer evaluate after a verdict.
 struct AheadPart {
     std::shared_ptr<RequestState> state = nullptr;
     std::span<const TokenId> committed = {};          // with what the verdict committed
-    std::vector<float> hidden = {};                   // of Judged::last_row
+    std::vector<float> hidden = {};                   // of WalkResult::last_row
     std::vector<std::vector<Candidate>> levels = {};  // the job's answer
 };
 
@@ -73,28 +73,30 @@ public:
 
     [[nodiscard]] const ExitOptions& options() const { return options_; }
 
-    /// The rows of a verify part that are looked at; the part's first one is row `first` of the
+    /// The rows of a verify part that are evaluated; the part's first one is row `first` of the
     /// hidden states. All of them if they are to be named, else the newest; maybe none.
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
                                std::span<const msg::WaveRow> rows,
                                std::size_t first) const;
-    /// Drops rows behind which the text is known meanwhile; look() begins with it.
+    /// Drops rows behind which the text is known meanwhile; evaluate() begins with it.
     static void leave_out_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
     /// otherwise they do not matter.
-    void look(std::span<ExitPart> parts, std::span<const float> hidden, std::span<const Row> rows);
-    void look(std::span<AheadPart> parts);
+    void evaluate(std::span<ExitPart> parts,
+                  std::span<const float> hidden,
+                  std::span<const Row> rows);
+    void evaluate(std::span<AheadPart> parts);
 
     [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
 
-    /// Whether it is to look at the wave that comes now; asked once per wave.
+    /// Whether it is to evaluate the wave that comes now; asked once per wave.
     [[nodiscard]] bool wanted() { return policy_.ask(); }
     /// What was said is kept until the text tells what came true.
     void remember(const ExitPart& part);
     void remember(const AheadPart& part);
     /// The request's text has grown.
     void learn(const RequestState& state);
-    /// ExitPolicy::spent() for the looks remembered since.
+    /// ExitPolicy::spent() for the evaluations remembered since.
     void spent(double share, bool delayed);
 
     /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
@@ -105,11 +107,11 @@ public:
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 
 private:
-    void guess(HeadId id,
-               std::span<const float> hidden,
-               std::span<const SeenTokens> seen,
-               std::span<const DrawJob> jobs,
-               std::span<std::vector<Candidate>> best);
+    void find_candidates(HeadId id,
+                         std::span<const float> hidden,
+                         std::span<const SeenTokens> seen,
+                         std::span<const DrawJob> jobs,
+                         std::span<std::vector<Candidate>> best);
     [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
     [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
 
@@ -121,7 +123,7 @@ private:
     std::vector<float> row_;      // [vocab]
     std::vector<float> adapted_;  // [rows, dim]: what the adapter made of them
     ExitPolicy policy_;           // this one and the next two are the loop's
-    GuessBook book_;
+    ExitRecord book_;
     std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
 };
 

@@ -64,7 +64,7 @@ void FinalVerify::draw_with_layers(const SegmentRun& run) {
 
 std::uint32_t FinalVerify::heads() const {
     std::uint32_t heads = 0;
-    for (const JudgedPart& part : parts_) {
+    for (const VerifyPart& part : parts_) {
         heads +=
             jobs_.empty() ? depth_of(part.rows) + 1 : static_cast<std::uint32_t>(part.rows.size());
     }
@@ -79,16 +79,16 @@ RunOutcome FinalVerify::run_layers(SegmentRun& run, bool keep_hidden) {
 }
 
 void FinalVerify::verify() {
-    if (!parts_.empty()) verifier_.judge(parts_);
+    if (!parts_.empty()) verifier_.verify(parts_);
 }
 
-msg::Verdict FinalVerify::announce(const JudgedPart& verified, const RunPart& part) {
+msg::Verdict FinalVerify::announce(const VerifyPart& verified, const RunPart& part) {
     const msg::Route route{.request = part.part.request,
                            .attempt = part.state->attempt(),
                            .epoch = host_.context->epoch()};
     const msg::Verdict verdict =
         make_verdict(route, part.part.wave, static_cast<Position>(verified.committed.size()),
-                     verified.rows, verified.judged);
+                     verified.rows, verified.result);
     fault_point(FaultPoint::VerdictMade);
     send(verdict);
     return verdict;

@@ -49,9 +49,9 @@ public:
     void verify();
 
     /// The verify parts of the run, after verify() with their results.
-    [[nodiscard]] std::span<const JudgedPart> verified() const { return parts_; }
+    [[nodiscard]] std::span<const VerifyPart> verified() const { return parts_; }
     /// Sends the verdict about a part, and publishes its last token for the jobs of other segments.
-    msg::Verdict announce(const JudgedPart& verified, const RunPart& part);
+    msg::Verdict announce(const VerifyPart& verified, const RunPart& part);
 
 private:
     void draw_with_layers(const SegmentRun& run);
@@ -63,7 +63,7 @@ private:
     VerdictReceivers to_;
     Verifier verifier_;
     std::vector<float> hidden_;  // [kWaveRowsMax, dim]
-    std::vector<JudgedPart> parts_;
+    std::vector<VerifyPart> parts_;
     // Of each row of the run, where the device draws the target's tokens with the layers; else empty.
     std::vector<DrawJob> jobs_;
     std::vector<std::optional<TokenId>> drawn_;

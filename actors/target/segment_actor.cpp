@@ -109,7 +109,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
         out_ = nullptr;
         out_slot_.reset();
     }
-    Status status = void_attempts();
+    Status status = drop_cancelled();
     connect_tensors();
     if (status.ok()) status = advance();
     report(status);
@@ -117,7 +117,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
 
 /// No attempt that is known here can be continued: the conductor raises them all, and posts the
 /// next Begin only after this stage was told that the peer has joined.
-Status SegmentActor::void_attempts() {
+Status SegmentActor::drop_cancelled() {
     host_.requests.stop_all();
     if (running_) running_->cancel.cancel();
     if (dispatcher_) dispatcher_->drop_work();
@@ -181,7 +181,7 @@ Status SegmentActor::open(const control::Begin& begin, Request request) {
 }
 
 Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
-    if (from != plan_.judge) {
+    if (from != plan_.verifier) {
         return Error{Errc::Protocol, "a verdict from stage " + std::to_string(from.value) +
                                          ", which is not the last segment"};
     }
@@ -242,7 +242,7 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
         const msg::Route route{.request = wave.parts[i].request,
                                .attempt = wave.parts[i].attempt,
                                .epoch = wave.epoch};
-        if (host_.inbox.look<msg::Wave>(from, route) == Age::Stale) {
+        if (host_.inbox.peek<msg::Wave>(from, route) == Age::Stale) {
             SegmentQueue::drop(part.value());
         } else {
             queue_.push(std::move(part).value());
@@ -251,7 +251,7 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     return {};
 }
 
-/// One part of a wave, to wait for its turn. A held one gets a copy of its hidden states: it may
+/// One part of a wave, to wait until it can run. A held one gets a copy of its hidden states: it may
 /// wait for long, and the segment before would miss a tensor slot that it kept.
 Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
                                         std::uint32_t index,

@@ -58,9 +58,9 @@ struct SegmentPlan {
     int count = 1;                     // segments of the target
     std::optional<StageId> previous;   // absent for the first segment: a Dispatcher is attached
     std::optional<StageId> next;       // absent for the last: FinalVerify is attached
-    std::optional<StageId> draft;      // whom `Turns` and `Lockstep` wait for
+    std::optional<StageId> draft;      // whom `Sequential` and `Lockstep` wait for
     std::vector<StageId> speculative;  // draft and correct: their loss changes no attempt
-    StageId judge;                     // the last segment: whose verdicts count
+    StageId verifier;                  // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;   // the last segment: everyone who follows (not itself)
     DispatchOptions dispatch;          // read by the first segment
     VerifyOptions verify;              // read by the last segment
@@ -112,7 +112,7 @@ private:
     Status begin_waiting();
     Status open(const control::Begin& begin, Request request);
     Status apply(RequestState& state, const msg::Verdict& verdict);
-    Status void_attempts();
+    Status drop_cancelled();
     [[nodiscard]] Result<WaitingPart> split(const msg::Wave& wave,
                                             std::uint32_t index,
                                             std::uint32_t first_row,
@@ -124,7 +124,7 @@ private:
     [[nodiscard]] bool busy() const;
     [[nodiscard]] bool acquire_slot();
     [[nodiscard]] Result<std::vector<WaitingPart>> next_parts();
-    [[nodiscard]] SegmentQueue::Turn turn_of(const WaitingPart& part) const;
+    [[nodiscard]] SegmentQueue::Readiness readiness_of(const WaitingPart& part) const;
     void wake_when_due();
     Status start(std::span<const WaitingPart> parts);
     void submit(const RunPtr& run);

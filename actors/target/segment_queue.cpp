@@ -57,20 +57,20 @@ Result<std::vector<bool>> SegmentQueue::readiness(const Rules& rules) {
             ++part;
             continue;
         }
-        Turn turn = rules.turn_of(*part);
-        if (turn == Turn::Joins) {
+        Readiness readiness = rules.readiness_of(*part);
+        if (readiness == Readiness::Joins) {
             if (Status joined = rules.join(*part); !joined) return joined.error();
             part->joined = true;
-            turn = rules.turn_of(*part);
+            readiness = rules.readiness_of(*part);
         }
-        if (turn == Turn::Stale) {
+        if (readiness == Readiness::Stale) {
             drop(*part);
             part = parts_.erase(part);
             continue;
         }
         // Only when a prefill part has run it is known which slots of an earlier turn stay.
-        if (turn == Turn::Waits || is_prefill(*part)) waits.insert(part->part.request);
-        ready.push_back(turn == Turn::Ready);
+        if (readiness == Readiness::Waits || is_prefill(*part)) waits.insert(part->part.request);
+        ready.push_back(readiness == Readiness::Ready);
         ++part;
     }
     return ready;

@@ -63,7 +63,7 @@ struct WaitingPart {
 
 class SegmentQueue {
 public:
-    enum class Turn : std::uint8_t {
+    enum class Readiness : std::uint8_t {
         Ready,
         Waits,  // for its Begin, or for a verdict that it builds on
         Joins,  // its rows have to join its request's tree first
@@ -71,8 +71,8 @@ public:
     };
     struct Rules {
         /// Asked in order, of a request only until one of its parts has to wait, or is a prefill.
-        std::function<Turn(const WaitingPart& part)> turn_of;
-        /// After Joins; then `turn_of` is asked again. An error ends take().
+        std::function<Readiness(const WaitingPart& part)> readiness_of;
+        /// After Joins; then `readiness_of` is asked again. An error ends take().
         std::function<Status(const WaitingPart& part)> join = {};
     };
 

@@ -100,7 +100,7 @@ void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths)
 void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
     if (parts.size() == 1) {
         const RequestState& state = *parts.front().state;
-        cancel.watch(context.void_word(state.request()),
+        cancel.watch(context.cancel_word(state.request()),
                      CancelBoard::mark_of(state.request(), state.attempt()));
     }
     for (const RunPart& part : parts) {
@@ -109,7 +109,7 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
             {.request = state.request(),
              .attempt = state.attempt(),
              .watermark = verdicts_are_sent ? context.watermark_cell(state.request()) : nullptr,
-             .word = context.void_word(state.request())});
+             .word = context.cancel_word(state.request())});
         const auto own = rows_of(part);
         for (std::size_t i = 0; i < own.size(); ++i) {
             WatermarkWatch::WatchedRow watched{.part = place};
@@ -147,17 +147,17 @@ void SegmentRun::leave_out_stale(const SegmentRequests& requests,
         if (requests.gone(*part.state)) continue;
         bool lives = false;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
-            const bool dead = watermarks.dead(row);
+            const bool stale = watermarks.stale(row);
             const bool there =
                 part.prefill() || part.state->tree().find(named[row].node) != nullptr;
-            kept[row] = outcome == JobOutcome::Done && there && !dead;
-            lives = lives || !dead;
+            kept[row] = outcome == JobOutcome::Done && there && !stale;
+            lives = lives || !stale;
         }
         const bool wanted = part.prefill() || part.state->wants(rows_of(part));
         const bool cut_short = outcome == JobOutcome::Cancelled && lives;
         // The conductor has declared the attempt void, and its Stop is on its way. No row may be
         // computed behind this gap.
-        if (wanted && (cut_short || watermarks.is_void(p))) part.state->stop();
+        if (wanted && (cut_short || watermarks.is_cancelled(p))) part.state->stop();
     }
     keep(kept, whole_parts);
 }

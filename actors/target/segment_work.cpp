@@ -25,30 +25,31 @@ bool SegmentActor::acquire_slot() {
     return out_slot_.has_value();
 }
 
-SegmentQueue::Turn SegmentActor::turn_of(const WaitingPart& part) const {
-    using Turn = SegmentQueue::Turn;
+SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) const {
+    using Readiness = SegmentQueue::Readiness;
     const auto state = host_.requests.find(part.part.request, part.part.attempt);
     if (!state) {
         const Age age = host_.inbox.gate.age(part.part.request, part.part.attempt);
-        return age == Age::Early ? Turn::Waits : Turn::Stale;
+        return age == Age::Early ? Readiness::Waits : Readiness::Stale;
     }
-    if (state->over()) return Turn::Stale;
-    if (part.part.kind == msg::WaveKind::Prefill) return Turn::Ready;
+    if (state->over()) return Readiness::Stale;
+    if (part.part.kind == msg::WaveKind::Prefill) return Readiness::Ready;
     // A part that builds on a verdict waits for it: both are on their way to here.
-    if (part.part.base > static_cast<Position>(state->slots().size())) return Turn::Waits;
-    if (!part.joined) return Turn::Joins;
-    return state->wants(part.rows) ? Turn::Ready : Turn::Stale;
+    if (part.part.base > static_cast<Position>(state->slots().size())) return Readiness::Waits;
+    if (!part.joined) return Readiness::Joins;
+    return state->wants(part.rows) ? Readiness::Ready : Readiness::Stale;
 }
 
 Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
     if (dispatcher_) return dispatcher_->next_parts();
-    return queue_.take({.turn_of = [this](const WaitingPart& part) { return turn_of(part); },
-                        .join =
-                            [this](const WaitingPart& part) {
-                                return host_.requests.find(part.part.request, part.part.attempt)
-                                    ->take_rows(part.rows);
-                            }},
-                       host_.context->now());
+    return queue_.take(
+        {.readiness_of = [this](const WaitingPart& part) { return readiness_of(part); },
+         .join =
+             [this](const WaitingPart& part) {
+                 return host_.requests.find(part.part.request, part.part.attempt)
+                     ->take_rows(part.rows);
+             }},
+        host_.context->now());
 }
 
 Status SegmentActor::advance() {
@@ -180,7 +181,7 @@ Status SegmentActor::go_on(const RunPtr& run) {
 }
 
 Status SegmentActor::announce(const SegmentRun& run) {
-    for (const JudgedPart& verified : final_->verified()) {
+    for (const VerifyPart& verified : final_->verified()) {
         const auto part = std::find_if(
             run.parts.begin(), run.parts.end(),
             [&](const RunPart& candidate) { return candidate.state.get() == &verified.state; });
@@ -190,7 +191,7 @@ Status SegmentActor::announce(const SegmentRun& run) {
         if (!early_ || part->state->over()) continue;
         early_->look_ahead(
             run, part->state,
-            verified.hidden.subspan(verified.judged.last_row * run.dim(), run.dim()));
+            verified.hidden.subspan(verified.result.last_row * run.dim(), run.dim()));
     }
     return {};
 }

@@ -11,15 +11,15 @@ namespace paceline {
 
 /// One request's walk, and where in the batch the logits of its rows are.
 struct Verifier::Walk {
-    explicit Walk(JudgedPart& judged_part)
-        : part{&judged_part},
-          walk{{.rows = judged_part.rows,
-                .committed = judged_part.committed,
-                .sampling = judged_part.state.spec().sampling,
-                .finish = judged_part.state.finish_rule(),
-                .rule = judged_part.state.spec().acceptance}} {}
+    explicit Walk(VerifyPart& verify_part)
+        : part{&verify_part},
+          walk{{.rows = verify_part.rows,
+                .committed = verify_part.committed,
+                .sampling = verify_part.state.spec().sampling,
+                .finish = verify_part.state.finish_rule(),
+                .rule = verify_part.state.spec().acceptance}} {}
 
-    JudgedPart* part;
+    VerifyPart* part;
     WaveWalk walk;
     std::vector<std::size_t> likely = {};                          // to be computed in this round
     std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the batch
@@ -36,10 +36,10 @@ Verifier::Verifier(Backend& backend, VerifyOptions options)
 
 Verifier::~Verifier() = default;
 
-void Verifier::judge(std::span<JudgedPart> parts) {
+void Verifier::verify(std::span<VerifyPart> parts) {
     std::vector<Walk> walks;
     walks.reserve(parts.size());
-    for (JudgedPart& part : parts) {
+    for (VerifyPart& part : parts) {
         walks.emplace_back(part);
         if (!part.drawn.empty()) read_drawn(walks.back());
     }
@@ -57,7 +57,7 @@ void Verifier::judge(std::span<JudgedPart> parts) {
         feed(walks);
         first = (*next + options_.head_rows) % walks.size();
     }
-    for (Walk& walk : walks) walk.part->judged = walk.walk.take();
+    for (Walk& walk : walks) walk.part->result = walk.walk.take();
 }
 
 bool Verifier::draws_behind_rows(const RequestState& state) const {
@@ -154,20 +154,20 @@ msg::Verdict make_verdict(const msg::Route& route,
                           WaveId wave,
                           Position base,
                           std::span<const msg::WaveRow> rows,
-                          const Judged& judged) {
+                          const WalkResult& result) {
     msg::Verdict verdict{};
     verdict.route = route;
     verdict.wave = wave;
     verdict.base = base;
-    verdict.count = static_cast<std::uint32_t>(judged.tokens.size());
+    verdict.count = static_cast<std::uint32_t>(result.tokens.size());
     verdict.wave_rows = static_cast<std::uint32_t>(rows.size());
     verdict.depth = depth_of(rows);
-    verdict.finish = judged.finish;
-    PACE_CHECK(judged.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");
-    PACE_CHECK(judged.nodes.size() + 1 == judged.tokens.size() || judged.tokens.empty(),
+    verdict.finish = result.finish;
+    PACE_CHECK(result.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");
+    PACE_CHECK(result.nodes.size() + 1 == result.tokens.size() || result.tokens.empty(),
                "a verdict commits its accepted nodes and one token more");
-    std::copy(judged.tokens.begin(), judged.tokens.end(), verdict.tokens.begin());
-    std::copy(judged.nodes.begin(), judged.nodes.end(), verdict.nodes.begin());
+    std::copy(result.tokens.begin(), result.tokens.end(), verdict.tokens.begin());
+    std::copy(result.nodes.begin(), result.nodes.end(), verdict.nodes.begin());
     return verdict;
 }
 

@@ -38,14 +38,14 @@ struct VerifyOptions {
 };
 
 /// The rows of one request in a run.
-struct JudgedPart {
+struct VerifyPart {
     const RequestState& state;
     std::span<const TokenId> committed;  // the text up to and including the root
     std::span<const msg::WaveRow> rows;  // the first is the root
     std::span<const float> hidden;       // [rows, dim] after the last layer
     // The target's own token behind each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
-    Judged judged = {};  // the result
+    WalkResult result = {};  // the result
 };
 
 class Verifier {
@@ -55,7 +55,7 @@ public:
     Verifier(const Verifier&) = delete;
     Verifier& operator=(const Verifier&) = delete;
 
-    void judge(std::span<JudgedPart> parts);
+    void verify(std::span<VerifyPart> parts);
 
     /// Whether the target's tokens behind a part's rows can be drawn with their layers.
     [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
@@ -88,11 +88,11 @@ private:
 /// Of the deepest of `rows` below the first: how much could have been accepted.
 [[nodiscard]] std::uint32_t depth_of(std::span<const msg::WaveRow> rows);
 
-/// The message that says it. `rows` were judged.
+/// The message that says it. `rows` were verified.
 [[nodiscard]] msg::Verdict make_verdict(const msg::Route& route,
                                         WaveId wave,
                                         Position base,
                                         std::span<const msg::WaveRow> rows,
-                                        const Judged& judged);
+                                        const WalkResult& result);
 
 }  // namespace paceline

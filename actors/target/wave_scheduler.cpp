@@ -77,99 +77,102 @@ WaveScheduler::WaveScheduler(DispatchOptions options, std::int32_t kv_slots)
 }
 
 Status WaveScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
-    const auto before = lanes_.find(state->request());
+    const auto before = entries_.find(state->request());
     const std::int32_t reuse = state->spec().reuse;
     if (reuse > 0) {
-        PACE_CHECK(before != lanes_.end(), "slots reused of a request that is not here");
-        Lane& lane = before->second;
-        for (const TreeNode& node : lane.state->tree().nodes()) {
-            if (node.sent()) lane.slots.free(node.position, node.slot);
+        PACE_CHECK(before != entries_.end(), "slots reused of a request that is not here");
+        Entry& entry = before->second;
+        for (const TreeNode& node : entry.state->tree().nodes()) {
+            if (node.sent()) entry.slots.free(node.position, node.slot);
         }
-        lane.slots.cut(reuse);
-        lane.state = state;
-        restart(lane, now);
+        entry.slots.cut(reuse);
+        entry.state = state;
+        restart(entry, now);
         return {};
     }
-    if (before != lanes_.end()) {
-        lanes_.erase(before);  // gives all its slots back
+    if (before != entries_.end()) {
+        entries_.erase(before);  // gives all its slots back
         if (planted(PlantedBug::SlotsLeakOnReplay)) (void)pages_.take_spare();
     }
     Result<RequestSlots> slots = RequestSlots::make(pages_, state->spec().context);
     while (!slots && evict()) slots = RequestSlots::make(pages_, state->spec().context);
     if (!slots) return slots.error();
-    const auto made =
-        lanes_.emplace(state->request(), Lane{.state = state, .slots = std::move(slots).value()});
+    const auto made = entries_.emplace(state->request(),
+                                       Entry{.state = state, .slots = std::move(slots).value()});
     restart(made.first->second, now);
     return {};
 }
 
 /// A text begins anew: nothing was sent of it, nothing was heard of it.
-void WaveScheduler::restart(Lane& lane, Micros now) const {
-    lane.in_flight.clear();
-    lane.heard = {};
-    lane.round_root = kNever;
-    lane.wait_until = now + options_.proposal_wait;
-    lane.half_until.reset();
-    lane.open.reset();
-    lane.blocked = false;
-    lane.passed = 0;
-    for (auto& proposal : lane.ahead) proposal.reset();
+void WaveScheduler::restart(Entry& entry, Micros now) const {
+    entry.in_flight.clear();
+    entry.heard = {};
+    entry.round_root = kNever;
+    entry.wait_until = now + options_.proposal_wait;
+    entry.half_until.reset();
+    entry.open.reset();
+    entry.blocked = false;
+    entry.passed = 0;
+    for (auto& proposal : entry.ahead) proposal.reset();
 }
 
 bool WaveScheduler::holds(RequestId request) const {
-    return lanes_.contains(request);
+    return entries_.contains(request);
 }
 
 bool WaveScheduler::has_room(RequestId request, const Request& spec) const {
     if (spec.reuse > 0 && holds(request)) return true;  // it keeps what it has
     std::int32_t pages = pages_.unreserved_pages();
-    for (const auto& [id, lane] : lanes_) {
-        if (id == request || lane.state->over()) pages += lane.slots.pages_held();
+    for (const auto& [id, entry] : entries_) {
+        if (id == request || entry.state->over()) pages += entry.slots.pages_held();
     }
     return pages >= pages_for(spec.context);
 }
 
 void WaveScheduler::draft_changed(bool present) {
     draft_present_ = present;
-    for (auto& [request, lane] : lanes_) {
-        lane.silent = 0;
-        if (!present) lane.half_until.reset();
+    for (auto& [request, entry] : entries_) {
+        entry.silent = 0;
+        if (!present) entry.half_until.reset();
     }
 }
 
 bool WaveScheduler::evict() {
-    const auto oldest = std::find_if(lanes_.begin(), lanes_.end(),
-                                     [](const auto& lane) { return lane.second.state->over(); });
-    if (oldest == lanes_.end()) return false;
-    lanes_.erase(oldest);
+    const auto oldest = std::find_if(entries_.begin(), entries_.end(),
+                                     [](const auto& entry) { return entry.second.state->over(); });
+    if (oldest == entries_.end()) return false;
+    entries_.erase(oldest);
     return true;
 }
 
 // ---- What the draft says
 
 void WaveScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
-    const auto found = lanes_.find(proposal.route.request);
-    if (found == lanes_.end()) return;
-    Lane& lane = found->second;
-    if (proposal.root_position > lane.state->tree().root().position) {
-        std::optional<msg::Proposal>& kept = lane.ahead[static_cast<std::size_t>(speaker)];
+    const auto found = entries_.find(proposal.route.request);
+    if (found == entries_.end()) return;
+    Entry& entry = found->second;
+    if (proposal.root_position > entry.state->tree().root().position) {
+        std::optional<msg::Proposal>& kept = entry.ahead[static_cast<std::size_t>(speaker)];
         const bool same_root = kept && kept->root_position == proposal.root_position;
         const msg::ProposalState before = same_root ? kept->state : proposal.state;
         kept = proposal;
         kept->state = std::max(before, proposal.state);
     } else {
-        merge(lane, proposal, speaker, now);
+        merge(entry, proposal, speaker, now);
     }
 }
 
-void WaveScheduler::merge(Lane& lane, const msg::Proposal& proposal, Speaker speaker, Micros now) {
-    const std::span<const TokenId> text = lane.state->text();
+void WaveScheduler::merge(Entry& entry,
+                          const msg::Proposal& proposal,
+                          Speaker speaker,
+                          Micros now) {
+    const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(proposal.root_position);
-    if (lane.state->over() || text[at] != proposal.root_token) {
+    if (entry.state->over() || text[at] != proposal.root_token) {
         ++figures_.proposals_outdated;
         return;
     }
-    if (speaker == Speaker::Draft) hear(lane, proposal, now);
+    if (speaker == Speaker::Draft) hear(entry, proposal, now);
     const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
     if (!top) {
         ++figures_.proposals_outdated;
@@ -177,31 +180,31 @@ void WaveScheduler::merge(Lane& lane, const msg::Proposal& proposal, Speaker spe
     }
     ++figures_.proposals_used;
     // Made for an older root, it had foreseen this one.
-    if (lane.open && !lane.open->prepared && *top != msg::kBelowRoot) {
-        lane.open->prepared = true;
-        lane.open->origin = proposal.nodes[static_cast<std::size_t>(*top)].origin;
+    if (entry.open && !entry.open->prepared && *top != msg::kBelowRoot) {
+        entry.open->prepared = true;
+        entry.open->origin = proposal.nodes[static_cast<std::size_t>(*top)].origin;
     }
-    grow(lane, proposal, *top);
+    grow(entry, proposal, *top);
 }
 
 /// Notes how far the draft has come, and whether that was in time.
-void WaveScheduler::hear(Lane& lane, const msg::Proposal& proposal, Micros now) const {
+void WaveScheduler::hear(Entry& entry, const msg::Proposal& proposal, Micros now) const {
     const Position root = proposal.root_position;
-    Heard& heard = lane.heard;
+    Heard& heard = entry.heard;
     heard.anything = std::max(heard.anything, root);
     if (proposal.state != msg::ProposalState::Growing)
         heard.halfway = std::max(heard.halfway, root);
     if (proposal.state == msg::ProposalState::Complete) {
         heard.complete = std::max(heard.complete, root);
     }
-    if (heard.halfway >= lane.round_root) lane.half_until.reset();
+    if (heard.halfway >= entry.round_root) entry.half_until.reset();
     // Also one that is not waited for any longer: it would have been in time.
-    if (now <= lane.wait_until && heard.complete >= wanted_root(lane)) lane.silent = 0;
+    if (now <= entry.wait_until && heard.complete >= wanted_root(entry)) entry.silent = 0;
 }
 
 /// Hangs what the proposal has below `top` under the root.
-void WaveScheduler::grow(Lane& lane, const msg::Proposal& proposal, std::int16_t top) const {
-    TokenTree& tree = lane.state->tree();
+void WaveScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
+    TokenTree& tree = entry.state->tree();
     std::array<NodeId, kProposalNodesMax> names{};
     names.fill(TokenTree::kNobody);
     for (std::uint32_t i = 0; i < proposal.count; ++i) {
@@ -211,41 +214,42 @@ void WaveScheduler::grow(Lane& lane, const msg::Proposal& proposal, std::int16_t
             node.parent == top ? tree.root().id : names[static_cast<std::size_t>(node.parent)];
         // Its parent found no room, was useless, or had to make room itself.
         const TreeNode* below = tree.find(above);
-        if (below == nullptr || !worth_a_row(lane, *below)) continue;
+        if (below == nullptr || !worth_a_row(entry, *below)) continue;
         const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
         names[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNobody);
     }
 }
 
 Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros now) {
-    const auto found = lanes_.find(request);
+    const auto found = entries_.find(request);
     // A late verdict on a request that was stopped, whose pages serve another by now.
-    if (found == lanes_.end()) return {};
-    Lane& lane = found->second;
-    for (const TreeNode& node : step.committed) lane.slots.commit(node.slot);
-    for (const TreeNode& node : step.dropped) lane.slots.free(node.position, node.slot);
+    if (found == entries_.end()) return {};
+    Entry& entry = found->second;
+    for (const TreeNode& node : step.committed) entry.slots.commit(node.slot);
+    for (const TreeNode& node : step.dropped) entry.slots.free(node.position, node.slot);
     figures_.rows_wasted += step.dropped.size();
-    const TokenTree& tree = lane.state->tree();
-    std::erase_if(lane.in_flight, [&](const std::vector<NodeId>& nodes) {
+    const TokenTree& tree = entry.state->tree();
+    std::erase_if(entry.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
                             [&](NodeId node) { return tree.find(node) != nullptr; });
     });
-    lane.wait_until = now + options_.proposal_wait;
-    lane.half_until.reset();
-    lane.open.reset();
-    lane.blocked = false;
-    if (lane.state->over()) return {};
+    entry.wait_until = now + options_.proposal_wait;
+    entry.half_until.reset();
+    entry.open.reset();
+    entry.blocked = false;
+    if (entry.state->over()) return {};
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
-    outcome.open = options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(lane);
+    outcome.open =
+        options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
     if (outcome.open) {
-        lane.open = Outcome{};
+        entry.open = Outcome{};
     } else {
         count(outcome);
     }
-    for (std::size_t i = 0; i < lane.ahead.size(); ++i) {
-        std::optional<msg::Proposal>& ahead = lane.ahead[i];
+    for (std::size_t i = 0; i < entry.ahead.size(); ++i) {
+        std::optional<msg::Proposal>& ahead = entry.ahead[i];
         if (!ahead || ahead->root_position > tree.root().position) continue;
-        merge(lane, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
+        merge(entry, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
     return outcome;
 }
@@ -260,42 +264,42 @@ std::vector<Outcome> WaveScheduler::take_settled() {
 }
 
 bool WaveScheduler::halfway(RequestId request, Micros now) {
-    const auto found = lanes_.find(request);
-    if (found == lanes_.end()) return true;
-    Lane& lane = found->second;
-    if (lane.state->over() || (lane.half_until && now >= *lane.half_until)) {
-        lane.half_until.reset();
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) return true;
+    Entry& entry = found->second;
+    if (entry.state->over() || (entry.half_until && now >= *entry.half_until)) {
+        entry.half_until.reset();
     }
-    return !lane.half_until;
+    return !entry.half_until;
 }
 
 // ---- Waiting
 
 /// The root of which the draft must have said all before the next wave starts.
-Position WaveScheduler::wanted_root(const Lane& lane) const {
+Position WaveScheduler::wanted_root(const Entry& entry) const {
     switch (options_.start) {
         case StartRule::AtOnce:
             return kNever;
-        case StartRule::Turns:
-            return lane.state->tree().root().position;
+        case StartRule::Sequential:
+            return entry.state->tree().root().position;
         case StartRule::Lockstep:
-            return lane.round_root;  // it began that round together with the last wave
+            return entry.round_root;  // it began that round together with the last wave
     }
     return kNever;
 }
 
 /// Whether something that the draft may say in time is worth more than starting now.
-bool WaveScheduler::waits_for_draft(const Lane& lane) const {
-    if (!draft_present_ || lane.silent >= kSilentWaitsMax || lane.state->spec().gamma == 0) {
+bool WaveScheduler::waits_for_draft(const Entry& entry) const {
+    if (!draft_present_ || entry.silent >= kSilentWaitsMax || entry.state->spec().gamma == 0) {
         return false;
     }
-    const TreeNode& root = lane.state->tree().root();
-    const bool guess_is_useless = lane.state->finish_rule().room_at(root.position + 1) <= 1;
-    if (guess_is_useless || lane.heard.complete >= wanted_root(lane)) return false;
-    if (options_.start != StartRule::Turns) return true;
+    const TreeNode& root = entry.state->tree().root();
+    const bool candidate_is_useless = entry.state->finish_rule().room_at(root.position + 1) <= 1;
+    if (candidate_is_useless || entry.heard.complete >= wanted_root(entry)) return false;
+    if (options_.start != StartRule::Sequential) return true;
     // What was prepared for this root goes at once, unless the draft is still adding to it.
-    const bool growing = lane.heard.anything >= root.position;
-    return growing || lane.state->tree().trunk_child(root.id) == nullptr;
+    const bool growing = entry.heard.anything >= root.position;
+    return growing || entry.state->tree().trunk_child(root.id) == nullptr;
 }
 
 std::optional<Micros> WaveScheduler::due() const {
@@ -303,17 +307,17 @@ std::optional<Micros> WaveScheduler::due() const {
     const auto at = [&](Micros when) {
         if (!soonest || when < *soonest) soonest = when;
     };
-    for (const auto& [request, lane] : lanes_) {
-        if (lane.state->over() || !lane.state->prefilled()) continue;
-        if (lane.half_until) at(*lane.half_until);
-        if (lane.in_flight.empty() && waits_for_draft(lane)) at(lane.wait_until);
+    for (const auto& [request, entry] : entries_) {
+        if (entry.state->over() || !entry.state->prefilled()) continue;
+        if (entry.half_until) at(*entry.half_until);
+        if (entry.in_flight.empty() && waits_for_draft(entry)) at(entry.wait_until);
     }
     return soonest;
 }
 
 std::int32_t WaveScheduler::slots_in_use(RequestId request) const {
-    const auto found = lanes_.find(request);
-    return found == lanes_.end() ? 0 : found->second.slots.in_use();
+    const auto found = entries_.find(request);
+    return found == entries_.end() ? 0 : found->second.slots.in_use();
 }
 
 }  // namespace paceline

@@ -15,7 +15,7 @@
 // [Over] keeps the committed slots for a next turn, until others need the pages.
 //
 // When the first segment is free it takes the rows that were not sent yet (WaveShape says which),
-// up to a limit; after a miss the root alone is what there is. `Turns` and `Lockstep` wait a little
+// up to a limit; after a miss the root alone is what there is. `Sequential` and `Lockstep` wait a little
 // for the draft first; a draft that stays silent is not waited for again until it speaks, one that
 // is lost not until it has joined.
 // A wave mixes requests (continuous batching): first the verify rows of all that are ready, each
@@ -45,11 +45,11 @@
 namespace paceline {
 
 enum class StartRule : std::uint8_t {
-    AtOnce,    // with whatever the tree holds: no draft, or one that runs ahead (event-driven)
-    Turns,     // wait for the draft's answer to the new root, but not longer than proposal_wait
-    Lockstep,  // as PEARL and FOLD are published: rounds; the next wave waits for the verdict and
-               // for the draft to complete its round (which it begins with the wave), but not
-               // longer than proposal_wait
+    AtOnce,      // with whatever the tree holds: no draft, or one that runs ahead (event-driven)
+    Sequential,  // wait for the draft's answer to the new root, but not longer than proposal_wait
+    Lockstep,    // as PEARL and FOLD are published: rounds; the next wave waits for the verdict and
+                 // for the draft to complete its round (which it begins with the wave), but not
+                 // longer than proposal_wait
 };
 
 /// Which nodes of a tree a verify wave takes.
@@ -59,14 +59,14 @@ enum class WaveShape : std::uint8_t {
 };
 
 struct DispatchOptions {
-    StartRule start = StartRule::Turns;
+    StartRule start = StartRule::Sequential;
     WaveShape shape = WaveShape::Chain;
     Micros proposal_wait{2000};
     std::uint32_t rows_max = kGammaMax + 1;      // of one request in a wave, the root included
     std::uint32_t waves_in_flight_max = 1;       // verify waves of one request
     std::uint32_t prefill_rows = kWaveRowsMax;   // of one request's prefill in a wave
     std::uint32_t requests_max = kWavePartsMax;  // that share a wave
-    // A row is sent only if its path is at least this probable, as its guessers believe; the root
+    // A row is sent only if its path is at least this probable, as its proposers believe; the root
     // always is. 0: no limit.
     float reach_min = 0.0F;
 };
@@ -74,7 +74,7 @@ struct DispatchOptions {
 /// Errors: BadArgument naming the field, its value and the allowed range.
 [[nodiscard]] Status validate(const DispatchOptions& options);
 
-/// What stood ready for the new root when a verdict came: whose guess it was, if anybody's.
+/// What stood ready for the new root when a verdict came: the proposer of that candidate, if there was one.
 struct Outcome {
     bool prepared = false;
     msg::Origin origin = msg::Origin::Trunk;
@@ -84,10 +84,10 @@ struct Outcome {
 struct DispatchFigures {
     std::uint64_t proposals_used = 0;      // continued the text below the root of the day
     std::uint64_t proposals_outdated = 0;  // did not: the text went on in another way
-    std::uint64_t turns_waited_out = 0;    // started without what the draft was to say
+    std::uint64_t waits_expired = 0;       // started without what the draft was to say
     std::array<std::uint64_t, msg::kOrigins> outcomes{};  // verdicts whose new root stood ready,
-                                                          // by whose guess it was
-    std::uint64_t outcomes_none = 0;                      // nobody had guessed it
+                                                          // by whose candidate it was
+    std::uint64_t outcomes_none = 0;                      // nobody had proposed it
     std::uint64_t rows_wasted = 0;                        // of verify waves, not committed
     std::uint64_t roots_alone = 0;                        // verify parts of one row, the root
 };
@@ -110,7 +110,7 @@ public:
     /// nobody is waited for.
     void draft_changed(bool present);
 
-    /// Who speaks: the one that Turns and Lockstep wait for, or somebody else.
+    /// Who speaks: the one that Sequential and Lockstep wait for, or somebody else.
     enum class Speaker : std::uint8_t { Draft, Other };
     /// Merges a proposal into the tree: what of it continues the text below the current root. One
     /// for a root that is still to come is kept: the draft may have heard the verdict first.
@@ -143,7 +143,8 @@ private:
         Position halfway = kNever;
         Position complete = kNever;
     };
-    struct Lane {
+    /// What the scheduler keeps of one request.
+    struct Entry {
         std::shared_ptr<RequestState> state;
         RequestSlots slots;
         std::uint32_t next_wave = 0;
@@ -162,7 +163,7 @@ private:
     };
     /// A request that could be part of the wave that is being formed.
     struct Candidate {
-        Lane* lane = nullptr;
+        Entry* entry = nullptr;
         std::vector<NodeId> nodes = {};  // of a verify part, in the order in which they go
         std::uint32_t wanted = 0;        // rows
         std::uint32_t granted = 0;
@@ -171,30 +172,30 @@ private:
     };
 
     bool evict();
-    void restart(Lane& lane, Micros now) const;
-    void merge(Lane& lane, const msg::Proposal& proposal, Speaker speaker, Micros now);
-    void hear(Lane& lane, const msg::Proposal& proposal, Micros now) const;
-    void grow(Lane& lane, const msg::Proposal& proposal, std::int16_t top) const;
+    void restart(Entry& entry, Micros now) const;
+    void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
+    void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;
+    void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
     void count(const Outcome& outcome);
-    [[nodiscard]] Position wanted_root(const Lane& lane) const;
-    [[nodiscard]] bool waits_for_draft(const Lane& lane) const;
+    [[nodiscard]] Position wanted_root(const Entry& entry) const;
+    [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 
     // Waves (wave_scheduler_waves.cpp).
-    [[nodiscard]] bool may_start(const Lane& lane, Micros now) const;
-    [[nodiscard]] bool worth_a_row(const Lane& lane, const TreeNode& node) const;
-    [[nodiscard]] std::vector<NodeId> unsent_nodes(const Lane& lane) const;
-    [[nodiscard]] std::vector<NodeId> unsent_trunk(const Lane& lane) const;
-    [[nodiscard]] std::vector<NodeId> unsent_tree(const Lane& lane) const;
+    [[nodiscard]] bool may_start(const Entry& entry, Micros now) const;
+    [[nodiscard]] bool worth_a_row(const Entry& entry, const TreeNode& node) const;
+    [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
+    [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
+    [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
     [[nodiscard]] std::vector<Candidate> candidates(Micros now);
     static void share_rows(std::vector<Candidate>& candidates);
     [[nodiscard]] msg::Wave form(std::vector<Candidate>& candidates, Micros now);
     void add_part(msg::Wave& wave, const Candidate& candidate, Micros now);
-    [[nodiscard]] std::uint32_t add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t rows);
-    [[nodiscard]] std::uint32_t add_verify(msg::Wave& wave, Lane& lane, const Candidate& chosen);
+    [[nodiscard]] std::uint32_t add_prefill(msg::Wave& wave, Entry& entry, std::uint32_t rows);
+    [[nodiscard]] std::uint32_t add_verify(msg::Wave& wave, Entry& entry, const Candidate& chosen);
 
     DispatchOptions options_;
     KvPages pages_;
-    std::map<RequestId, Lane> lanes_;
+    std::map<RequestId, Entry> entries_;
     std::uint64_t waves_ = 0;
     bool draft_present_ = true;
     std::vector<Outcome> settled_;

@@ -12,36 +12,36 @@ namespace paceline {
 // ---- The rows of one request
 
 /// Whether the token behind this node could be committed.
-bool WaveScheduler::worth_a_row(const Lane& lane, const TreeNode& node) const {
-    const FinishRule& rule = lane.state->finish_rule();
+bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
+    const FinishRule& rule = entry.state->finish_rule();
     // The root ended nothing: it may be an end token that stands in the prompt.
-    if (node.id == lane.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
+    if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
     return rule.after(node.token, node.position) == msg::Finish::No;
 }
 
 /// In the order in which they should go. Any beginning of it can be sent: parents come first.
-std::vector<NodeId> WaveScheduler::unsent_nodes(const Lane& lane) const {
-    const TreeNode& root = lane.state->tree().root();
+std::vector<NodeId> WaveScheduler::unsent_nodes(const Entry& entry) const {
+    const TreeNode& root = entry.state->tree().root();
     const bool first_round =
-        options_.start == StartRule::Lockstep && lane.round_root == kNever && !root.sent();
+        options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
     if (first_round) return {root.id};
-    return options_.shape == WaveShape::Chain ? unsent_trunk(lane) : unsent_tree(lane);
+    return options_.shape == WaveShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
 }
 
-std::vector<NodeId> WaveScheduler::unsent_trunk(const Lane& lane) const {
-    const TokenTree& tree = lane.state->tree();
+std::vector<NodeId> WaveScheduler::unsent_trunk(const Entry& entry) const {
+    const TokenTree& tree = entry.state->tree();
     const float reach_min = std::log(options_.reach_min);  // of 0: -inf
     std::vector<NodeId> nodes;
     for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
          node = tree.trunk_child(node->id)) {
-        if (!worth_a_row(lane, *node) || node->reach < reach_min) break;
+        if (!worth_a_row(entry, *node) || node->reach < reach_min) break;
         if (!node->sent()) nodes.push_back(node->id);
     }
     return nodes;
 }
 
-std::vector<NodeId> WaveScheduler::unsent_tree(const Lane& lane) const {
-    const TokenTree& tree = lane.state->tree();
+std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
+    const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
     const float reach_min = std::log(options_.reach_min);  // of 0: -inf
     std::vector<const TreeNode*> found;
@@ -51,7 +51,8 @@ std::vector<NodeId> WaveScheduler::unsent_tree(const Lane& lane) const {
         if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
             continue;
         }
-        if (!worth_a_row(lane, node) || node.reach < reach_min || node.position > deepest) continue;
+        if (!worth_a_row(entry, node) || node.reach < reach_min || node.position > deepest)
+            continue;
         reachable.push_back(node.id);
         if (!node.sent()) found.push_back(&node);
     }
@@ -65,12 +66,12 @@ std::vector<NodeId> WaveScheduler::unsent_tree(const Lane& lane) const {
     return nodes;
 }
 
-bool WaveScheduler::may_start(const Lane& lane, Micros now) const {
+bool WaveScheduler::may_start(const Entry& entry, Micros now) const {
     const bool rounds = options_.start == StartRule::Lockstep;
-    if (lane.in_flight.size() >= (rounds ? 1 : options_.waves_in_flight_max)) return false;
-    if (lane.blocked) return false;
-    if (!lane.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
-    return !waits_for_draft(lane) || now >= lane.wait_until;
+    if (entry.in_flight.size() >= (rounds ? 1 : options_.waves_in_flight_max)) return false;
+    if (entry.blocked) return false;
+    if (!entry.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
+    return !waits_for_draft(entry) || now >= entry.wait_until;
 }
 
 // ---- Who shares the wave
@@ -79,23 +80,23 @@ bool WaveScheduler::may_start(const Lane& lane, Micros now) const {
 /// before prefill, then who was served longest ago.
 std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
     std::vector<Candidate> found;
-    for (auto& [request, lane] : lanes_) {
-        if (lane.state->over()) continue;
-        Candidate candidate{.lane = &lane};
-        if (!lane.state->prefilled()) {
-            const std::size_t left = lane.state->text().size() - 1 - lane.state->slots().size();
+    for (auto& [request, entry] : entries_) {
+        if (entry.state->over()) continue;
+        Candidate candidate{.entry = &entry};
+        if (!entry.state->prefilled()) {
+            const std::size_t left = entry.state->text().size() - 1 - entry.state->slots().size();
             candidate.wanted =
                 static_cast<std::uint32_t>(std::min<std::size_t>(left, options_.prefill_rows));
-        } else if (may_start(lane, now)) {
-            candidate.nodes = unsent_nodes(lane);
+        } else if (may_start(entry, now)) {
+            candidate.nodes = unsent_nodes(entry);
             candidate.wanted = static_cast<std::uint32_t>(candidate.nodes.size());
         }
         if (candidate.wanted > 0) found.push_back(std::move(candidate));
     }
     std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-        if (a.lane->passed != b.lane->passed) return a.lane->passed > b.lane->passed;
+        if (a.entry->passed != b.entry->passed) return a.entry->passed > b.entry->passed;
         if (a.prefills() != b.prefills()) return b.prefills();
-        return a.lane->served < b.lane->served;
+        return a.entry->served < b.entry->served;
     });
     return found;
 }
@@ -106,7 +107,7 @@ void WaveScheduler::share_rows(std::vector<Candidate>& candidates) {
     std::uint32_t left = kWaveRowsMax;
     std::vector<Candidate*> open;
     for (Candidate& each : candidates) {
-        if (!each.prefills() || each.lane->passed > 0) open.push_back(&each);
+        if (!each.prefills() || each.entry->passed > 0) open.push_back(&each);
     }
     while (left > 0 && !open.empty()) {
         for (Candidate* each : open) {
@@ -125,8 +126,8 @@ void WaveScheduler::share_rows(std::vector<Candidate>& candidates) {
 }
 
 std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
-    for (auto& [request, lane] : lanes_) {
-        if (lane.half_until && now >= *lane.half_until) lane.half_until.reset();
+    for (auto& [request, entry] : entries_) {
+        if (entry.half_until && now >= *entry.half_until) entry.half_until.reset();
     }
     // Without a part everybody in it was found blocked, and the next round looks at others.
     while (true) {
@@ -139,7 +140,7 @@ std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
 
 msg::Wave WaveScheduler::form(std::vector<Candidate>& candidates, Micros now) {
     for (std::size_t i = options_.requests_max; i < candidates.size(); ++i) {
-        ++candidates[i].lane->passed;
+        ++candidates[i].entry->passed;
     }
     if (candidates.size() > options_.requests_max) candidates.resize(options_.requests_max);
     share_rows(candidates);
@@ -155,43 +156,43 @@ msg::Wave WaveScheduler::form(std::vector<Candidate>& candidates, Micros now) {
 }
 
 void WaveScheduler::add_part(msg::Wave& wave, const Candidate& candidate, Micros now) {
-    Lane& lane = *candidate.lane;
+    Entry& entry = *candidate.entry;
     if (candidate.granted == 0) {
-        ++lane.passed;
+        ++entry.passed;
         return;
     }
-    const auto base = static_cast<Position>(lane.state->slots().size());
-    const std::uint32_t rows = candidate.prefills() ? add_prefill(wave, lane, candidate.granted)
-                                                    : add_verify(wave, lane, candidate);
-    lane.blocked = rows == 0;
-    if (lane.blocked) return;
+    const auto base = static_cast<Position>(entry.state->slots().size());
+    const std::uint32_t rows = candidate.prefills() ? add_prefill(wave, entry, candidate.granted)
+                                                    : add_verify(wave, entry, candidate);
+    entry.blocked = rows == 0;
+    if (entry.blocked) return;
     wave.parts[wave.part_count++] = {
-        .request = lane.state->request(),
-        .attempt = lane.state->attempt(),
-        .wave = WaveId{lane.next_wave++},
+        .request = entry.state->request(),
+        .attempt = entry.state->attempt(),
+        .wave = WaveId{entry.next_wave++},
         .kind = candidate.prefills() ? msg::WaveKind::Prefill : msg::WaveKind::Verify,
         .base = base,
         .rows = rows,
         .hold = 0};
-    lane.passed = 0;
-    lane.served = waves_;
+    entry.passed = 0;
+    entry.served = waves_;
     if (candidate.prefills()) {
-        lane.wait_until = now + options_.proposal_wait;
+        entry.wait_until = now + options_.proposal_wait;
         return;
     }
-    lane.round_root = lane.state->tree().root().position;
-    const bool held = options_.start == StartRule::Lockstep && waits_for_draft(lane) &&
-                      lane.heard.halfway < lane.round_root;
-    if (held) lane.half_until = now + options_.proposal_wait;
+    entry.round_root = entry.state->tree().root().position;
+    const bool held = options_.start == StartRule::Lockstep && waits_for_draft(entry) &&
+                      entry.heard.halfway < entry.round_root;
+    if (held) entry.half_until = now + options_.proposal_wait;
 }
 
-std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Lane& lane, std::uint32_t rows) {
-    const std::vector<TokenId>& text = lane.state->text();
-    const std::size_t begin = lane.state->slots().size();
+std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Entry& entry, std::uint32_t rows) {
+    const std::vector<TokenId>& text = entry.state->text();
+    const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
-        const Result<KvSlot> slot = lane.slots.name(static_cast<Position>(position));
+        const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
         PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
-        lane.slots.commit(slot.value());
+        entry.slots.commit(slot.value());
         wave.rows[wave.row_count++] = {.node = TokenTree::kNobody,
                                        .parent = msg::kNoParent,
                                        .token = text[position],
@@ -201,34 +202,34 @@ std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Lane& lane, std::uint3
     return rows;
 }
 
-std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Lane& lane, const Candidate& chosen) {
-    TokenTree& tree = lane.state->tree();
+std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Candidate& chosen) {
+    TokenTree& tree = entry.state->tree();
     std::vector<NodeId> sent;
     for (std::uint32_t i = 0; i < chosen.granted; ++i) {
         const TreeNode& node = *tree.find(chosen.nodes[i]);
         const TreeNode* above = tree.find(node.parent);
         const bool is_root = node.id == tree.root().id;
         if (!is_root && !above->sent()) continue;  // its parent found no slot
-        const Result<KvSlot> slot = lane.slots.name(node.position);
+        const Result<KvSlot> slot = entry.slots.name(node.position);
         if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
         sent.push_back(node.id);
         wave.rows[wave.row_count++] = tree.send(node.id, slot.value());
     }
     if (sent.empty()) {
-        PACE_CHECK(!lane.in_flight.empty(), "the root finds no KV slot");
+        PACE_CHECK(!entry.in_flight.empty(), "the root finds no KV slot");
         return 0;
     }
-    if (lane.in_flight.empty() && waits_for_draft(lane)) {
-        ++lane.silent;
-        ++figures_.turns_waited_out;
+    if (entry.in_flight.empty() && waits_for_draft(entry)) {
+        ++entry.silent;
+        ++figures_.waits_expired;
     }
     if (sent.size() == 1 && sent.front() == tree.root().id) ++figures_.roots_alone;
-    if (lane.open) {
-        count(*lane.open);
-        settled_.push_back(*std::exchange(lane.open, std::nullopt));
+    if (entry.open) {
+        count(*entry.open);
+        settled_.push_back(*std::exchange(entry.open, std::nullopt));
     }
     const auto rows = static_cast<std::uint32_t>(sent.size());
-    lane.in_flight.push_back(std::move(sent));
+    entry.in_flight.push_back(std::move(sent));
     return rows;
 }
 

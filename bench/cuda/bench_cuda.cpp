@@ -1,4 +1,4 @@
-// paceline_cuda_bench: what an NVIDIA GPU does with waves of a shape, on made-up weights.
+// paceline_cuda_bench: what an NVIDIA GPU does with waves of a shape, on synthetic weights.
 //
 //     paceline_cuda_bench --shape configs/shapes/llama-8b.toml --json 8b.json
 //     paceline_cuda_bench --shape configs/shapes/llama-70b.toml --only costs --costs 70b.tsv
@@ -16,7 +16,7 @@
 
 #include "model/kernels/cuda/blas.hpp"
 #include "model/kernels/cuda/variant_words.hpp"
-#include "model/weights/random_model.hpp"
+#include "model/weights/synthetic_model.hpp"
 
 #include "bench/cuda/card.hpp"
 #include "bench/cuda/sections.hpp"
@@ -133,7 +133,7 @@ Status run(const Arguments& arguments, const std::string& command) {
 int main_with(int argc, char** argv) {
     Arguments arguments;
     Settings& settings = arguments.settings;
-    CLI::App app{"Times an NVIDIA GPU on made-up weights of a shape."};
+    CLI::App app{"Times an NVIDIA GPU on synthetic weights of a shape."};
     app.add_option("--shape", arguments.shape, "a file such as configs/shapes/llama-8b.toml");
     app.add_option("--upload", arguments.upload, "a GGUF file whose weights are loaded, and timed");
     app.add_option("--only", arguments.only, "sections, separated by commas")

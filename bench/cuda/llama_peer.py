@@ -5,8 +5,8 @@
     bench/cuda/llama_peer.py --shape configs/shapes/llama-8b.toml --json 8b.llama.json
     bench/cuda/llama_peer.py --shape configs/shapes/smollm2-135m.toml --gguf SmolLM2.gguf
 
-llama.cpp reads files: without --gguf one of the shape with made-up bf16 weights is written to --work
-(random_gguf.py; 16 GB for 8B) and removed at the end. All layers are on the GPU, flash attention is on,
+llama.cpp reads files: without --gguf one of the shape with synthetic bf16 weights is written to --work
+(synthetic_gguf.py; 16 GB for 8B) and removed at the end. All layers are on the GPU, flash attention is on,
 keys and values are f16.
 
     tg128, pp2048    llama-bench: tokens one by one from an empty context, and a prompt in batches of 512 and 2,048
@@ -30,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from peer_report import (Report, add_card_options, card, microseconds, read_shape,  # noqa: E402: by the line above
                          share_of)
-from random_gguf import write_gguf  # noqa: E402: likewise
+from synthetic_gguf import write_gguf  # noqa: E402: likewise
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
 NEEDED = ("llama-bench", "llama-batched-bench")
@@ -140,7 +140,7 @@ class Peer:
             if model is None:
                 model, begin = Path(folder) / f"{self.shape.name}.gguf", time.monotonic()
                 size = write_gguf(self.shape, model)
-                report.say("file", f"made up, {size / 1e9:.2f} GB in {time.monotonic() - begin:.1f} s")
+                report.say("file", f"synthetic, {size / 1e9:.2f} GB in {time.monotonic() - begin:.1f} s")
             else:
                 report.say("file", str(model))
             self.bench(model)
@@ -157,8 +157,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", type=Path, required=True)
     parser.add_argument("--llama", type=Path, default=CACHE, help="folder of bench/build_llama_cpp --cuda")
-    parser.add_argument("--gguf", type=Path, help="this file instead of made-up weights")
-    parser.add_argument("--work", type=Path, help="where a made-up file lies for the time being")
+    parser.add_argument("--gguf", type=Path, help="this file instead of synthetic weights")
+    parser.add_argument("--work", type=Path, help="where a synthetic file lies for the time being")
     parser.add_argument("--rows", type=numbers, default=[1, 8, 16])
     parser.add_argument("--contexts", type=numbers, default=[64, 512, 2048])
     parser.add_argument("--generate", type=int, default=128)

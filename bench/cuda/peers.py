@@ -5,7 +5,7 @@
         --bench build/gpu/bench/cuda/paceline_cuda_bench [--llama FOLDER]
 
 In this order: paceline_cuda_bench, torch_peer.py, llama_peer.py, paceline_cuda_bench again, all with bf16
-weights made up for the same shape; Paceline's figure is the mean of its two, and how far they are apart
+weights synthesized for the same shape; Paceline's figure is the mean of its two, and how far they are apart
 is told. What each printed and its JSON are kept in --out. Exit code 77 where no peer can be brought, with
 the reasons; 1 where something failed. Python's standard library only (torch_peer.py needs more).
 """
@@ -148,7 +148,7 @@ def main() -> int:
     parser.add_argument("--bench", type=Path, required=True, help="paceline_cuda_bench")
     parser.add_argument("--llama", type=Path, help="folder of bench/build_llama_cpp --cuda")
     parser.add_argument("--python", default=sys.executable, help="one that has torch and transformers")
-    parser.add_argument("--out", type=Path, required=True, help="folder of logs, figures and made-up files")
+    parser.add_argument("--out", type=Path, required=True, help="folder of logs, figures and synthetic files")
     parser.add_argument("--rows", type=numbers, default=[1, 8, 16])
     parser.add_argument("--contexts", type=numbers, default=[64, 512, 2048])
     parser.add_argument("--prefill", type=int, default=2048)

@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from peer_report import read_shape  # noqa: E402: found through the line above
-from random_gguf import write_gguf  # noqa: E402: likewise
+from synthetic_gguf import write_gguf  # noqa: E402: likewise
 
 SHAPES = HERE.parent.parent / "configs" / "shapes"
 TINY = SHAPES / "tiny.toml"
@@ -87,7 +87,7 @@ class Shapes(Folder):
     def test_a_key_that_no_shape_has_is_refused_by_name(self):
         wrong = self.folder / "wrong.toml"
         wrong.write_text(TINY.read_text() + "depth = 3\n")
-        done = self.script("random_gguf.py", wrong, "-o", self.folder / "m.gguf")
+        done = self.script("synthetic_gguf.py", wrong, "-o", self.folder / "m.gguf")
         self.assertEqual(done.returncode, 1)
         self.assertIn("'depth'", done.stderr)
 
@@ -136,7 +136,7 @@ class RandomGguf(Folder):
     def test_other_types_are_refused(self):
         shape = self.folder / "shape.toml"
         shape.write_text(TINY.read_text().replace('"bf16"', '"q4_0"'))
-        done = self.script("random_gguf.py", shape, "-o", self.folder / "m.gguf")
+        done = self.script("synthetic_gguf.py", shape, "-o", self.folder / "m.gguf")
         self.assertEqual(done.returncode, 1)
         self.assertIn("only bf16 is made", done.stderr)
 
@@ -176,7 +176,7 @@ class LlamaPeer(Folder):
         words = json.loads((self.folder / "llama-batched-bench.words").read_text())
         self.assertIn("-pps", words)
         self.assertEqual(words[words.index("-npl") + 1], ",".join(["1,8"] * 5))
-        self.assertEqual(list(self.folder.glob("llama-peer-*")), [])  # the made-up file is gone
+        self.assertEqual(list(self.folder.glob("llama-peer-*")), [])  # the synthetic file is gone
 
     def test_without_a_build_it_says_how_to_make_one(self):
         done = self.script("llama_peer.py", "--shape", TINY, "--llama", self.folder)

@@ -16,7 +16,7 @@
 
 namespace paceline::bench {
 
-/// A kind of product with equal matrices of made-up weights.
+/// A kind of product with equal matrices of synthetic weights.
 class Product {
 public:
     Product(const Bench& bench, const char* name, const MatrixFeed& feed, cuda::FinishKind kind);

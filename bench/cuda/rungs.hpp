@@ -1,4 +1,4 @@
-// Judges the results of a ladder: every way to spread a product must leave the same bits, and no NaN.
+// Checks the results of a ladder: every way to spread a product must leave the same bits, and no NaN.
 //
 // Pure functions. Any thread.
 #pragma once

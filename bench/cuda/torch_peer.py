@@ -5,7 +5,7 @@
     bench/cuda/torch_peer.py --shape configs/shapes/tiny.toml --device cpu --threads 1   # that it works
 
 Needs torch and transformers (bench/cuda/requirements.txt), no file and no network: the weights, bf16, are
-made up on the device. A wave is one forward of n tokens behind a static cache of C of them, with the
+random numbers made on the device. A wave is one forward of n tokens behind a static cache of C of them, with the
 greedy token of every row; the cache is as long as the case needs and no longer. Three ways of running
 it are measured, and the best is what the figures tell:
 
@@ -46,7 +46,7 @@ CACHE_STEP = 16  # a mask of other lengths is copied by the attention kernels
 
 
 def build(shape: Shape, device):
-    """The model in bf16, its numbers made up where they stay."""
+    """The model in bf16, random weights made on the device."""
     kinds = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
     kind = kinds[shape.family]
     more = {"attention_bias": shape.qkv_bias} if shape.family != "qwen2" else {}

@@ -211,7 +211,7 @@ Status waves_section(const Bench& bench) {
     CudaBackend& backend = *made.value();
     const MemoryUse use = backend.memory_use();
     bench.report.say(
-        "made up on " + backend.device_name(),
+        "synthetic weights on " + backend.device_name(),
         fixed(static_cast<double>(use.weight_bytes) / 1e9, 2) + " GB of weights, " +
             fixed(static_cast<double>(use.kv_bytes) / 1e9, 2) + " GB of keys and values, " +
             fixed(static_cast<double>(use.workspace_bytes) / 1e9, 2) + " GB of workspace, " +

@@ -31,7 +31,7 @@ enum class FaultPoint : std::uint8_t {
     // A stage at work.
     JobStarted,
     JobDone,      // its completion is not handled yet
-    VerdictMade,  // between verify and commit: judged, nobody was told
+    VerdictMade,  // between verify and commit: decided, not yet sent
     BeginTaken,   // a request (or its replay) begins here
     // Recovery and end.
     Wired,      // this stage has its channels and has not said Ready: during its own recovery

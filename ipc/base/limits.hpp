@@ -10,13 +10,13 @@ inline constexpr std::uint32_t kWaveRowsMax =
 inline constexpr std::uint32_t kSegmentsMax = 64;        // stages that share the target's layers
 inline constexpr std::uint32_t kGammaMax = 32;           // tokens a draft may propose at once
 inline constexpr std::uint32_t kWavePartsMax = 16;       // requests that share a wave
-inline constexpr std::uint32_t kProposalNodesMax = 192;  // guesses in one proposal
+inline constexpr std::uint32_t kProposalNodesMax = 192;  // candidates in one proposal
 inline constexpr std::uint32_t kStopStringsMax = 16;
 inline constexpr std::uint32_t kRequestsMax = 64;  // requests in flight in one pipeline
 
 static_assert(kGammaMax + 1 <= kWaveRowsMax, "the root and a whole proposal fit one wave");
 static_assert(kGammaMax <= kProposalNodesMax, "the longest chain fits one proposal");
-static_assert(kProposalNodesMax <= 0x7fff, "a guess names its parent with 16 bits");
+static_assert(kProposalNodesMax <= 0x7fff, "a candidate names its parent with 16 bits");
 static_assert(kWavePartsMax <= kWaveRowsMax, "every part of a wave has a row");
 
 }  // namespace paceline

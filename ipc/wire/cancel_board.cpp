@@ -61,7 +61,7 @@ const CancelBoard::Word* CancelBoard::word_of(RequestId request) const {
     return &lines_[request.value % kCancelLines].word;
 }
 
-void CancelBoard::declare_void(RequestId request, Attempt valid) {
+void CancelBoard::cancel_before(RequestId request, Attempt valid) {
     // Relaxed: a hint that publishes nothing else.
     lines_[request.value % kCancelLines].word.store(mark_of(request, valid),
                                                     std::memory_order_relaxed);

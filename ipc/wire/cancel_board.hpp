@@ -9,7 +9,7 @@
 // that is not enforced. A process that breaks it can cancel work that is still needed. The size is
 // sealed. Any threads.
 //
-//   line, 128 bytes:   word = low half of the request id << 32 | attempts below this are void
+//   line, 128 bytes:   word = low half of the request id << 32 | attempts below this are cancelled
 //                             (the conductor writes)
 //                      watermark = the committed token at a position (the last segment writes)
 #pragma once
@@ -56,15 +56,15 @@ public:
     [[nodiscard]] static Result<ShmFile> create();
     [[nodiscard]] static Result<CancelBoard> attach(ShmRegion region);
 
-    /// The conductor: attempts of `request` below `valid` are void.
-    void declare_void(RequestId request, Attempt valid);
+    /// The conductor: attempts of `request` below `valid` are cancelled.
+    void cancel_before(RequestId request, Attempt valid);
     /// The word to look at for this request (CancelToken::watch()). Valid as long as the board.
     [[nodiscard]] const Word* word_of(RequestId request) const;
     /// What the word holds while `attempt` is valid and nothing newer is known: the job's work is
-    /// void once the word has the same upper half and a greater lower one.
+    /// cancelled once the word has the same upper half and a greater lower one.
     [[nodiscard]] static std::uint64_t mark_of(RequestId request, Attempt attempt);
 
-    /// The judge: the token of `request` at `position` is `token`.
+    /// The verifier: the token of `request` at `position` is `token`.
     void publish_watermark(RequestId request, Attempt attempt, Position position, TokenId token);
     /// The cell to look at for this request. Valid as long as the board.
     [[nodiscard]] const WatermarkCell* watermark_of(RequestId request) const;

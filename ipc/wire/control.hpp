@@ -60,7 +60,7 @@ enum class Type : std::uint16_t {
 };
 
 /// conductor -> stage, once, right after the process started. Two memory files come along: the
-/// process's page (stage_page.hpp) and the cancel board (cancel_board.hpp).
+/// process's page (stage_telemetry.hpp) and the cancel board (cancel_board.hpp).
 struct Assign {
     StageId stage;
     Epoch epoch;
@@ -103,7 +103,7 @@ struct EdgeWire {
 struct Wire {
     std::uint32_t bell_file = kNoFile;  // this stage's own doorbell
     std::uint32_t spin_micros = 0;      // how long to spin before sleeping; 0 = never spin
-    std::uint32_t hang_limit_ms = 0;    // what takes longer than this hangs; 0: nobody judges
+    std::uint32_t hang_limit_ms = 0;    // what takes longer than this hangs; 0: not limited
     std::vector<EdgeWire> edges;        // without a ring: the peer is lost at the moment
 };
 

@@ -43,7 +43,7 @@ struct Route {
     Epoch epoch;  // of the sending stage
 };
 
-/// Whose idea a guess was: for figures, and for whoever grows the tree further.
+/// The proposer of a candidate: for figures, and for whoever grows the tree further.
 enum class Origin : std::uint16_t {
     Trunk,     // the draft's first choice behind its parent
     RunnerUp,  // another choice of the draft
@@ -53,12 +53,12 @@ enum class Origin : std::uint16_t {
 };
 inline constexpr std::uint16_t kOrigins = 5;
 
-/// One guess in a proposal's tree.
+/// One candidate in a proposal's tree.
 struct ProposedNode {
     TokenId token;
     std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
     Origin origin;
-    float log_prob;  // of this token behind its path, as the guesser believes; <= 0
+    float log_prob;  // of this token behind its path, as the proposer believes; <= 0
 };
 inline constexpr std::int16_t kBelowRoot = -1;
 
@@ -68,7 +68,7 @@ enum class ProposalState : std::uint32_t {
     Complete,  // all that will be said about this root, unless an exit says something new
 };
 
-/// Guesses below a root, as a tree. Always the whole tree as it stands, so that any proposal may
+/// Candidates below a root, as a tree. Always the whole tree as it stands, so that any proposal may
 /// be lost: what it has in common with the receiver's tree is merged, the rest is added. A root
 /// that the text has passed is no harm: what continues the text since then still counts.
 ///   draft, correct -> first segment   what they believe; none: "nothing to propose"
@@ -108,7 +108,7 @@ struct WavePart {
     Position base;       // committed tokens already in the KV cache when the part starts
     std::uint32_t rows;  // the next so many rows of the wave
     std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
-        // not held comes behind it (deferred layers); 0: run it when its turn comes
+                         // not held comes behind it (deferred layers); 0: run it in order
 };
 
 /// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
@@ -178,7 +178,7 @@ struct Verdict {
     WaveId wave;
     Position base;            // position of tokens[0]: where the first token committed here stands
     std::uint32_t count;      // accepted + 1
-    std::uint32_t wave_rows;  // rows of this request that were judged, the root included
+    std::uint32_t wave_rows;  // rows of this request that were verified, the root included
     std::uint32_t depth;      // of the deepest of them below the root: how much could be accepted
     Finish finish;            // not No: tokens[count-1] is the last token of the answer
     std::array<TokenId, kGammaMax + 1> tokens;

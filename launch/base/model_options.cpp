@@ -89,8 +89,8 @@ void add_random_options(CLI::App& app, ModelOptions& options) {
     for (const std::string_view name : shape_names())
         names += (names.empty() ? "" : ", ") + std::string{name};
     app.add_option("--random", options.random,
-                   "no model file, but weights that are made up where they are used: a shape (" +
-                       names + ") or a file of one, as in configs/shapes")
+                   "no model file, but synthetic weights: a shape (" + names +
+                       ") or a file of one, as in configs/shapes")
         ->type_name("CONFIG")
         ->excludes(app.get_option("--model"));
     app.add_option("--random-seed", options.random_seed, "seed of these weights")
@@ -105,7 +105,7 @@ void refuse_random_option(CLI::App& app) {
             "--random",
             "'" + config +
                 "' has no tokenizer, and this command works on text; bench, inspect and "
-                "simulate --measure-costs take made-up weights");
+                "simulate --measure-costs take synthetic weights");
     };
     app.add_option_function<std::string>("--random", refuse)->group("");  // not in --help
 }

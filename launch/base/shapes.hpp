@@ -16,7 +16,7 @@ namespace paceline {
 /// Sorted.
 [[nodiscard]] std::vector<std::string_view> shape_names();
 
-/// The shape of --random CONFIG: a built-in one by its name, else a file (random_model.hpp).
+/// The shape of --random CONFIG: a built-in one by its name, else a file (synthetic_model.hpp).
 /// Errors: those of open_random_model(); BadArgument for a word that is neither, with the name that
 /// was probably meant.
 [[nodiscard]] Result<ModelFile> open_shape(const std::string& config);

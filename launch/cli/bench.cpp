@@ -14,7 +14,7 @@
 #include "launch/placement/memory_plan.hpp"
 #include "launch/tools/bench_cases.hpp"
 #include "launch/tools/bench_report.hpp"
-#include "model/weights/random_model.hpp"
+#include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
 
@@ -82,7 +82,7 @@ BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
     BenchRow row;
     row.model_file = file.path();
     row.model_name = file.config().name.empty() ? file.path() : file.config().name;
-    if (is_made_up(file)) row.model_name += " (made-up weights)";
+    if (is_synthetic(file)) row.model_name += " (synthetic weights)";
     row.model_parameters = summary.parameters;
     const Device device = device_of(model);
     row.kv_dtype = name(kv_type(model, device));

@@ -58,7 +58,7 @@ void add_what(CLI::App& command, CheckOptions& options) {
         ->capture_default_str();
 }
 
-void add_mishaps(CLI::App& command, CheckOptions& options) {
+void add_faults(CLI::App& command, CheckOptions& options) {
     command
         .add_option("--kills", options.kills,
                     "kill -9 a random stage so often, in the middle of answers; give the "
@@ -136,13 +136,13 @@ Result<CheckTask> task_of(const CheckOptions& options, const OpenedModel& model)
     task.params.end_tokens = model.tokenizer.end_tokens();
     task.params.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
-    task.mishaps.kills = options.kills;
-    task.mishaps.stalls = options.stalls;
-    task.mishaps.seed = task.params.sampling.seed;
+    task.faults.kills = options.kills;
+    task.faults.stalls = options.stalls;
+    task.faults.seed = task.params.sampling.seed;
     for (const std::string& word : options.delays) {
         Result<SlowStage> slow = parse_slow_stage(word);
         if (!slow) return slow.error();
-        task.mishaps.slow.push_back(std::move(slow).value());
+        task.faults.slow.push_back(std::move(slow).value());
     }
     return task;
 }
@@ -187,7 +187,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
     refuse_random_option(*command);
     add_parts_option(*command, options.model);
     add_what(*command, options);
-    add_mishaps(*command, options);
+    add_faults(*command, options);
     add_sampling_options(*command, options.sampling);
     command->footer(kFooter);
     return command;

@@ -14,7 +14,7 @@
 #include "launch/base/report.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
-#include "model/weights/random_model.hpp"
+#include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
 
@@ -57,10 +57,10 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
     std::printf("context       %d tokens\n", c.context_length);
     const TokenizerData& t = file.tokenizer();
     const std::string tokenizer =
-        is_made_up(file) ? "no tokenizer" : t.model + ", pre-tokenizer " + t.pre;
+        is_synthetic(file) ? "no tokenizer" : t.model + ", pre-tokenizer " + t.pre;
     std::printf("vocabulary    %d tokens, %s\n", c.vocab_size, tokenizer.c_str());
     std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
-    if (is_made_up(file)) return;
+    if (is_synthetic(file)) return;
     std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
 }
 

@@ -33,10 +33,10 @@ bool is_mine(const fs::path& folder) {
     return ::stat(folder.c_str(), &status) == 0 && status.st_uid == ::geteuid();
 }
 
-/// The pages that a process holds open. Empty if it has none, or is gone by now.
-std::vector<PageSnapshot> pages_of(const fs::path& process) {
-    const std::string prefix = std::string{"/memfd:"} + kPageFilePrefix;
-    std::vector<PageSnapshot> pages;
+/// The telemetry blocks that a process holds open. Empty if it has none, or is gone by now.
+std::vector<TelemetrySnapshot> pages_of(const fs::path& process) {
+    const std::string prefix = std::string{"/memfd:"} + kTelemetryFilePrefix;
+    std::vector<TelemetrySnapshot> telemetry;
     std::error_code error;
     for (fs::directory_iterator entry{process / "fd", error}, end; !error && entry != end;
          entry.increment(error)) {
@@ -44,10 +44,10 @@ std::vector<PageSnapshot> pages_of(const fs::path& process) {
         if (!fs::read_symlink(entry->path(), unreadable).native().starts_with(prefix)) continue;
         const OwnedFd fd{::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
         if (!fd) continue;
-        const Result<StagePageView> view = StagePageView::attach(fd.get());
-        if (view.ok()) pages.push_back(view.value().snapshot());
+        const Result<StageTelemetryView> view = StageTelemetryView::attach(fd.get());
+        if (view.ok()) telemetry.push_back(view.value().snapshot());
     }
-    return pages;
+    return telemetry;
 }
 
 ProcessState state_of(std::uint32_t pid, const std::string& proc) {
@@ -63,23 +63,23 @@ ProcessState state_of(std::uint32_t pid, const std::string& proc) {
 }
 
 std::optional<PipelineSample> sample(pid_t pid, const std::string& proc) {
-    std::map<StageId, PageSnapshot> newest;
+    std::map<StageId, TelemetrySnapshot> newest;
     bool conducts = false;
-    for (PageSnapshot& page : pages_of(fs::path{proc} / std::to_string(pid))) {
-        // A stage that is just starting holds pages too, but not a conductor's with its own pid.
-        conducts =
-            conducts || (page.stage == kConductor && page.pid == static_cast<std::uint32_t>(pid));
-        const auto [entry, is_new] = newest.try_emplace(page.stage, page);
-        if (!is_new && entry->second.epoch < page.epoch) entry->second = std::move(page);
+    for (TelemetrySnapshot& telemetry : pages_of(fs::path{proc} / std::to_string(pid))) {
+        // A stage that is just starting holds telemetry blocks too, but not a conductor's with its own pid.
+        conducts = conducts || (telemetry.stage == kConductor &&
+                                telemetry.pid == static_cast<std::uint32_t>(pid));
+        const auto [entry, is_new] = newest.try_emplace(telemetry.stage, telemetry);
+        if (!is_new && entry->second.epoch < telemetry.epoch) entry->second = std::move(telemetry);
     }
     if (!conducts) return std::nullopt;
     PipelineSample pipeline;
     pipeline.conductor = pid;
-    for (auto& [stage, page] : newest) {
+    for (auto& [stage, telemetry] : newest) {
         // No pid: its memory is there, its process is only just being started.
-        const bool unborn = page.pid == 0 && page.activity == Activity::Starting;
-        const ProcessState state = unborn ? ProcessState::Alive : state_of(page.pid, proc);
-        pipeline.stages.push_back({std::move(page), state});
+        const bool unborn = telemetry.pid == 0 && telemetry.activity == Activity::Starting;
+        const ProcessState state = unborn ? ProcessState::Alive : state_of(telemetry.pid, proc);
+        pipeline.stages.push_back({std::move(telemetry), state});
     }
     pipeline.at = std::chrono::steady_clock::now().time_since_epoch();
     return pipeline;

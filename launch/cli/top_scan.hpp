@@ -1,8 +1,8 @@
 // Finding running pipelines: no name, no file, no server, only /proc.
 //
-// The conductor of a run holds the pages of itself and of its stages open (stage_page.hpp), so
-// they stand in /proc/PID/fd as links that begin with "/memfd:paceline-page". Whoever may look
-// there, the same user, may map them for reading. Finding a page is slow, reading one is not: a
+// The conductor of a run holds the telemetry blocks of itself and of its stages open (stage_telemetry.hpp), so
+// they stand in /proc/PID/fd as links that begin with "/memfd:paceline-telemetry". Whoever may look
+// there, the same user, may map them for reading. Finding a telemetry block is slow, reading one is not: a
 // pipeline is found once and sampled often, but stages come and go, so it is found again each
 // time.
 #pragma once
@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
 
@@ -21,7 +21,7 @@ enum class ProcessState : std::uint8_t { Alive, Stopped, Gone };
 
 /// One stage at one moment: of all its incarnations the newest.
 struct StageSample {
-    PageSnapshot page;
+    TelemetrySnapshot telemetry;
     ProcessState process = ProcessState::Alive;
 };
 

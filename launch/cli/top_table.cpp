@@ -16,9 +16,9 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::size_t kColumns = 79;  // a terminal of 80 stays in its line
 
-const PageSnapshot* find(const PipelineSample& sample, StageId stage) {
+const TelemetrySnapshot* find(const PipelineSample& sample, StageId stage) {
     for (const StageSample& entry : sample.stages) {
-        if (entry.page.stage == stage) return &entry.page;
+        if (entry.telemetry.stage == stage) return &entry.telemetry;
     }
     return nullptr;
 }
@@ -51,15 +51,15 @@ public:
 
 private:
     [[nodiscard]] bool restarted() const { return before_->epoch != after_->epoch; }
-    static double so_far(const PageSnapshot& page,
+    static double so_far(const TelemetrySnapshot& telemetry,
                          Activity activity,
                          std::chrono::nanoseconds now) {
-        if (page.activity != activity || page.since > now) return 0.0;
-        return Seconds{now - page.since}.count();
+        if (telemetry.activity != activity || telemetry.since > now) return 0.0;
+        return Seconds{now - telemetry.since}.count();
     }
 
-    const PageSnapshot* before_;
-    const PageSnapshot* after_;
+    const TelemetrySnapshot* before_;
+    const TelemetrySnapshot* after_;
     std::chrono::nanoseconds begin_;
     std::chrono::nanoseconds end_;
     double seconds_;
@@ -105,15 +105,15 @@ std::string cut(const std::string& text, std::size_t length) {
 std::string stage_line(const PipelineSample& before,
                        const PipelineSample& after,
                        const StageSample& stage) {
-    const PageSnapshot& page = stage.page;
-    const StageRates rates = stage_rates(before, after, page.stage);
-    return print("%-10s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", cut(page.name, 10).c_str(),
-                 page.pid, std::min(page.epoch.value, 999U), state_text(stage, after.at).c_str(),
-                 short_count(page.gauge(gauges::kQueueDepth)).c_str(),
-                 number_or_dash(rates.waves_per_second).c_str(),
-                 number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
-                 percent_or_dash(rates.waiting).c_str(),
-                 number_or_dash(rates.full_per_second).c_str());
+    const TelemetrySnapshot& telemetry = stage.telemetry;
+    const StageRates rates = stage_rates(before, after, telemetry.stage);
+    return print(
+        "%-10s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", cut(telemetry.name, 10).c_str(),
+        telemetry.pid, std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
+        short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
+        number_or_dash(rates.waves_per_second).c_str(), number_or_dash(rates.rows_per_wave).c_str(),
+        percent_or_dash(rates.busy).c_str(), percent_or_dash(rates.waiting).c_str(),
+        number_or_dash(rates.full_per_second).c_str());
 }
 
 }  // namespace
@@ -137,9 +137,9 @@ PipelineRates pipeline_rates(const PipelineSample& before, const PipelineSample&
     double proposed = 0;
     double accepted = 0;
     for (const StageSample& stage : after.stages) {
-        const Interval interval{before, after, stage.page.stage};
+        const Interval interval{before, after, stage.telemetry.stage};
         if (!interval.known()) continue;
-        if (stage.page.stage == kConductor) {
+        if (stage.telemetry.stage == kConductor) {
             rates.tokens_per_second = interval.per_second(counters::kTokensCommitted);
         }
         proposed += interval.grown(counters::kTokensProposed);
@@ -151,18 +151,19 @@ PipelineRates pipeline_rates(const PipelineSample& before, const PipelineSample&
 
 std::string state_text(const StageSample& stage, std::chrono::nanoseconds now) {
     if (stage.process == ProcessState::Gone) return "gone";
-    const PageSnapshot& page = stage.page;
+    const TelemetrySnapshot& telemetry = stage.telemetry;
     const std::string activity =
-        stage.process == ProcessState::Stopped ? "stopped" : name_of(page.activity);
-    const bool late = page.deadline.count() != 0 && page.deadline < now;
-    return activity + " " + short_time(now - page.since) + (late ? " late" : "");
+        stage.process == ProcessState::Stopped ? "stopped" : name_of(telemetry.activity);
+    const bool late = telemetry.deadline.count() != 0 && telemetry.deadline < now;
+    return activity + " " + short_time(now - telemetry.since) + (late ? " late" : "");
 }
 
 std::vector<std::string> table_lines(const PipelineSample& before, const PipelineSample& after) {
     const PipelineRates rates = pipeline_rates(before, after);
     std::uint64_t fenced = 0;
-    for (const StageSample& stage : after.stages) fenced += stage.page.counter(counters::kFenced);
-    const PageSnapshot* conductor = find(after, kConductor);
+    for (const StageSample& stage : after.stages)
+        fenced += stage.telemetry.counter(counters::kFenced);
+    const TelemetrySnapshot* conductor = find(after, kConductor);
     const auto of_conductor = [&](Counter counter) {
         return short_count(conductor == nullptr ? 0 : conductor->counter(counter));
     };

@@ -25,7 +25,7 @@ struct StageRates {
 /// Of the pipeline as a whole.
 struct PipelineRates {
     std::optional<double> tokens_per_second;  // that the conductor's log took
-    std::optional<double> acceptance;         // of the guesses judged; nothing without one
+    std::optional<double> acceptance;         // of the candidates verified; nothing without one
 };
 
 /// A stage that was restarted in between has counted from 0 since; a counter that went backwards

@@ -124,8 +124,8 @@ Status read_ngrams(const TomlTable& table, DraftConfig& draft) {
 }
 
 Status read_pace(const TomlTable& table, DraftPace& pace) {
-    std::string word = "turns";
-    if (Status s = table.read_choice("pace", {"turns", "ahead", "lockstep"}, word); !s.ok())
+    std::string word = "sequential";
+    if (Status s = table.read_choice("pace", {"sequential", "ahead", "lockstep"}, word); !s.ok())
         return s;
     if (word == "ahead") pace = DraftPace::Ahead;
     if (word == "lockstep") pace = DraftPace::Lockstep;
@@ -158,11 +158,12 @@ Status read_growth(const TomlTable& table, GrowthRule& growth) {
         return table.error("gamma_early",
                            "must be less than gamma " + std::to_string(growth.gamma));
     }
-    if (growth.adaptive && growth.pace != DraftPace::Turns) {
-        return table.error("adaptive", "is for pace = \"turns\"");
+    if (growth.adaptive && growth.pace != DraftPace::Sequential) {
+        return table.error("adaptive", "is for pace = \"sequential\"");
     }
-    if (growth.while_worth && growth.pace != DraftPace::Turns) {
-        return table.error("while_worth", "is for pace = \"turns\": elsewhere passes are hidden");
+    if (growth.while_worth && growth.pace != DraftPace::Sequential) {
+        return table.error("while_worth",
+                           "is for pace = \"sequential\": elsewhere passes are hidden");
     }
     return {};
 }

@@ -19,12 +19,12 @@
 //                       draft has a list of its own
 //     ngrams            [1, 16] shortest and longest run of tokens that is looked up; also
 //                       min_ngram, max_ngram
-//     pace              "turns", "ahead" or "lockstep"
-//     gamma             8      tokens on the trunk per turn or round; with "ahead" at most
+//     pace              "sequential", "ahead" or "lockstep"
+//     gamma             8      tokens on the trunk per round; with "ahead" at most
 //     gamma_early       0      lockstep: of them, those before the exit's names are waited for
 //     adaptive          false  gamma as in assisted generation: +2 if all were right, else -1
 //     confidence_min    0      a chain ends behind a token less probable than this
-//     while_worth       false  turns: a chain ends where another pass of the model costs more time
+//     while_worth       false  sequential: a chain ends where another pass of the model costs more time
 //                              than it may bring, as measured while it runs
 //     width             1      nodes expanded in one pass of the model
 //     own_alternatives  0      runners-up named behind each node

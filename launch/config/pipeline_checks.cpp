@@ -84,7 +84,7 @@ Status check_shared_gpus(const PipelineConfig& config) {
     return {};
 }
 
-/// CPUs and GPUs sum in different orders; a text is of one of them. Who only guesses may be anywhere.
+/// CPUs and GPUs sum in different orders; a text is of one of them. A draft may be anywhere.
 Status check_one_kind_of_device(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {
@@ -165,7 +165,7 @@ Status check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
     if (mode != StartRule::AtOnce && !config.draft) {
-        const char* word = mode == StartRule::Turns ? "turns" : "lockstep";
+        const char* word = mode == StartRule::Sequential ? "sequential" : "lockstep";
         return config_error(config, std::string{"[schedule] mode = \""} + word +
                                         "\" needs a stage with role = \"draft\" to wait for");
     }

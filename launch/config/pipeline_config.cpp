@@ -65,8 +65,8 @@ Result<PipelineConfig> from_document(const TomlDocument& document, const std::st
 StartRule default_mode(const PipelineConfig& config) {
     if (!config.draft) return StartRule::AtOnce;
     switch (config.draft->growth.pace) {
-        case DraftPace::Turns:
-            return StartRule::Turns;
+        case DraftPace::Sequential:
+            return StartRule::Sequential;
         case DraftPace::Ahead:
             return StartRule::AtOnce;
         case DraftPace::Lockstep:

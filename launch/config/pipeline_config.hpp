@@ -6,7 +6,7 @@
 //     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
 //     [exit]         what heads at the end of segments are used for: exit_config.hpp
 //     [schedule]     when the target starts with what: schedule_config.hpp
-//     [acceptance]   which guesses stand: schedule_config.hpp
+//     [acceptance]   which candidates stand: schedule_config.hpp
 //     [supervision]  what happens when stages die: supervision_config.hpp
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores

@@ -7,9 +7,9 @@ Result<ScheduleConfig> read_schedule(const TomlTable& table) {
     Status s = table.allow_only({"mode", "shape", "rows_max", "waves_in_flight", "draft_wait_us",
                                  "requests_max", "reach_min"});
     std::string mode = "at-once";
-    if (s.ok()) s = table.read_choice("mode", {"turns", "at-once", "lockstep"}, mode);
+    if (s.ok()) s = table.read_choice("mode", {"sequential", "at-once", "lockstep"}, mode);
     if (table.has("mode")) {
-        schedule.mode = mode == "turns"      ? StartRule::Turns
+        schedule.mode = mode == "sequential" ? StartRule::Sequential
                         : mode == "lockstep" ? StartRule::Lockstep
                                              : StartRule::AtOnce;
     }

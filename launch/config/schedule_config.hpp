@@ -1,8 +1,8 @@
 // ScheduleConfig: the tables [schedule] and [acceptance] of a pipeline's file: when the target
-// starts with what, and which guesses stand.
+// starts with what, and which candidates stand.
 //
 //     [schedule]
-//     mode             "turns" (wait for the draft's answer to the new root), "at-once" (with what
+//     mode             "sequential" (wait for the draft's answer to the new root), "at-once" (with what
 //                      is there) or "lockstep" (rounds, as PEARL and FOLD are published). Default:
 //                      as the draft's pace; "at-once" without a draft
 //     shape            "chain" (the trunk) or "tree" (the most probable nodes)
@@ -15,7 +15,7 @@
 //
 //     [acceptance]
 //     rule             "coupled" (the text is plain decoding's), "rejection" (the papers' rule:
-//                      its distribution is) or "unverified" (guesses stand as they are: what
+//                      its distribution is) or "unverified" (candidates stand as they are: what
 //                      verification costs and saves, for benches)
 //
 // All keys are optional. Plain values; any thread.

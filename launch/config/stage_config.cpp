@@ -77,7 +77,7 @@ Status read_device(const TomlTable& table, Device& device) {
 }
 
 Status read_on_death(const TomlTable& table, StageConfig& stage) {
-    // Drafts hold nothing that cannot be guessed again; a segment holds the KV cache.
+    // Drafts hold nothing that cannot be proposed again; a segment holds the KV cache.
     const bool segment = stage.role == StageRole::Segment;
     stage.on_death = segment ? OnDeath::RebuildChain : OnDeath::RestartAlone;
     std::string word = name_of(stage.on_death);

@@ -6,7 +6,7 @@
 namespace paceline {
 namespace {
 
-struct Lane {
+struct CoreGroup {
     bool open = false;  // somebody in it may choose
     bool modest = false;
     std::size_t need = 1;
@@ -17,34 +17,34 @@ bool contains(const std::vector<int>& cores, int core) {
     return std::find(cores.begin(), cores.end(), core) != cores.end();
 }
 
-std::map<int, Lane> lanes_of(const std::vector<CoreWish>& wishes) {
-    std::map<int, Lane> lanes;
+std::map<int, CoreGroup> groups_of(const std::vector<CoreWish>& wishes) {
+    std::map<int, CoreGroup> groups;
     for (const CoreWish& wish : wishes) {
-        if (wish.lane == CoreWish::kNoLane) continue;
-        Lane& lane = lanes[wish.lane];
-        lane.modest = wish.modest;
+        if (wish.group == CoreWish::kNoGroup) continue;
+        CoreGroup& group = groups[wish.group];
+        group.modest = wish.modest;
         if (wish.named.empty()) {
-            lane.open = true;
-            lane.need = std::max(lane.need, static_cast<std::size_t>(std::max(1, wish.threads)));
+            group.open = true;
+            group.need = std::max(group.need, static_cast<std::size_t>(std::max(1, wish.threads)));
         }
         for (const int core : wish.named) {
-            if (!contains(lane.cores, core)) lane.cores.push_back(core);
+            if (!contains(group.cores, core)) group.cores.push_back(core);
         }
     }
-    return lanes;
+    return groups;
 }
 
-/// Moves cores from `free` to the lanes that may choose; false if there are not enough.
-bool deal(std::map<int, Lane>& lanes, std::vector<int>& free) {
-    std::vector<Lane*> greedy;
-    std::vector<std::pair<Lane*, std::size_t>> grants;
+/// Moves cores from `free` to the groups that may choose; false if there are not enough.
+bool deal(std::map<int, CoreGroup>& groups, std::vector<int>& free) {
+    std::vector<CoreGroup*> greedy;
+    std::vector<std::pair<CoreGroup*, std::size_t>> grants;
     std::size_t granted = 0;
-    for (auto& [number, lane] : lanes) {
-        if (!lane.open) continue;
-        const std::size_t more = lane.need - std::min(lane.need, lane.cores.size());
+    for (auto& [number, group] : groups) {
+        if (!group.open) continue;
+        const std::size_t more = group.need - std::min(group.need, group.cores.size());
         granted += more;
-        grants.emplace_back(&lane, more);
-        if (!lane.modest) greedy.push_back(&lane);
+        grants.emplace_back(&group, more);
+        if (!group.modest) greedy.push_back(&group);
     }
     if (granted > free.size()) return false;
     std::size_t left = free.size() - granted;
@@ -55,9 +55,9 @@ bool deal(std::map<int, Lane>& lanes, std::vector<int>& free) {
         grant->second += part;
         left -= part;
     }
-    for (const auto& [lane, count] : grants) {
+    for (const auto& [group, count] : grants) {
         const auto end = free.begin() + static_cast<std::ptrdiff_t>(count);
-        lane->cores.insert(lane->cores.end(), free.begin(), end);
+        group->cores.insert(group->cores.end(), free.begin(), end);
         free.erase(free.begin(), end);
     }
     return true;
@@ -70,17 +70,17 @@ std::vector<std::vector<int>> share_cores(const std::vector<CoreWish>& wishes,
     std::vector<int> free = usable;
     for (const CoreWish& wish : wishes)
         std::erase_if(free, [&](int core) { return contains(wish.named, core); });
-    std::map<int, Lane> lanes = lanes_of(wishes);
-    const bool apart = deal(lanes, free);
+    std::map<int, CoreGroup> groups = groups_of(wishes);
+    const bool apart = deal(groups, free);
 
     std::vector<std::vector<int>> shares;
     for (const CoreWish& wish : wishes) {
         std::vector<int>& share = shares.emplace_back(wish.named);
         if (!share.empty()) continue;
-        const bool computes = wish.lane != CoreWish::kNoLane;
+        const bool computes = wish.group != CoreWish::kNoGroup;
         for (const int core : usable) {
             const bool mine =
-                computes ? contains(lanes[wish.lane].cores, core) : contains(free, core);
+                computes ? contains(groups[wish.group].cores, core) : contains(free, core);
             if (apart && mine) share.push_back(core);
         }
         if (share.empty()) share = usable;

@@ -101,7 +101,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;
         if (exit) {
-            const ExitPlace place{stage.layers.last, stage.exit, stage.id == placement.judge()};
+            const ExitPlace place{stage.layers.last, stage.exit, stage.id == placement.verifier()};
             ExitHeads heads = exit_heads(*exit, file.config(), parts, place, {});
             own.final_head = heads.final_head;
             own.heads = std::move(heads.heads);

@@ -3,7 +3,7 @@
 //
 // The least of /proc/meminfo's MemAvailable and what each memory cgroup above this process (v2
 // and v1) leaves: its limit less its use, where file pages that can be dropped do not count as
-// used. Parsing is separate from reading, so that it is tested with made-up files.
+// used. Parsing is separate from reading, so that it is tested with synthetic files.
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,7 @@ std::string parts_text(const PipelineConfig& config, const Placement& placement)
     if (config.draft) text += draft_text(*config.draft);
     if (config.exit) text += exits_text(*config.exit, placement) + ahead_text(*config.exit);
     if (config.acceptance == AcceptanceRule::Unverified)
-        text += "guesses are not verified: the text is not the target's (acceptance.rule)\n";
+        text += "candidates are not verified: the text is not the target's (acceptance.rule)\n";
     for (const std::string& why : config.parts_left_out) text += "left out: " + why + "\n";
     return text;
 }

@@ -73,12 +73,12 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         if (!there) edges.push_back(edge);
     };
     const StageId first{1};
-    const StageId judge = placement.judge();
-    for (StageId id = first; id < judge; ++id.value) {
+    const StageId verifier = placement.verifier();
+    for (StageId id = first; id < verifier; ++id.value) {
         add(wave_edge(id, sizes.dim));
-        add({.from = judge, .to = id});
+        add({.from = verifier, .to = id});
     }
-    add({.from = judge, .to = kConductor});
+    add({.from = verifier, .to = kConductor});
     const std::optional<StageId> draft = placement.draft();
     const std::optional<StageId> correct = placement.correct();
     if (draft && correct) {
@@ -88,7 +88,7 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     for (const std::optional<StageId>& stage : {draft, correct}) {
         if (!stage) continue;
         add({.from = *stage, .to = first});
-        add({.from = judge, .to = *stage});
+        add({.from = verifier, .to = *stage});
         for (const StageId exit : placement.exits()) {
             if (config.exit_names()) add({.from = exit, .to = *stage});
         }
@@ -96,15 +96,16 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     for (const StageId exit : placement.exits()) {
         if (config.exit && config.exit->proposes && exit != first) add({.from = exit, .to = first});
     }
-    // Heads that look ahead propose from the judge.
-    if (config.exit && config.exit->ahead > 0 && judge != first) add({.from = judge, .to = first});
+    // Heads that look ahead propose from the verifier.
+    if (config.exit && config.exit->ahead > 0 && verifier != first)
+        add({.from = verifier, .to = first});
     for (const PlacedStage& stage : placement.stages) add({.from = kConductor, .to = stage.id});
     return edges;
 }
 
 ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig& supervision) {
     ConductorPlan plan;
-    plan.judge = placement.judge();
+    plan.verifier = placement.verifier();
     plan.recovery_limit = supervision.recovery_limit;
     // The first segment sets everything going, so it hears of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
@@ -137,7 +138,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.dispatch = dispatch_options(config);
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;
-    assignment.talkative = orders.talkative;
+    assignment.verbose = orders.verbose;
     return assignment;
 }
 

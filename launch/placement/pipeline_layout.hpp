@@ -44,7 +44,7 @@ struct SharedOrders {
     ModelOptions model = {};  // names the file as the stages shall open it
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
-    bool talkative = false;
+    bool verbose = false;
 };
 /// What one process is to be.
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,

@@ -112,7 +112,7 @@ Result<T> common(const PipelineConfig& config,
     return first == nullptr ? none : get(*first);
 }
 
-/// What the members of a process ask for; `lane` is the caller's to fill.
+/// What the members of a process ask for; `group` is the caller's to fill.
 Result<CoreWish> wish_of(const PipelineConfig& config,
                          const std::vector<const StageConfig*>& members,
                          const std::vector<int>& usable_cores) {
@@ -140,15 +140,15 @@ Result<CoreWish> wish_of(const PipelineConfig& config,
 
 /// Whether segments run at the same time: there are waves beside the one that holds the root.
 bool segments_overlap(const PipelineConfig& config) {
-    const bool guesses =
+    const bool candidates =
         config.draft || (config.exit && (config.exit->proposes || config.exit->ahead > 0));
-    return guesses && dispatch_options(config).waves_in_flight_max > 1;
+    return candidates && dispatch_options(config).waves_in_flight_max > 1;
 }
 
 /// Whether the draft computes while the target does.
 bool draft_overlaps(const PipelineConfig& config) {
-    return config.exit_names() || config.draft->growth.pace != DraftPace::Turns ||
-           dispatch_options(config).start != StartRule::Turns;
+    return config.exit_names() || config.draft->growth.pace != DraftPace::Sequential ||
+           dispatch_options(config).start != StartRule::Sequential;
 }
 
 /// How many models compute in a process on the CPU, each with threads of its own.
@@ -163,25 +163,25 @@ int models_in(const PipelineConfig& config,
         }));
 }
 
-/// Who takes turns with whom: lane 0 is the target, or its first process.
+/// Which stages share cores: group 0 is the target, or its first process.
 void choose_lanes(const PipelineConfig& config,
                   const Placement& placement,
                   std::vector<CoreWish>& wishes) {
     const bool model = config.draft && config.draft->computes();
     bool target_on_cpu = false;
-    int lane = 0;
+    int group = 0;
     for (std::size_t i = 0; i < wishes.size(); ++i) {
         const PlacedProcess& process = placement.processes[i];
         const bool target = placement.stage(process.id()).role == StageRole::Segment;
         const bool on_cpu = models_in(config, placement, process) > 0;
         if (target) {
-            wishes[i].lane = lane;
+            wishes[i].group = group;
             wishes[i].modest = !on_cpu;  // one core feeds a GPU
             target_on_cpu = target_on_cpu || on_cpu;
-            if (segments_overlap(config)) ++lane;
+            if (segments_overlap(config)) ++group;
         } else if (model) {
             wishes[i].modest = !on_cpu || (target_on_cpu && draft_overlaps(config));
-            wishes[i].lane = draft_overlaps(config) ? ++lane : 0;
+            wishes[i].group = draft_overlaps(config) ? ++group : 0;
         }
     }
 }
@@ -267,7 +267,7 @@ int Placement::segments() const {
     }));
 }
 
-StageId Placement::judge() const {
+StageId Placement::verifier() const {
     return StageId{static_cast<std::uint16_t>(segments())};
 }
 
@@ -303,7 +303,7 @@ const char* Placement::role_text(StageId id) const {
     if (placed.role == StageRole::Draft) return "draft";
     if (placed.role == StageRole::Correct) return "correct";
     if (placed.exit) return "early-verify";
-    return id == judge() && !exits().empty() ? "final-verify" : "segment";
+    return id == verifier() && !exits().empty() ? "final-verify" : "segment";
 }
 
 Result<Placement> place(const PipelineConfig& config,

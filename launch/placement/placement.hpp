@@ -42,7 +42,7 @@ struct Placement {
 
     [[nodiscard]] const PlacedStage& stage(StageId id) const;
     [[nodiscard]] int segments() const;
-    [[nodiscard]] StageId judge() const;                 // the last segment
+    [[nodiscard]] StageId verifier() const;              // the last segment
     [[nodiscard]] std::optional<StageId> draft() const;  // nothing: nobody drafts
     [[nodiscard]] std::optional<StageId> correct() const;
     [[nodiscard]] std::vector<StageId> exits() const;

@@ -71,7 +71,7 @@ void fields(Archive& archive, Assignment& a) {
             bounded(a.model.isa, control::kNameBytesMax), a.model.context);
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
     archive(bounded(a.cores, kCoresMax, sizeof(int)), a.threads, a.usable_cores);
-    archive(a.kv_slots, a.segments, a.draft_stage, a.correct_stage, a.naming_stage, a.talkative);
+    archive(a.kv_slots, a.segments, a.draft_stage, a.correct_stage, a.naming_stage, a.verbose);
     dispatch_fields(archive, a.dispatch);
     draft_fields(archive, a.draft);
     bool exit = a.exit.has_value();

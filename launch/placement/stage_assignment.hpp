@@ -41,7 +41,7 @@ struct StageAssignment {
     DispatchOptions dispatch;
     DraftConfig draft;
     std::optional<ExitConfig> exit;
-    bool talkative = false;  // log what goes well too: somebody reads it
+    bool verbose = false;  // log what goes well too: somebody reads it
 };
 
 [[nodiscard]] std::vector<std::byte> encode(const StageAssignment& assignment);

@@ -36,7 +36,7 @@ struct Figures {
     double first_token_seconds = 0.0;
     std::int32_t generated_tokens = 0;
     double decode_seconds = 0.0;
-    std::int64_t waves = 0;            // of a pipeline: judged waves,
+    std::int64_t waves = 0;            // of a pipeline: verified waves,
     std::int64_t proposed_tokens = 0;  // tokens that a draft proposed,
     std::int64_t accepted_tokens = 0;  // and how many of them stood
     std::uint32_t replays = 0;         // times that a lost stage made it begin anew

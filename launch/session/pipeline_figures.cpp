@@ -96,9 +96,9 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
         if (!rates.empty()) rates.pop_back();
         add("acceptance by position", rates.empty() ? "0" : rates);
     }
-    add("waves",
-        print("%lld judged, %lld of the root alone; %lld tokens", static_cast<long long>(v.waves),
-              static_cast<long long>(v.alone), static_cast<long long>(v.emitted)));
+    add("waves", print("%lld verified, %lld without candidates; %lld tokens",
+                       static_cast<long long>(v.waves), static_cast<long long>(v.alone),
+                       static_cast<long long>(v.emitted)));
     add("target forwards", print("%llu", static_cast<unsigned long long>(f.target_forwards)));
     add("wasted rows",
         print("%llu", static_cast<unsigned long long>(f.counter(counters::kRowsWasted))));
@@ -144,7 +144,7 @@ void VerdictTally::add(const msg::Verdict& verdict) {
         return;
     }
     ++drafts;
-    guesses += verdict.wave_rows - 1;
+    candidates += verdict.wave_rows - 1;
     const std::uint32_t right = verdict.count > 0 ? verdict.count - 1 : 0;
     accepted += right;
     for (std::size_t i = 0; i < std::min<std::size_t>(right, accepted_at.size()); ++i)
@@ -176,7 +176,7 @@ PipelineAccounts accounts_of(const PipelineConfig& config) {
 
 FoldAccounts fold_accounts(const PipelineFigures& figures) {
     const VerdictTally& v = figures.verdicts;
-    FoldAccounts fold{.total = v.waves, .pre = v.alone, .verified = v.guesses + v.waves};
+    FoldAccounts fold{.total = v.waves, .pre = v.alone, .verified = v.candidates + v.waves};
     if (figures.accounts.names) {
         // A last verdict may find an outcome that no wave follows any more.
         fold.early = std::min(static_cast<std::int64_t>(figures.counter(counters::kOutcomeExit)),
@@ -214,7 +214,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"waves", v.waves},
                         {"waves_of_root_alone", v.alone},
                         {"drafts", v.drafts},
-                        {"guesses", v.guesses},
+                        {"candidates", v.candidates},
                         {"accepted_tokens", v.accepted},
                         {"emitted_tokens", v.emitted},
                         {"mean_acceptance_length", v.mean_acceptance_length()},

@@ -2,7 +2,7 @@
 // --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
 // Counted from two places: the verdicts that the conductor's log took (VerdictTally), and the
-// pages in which processes count (runtime/observe/stage_page.hpp), those of dead incarnations included.
+// telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
 // Plain values; any thread.
 #pragma once
 
@@ -24,19 +24,19 @@ namespace paceline {
 
 /// Of the verdicts that were committed.
 struct VerdictTally {
-    std::int64_t waves = 0;     // parts of verify waves that were judged
-    std::int64_t alone = 0;     // of them, those of the root alone
-    std::int64_t drafts = 0;    // of them, those that held a guess
-    std::int64_t guesses = 0;   // rows of the waves but for their roots
-    std::int64_t accepted = 0;  // guesses that were emitted: cut at an end token
+    std::int64_t waves = 0;       // parts of verify waves that were verified
+    std::int64_t alone = 0;       // of them, those of the root alone
+    std::int64_t drafts = 0;      // of them, those that held a candidate
+    std::int64_t candidates = 0;  // rows of the waves but for their roots
+    std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
-    std::array<std::int64_t, kGammaMax> accepted_at{};  // [i]: drafts whose guess i stood
+    std::array<std::int64_t, kGammaMax> accepted_at{};  // [i]: drafts whose candidate i stood
     std::map<std::uint32_t, std::int64_t> by_rows{};    // waves of so many rows
 
     void add(const msg::Verdict& verdict);
     /// 1 + accepted / drafts; 1 without any.
     [[nodiscard]] double mean_acceptance_length() const;
-    /// accepted_at[i] / drafts, for as many i as a guess was ever accepted at.
+    /// accepted_at[i] / drafts, for as many i as a candidate was ever accepted at.
     [[nodiscard]] std::vector<double> rate_by_position() const;
 };
 
@@ -77,7 +77,7 @@ struct PipelineFigures {
     }
 };
 
-/// FOLD's counts, section 4.3 of the paper, over waves that were judged.
+/// FOLD's counts, section 4.3 of the paper, over waves that were verified.
 struct FoldAccounts {
     std::int64_t total = 0;     // C_total: all of them
     std::int64_t pre = 0;       // those of the root alone: pre-verify that was not avoided

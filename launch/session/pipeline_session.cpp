@@ -119,7 +119,7 @@ public:
         seconds_ = 0.0;
         before_.clear();
         for (const StageRecord& record : supervisor_->records())
-            before_[{record.id, record.epoch}] = record.page.snapshot().counters;
+            before_[{record.id, record.epoch}] = record.telemetry.snapshot().counters;
     }
 
     [[nodiscard]] GeneratorTraits traits() const {
@@ -159,8 +159,8 @@ public:
             traces.push_back({.name = record.name,
                               .stage = record.id,
                               .epoch = record.epoch,
-                              .events = record.page.trace(),
-                              .recorded = record.page.traced()});
+                              .events = record.telemetry.trace(),
+                              .recorded = record.telemetry.traced()});
         }
         return trace_file_text(traces);
     }
@@ -173,7 +173,7 @@ public:
 private:
     /// What an incarnation has counted since reset_figures().
     [[nodiscard]] Counts growth_of(const StageRecord& record) const {
-        Counts counts = record.page.snapshot().counters;
+        Counts counts = record.telemetry.snapshot().counters;
         const auto before = before_.find({record.id, record.epoch});
         if (before == before_.end()) return counts;
         for (std::size_t i = 0; i < kCounters; ++i)

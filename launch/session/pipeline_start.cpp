@@ -95,7 +95,7 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
     SharedOrders orders{.model = options,
                         .usable_cores = static_cast<int>(plan.machine.allowed.size()),
                         .kv_slots = plan.kv_slots,
-                        .talkative = log.wanted()};
+                        .verbose = log.wanted()};
     orders.model.model = file.path();
     const std::vector<ChildSpec> children = children_of(plan.placement, config, orders);
     if (Status s = supervisor.start(children); !s) return s.error();

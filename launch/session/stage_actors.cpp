@@ -50,7 +50,7 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.speculative = speculative_stages_of(a);
-    plan.judge = stage_id(a.segments);
+    plan.verifier = stage_id(a.segments);
     if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
         for (int segment = 1; segment < a.segments; ++segment)
@@ -137,7 +137,7 @@ std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
                                         int vocab_size,
                                         DraftTools tools) {
     DraftPlan plan{.first_segment = StageId{1},
-                   .judge = stage_id(a.segments),
+                   .verifier = stage_id(a.segments),
                    .vocab_size = vocab_size,
                    .growth = a.draft.growth};
     if (a.naming_stage != 0) plan.exit = stage_id(a.naming_stage);

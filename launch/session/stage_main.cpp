@@ -43,7 +43,7 @@ void connect_neighbours(StageLoop& loop,
 Status run_actors(StageProcess& process) {
     const Result<StageAssignment> assignment = decode_assignment(process.assignment().payload);
     if (!assignment) return assignment.error();
-    if (assignment.value().talkative) spdlog::set_level(spdlog::level::info);
+    if (assignment.value().verbose) spdlog::set_level(spdlog::level::info);
     spdlog::info("started, epoch {}", process.assignment().epoch.value);
     control::Hello hello;
     Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment.value(), hello);

@@ -48,7 +48,7 @@ std::string summary(const CheckResult& result) {
         line("equality", wrong == 0
                              ? print("all %zu answers equal plain decoding", result.answers.size())
                              : print("%zu of %zu answers DIFFER", wrong, result.answers.size()));
-    text += line("mishaps", print("%d kills, %d stalls", result.kills, result.stalls));
+    text += line("faults", print("%d kills, %d stalls", result.kills, result.stalls));
     text += line("recoveries", print("%llu restarts, %u answers begun anew",
                                      count(Counter::Restarts), replays_of(result)));
     text += line(
@@ -68,7 +68,7 @@ std::string summary(const CheckResult& result) {
     const std::uint64_t proposed = count(counters::kTokensProposed);
     const std::uint64_t accepted = count(counters::kTokensAccepted);
     text += line("draft",
-                 print("%llu passes over %llu rows; %llu of %llu guesses accepted (%.1f %%)",
+                 print("%llu passes over %llu rows; %llu of %llu candidates accepted (%.1f %%)",
                        count(counters::kDraftForwards), count(counters::kDraftRows),
                        static_cast<unsigned long long>(accepted),
                        static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));

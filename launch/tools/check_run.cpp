@@ -19,8 +19,8 @@ public:
     Asking(PipelineSession& session,
            const std::vector<std::vector<TokenId>>& prompts,
            const CheckTask& task,
-           Mishaps& mishaps)
-        : session_{session}, prompts_{prompts}, task_{task}, mishaps_{mishaps} {
+           StageFaults& faults)
+        : session_{session}, prompts_{prompts}, task_{task}, faults_{faults} {
         answers.resize(prompts.size());
     }
 
@@ -48,7 +48,7 @@ private:
         order.request.max_tokens = task_.params.max_tokens;
         order.on_token = [this, index](TokenId token) {
             answers[index].ids.push_back(token);
-            mishaps_.tick(index, answers[index].ids.size(), session_);
+            faults_.tick(index, answers[index].ids.size(), session_);
             return Go::On;
         };
         order.on_end = [this, index](const AnswerFigures& figures, const Status& status) {
@@ -66,11 +66,11 @@ private:
     PipelineSession& session_;
     const std::vector<std::vector<TokenId>>& prompts_;
     const CheckTask& task_;
-    Mishaps& mishaps_;
+    StageFaults& faults_;
     std::size_t asked_ = 0;
 };
 
-Status check_slow_stages(const MishapPlan& plan, const PipelineSession& session) {
+Status check_slow_stages(const FaultPlan& plan, const PipelineSession& session) {
     const std::vector<SessionProcess> processes = session.stages();
     for (const SlowStage& slow : plan.slow) {
         std::string names;
@@ -158,16 +158,16 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
         PipelineSession::open(model.file, options, config, session_options);
     if (!opened) return opened.error();
     PipelineSession& session = *opened.value();
-    if (Status s = check_slow_stages(task.mishaps, session); !s) return s.error();
+    if (Status s = check_slow_stages(task.faults, session); !s) return s.error();
     {
         const auto tokens = static_cast<std::size_t>(std::max(1, task.params.max_tokens));
-        Mishaps mishaps{task.mishaps, prompts.value().size(), tokens};
-        Asking asking{session, prompts.value(), task, mishaps};
+        StageFaults faults{task.faults, prompts.value().size(), tokens};
+        Asking asking{session, prompts.value(), task, faults};
         asking.begin();
         if (Status s = session.run(); !s) return s.error();
         result.answers = std::move(asking.answers);
-        result.kills = mishaps.kills();
-        result.stalls = mishaps.stalls();
+        result.kills = faults.kills();
+        result.stalls = faults.stalls();
     }
     result.figures = session.figures();
     const Result<BusySpans> spans = spans_of_trace(session.trace_text());

@@ -14,7 +14,7 @@
 #include "launch/config/pipeline_config.hpp"
 #include "launch/session/pipeline_figures.hpp"
 #include "launch/tools/check_compare.hpp"
-#include "launch/tools/check_mishaps.hpp"
+#include "launch/tools/check_faults.hpp"
 #include "launch/tools/check_overlap.hpp"
 #include "launch/tools/check_prompts.hpp"
 
@@ -24,7 +24,7 @@ struct CheckTask {
     std::vector<Prompt> prompts;
     PlainParams params;
     int at_once = 1;  // answers decoded at the same time
-    MishapPlan mishaps;
+    FaultPlan faults;
 };
 
 struct CheckedAnswer {

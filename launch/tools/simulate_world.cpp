@@ -59,9 +59,9 @@ StageCosts costs_of(const PlacedProcess& process,
         const PlacedStage& stage = placement.stage(id);
         if (stage.role == StageRole::Segment) {
             // The last segment's head is the whole one; an exit before it may have a short list.
-            const bool judges = id == placement.judge();
+            const bool verifies = id == placement.verifier();
             const int short_list =
-                !judges && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
+                !verifies && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
             if (costs.target.head != target)
                 costs.target = {target, cost_name(file.path(), dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {

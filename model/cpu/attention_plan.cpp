@@ -7,12 +7,12 @@
 namespace paceline {
 namespace {
 
-/// The page of block `block` of `row` if its visible lanes are home, else kGatherPage.
+/// The page of block `block` of `row` if its visible offsets are home, else kGatherPage.
 std::int32_t page_of_block(const Row& row, std::int32_t block) {
     const Position begin = block * kKvPageSlots;
     const Position end = std::min(begin + kKvPageSlots, row.position + 1);
     const KvSlot first = row.key_slot(begin);
-    if (lane_of(first) != 0) return kGatherPage;
+    if (offset_of(first) != 0) return kGatherPage;
     for (Position p = begin + 1; p < end; ++p) {
         if (row.key_slot(p) != first + (p - begin)) return kGatherPage;
     }

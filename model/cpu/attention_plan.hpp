@@ -1,8 +1,8 @@
 // AttentionPlan: which pages each row of a call reads, and how the work is cut into units.
 //
 // Made once per call (all layers see the same keys). Two ideas:
-//  - a page whose lanes 0.. hold consecutive positions can be read in place; any other page of a
-//    row (a sibling's path, a slot far from home) is gathered, lane by lane, before use;
+//  - a page whose offsets 0.. hold consecutive positions can be read in place; any other page of a
+//    row (a sibling's path, a slot far from home) is gathered, offset by offset, before use;
 //  - rows that follow one another with the same prefix table form a row set and read shared
 //    pages together, up to eight rows at a time.
 // Neither changes a bit of a result (attention.inl.hpp).
@@ -27,7 +27,7 @@ public:
     /// positions) for the rows after it.
     void build(std::span<const Row> rows);
 
-    /// For block b of row r: the page that holds positions 32b .. in lanes 0 .., or kGatherPage.
+    /// For block b of row r: the page that holds positions 32b .. in offsets 0 .., or kGatherPage.
     [[nodiscard]] std::span<const std::int32_t> pages(int row) const {
         const Entry& entry = entries_[static_cast<std::size_t>(row)];
         return {pages_.data() + entry.offset, static_cast<std::size_t>(entry.count)};

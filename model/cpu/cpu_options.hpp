@@ -55,7 +55,7 @@ struct CpuOptions {
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...: they need the head's weights too
     std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
-                                             // (model/weights/random_model.hpp)
+                                             // (model/weights/synthetic_model.hpp)
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 

@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "model/cpu/made_up_tile.hpp"
+#include "model/cpu/synthetic_tile.hpp"
 #include "model/kernels/cpu/isa.hpp"
-#include "model/weights/random_model.hpp"
-#include "model/weights/random_rows.hpp"
+#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {
@@ -181,7 +181,7 @@ void CpuWeights::make_up(const TensorView& tensor,
     const int tiles = matrix.tiles();
     auto work = [&](int thread) {
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
-        MadeUpTile made{matrix, seed, list};
+        SyntheticTile made{matrix, seed, list};
         const int last = tiles * (thread + 1) / team.size();
         for (int tile = tiles * thread / team.size(); tile < last; ++tile) made.pack(tile, scratch);
     };
@@ -225,7 +225,7 @@ void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, Th
 Result<CpuWeights> CpuWeights::load(const ModelFile& file,
                                     const CpuOptions& options,
                                     ThreadTeam& team) {
-    if (is_made_up(file) && !options.random)
+    if (is_synthetic(file) && !options.random)
         return Error{Errc::BadFile, file.path() + " is a shape without weights"};
     CpuWeights weights = plan(file, options);
     weights.random_ = options.random.value_or(0);

@@ -44,7 +44,7 @@ public:
     /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
     /// they are consumed, so that the peak is the packed size plus one tensor.
     /// Errors: OutOfMemory; BadFile when a norm holds a number that is not finite, or when the
-    /// weights have to be made up and `options` have no seed.
+    /// weights are synthetic and `options` have no seed.
     static Result<CpuWeights> load(const ModelFile& file,
                                    const CpuOptions& options,
                                    ThreadTeam& team);
@@ -90,7 +90,7 @@ private:
     Status read_vectors(const ModelFile& file);
 
     HugeArena arena_;
-    std::uint64_t random_ = 0;  // seed of what has to be made up
+    std::uint64_t random_ = 0;  // seed of the synthetic weights
     std::vector<CpuLayer> layers_;
     PackedMatrix embedding_;
     PackedMatrix head_;  // the embedding itself when tied and both are here

@@ -115,7 +115,7 @@ RunOutcome Forward::run(std::span<const Row> rows,
     watch_ = cancel == nullptr ? nullptr : cancel->rows();
     first_row_ = first_row;
     stop_after_.store(kNever, std::memory_order_relaxed);
-    dead_.assign(rows.size(), 0);
+    stale_.assign(rows.size(), 0);
     (void)mark_deaths();
     make_plan(plans_[0]);
     pages_.build(rows);
@@ -140,9 +140,9 @@ RunOutcome Forward::run(std::span<const Row> rows,
 /// Whether rows have died since it was asked last.
 bool Forward::mark_deaths() {
     bool any = false;
-    for (std::size_t r = 0; watch_ != nullptr && r < dead_.size(); ++r) {
-        if (dead_[r] != 0 || !watch_->dead(first_row_ + r)) continue;
-        dead_[r] = 1;
+    for (std::size_t r = 0; watch_ != nullptr && r < stale_.size(); ++r) {
+        if (stale_[r] != 0 || !watch_->stale(first_row_ + r)) continue;
+        stale_[r] = 1;
         any = true;
     }
     return any;
@@ -153,7 +153,7 @@ void Forward::make_plan(ForwardPlan& plan) {
     const int fair = (static_cast<int>(rows_.size()) + team_.size() - 1) / team_.size();
     const int set_rows =
         std::clamp(std::min(kAttentionQueriesMax / queries_per_kv(), fair), 1, kSetRowsMax);
-    plan.build(rows_, dead_, hidden_, {config_.dim, config_.kv_heads, set_rows, kSplitRowsMax});
+    plan.build(rows_, stale_, hidden_, {config_.dim, config_.kv_heads, set_rows, kSplitRowsMax});
 }
 
 void Forward::walk(int thread) {

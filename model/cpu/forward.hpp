@@ -151,7 +151,7 @@ private:
     std::atomic<int> stop_after_{kNever};  // the sub-layer after which all stop
     const CancelToken::RowWatch* watch_ = nullptr;
     std::size_t first_row_ = 0;
-    std::vector<std::uint8_t> dead_;                  // [rows], thread 0's
+    std::vector<std::uint8_t> stale_;                 // [rows], thread 0's
     ForwardPlan plans_[2];                            // the one in use and the next one
     std::unique_ptr<std::atomic<bool>[]> replanned_;  // per sub-layer: all change over after it
     PageMap pages_;

@@ -119,7 +119,7 @@ void Forward::rotate_and_store(int thread, int layer, const RowGroup& group) {
         rotate_head(key, w.k_norm.empty() ? nullptr : w.k_norm.data(), cosines, sines);
         kernels_.store_kv(kv_.type(), key, value, head_dim,
                           kv_.page(layer - first_layer_, page_of(row.slot), kv_head),
-                          lane_of(row.slot));
+                          offset_of(row.slot));
         for (int i = 0; i < queries_per_kv(); ++i) {
             const int head = kv_head * queries_per_kv() + i;
             float* query = q_rows_[r] + head * head_dim;

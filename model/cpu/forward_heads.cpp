@@ -60,15 +60,15 @@ void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits lo
                             static_cast<std::size_t>(columns.last - columns.first) * sizeof(float));
             });
     };
-    const bool turns = head.transform.rows > 0;
+    const bool transforms = head.transform.rows > 0;
     auto work = [&](int thread) {
-        if (turns) {
+        if (transforms) {
             const PackedInputs h = pack(thread, head.transform, hidden, head.norm_first);
             multiply(thread, head.transform, h, turned_rows_.data(), false);
             team_.barrier();
         }
         const PackedInputs x =
-            pack(thread, head.output, turns ? turned_.data() : hidden, !turns || !head.norm_first);
+            pack(thread, head.output, transforms ? turned_.data() : hidden, !transforms || !head.norm_first);
         multiply(thread, head.output, x, logits_rows_.data(), false);
         if (head.output.rows == logits.width) return;
         team_.barrier();

@@ -5,12 +5,12 @@
 namespace paceline {
 
 void ForwardPlan::collect(std::span<const Row> rows,
-                          std::span<const std::uint8_t> dead,
+                          std::span<const std::uint8_t> stale,
                           int sublayer) {
     active_.clear();
     for (int r = 0; r < static_cast<int>(rows.size()); ++r) {
         const Row& row = rows[static_cast<std::size_t>(r)];
-        if (dead[static_cast<std::size_t>(r)] != 0) continue;
+        if (stale[static_cast<std::size_t>(r)] != 0) continue;
         if (sublayer < row.first || sublayer >= row.last) continue;
         if (row.mask != nullptr && row.mask->skips(sublayer)) continue;
         active_.push_back(r);
@@ -18,7 +18,7 @@ void ForwardPlan::collect(std::span<const Row> rows,
 }
 
 void ForwardPlan::build(std::span<const Row> rows,
-                        std::span<const std::uint8_t> dead,
+                        std::span<const std::uint8_t> stale,
                         float* hidden,
                         const Shape& shape) {
     first_ = rows.front().first;
@@ -30,7 +30,7 @@ void ForwardPlan::build(std::span<const Row> rows,
     group_of_.clear();
     groups_used_ = 0;
     for (int s = first_; s < last_; ++s) {
-        collect(rows, dead, s);
+        collect(rows, stale, s);
         std::size_t index = 0;
         while (index < groups_used_ && groups_[index].rows != active_) ++index;
         if (index == groups_used_) {

@@ -31,10 +31,10 @@ public:
         int split_rows_max;  // up to this many rows, attention is cut by splits too
     };
 
-    /// `hidden` is [rows, dim]. A row r with dead[r] != 0 runs nowhere, but counts in first() and
+    /// `hidden` is [rows, dim]. A row r with stale[r] != 0 runs nowhere, but counts in first() and
     /// last().
     void build(std::span<const Row> rows,
-               std::span<const std::uint8_t> dead,
+               std::span<const std::uint8_t> stale,
                float* hidden,
                const Shape& shape);
 
@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    void collect(std::span<const Row> rows, std::span<const std::uint8_t> dead, int sublayer);
+    void collect(std::span<const Row> rows, std::span<const std::uint8_t> stale, int sublayer);
 
     int first_ = 0;
     int last_ = 0;

@@ -29,7 +29,7 @@ Result<KvStore> KvStore::make(const ModelConfig& config,
 namespace {
 
 template <class T>
-void copy_lane(KvPageView from, int from_lane, KvPageView to, int to_lane, int head_dim) {
+void copy_slot(KvPageView from, int from_lane, KvPageView to, int to_lane, int head_dim) {
     const auto* keys = reinterpret_cast<const T*>(from.keys) + from_lane;
     auto* out = reinterpret_cast<T*>(to.keys) + to_lane;
     for (int d = 0; d < head_dim; ++d) out[d * kKvPageSlots] = keys[d * kKvPageSlots];
@@ -38,23 +38,23 @@ void copy_lane(KvPageView from, int from_lane, KvPageView to, int to_lane, int h
                 from.values + static_cast<std::size_t>(from_lane) * bytes, bytes);
 }
 
-/// The lane's key, then its value.
+/// The offset's key, then its value.
 template <class T>
-void take_lane(KvPageView from, int lane, int head_dim, std::byte* to) {
-    const auto* keys = reinterpret_cast<const T*>(from.keys) + lane;
+void take_slot(KvPageView from, int offset, int head_dim, std::byte* to) {
+    const auto* keys = reinterpret_cast<const T*>(from.keys) + offset;
     const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(T);
     for (int d = 0; d < head_dim; ++d, to += sizeof(T))
         std::memcpy(to, keys + static_cast<std::ptrdiff_t>(d) * kKvPageSlots, sizeof(T));
-    std::memcpy(to, from.values + static_cast<std::size_t>(lane) * bytes, bytes);
+    std::memcpy(to, from.values + static_cast<std::size_t>(offset) * bytes, bytes);
 }
 
 template <class T>
-void put_lane(const std::byte* from, int lane, int head_dim, KvPageView to) {
-    auto* keys = reinterpret_cast<T*>(to.keys) + lane;
+void put_slot(const std::byte* from, int offset, int head_dim, KvPageView to) {
+    auto* keys = reinterpret_cast<T*>(to.keys) + offset;
     const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(T);
     for (int d = 0; d < head_dim; ++d, from += sizeof(T))
         std::memcpy(keys + static_cast<std::ptrdiff_t>(d) * kKvPageSlots, from, sizeof(T));
-    std::memcpy(to.values + static_cast<std::size_t>(lane) * bytes, from, bytes);
+    std::memcpy(to.values + static_cast<std::size_t>(offset) * bytes, from, bytes);
 }
 
 }  // namespace
@@ -64,8 +64,8 @@ void KvStore::read(KvSlot slot, std::span<std::byte> bytes) const {
     for (int layer = 0; layer < layers_; ++layer) {
         for (int head = 0; head < heads_; ++head, to += 2 * half_page_bytes_ / kKvPageSlots) {
             const KvPageView from = page(layer, page_of(slot), head);
-            type_ == KvType::F32 ? take_lane<std::uint32_t>(from, lane_of(slot), head_dim_, to)
-                                 : take_lane<std::uint16_t>(from, lane_of(slot), head_dim_, to);
+            type_ == KvType::F32 ? take_slot<std::uint32_t>(from, offset_of(slot), head_dim_, to)
+                                 : take_slot<std::uint16_t>(from, offset_of(slot), head_dim_, to);
         }
     }
 }
@@ -75,8 +75,8 @@ void KvStore::write(KvSlot slot, std::span<const std::byte> bytes) {
     for (int layer = 0; layer < layers_; ++layer) {
         for (int head = 0; head < heads_; ++head, from += 2 * half_page_bytes_ / kKvPageSlots) {
             const KvPageView to = page(layer, page_of(slot), head);
-            type_ == KvType::F32 ? put_lane<std::uint32_t>(from, lane_of(slot), head_dim_, to)
-                                 : put_lane<std::uint16_t>(from, lane_of(slot), head_dim_, to);
+            type_ == KvType::F32 ? put_slot<std::uint32_t>(from, offset_of(slot), head_dim_, to)
+                                 : put_slot<std::uint16_t>(from, offset_of(slot), head_dim_, to);
         }
     }
 }
@@ -88,9 +88,9 @@ void KvStore::gather(int layer, int head, const Row& row, std::int32_t block, Kv
         const KvSlot slot = row.key_slot(p);
         const KvPageView from = page(layer, page_of(slot), head);
         if (type_ == KvType::F32) {
-            copy_lane<std::uint32_t>(from, lane_of(slot), to, p - begin, head_dim_);
+            copy_slot<std::uint32_t>(from, offset_of(slot), to, p - begin, head_dim_);
         } else {
-            copy_lane<std::uint16_t>(from, lane_of(slot), to, p - begin, head_dim_);
+            copy_slot<std::uint16_t>(from, offset_of(slot), to, p - begin, head_dim_);
         }
     }
 }

@@ -39,7 +39,7 @@ public:
         return {keys, keys + half_page_bytes_};
     }
     /// Copies the keys and values that `row` sees in block `block` (positions 32 block ..) into
-    /// `to`, each into the lane of its position.
+    /// `to`, each into the offset of its position.
     void gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const;
     /// A slot's keys and values, all layers and heads:  layer -> head -> key, value [head_dim].
     void read(KvSlot slot, std::span<std::byte> bytes) const;

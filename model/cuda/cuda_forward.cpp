@@ -84,11 +84,11 @@ void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, 
     one_split_now_ = tables_.header().merges == 0;
 }
 
-bool CudaWatch::all_dead() const {
+bool CudaWatch::all_stale() const {
     const CancelToken::RowWatch* watch = cancel == nullptr ? nullptr : cancel->rows();
     if (watch == nullptr || rows == 0) return false;
     for (std::size_t r = 0; r < rows; ++r) {
-        if (!watch->dead(first_row + r)) return false;
+        if (!watch->stale(first_row + r)) return false;
     }
     return true;
 }
@@ -97,9 +97,9 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
                             const CudaStates& states,
                             const CudaDraws& draws,
                             const CudaWatch& watch) {
-    const bool dead = watch.all_dead();
+    const bool stale = watch.all_stale();
     if (watch.cancelled()) return RunOutcome::Cancelled;
-    if (dead) return RunOutcome::Done;
+    if (stale) return RunOutcome::Done;
     const auto begins = [](const Row& row) { return row.first == 0; };
     bool embeds = std::any_of(rows.begin(), rows.end(), begins);
     if (!std::all_of(rows.begin(), rows.end(), begins)) give_hidden(states.in, rows.size());
@@ -219,7 +219,7 @@ CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {
     Waited outcome = Waited::Done;
     while (watch.cancel != nullptr && !stream_.idle()) {
         if (outcome == Waited::Done) {
-            if (watch.all_dead()) outcome = Waited::Dead;
+            if (watch.all_stale()) outcome = Waited::Dead;
             if (watch.cancelled()) outcome = Waited::Cancelled;
         }
         if (outcome == Waited::Done) continue;

@@ -69,7 +69,7 @@ struct CudaWatch {
 
     [[nodiscard]] bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
     /// Asked before cancelled(): the watch of a call without a living row raises its token.
-    [[nodiscard]] bool all_dead() const;
+    [[nodiscard]] bool all_stale() const;
 };
 
 /// Hidden states [rows, dim] of a wave on the host. `in` is read if not all rows begin at sub-layer

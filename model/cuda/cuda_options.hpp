@@ -40,7 +40,7 @@ struct CudaOptions {
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
-                                             // (model/weights/random_model.hpp)
+                                             // (model/weights/synthetic_model.hpp)
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
 };
 

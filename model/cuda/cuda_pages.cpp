@@ -31,7 +31,7 @@ std::byte* CudaForward::kv_at(KvSlot slot) const {
     const cuda::Pieces pieces = kv_pieces();
     return cache_.memory.data() +
            static_cast<std::size_t>(page_of(slot)) * pieces.count * pieces.stride +
-           static_cast<std::size_t>(lane_of(slot)) * pieces.bytes;
+           static_cast<std::size_t>(offset_of(slot)) * pieces.bytes;
 }
 
 void CudaForward::read_kv(KvSlot slot, std::byte* bytes) {

@@ -8,7 +8,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cuda/random.hpp"
-#include "model/weights/random_rows.hpp"
+#include "model/weights/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {
@@ -28,7 +28,7 @@ TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
     return tensor;
 }
 
-/// The tensors of a matrix that is made up: their numbers are those of any other backend.
+/// The tensors of a matrix that is synthetic: their numbers are those of any other backend.
 std::vector<cuda::RandomPart> parts_of(const MatrixFeed& feed, std::uint64_t seed) {
     std::vector<cuda::RandomPart> parts;
     for (const TensorView& tensor : feed.tensors())
@@ -299,8 +299,8 @@ Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda
                 std::min(1.0, static_cast<double>(loaded) / static_cast<double>(bytes_)));
     };
     for (const Item& item : items_) {
-        const bool made_up = item.feed != nullptr && item.feed->tensors().front().data == nullptr;
-        if (!made_up) {
+        const bool synthetic = item.feed != nullptr && item.feed->tensors().front().data == nullptr;
+        if (!synthetic) {
             copy(item, staging, stream, done);
         } else if (options.random) {
             cuda::launch_random(stream, item.feed->at(memory_.data() + item.offset),
@@ -313,7 +313,7 @@ Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda
         for (DeviceMatrix* matrix : item.matrices) *matrix = item.feed->at(base);
         if (item.list != nullptr) *item.list = reinterpret_cast<const std::int32_t*>(base);
         for (const float** vector : item.vectors) *vector = reinterpret_cast<const float*>(base);
-        if (item.feed == nullptr || made_up) continue;
+        if (item.feed == nullptr || synthetic) continue;
         for (const TensorView& tensor : item.feed->tensors()) {
             if (tensor.name != "given") file.release(tensor);
         }

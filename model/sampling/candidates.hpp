@@ -1,7 +1,7 @@
 // Candidates: what a model other than the target would draw, best first.
 //
-// A draft or an early exit guesses what sample() will say of the target's logits. With the same
-// parameters and the same noise of the position, its own race is the best guess there is: the
+// A draft or an early exit predicts what sample() will say of the target's logits. With the same
+// parameters and the same noise of the position, its own race is the best candidate there is: the
 // first candidate is sample() of its logits, the others are the runners-up of that race.
 // Pure; not thread-safe (the scratch).
 #pragma once
@@ -20,7 +20,7 @@ struct Candidate {
 };
 
 /// Tokens whose score is further behind the best do not count in log_prob of a race with noise:
-/// it is a guess about a guess, and the noise of a whole row costs ten times that of its best.
+/// it is an estimate about a candidate, and the noise of a whole row costs ten times that of its best.
 inline constexpr float kRivalMargin = 5.0f;
 
 /// The `count` (>= 1) best of the race at `position` for these logits, at most; ties to the lowest

@@ -38,7 +38,7 @@ std::uint64_t fingerprint_of(std::span<const std::byte> file, const ModelParts& 
     mixer.add(file.size());
     mixer.add(file.first(parts.data_start));
     for (const TensorView& tensor : parts.tensors) {
-        if (tensor.data == nullptr) continue;  // made up: the text in front says all of it
+        if (tensor.data == nullptr) continue;  // synthetic: the text in front says all of it
         const std::span<const std::byte> all(tensor.data, tensor.bytes);
         const std::size_t count = std::min(kSampleBytes, all.size());
         mixer.add(all.first(count));

@@ -74,7 +74,7 @@ std::uint64_t ModelFile::fingerprint() const {
 }
 
 void ModelFile::release(const TensorView& tensor) const {
-    if (tensor.data == nullptr) return;  // made up: nothing of it was ever mapped
+    if (tensor.data == nullptr) return;  // synthetic: nothing of it was ever mapped
     const std::span<const std::byte> own = contents_->file.bytes();
     const bool inside = tensor.data >= own.data() && tensor.data < own.data() + own.size();
     const Contents* lender = contents_->lender;

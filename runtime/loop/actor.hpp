@@ -41,17 +41,17 @@ struct StageContext : Context {
     [[nodiscard]] virtual TensorProducer* tensors_to(StageId to) = 0;
     [[nodiscard]] virtual TensorConsumer* tensors_from(StageId from) = 0;
 
-    /// The word in shared memory that says whether attempts of `request` are void (mark with
+    /// The word in shared memory that says whether attempts of `request` are cancelled (mark with
     /// CancelBoard::mark_of()), for a job to look at between layers; nullptr in worlds where
     /// nothing can happen during a job.
-    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
-    /// The conductor: attempts of `request` below `valid` are void.
-    virtual void declare_void(RequestId request, Attempt valid) = 0;
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* cancel_word(RequestId request) = 0;
+    /// The conductor: attempts of `request` below `valid` are cancelled.
+    virtual void cancel_before(RequestId request, Attempt valid) = 0;
 
-    /// What the judge says in shared memory of the text of `request`, for a job to see which of
-    /// its rows are dead; nullptr where nothing can happen during a job.
+    /// What the verifier says in shared memory of the text of `request`, for a job to see which of
+    /// its rows are stale; nullptr where nothing can happen during a job.
     [[nodiscard]] virtual const WatermarkCell* watermark_cell(RequestId request) = 0;
-    /// The judge: the token of `request` at `position` is `token`.
+    /// The verifier: the token of `request` at `position` is `token`.
     virtual void publish_watermark(RequestId request,
                                    Attempt attempt,
                                    Position position,

@@ -73,11 +73,11 @@ public:
     void trace(TraceEvent event) override { host_.outside_.trace(event); }
     void count(Counter counter, std::uint64_t add) override { host_.outside_.count(counter, add); }
     void set(Gauge gauge, std::uint64_t value) override { host_.outside_.set(gauge, value); }
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
-        return host_.outside_.void_word(request);
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override {
+        return host_.outside_.cancel_word(request);
     }
-    void declare_void(RequestId request, Attempt valid) override {
-        host_.outside_.declare_void(request, valid);
+    void cancel_before(RequestId request, Attempt valid) override {
+        host_.outside_.cancel_before(request, valid);
     }
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
         return host_.outside_.watermark_cell(request);

@@ -52,8 +52,8 @@ struct Outside {
     virtual void trace(TraceEvent event) = 0;
     virtual void count(Counter counter, std::uint64_t add) = 0;
     virtual void set(Gauge gauge, std::uint64_t value) = 0;
-    [[nodiscard]] virtual const std::atomic<std::uint64_t>* void_word(RequestId request) = 0;
-    virtual void declare_void(RequestId request, Attempt valid) = 0;
+    [[nodiscard]] virtual const std::atomic<std::uint64_t>* cancel_word(RequestId request) = 0;
+    virtual void cancel_before(RequestId request, Attempt valid) = 0;
     [[nodiscard]] virtual const WatermarkCell* watermark_cell(RequestId request) = 0;
     virtual void publish_watermark(RequestId request,
                                    Attempt attempt,
@@ -87,7 +87,7 @@ public:
     /// As control(), but behind what waits in the actor's inbox.
     void queue_control(StageId to, StageId from, control::Message message);
 
-    // Turns. Each says whether it dispatched anything.
+    // Steps of an iteration. Each says whether it dispatched anything.
     bool deliver_round();  // one message to each actor that has one
     bool call_rooms();     // on_room of those whose local channel has room again
     bool run_timers();     // that are due

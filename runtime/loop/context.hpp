@@ -46,7 +46,7 @@ struct Context {
                         std::function<JobOutcome()> work,
                         std::function<void(JobOutcome)> done) = 0;
 
-    /// A number nobody can guess from the last one; from a seed, so a simulated run repeats.
+    /// A number that cannot be predicted from the last one; from a seed, so a simulated run repeats.
     [[nodiscard]] virtual std::uint64_t random() = 0;
     /// Records an instant; its time is filled in.
     virtual void trace(TraceEvent event) = 0;

@@ -34,7 +34,7 @@ class StageLoop::Impl final : public Outside {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
         : wiring_{std::move(wiring)}, edges_{wiring_}, port_{port}, options_{options} {
-        PACE_CHECK(wiring_.page != nullptr, "a wiring without a page");
+        PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without a telemetry");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
     }
@@ -55,13 +55,15 @@ public:
     }
     [[nodiscard]] std::uint64_t random() override { return random_(); }
     void trace(TraceEvent event) override;
-    void count(Counter counter, std::uint64_t add) override { wiring_.page->count(counter, add); }
-    void set(Gauge gauge, std::uint64_t value) override { wiring_.page->set(gauge, value); }
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+    void count(Counter counter, std::uint64_t add) override {
+        wiring_.telemetry->count(counter, add);
+    }
+    void set(Gauge gauge, std::uint64_t value) override { wiring_.telemetry->set(gauge, value); }
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override {
         return wiring_.board ? wiring_.board->word_of(request) : nullptr;
     }
-    void declare_void(RequestId request, Attempt valid) override {
-        if (wiring_.board) wiring_.board->declare_void(request, valid);
+    void cancel_before(RequestId request, Attempt valid) override {
+        if (wiring_.board) wiring_.board->cancel_before(request, valid);
     }
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
         return wiring_.board ? wiring_.board->watermark_of(request) : nullptr;
@@ -81,7 +83,7 @@ public:
 private:
     using Out = StageEdges::Out;
 
-    bool turn();
+    bool iterate();
     bool drain_all();
     bool drain(InEdge& edge);
     bool run_job();
@@ -101,7 +103,7 @@ private:
     StageEdges edges_;
     ControlPort& port_;
     StageLoopOptions options_;
-    std::vector<std::pair<StageId, Error>> corrupt_;  // found in this turn
+    std::vector<std::pair<StageId, Error>> corrupt_;  // found in this round
     std::map<std::uint32_t, Micros> longest_;         // job of each name
     std::uint32_t announced_seen_ = 0;
     Micros polled_at_{0};
@@ -141,13 +143,13 @@ void StageLoop::Impl::post(StageId from, StageId to, const control::Message& mes
 }
 
 void StageLoop::Impl::trace(TraceEvent event) {
-    if (!wiring_.page->traces()) return;
+    if (!wiring_.telemetry->traces()) return;
     event.time_us = steady_now().count();
-    wiring_.page->trace(event);
+    wiring_.telemetry->trace(event);
 }
 
 void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& label) {
-    if (!wiring_.page->traces()) return;
+    if (!wiring_.telemetry->traces()) return;
     TraceEvent event;
     event.time_us = start.count();
     event.duration_us = static_cast<std::uint32_t>((steady_now() - start).count());
@@ -159,7 +161,7 @@ void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& l
     event.detail = label.layers;
     event.label = job_name_index(label.name);
     event.heads = heads_of(label);
-    wiring_.page->trace(event);
+    wiring_.telemetry->trace(event);
 }
 
 void StageLoop::Impl::report(const Status& status) {
@@ -168,7 +170,7 @@ void StageLoop::Impl::report(const Status& status) {
 
 void StageLoop::Impl::enter(Activity activity, Micros expected) {
     const Micros slack = std::chrono::milliseconds{wiring_.hang_limit_ms};
-    wiring_.page->enter(activity, slack.count() == 0 ? slack : slack + expected);
+    wiring_.telemetry->enter(activity, slack.count() == 0 ? slack : slack + expected);
 }
 
 // ---- peers ----
@@ -227,22 +229,22 @@ void StageLoop::Impl::take(PortEvent event) {
     }
 }
 
-// ---- turns ----
+// ---- iterations ----
 
 Status StageLoop::Impl::run() {
     enter(Activity::Handling, Micros{0});
     host_.start();
     edges_.ring_bells();
     while (!host_.ended()) {
-        if (!turn() && !host_.ended()) wait();
+        if (!iterate() && !host_.ended()) wait();
     }
     edges_.ring_bells();
-    wiring_.page->enter(Activity::Ended, Micros{0});
+    wiring_.telemetry->enter(Activity::Ended, Micros{0});
     return host_.outcome();
 }
 
 /// One round of everything that can be done without waiting; false if there was nothing.
-bool StageLoop::Impl::turn() {
+bool StageLoop::Impl::iterate() {
     enter(Activity::Handling, Micros{0});
     bool any = false;
     if (steady_now() - polled_at_ >= options_.poll_limit) any = poll_control();
@@ -254,7 +256,7 @@ bool StageLoop::Impl::turn() {
     edges_.ring_bells();
     // A job comes last: it should know the newest that the others have said.
     if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
-    // Slots are released by handlers and by jobs; the producer hears of it at the end of the turn.
+    // Slots are released by handlers and by jobs; the producer hears of it at the end of the iteration.
     for (const auto& edge : edges_.in()) {
         if (edge->pool && edge->pool->take_room_wanted()) edge->bell.ring();
     }
@@ -406,8 +408,8 @@ Status StageLoop::run() {
     return impl_->run();
 }
 
-StagePage& StageLoop::page() {
-    return *impl_->wiring_.page;
+StageTelemetry& StageLoop::telemetry() {
+    return *impl_->wiring_.telemetry;
 }
 
 }  // namespace paceline

@@ -1,6 +1,6 @@
 // StageLoop: the life of a process that hosts actors.
 //
-// One thread. Each turn: cold messages that were announced, hot messages of every incoming ring
+// One thread. Each iteration: cold messages that were announced, hot messages of every incoming ring
 // in the order of the wiring, messages between actors of this process, room that somebody
 // waited for, due timers, one job. Then it waits on the process's one doorbell: it spins as long
 // as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:
@@ -21,7 +21,7 @@
 // Channels come and go with their peers (control_port.hpp). When a peer is lost its channels are
 // closed: what is sent to it is dropped. Their memory stays mapped until every job is done that
 // was submitted before. A peer that breaks a channel's layout is reported and treated as lost.
-// Whatever the loop does it announces on the process's page with the time at which it must be
+// Whatever the loop does it announces on the process's telemetry block with the time at which it must be
 // over, so that a hang is noticed from outside.
 // Owns the wiring, borrows actors and port, which must outlive it.
 #pragma once
@@ -40,7 +40,7 @@ struct StageLoopOptions {
     /// The longest sleep, and so the longest time until a closed control socket, a dead child or
     /// a signal is noticed where nobody rings (at most 100 ms).
     Micros poll_limit{20'000};
-    /// Frames taken from one ring before the others have their turn.
+    /// Frames taken from one ring before the others are read.
     std::uint32_t burst = 16;
 };
 
@@ -63,8 +63,8 @@ public:
     /// on where they were (on_start() is called the first time only).
     [[nodiscard]] Status run();
 
-    /// The page of the wiring: counters and trace.
-    [[nodiscard]] StagePage& page();
+    /// The telemetry block of the wiring: counters and trace.
+    [[nodiscard]] StageTelemetry& telemetry();
 
 private:
     class Impl;

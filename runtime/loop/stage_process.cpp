@@ -48,8 +48,8 @@ Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
     if (const Status attached = process->attach_memory(first.value().files); !attached.ok()) {
         return attached.error();
     }
-    // Nobody judges how long loading takes but the conductor's start limit.
-    process->page_->enter(Activity::Loading, std::chrono::nanoseconds{0});
+    // Only the conductor's start limit bounds how long loading takes.
+    process->telemetry_->enter(Activity::Loading, std::chrono::nanoseconds{0});
     return process;
 }
 
@@ -58,11 +58,11 @@ Status StageProcess::attach_memory(std::span<const OwnedFd> files) {
         return Error{Errc::Protocol, "an assignment brings two memory files, this one " +
                                          std::to_string(files.size())};
     }
-    Result<ShmRegion> page_memory = ShmRegion::attach(files[0].get(), 1);
-    if (!page_memory.ok()) return page_memory.error();
-    Result<StagePage> page = StagePage::attach(std::move(page_memory).value());
-    if (!page.ok()) return page.error();
-    page_ = std::make_shared<StagePage>(std::move(page).value());
+    Result<ShmRegion> telemetry_memory = ShmRegion::attach(files[0].get(), 1);
+    if (!telemetry_memory.ok()) return telemetry_memory.error();
+    Result<StageTelemetry> telemetry = StageTelemetry::attach(std::move(telemetry_memory).value());
+    if (!telemetry.ok()) return telemetry.error();
+    telemetry_ = std::make_shared<StageTelemetry>(std::move(telemetry).value());
     Result<ShmRegion> board_memory = ShmRegion::attach(files[1].get(), 1);
     if (!board_memory.ok()) return board_memory.error();
     Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
@@ -76,7 +76,7 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
     hello.pid = static_cast<std::uint32_t>(::getpid());
     const Status said = socket_.send(hello);
     if (!said.ok()) return said.error();
-    page_->enter(Activity::Starting, std::chrono::nanoseconds{0});
+    telemetry_->enter(Activity::Starting, std::chrono::nanoseconds{0});
     Result<ControlSocket::Received> answer =
         socket_.receive(std::chrono::steady_clock::now() + kConductorLimit);
     if (!answer.ok()) return answer.error();
@@ -100,7 +100,7 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = std::move(edges.value().absent),
-                  .page = page_,
+                  .telemetry = telemetry_,
                   .board = board_};
     fault_point(FaultPoint::Wired);
     const Status ready = socket_.send(control::Ready{assignment_.epoch});

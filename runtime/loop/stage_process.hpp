@@ -18,7 +18,7 @@
 #include "ipc/wire/control_socket.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/loop/wiring.hpp"
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
 
@@ -33,8 +33,8 @@ public:
     [[nodiscard]] static Result<std::unique_ptr<StageProcess>> join(int control_fd);
 
     [[nodiscard]] const control::Assign& assignment() const { return assignment_; }
-    /// Where this process says what it is doing; the same page that its loop will use.
-    [[nodiscard]] StagePage& page() { return *page_; }
+    /// Where this process says what it is doing; the same telemetry block that its loop will use.
+    [[nodiscard]] StageTelemetry& telemetry() { return *telemetry_; }
 
     /// Says what this stage is (wire version and pid are filled in here), waits for its
     /// channels, attaches them and answers Ready.
@@ -56,7 +56,7 @@ private:
 
     ControlSocket socket_;
     control::Assign assignment_;
-    std::shared_ptr<StagePage> page_;
+    std::shared_ptr<StageTelemetry> telemetry_;
     std::shared_ptr<CancelBoard> board_;
 };
 

@@ -22,7 +22,7 @@
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
 
@@ -67,12 +67,12 @@ struct Wiring {
     Epoch epoch;
     std::uint32_t spin_micros = 0;
     Doorbell bell;
-    std::uint32_t hang_limit_ms = 0;  // what takes longer than this hangs; 0: nobody judges
+    std::uint32_t hang_limit_ms = 0;  // what takes longer than this hangs; 0: not limited
     std::vector<OutEdge> out;
     std::vector<InEdge> in;
-    std::vector<StageId> absent;         // peers that are lost at the moment
-    std::shared_ptr<StagePage> page;     // never nullptr
-    std::shared_ptr<CancelBoard> board;  // nullptr where nobody cancels from outside
+    std::vector<StageId> absent;                      // peers that are lost at the moment
+    std::shared_ptr<StageTelemetry> telemetry;  // never nullptr
+    std::shared_ptr<CancelBoard> board;               // nullptr where nobody cancels from outside
 };
 
 struct AttachedEdges {

@@ -1,4 +1,4 @@
-// Counters and gauges: what a process counts where others can see it (stage_page.hpp).
+// Counters and gauges: what a process counts where others can see it (stage_telemetry.hpp).
 //
 // The runtime counts what it does itself. All further slots are free: they have numbers here, and
 // the code that counts in them gives them names at compile time (free_counter(), free_gauge()).
@@ -22,7 +22,7 @@ enum class Counter : std::uint8_t {
     Restarts,     // stages restarted (conductor)
     FirstFree,
 };
-inline constexpr std::size_t kCounters = 32;  // as many as a stage page has room for
+inline constexpr std::size_t kCounters = 32;  // as many as a telemetry block has room for
 inline constexpr std::size_t kFreeCounters =
     kCounters - static_cast<std::size_t>(Counter::FirstFree);
 

@@ -1,5 +1,5 @@
 // What a trace consists of: one fixed-size event type, recorded by every process into a ring of
-// its own (stage_page.hpp) and merged into one time line (trace_file.hpp).
+// its own (stage_telemetry.hpp) and merged into one time line (trace_file.hpp).
 //
 // Recording never allocates and never blocks; old events are overwritten.
 #pragma once
@@ -17,8 +17,8 @@ enum class TraceKind : std::uint16_t {
     Receive,     // an instant: a hot message is handled; detail = its kind
     Full,        // an instant: a send met a full channel
     Wave,        // an instant: a wave was formed; id = wave, position = base, count = rows
-    Proposal,    // an instant: guesses were sent; position = of the root, count = guesses
-    Verdict,     // an instant: a wave was judged; id = wave, position = base, count = committed
+    Proposal,    // an instant: candidates were sent; position = of the root, count = candidates
+    Verdict,     // an instant: a wave was verified; id = wave, position = base, count = committed
     Commit,      // an instant: the log took it; id, position, count as in Verdict
     Fenced,      // an instant: a message of an old attempt or epoch changed nothing
     PeerLost,    // an instant: peer

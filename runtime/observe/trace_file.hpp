@@ -11,7 +11,7 @@
 // slices; waves, proposals, verdicts and commits are slices of a microsecond, because arrows need
 // slices at both ends; the rest are instants. An arrow follows a wave from where it was formed
 // through the jobs that computed it to its verdict and its commit, another one a proposal from
-// where it was sent to the verdict that judged its root (trace_rows.hpp). A frame between two
+// where it was sent to the verdict that verified its root (trace_rows.hpp). A frame between two
 // processes is an asynchronous slice from Send to Receive, and how many are on their way is a
 // counter.
 //
@@ -36,7 +36,7 @@ struct ProcessTrace {
     StageId stage{};
     Epoch epoch{};
     std::vector<TraceEvent> events;
-    /// How many were ever recorded (StagePageView::traced()). More than there are: the oldest
+    /// How many were ever recorded (StageTelemetryView::traced()). More than there are: the oldest
     /// were overwritten, and its frames cannot be matched any more.
     std::uint64_t recorded = 0;
 };

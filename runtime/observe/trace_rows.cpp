@@ -15,7 +15,7 @@ constexpr std::int64_t kMarkMicros = 1;                    // of an instant that
 // Where a slice stands among those of its time. A verdict may be a point of both kinds of arrow;
 // the one that it ends comes from a proposal, which is a point of nothing else.
 constexpr std::int64_t kProposalOrder = 1;
-constexpr std::int64_t kJudgedOrder = 2;
+constexpr std::int64_t kVerifiedOrder = 2;
 constexpr std::int64_t kWaveOrder = 3;  // and up along the wave
 
 std::vector<TraceSlice> nested_slices(const std::vector<TraceEvent>& events) {
@@ -96,7 +96,7 @@ void follow_waves(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     }
 }
 
-/// An arrow from every proposal to the first verdict behind it that judged its root.
+/// An arrow from every proposal to the first verdict behind it that verified its root.
 void follow_proposals(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     using Root = std::tuple<RequestId, Attempt, std::int64_t>;
     std::map<Root, std::vector<TraceSlice*>> verdicts;
@@ -111,21 +111,22 @@ void follow_proposals(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     const auto earlier = [](const TraceSlice* a, const TraceSlice* b) {
         return a->start < b->start;
     };
-    for (auto& [root, judged] : verdicts) std::stable_sort(judged.begin(), judged.end(), earlier);
+    for (auto& [root, verified] : verdicts)
+        std::stable_sort(verified.begin(), verified.end(), earlier);
     for (TraceRow& row : rows) {
         for (TraceSlice& slice : row.slices) {
             const TraceEvent& event = *slice.event;
             if (event.kind != TraceKind::Proposal) continue;
             const auto found = verdicts.find({event.request, event.attempt, event.position});
             if (found == verdicts.end()) continue;
-            const auto judged =
+            const auto verified =
                 std::lower_bound(found->second.begin(), found->second.end(), &slice, earlier);
-            if (judged == found->second.end()) continue;  // it came too late
+            if (verified == found->second.end()) continue;  // it came too late
             ++arrows;
             slice.arrows.push_back({"proposal", 's', arrows});
             slice.order = kProposalOrder;
-            (*judged)->arrows.push_back({"proposal", 'f', arrows});
-            (*judged)->order = std::max((*judged)->order, kJudgedOrder);
+            (*verified)->arrows.push_back({"proposal", 'f', arrows});
+            (*verified)->order = std::max((*verified)->order, kVerifiedOrder);
         }
     }
 }

@@ -3,7 +3,7 @@
 // other half writes JSON.
 //
 //   "wave"      formed -> its jobs on each segment -> verdict -> commit: same request and number
-//   "proposal"  guesses sent -> the verdict that judged the root below which they stand: same
+//   "proposal"  candidates sent -> the verdict that verified the root below which they stand: same
 //               request and attempt, the verdict's first token one behind the proposal's root
 //
 // Pure. Nothing in an event is believed; what cannot be matched has no arrow.

@@ -2,7 +2,7 @@
 //
 // Aware of sched_getaffinity(2), of the CPU quota of the process's cgroup (v2 cpu.max, v1
 // cpu.cfs_quota_us, on every level up to the root) and of SMT siblings (/sys). Pure parsing is
-// separate from reading, so that it is tested with made-up files.
+// separate from reading, so that it is tested with synthetic files.
 #pragma once
 
 #include <cstdint>

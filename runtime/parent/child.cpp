@@ -17,11 +17,11 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kLastWords = 12;  // lines
-// A child that talks without end has to wait for its turn, or nobody else would have one.
-constexpr int kReadsPerTurn = 1;       // of its output, 4 KiB each
-constexpr int kMessagesPerTurn = 256;  // of its control socket
+// Limits, so that a child that writes without end does not keep the others from being read.
+constexpr int kReadsPerPoll = 1;       // of its output, 4 KiB each
+constexpr int kMessagesPerPoll = 256;  // of its control socket
 constexpr int kLastReads = 32;         // of one that has ended: more than a pipe holds
-constexpr int kLastTurns = 64;         // and more than a socket does
+constexpr int kLastMessages = 64;      // and more than a socket does
 
 /// How often the kernel's out-of-memory killer has struck in this process's control group, which
 /// its stages share; nothing where that cannot be read.
@@ -72,7 +72,7 @@ void Child::watch_control() {
                               });
 }
 
-/// One turn. What was read already would wake nobody: then the next turn is asked for at once.
+/// One poll. What was already read causes no further wake-up: then the next poll is requested at once.
 void Child::listen() {
     if (receive()) {
         boost::asio::post(control_watch_.get_executor(), [this] { listen(); });
@@ -84,7 +84,7 @@ void Child::listen() {
 void Child::watch_output() {
     output_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
         if (error) return;
-        read_output(kReadsPerTurn);
+        read_output(kReadsPerPoll);
         if (!output_closed_) watch_output();
     });
 }
@@ -104,14 +104,14 @@ void Child::reap() {
         well = info.si_code == CLD_EXITED && info.si_status == 0;
         if (killed_ && info.si_code == CLD_KILLED && info.si_status == SIGKILL) end = "was killed";
     }
-    for (int turn = 0; turn < kLastTurns && receive();) ++turn;
+    for (int i = 0; i < kLastMessages && receive();) ++i;
     read_output(kLastReads);
     log_.finish();
     gone_ = true;
-    events_.on_exit(spec_.who, well, obituary(end));
+    events_.on_exit(spec_.who, well, exit_report(end));
 }
 
-std::string Child::obituary(const std::string& end) const {
+std::string Child::exit_report(const std::string& end) const {
     std::string text = title() + " " + end;
     const std::optional<std::uint64_t> oom_kills = count_oom_kills();
     if (!killed_ && oom_kills && oom_kills_ && *oom_kills > *oom_kills_) {
@@ -137,7 +137,7 @@ void Child::read_output(int reads_max) {
 
 /// Whether there may be more.
 bool Child::receive() {
-    for (int messages = 0; messages < kMessagesPerTurn; ++messages) {
+    for (int messages = 0; messages < kMessagesPerPoll; ++messages) {
         if (silent_ || gone_) return false;
         Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
         if (!received.ok()) {

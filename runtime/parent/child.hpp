@@ -57,7 +57,7 @@ private:
     void read_output(int reads_max);
     [[nodiscard]] bool receive();
     void listen();
-    [[nodiscard]] std::string obituary(const std::string& end) const;
+    [[nodiscard]] std::string exit_report(const std::string& end) const;
 
     StartSpec spec_;
     const NodeEvents& events_;

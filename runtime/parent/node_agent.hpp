@@ -48,7 +48,7 @@ struct NodeEvents {
     std::function<void(Incarnation, const Error&)> on_silence;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
-    /// It has ended and is reaped, its memory is free. `how` is its whole obituary: name, exit
+    /// It has ended and is reaped, its memory is free. `how` is its whole exit report: name, exit
     /// status or signal, whether the kernel's out-of-memory killer was at work, its last lines.
     std::function<void(Incarnation, bool well, const std::string& how)> on_exit;
     /// A line of its stdout or stderr.

@@ -122,7 +122,7 @@ public:
 
     /// Not to be relied on any more, though its process may still be there.
     void suspect(StageId id, Epoch epoch, const std::string& why, Micros now);
-    /// Its process has ended; `how` is its obituary.
+    /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
     void greeted(StageId id, Epoch epoch, Micros now);
     void ready(StageId id, Epoch epoch, Micros now);

@@ -26,16 +26,18 @@ void StageWatch::excuse(Nanos now) {
     lenient_until_ = now + kAfterStop;
 }
 
-std::optional<std::string> StageWatch::complaint(const PageSnapshot& page, Nanos now) const {
+std::optional<std::string> StageWatch::complaint(const TelemetrySnapshot& telemetry,
+                                                 Nanos now) const {
     if (stopped_since_) {
         if (now - *stopped_since_ <= stop_grace_) return std::nullopt;
         return "was stopped and not continued for " + in_ms(now - *stopped_since_);
     }
-    if (page.deadline.count() == 0 || now <= page.deadline || now < lenient_until_) {
+    if (telemetry.deadline.count() == 0 || now <= telemetry.deadline || now < lenient_until_) {
         return std::nullopt;
     }
-    return std::string{"hangs: "} + name_of(page.activity) + " for " + in_ms(now - page.since) +
-           ", at most " + in_ms(page.deadline - page.since) + " were expected";
+    return std::string{"hangs: "} + name_of(telemetry.activity) + " for " +
+           in_ms(now - telemetry.since) + ", at most " +
+           in_ms(telemetry.deadline - telemetry.since) + " were expected";
 }
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// StageWatch: judges from a page, and from what the kernel says, whether a stage hangs. Pure.
+// StageWatch: decides from a telemetry block, and from the state of the process, whether a stage hangs. Pure.
 //
 // - A stage whose published deadline has passed hangs, whatever it is doing: waits have limits
 //   too, so a loop that lives always has a deadline ahead of it.
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
 
@@ -21,11 +21,12 @@ public:
     explicit StageWatch(std::chrono::milliseconds stop_grace) : stop_grace_{stop_grace} {}
 
     void stopped(bool is_stopped, Nanos now);
-    /// Whoever judges was not looking for a while: deadlines that passed meanwhile do not count.
+    /// The caller did not poll for a while: deadlines that passed meanwhile do not count.
     void excuse(Nanos now);
     /// Why the stage is to be replaced, as the rest of a sentence that begins with its name;
     /// nothing if it is well.
-    [[nodiscard]] std::optional<std::string> complaint(const PageSnapshot& page, Nanos now) const;
+    [[nodiscard]] std::optional<std::string> complaint(const TelemetrySnapshot& telemetry,
+                                                       Nanos now) const;
 
 private:
     std::chrono::milliseconds stop_grace_;

@@ -14,7 +14,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::size_t kRecordsMax = 64;  // incarnations whose pages are kept
+constexpr std::size_t kRecordsMax = 64;  // incarnations whose telemetry blocks are kept
 // When memory runs out, a stage can be rebuilt and the conductor cannot.
 constexpr std::uint32_t kStagePenalty = 300;
 constexpr std::uint32_t kDisposablePenalty = 500;
@@ -70,13 +70,13 @@ Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
 
 Status Supervisor::Impl::start_one(Stage& stage) {
     const ChildSpec& spec = stage.spec;
-    Result<ShmFile> page =
-        StagePage::create(spec.id, stage.epoch, spec.name, options_.trace_events);
-    if (!page.ok()) return page.error();
-    Result<StagePageView> view = StagePageView::attach(page.value().fd());
+    Result<ShmFile> telemetry =
+        StageTelemetry::create(spec.id, stage.epoch, spec.name, options_.trace_events);
+    if (!telemetry.ok()) return telemetry.error();
+    Result<StageTelemetryView> view = StageTelemetryView::attach(telemetry.value().fd());
     if (!view.ok()) return view.error();
-    stage.page_file = std::move(page).value();
-    stage.page = std::move(view).value();
+    stage.telemetry_file = std::move(telemetry).value();
+    stage.telemetry = std::move(view).value();
     stage.watch = StageWatch{options_.stop_grace};
     stage.state = State::Loading;
     stage.blame.reset();
@@ -90,7 +90,7 @@ Status Supervisor::Impl::start_one(Stage& stage) {
                       .cores = spec.cores,
                       .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
     if (!started.ok()) return started;
-    const std::vector<int> files{stage.page_file.fd(), board_file_.fd()};
+    const std::vector<int> files{stage.telemetry_file.fd(), board_file_.fd()};
     // A stage that is gone already has a better story to tell than its socket.
     (void)send_to(
         stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
@@ -106,7 +106,7 @@ void Supervisor::Impl::remember(const Stage& stage) {
             });
         if (dead != records_.end()) records_.erase(dead);
     }
-    records_.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.page});
+    records_.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.telemetry});
 }
 
 Status Supervisor::Impl::trouble() {
@@ -121,7 +121,7 @@ Status Supervisor::Impl::trouble() {
         const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
         while (!stage.gone && SteadyClock::now() < deadline) node_->wait(deadline);
         const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
-        if (stage.gone) return Error{code, stage.obituary};
+        if (stage.gone) return Error{code, stage.exit_report};
         return Error{code, node_->title(stage.who()) + " " + stage.failure->what +
                                node_->last_words(stage.who())};
     }
@@ -203,9 +203,9 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
     if (!wakes.ok()) return wakes.error();
     Result<AttachedEdges> edges = plan_->attach(kConductor);
     if (!edges.ok()) return edges.error();
-    Result<StagePage> page = own_page();
-    if (!page.ok()) return page.error();
-    own_page_ = std::make_shared<StagePage>(std::move(page).value());
+    Result<StageTelemetry> telemetry = own_page();
+    if (!telemetry.ok()) return telemetry.error();
+    own_telemetry_ = std::make_shared<StageTelemetry>(std::move(telemetry).value());
     Result<ShmRegion> board_memory = ShmRegion::attach(board_file_.fd(), 1);
     if (!board_memory.ok()) return board_memory.error();
     Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
@@ -219,21 +219,21 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = {},
-                  .page = own_page_,
+                  .telemetry = own_telemetry_,
                   .board = std::make_shared<CancelBoard>(std::move(board).value())};
 }
 
-Result<StagePage> Supervisor::Impl::own_page() {
+Result<StageTelemetry> Supervisor::Impl::own_page() {
     Result<ShmFile> file =
-        StagePage::create(kConductor, Epoch{1}, "conductor", options_.trace_events);
+        StageTelemetry::create(kConductor, Epoch{1}, "conductor", options_.trace_events);
     if (!file.ok()) return file.error();
-    own_page_file_ = std::move(file).value();
-    Result<StagePageView> view = StagePageView::attach(own_page_file_.fd());
+    own_telemetry_file_ = std::move(file).value();
+    Result<StageTelemetryView> view = StageTelemetryView::attach(own_telemetry_file_.fd());
     if (!view.ok()) return view.error();
     records_.insert(records_.begin(), {kConductor, Epoch{1}, "conductor", view.value()});
-    Result<ShmRegion> memory = ShmRegion::attach(own_page_file_.fd(), 1);
+    Result<ShmRegion> memory = ShmRegion::attach(own_telemetry_file_.fd(), 1);
     if (!memory.ok()) return memory.error();
-    return StagePage::attach(std::move(memory).value());
+    return StageTelemetry::attach(std::move(memory).value());
 }
 
 Status Supervisor::Impl::send_wire(Stage& stage) {
@@ -270,7 +270,7 @@ Status Supervisor::Impl::shutdown() {
                                               std::to_string(options_.shutdown_grace.count()) +
                                               " ms and was killed"};
         } else if (!stage->ended_well) {
-            first = Error{Errc::PeerGone, stage->obituary};
+            first = Error{Errc::PeerGone, stage->exit_report};
         }
     }
     node_.reset();  // kills and reaps

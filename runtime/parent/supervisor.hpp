@@ -9,12 +9,12 @@
 //
 // Every wait is on all of {each stage's process descriptor, each control socket, the deadline,
 // signals} at once. Until wire() has returned, a stage that dies or reports Failed ends the run
-// with its obituary. After it, recovery.hpp decides: the supervisor closes the channels of what is
+// with its exit report. After it, recovery.hpp decides: the supervisor closes the channels of what is
 // lost, starts the next incarnation, wires it to those that live, and tells the conductor's actor
 // through the loop (control_port.hpp) what is lost and what is back.
 //
 // Suspicion comes from: a closed control socket, Failed, a channel that a peer found broken, a
-// page whose deadline has passed (stage_page.hpp), a process that was stopped for too long.
+// telemetry block whose deadline has passed (stage_telemetry.hpp), a process that was stopped for too long.
 // Threads: create, use and destroy on one thread; that thread forks the children. It maps no
 // channel but the conductor's own, so no crash of a stage can reach it.
 #pragma once
@@ -33,7 +33,7 @@
 #include "ipc/wire/control.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/loop/wiring.hpp"
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 #include "runtime/parent/recovery.hpp"
 
 namespace paceline {
@@ -53,7 +53,7 @@ struct SupervisorOptions {
     std::chrono::milliseconds shutdown_grace{2'000};
     RestartRules restarts;  // its start_limit is taken from above
     /// Beyond the time that an operation may take by its own record: then the stage hangs. 0:
-    /// nobody judges.
+    /// not limited.
     std::chrono::milliseconds hang_limit{10'000};
     std::chrono::milliseconds stop_grace{5'000};  // a stopped process is waited for this long
     WiringPlan::Checksums checksums = WiringPlan::Checksums::HeadersOnly;
@@ -71,7 +71,7 @@ struct StageRecord {
     StageId id;
     Epoch epoch;
     std::string name;
-    StagePageView page;
+    StageTelemetryView telemetry;
 };
 
 class Supervisor final : public ControlPort {
@@ -100,7 +100,7 @@ public:
     /// Of the incarnations that live now; 0 for one that is being replaced.
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
-    /// The conductor's page, then the incarnations in the order in which they were started, the
+    /// The conductor's telemetry block, then the incarnations in the order in which they were started, the
     /// oldest dead ones left out.
     [[nodiscard]] std::vector<StageRecord> records() const;
 

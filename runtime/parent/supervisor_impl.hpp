@@ -52,13 +52,13 @@ private:
         State state = State::Loading;
         std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal
         std::optional<Doorbell> bell{};
-        ShmFile page_file{};
-        std::optional<StagePageView> page{};
+        ShmFile telemetry_file{};
+        std::optional<StageTelemetryView> telemetry{};
         StageWatch watch;
         std::optional<Blame> blame{};  // the last one that it complained of
         bool gone = false;
         bool ended_well = false;
-        std::string obituary{};
+        std::string exit_report{};
         std::optional<Error> failure{};  // why it is not to be relied on, before the run began
         Incarnation who() const { return {spec.id, epoch}; }
     };
@@ -67,7 +67,7 @@ private:
     [[nodiscard]] Status start_one(Stage& stage);
     [[nodiscard]] Status await_state(State state, const char* what);
     [[nodiscard]] Result<Wiring> own_wiring();
-    [[nodiscard]] Result<StagePage> own_page();
+    [[nodiscard]] Result<StageTelemetry> own_page();
     void remember(const Stage& stage);
     /// Handles events until `done`, trouble, or the deadline (true if done).
     template <class Done>
@@ -85,7 +85,7 @@ private:
     void on_silence(Incarnation who, const Error& error);
     void on_exit(Incarnation who, bool well, const std::string& how);
     static void on_stopped(Stage& stage, bool stopped);
-    void look_at_pages();
+    void poll_telemetry();
 
     // What recovery decides.
     void carry_out_commands();
@@ -114,8 +114,8 @@ private:
     std::optional<WiringPlan> plan_;
     std::optional<Recovery> recovery_;  // once the run has begun
     ShmFile board_file_;
-    ShmFile own_page_file_;
-    std::shared_ptr<StagePage> own_page_;  // shared with the conductor's loop; once wired
+    ShmFile own_telemetry_file_;
+    std::shared_ptr<StageTelemetry> own_telemetry_;  // shared with the conductor's loop; once wired
     std::vector<StageRecord> records_;
     std::optional<Error> end_;
     int signal_ = 0;  // SIGINT or SIGTERM, once one has come

@@ -13,7 +13,7 @@ namespace paceline {
 namespace {
 
 constexpr std::chrono::milliseconds kSendLimit{10'000};
-constexpr std::chrono::milliseconds kLookInterval{10};  // between two looks at all pages
+constexpr std::chrono::milliseconds kLookInterval{10};  // between two looks at all telemetry blocks
 constexpr std::chrono::milliseconds kLateLook{1'000};
 
 StageWatch::Nanos monotonic_now() {
@@ -116,7 +116,7 @@ void Supervisor::Impl::on_failed(Stage& stage, const control::Failed& failed) {
     const bool known = failed.code <= static_cast<std::uint8_t>(Errc::System);
     const Errc code = known ? static_cast<Errc>(failed.code) : Errc::Protocol;
     stage.failure = Error{code, "failed: " + failed.text};
-    // Its obituary repeats what it reported.
+    // Its exit report repeats what it reported.
     if (recovery_) recovery_->suspect(stage.spec.id, stage.epoch, "", micros_now());
 }
 
@@ -146,7 +146,7 @@ void Supervisor::Impl::on_exit(Incarnation who, bool well, const std::string& ho
     if (stage == nullptr) return;
     stage->gone = true;
     stage->ended_well = well;
-    stage->obituary = how;
+    stage->exit_report = how;
     if (!recovery_ || phase_ != Phase::Running) return;
     const std::uint32_t epoch = who.epoch.value;
     recovery_->gone(who.id, who.epoch, how, micros_now());
@@ -160,7 +160,7 @@ void Supervisor::Impl::on_stopped(Stage& stage, bool stopped) {
     stage.watch.stopped(stopped, monotonic_now());
 }
 
-void Supervisor::Impl::look_at_pages() {
+void Supervisor::Impl::poll_telemetry() {
     const StageWatch::Nanos now = monotonic_now();
     if (now - looked_at_ < kLookInterval) return;
     // After a late look (the conductor was stopped, or the whole machine) the stages may have been
@@ -173,7 +173,7 @@ void Supervisor::Impl::look_at_pages() {
     for (Stage& stage : stages_) {
         if (stage.gone || stage.state != State::Ready) continue;
         const std::optional<std::string> complaint =
-            stage.watch.complaint(stage.page->snapshot(), now);
+            stage.watch.complaint(stage.telemetry->snapshot(), now);
         if (!complaint) continue;
         recovery_->suspect(stage.spec.id, stage.epoch, node_->title(stage.who()) + " " + *complaint,
                            micros_now());
@@ -190,7 +190,7 @@ void Supervisor::Impl::carry_out_commands() {
 
 void Supervisor::Impl::carry_out(const Recovery::Spawn& spawn) {
     Stage& stage = *find(spawn.id);
-    own_page_->count(Counter::Restarts);
+    own_telemetry_->count(Counter::Restarts);
     stage.epoch = spawn.epoch;
     stage.bell.reset();
     stage.failure.reset();
@@ -259,7 +259,7 @@ Status Supervisor::Impl::send(Envelope envelope, const control::Message& message
 Status Supervisor::Impl::poll(const Deliver& deliver) {
     node_->poll();
     if (recovery_ && phase_ == Phase::Running) {
-        look_at_pages();
+        poll_telemetry();
         recovery_->tick(micros_now());
         carry_out_commands();
     }

@@ -18,18 +18,18 @@
 namespace paceline {
 
 enum class SimEventKind : std::uint8_t {
-    Step,     // process `who` may have something to do
-    JobDone,  // its job `data` ends
-    Thaw,     // it goes on after a freeze
-    Die,      // a kill reaches it
-    Loaded,   // it has loaded
-    ColdUp,   // its connection brings the conductor something
-    Hung,     // its freeze `data` has lasted longer than the hang limit
-    Gone,     // the supervisor hears that it has ended
-    Doubt,    // the supervisor suspects it, rightly or not
-    Tick,     // the supervisor's recovery has something to do
-    Fault,    // fault `data` of the plan
-    Call,     // the test's call `data`
+    Step,       // process `who` may have something to do
+    JobDone,    // its job `data` ends
+    Thaw,       // it goes on after a freeze
+    Die,        // a kill reaches it
+    Loaded,     // it has loaded
+    ColdUp,     // its connection brings the conductor something
+    Hung,       // its freeze `data` has lasted longer than the hang limit
+    Gone,       // the supervisor hears that it has ended
+    Suspicion,  // the supervisor suspects it, rightly or not
+    Tick,       // the supervisor's recovery has something to do
+    Fault,      // fault `data` of the plan
+    Call,       // the test's call `data`
 };
 [[nodiscard]] const char* name_of(SimEventKind kind);
 

@@ -27,8 +27,8 @@ const char* name_of(SimFaultKind kind) {
             return "out of memory";
         case SimFaultKind::Slow:
             return "slow";
-        case SimFaultKind::Doubt:
-            return "doubt";
+        case SimFaultKind::FalseSuspicion:
+            return "false-suspicion";
         case SimFaultKind::Linger:
             return "linger";
         case SimFaultKind::StallEdges:
@@ -50,10 +50,10 @@ std::vector<SimFault> plan_faults(SimRandom& random,
                                   SimTime until) {
     // As often as they are listed: what loses state is what recovery is about.
     static constexpr std::array kKinds{
-        SimFaultKind::Crash,          SimFaultKind::Crash,      SimFaultKind::CrashInHandler,
-        SimFaultKind::CrashInHandler, SimFaultKind::Freeze,     SimFaultKind::Freeze,
-        SimFaultKind::CrashAtStart,   SimFaultKind::StallEdges, SimFaultKind::OutOfMemory,
-        SimFaultKind::Slow,           SimFaultKind::Doubt,      SimFaultKind::Linger,
+        SimFaultKind::Crash,          SimFaultKind::Crash,          SimFaultKind::CrashInHandler,
+        SimFaultKind::CrashInHandler, SimFaultKind::Freeze,         SimFaultKind::Freeze,
+        SimFaultKind::CrashAtStart,   SimFaultKind::StallEdges,     SimFaultKind::OutOfMemory,
+        SimFaultKind::Slow,           SimFaultKind::FalseSuspicion, SimFaultKind::Linger,
     };
     std::vector<SimFault> faults(random.below(faults_max + 1));
     SimTime last{0};
@@ -100,8 +100,8 @@ void SimWorld::strike(const SimFault& fault) {
         case SimFaultKind::Slow:
             process.slow_down(100, core_.now + fault.lasts);
             break;
-        case SimFaultKind::Doubt:
-            core_.push(core_.now, SimEventKind::Doubt, process.serial());
+        case SimFaultKind::FalseSuspicion:
+            core_.push(core_.now, SimEventKind::Suspicion, process.serial());
             break;
         case SimFaultKind::Linger:
             freeze(process, 2 * SimTime{options_.hang_limit} + fault.lasts);

@@ -18,7 +18,7 @@ enum class SimFaultKind : std::uint8_t {
     Freeze,          // it does nothing for `lasts`
     OutOfMemory,     // the `count`-th allocation from now fails
     Slow,            // its jobs take 100 times as long, for `lasts`
-    Doubt,           // it is suspected without reason
+    FalseSuspicion,  // the supervisor suspects it without reason
     Linger,          // it freezes until it is replaced, the kill does not reach it, it wakes up
     StallEdges,      // a random subset of all edges stalls; each heals within `lasts`
 };

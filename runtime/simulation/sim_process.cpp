@@ -56,7 +56,7 @@ void SimProcess::start(SimWire wire) {
 void SimProcess::die(const std::string& how) {
     if (life_ == Life::Ended) return;
     life_ = Life::Ended;
-    obituary_ = title() + " " + how;
+    exit_report_ = title() + " " + how;
     tell([&] { return "is no more: " + how; });
     // Its memory goes. Nothing of it is on the call stack: whoever dies inside of a handler is
     // only doomed until the handler returns.
@@ -160,11 +160,11 @@ void SimProcess::count(Counter counter, std::uint64_t add) {
     figures_.counters[static_cast<std::size_t>(counter)] += add;
 }
 
-const std::atomic<std::uint64_t>* SimProcess::void_word(RequestId request) {
+const std::atomic<std::uint64_t>* SimProcess::cancel_word(RequestId request) {
     return &site_.board[request.value % kCancelLines];
 }
 
-void SimProcess::declare_void(RequestId request, Attempt valid) {
+void SimProcess::cancel_before(RequestId request, Attempt valid) {
     site_.board[request.value % kCancelLines].store(CancelBoard::mark_of(request, valid),
                                                     std::memory_order_relaxed);
 }

@@ -188,7 +188,7 @@ public:
     [[nodiscard]] Epoch epoch() const { return epoch_; }
     [[nodiscard]] std::uint32_t serial() const { return serial_; }
     [[nodiscard]] std::string title() const;
-    [[nodiscard]] const std::string& obituary() const { return obituary_; }
+    [[nodiscard]] const std::string& exit_report() const { return exit_report_; }
     [[nodiscard]] bool failed_by_itself() const { return failed_by_itself_; }
     [[nodiscard]] SimBody* body() { return body_.get(); }
     [[nodiscard]] ActorHost& host() { return *host_; }
@@ -210,8 +210,8 @@ public:
     void trace(TraceEvent event) override;
     void count(Counter counter, std::uint64_t add) override;
     void set(Gauge /*gauge*/, std::uint64_t /*value*/) override {}
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override;
-    void declare_void(RequestId request, Attempt valid) override;
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override;
+    void cancel_before(RequestId request, Attempt valid) override;
     /// A job's work takes no time of its own, so nothing can happen during it.
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
         return nullptr;
@@ -239,7 +239,7 @@ private:
         const AllocationPause pause{site_};
         site_.core.tell([&] { return title() + " " + text(); });
     }
-    bool turn();
+    bool iterate();
     bool take_cold();
     void take(SimLetter letter);
     bool drain(SimChannel& channel);
@@ -289,7 +289,7 @@ private:
     bool doomed_ = false;  // it has crashed, the handler just does not know it
     std::uint32_t slow_ = 1;
     SimTime slow_until_{0};
-    std::string obituary_;
+    std::string exit_report_;
     bool failed_by_itself_ = false;
     bool allocation_failed_ = false;
     SimFigures figures_;

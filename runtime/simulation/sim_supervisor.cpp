@@ -173,7 +173,7 @@ void SimWorld::inform(const SimProcess& about, News news) {
             at(stage(id)).title());
 }
 
-void SimWorld::doubt(const SimProcess& whom, const std::string& why) {
+void SimWorld::suspect(const SimProcess& whom, const std::string& why) {
     inform(whom, [&](Recovery& recovery) {
         recovery.suspect(whom.id(), whom.epoch(), whom.title() + why, core_.micros());
     });
@@ -181,7 +181,7 @@ void SimWorld::doubt(const SimProcess& whom, const std::string& why) {
 
 void SimWorld::hear_of_end(const SimProcess& whom) {
     inform(whom, [&](Recovery& recovery) {
-        recovery.gone(whom.id(), whom.epoch(), whom.obituary(), core_.micros());
+        recovery.gone(whom.id(), whom.epoch(), whom.exit_report(), core_.micros());
     });
 }
 

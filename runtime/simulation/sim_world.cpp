@@ -36,8 +36,8 @@ const char* name_of(SimEventKind kind) {
             return "hung";
         case SimEventKind::Gone:
             return "gone";
-        case SimEventKind::Doubt:
-            return "doubt";
+        case SimEventKind::Suspicion:
+            return "suspicion";
         case SimEventKind::Tick:
             return "tick";
         case SimEventKind::Fault:
@@ -147,11 +147,11 @@ void SimWorld::dispatch(const SimEvent& event) {
             return hear(who);
         case SimEventKind::Hung:
             if (who.ended() || !who.frozen() || who.freezes() != event.data) return;
-            return doubt(who, " hangs");
+            return suspect(who, " hangs");
         case SimEventKind::Gone:
             return hear_of_end(who);
-        case SimEventKind::Doubt:
-            return doubt(who, " is doubted");
+        case SimEventKind::Suspicion:
+            return suspect(who, " is suspected");
         case SimEventKind::Tick:
             tick_at_ = SimTime::max();
             return recovery_->tick(core_.micros());
@@ -173,15 +173,15 @@ void SimWorld::check_conductor() {
 
 void SimWorld::ended(SimProcess& process) {
     if (process.failed_by_itself() && !lingering_.contains(process.serial())) {
-        violate("a stage failed without a fault: " + process.obituary());
+        violate("a stage failed without a fault: " + process.exit_report());
     }
     // A closed connection may be seen before the end of the process itself.
     const SimTime seen = core_.now + timing.news(core_.random);
-    if (core_.random.chance(50)) core_.push(seen, SimEventKind::Doubt, process.serial());
+    if (core_.random.chance(50)) core_.push(seen, SimEventKind::Suspicion, process.serial());
     core_.push(seen + timing.news(core_.random), SimEventKind::Gone, process.serial());
     // A peer's word on its broken channel may come when it has been replaced already.
     if (!core_.random.chance(30)) return;
-    core_.push(core_.now + timing.load(process.id(), core_.random), SimEventKind::Doubt,
+    core_.push(core_.now + timing.load(process.id(), core_.random), SimEventKind::Suspicion,
                process.serial());
 }
 

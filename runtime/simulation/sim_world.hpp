@@ -17,7 +17,7 @@
 // The world watches for itself: epochs only grow; Joined is said of a stage only when it and all
 // survivors have their channels; a survivor does not keep a lost peer; attempts that a stage is
 // told to begin only grow; news of an old incarnation changes nothing; no two incarnations live at
-// once (but for one that lingers); no stage fails without a fault; nobody turns in circles.
+// once (but for one that lingers); no stage fails without a fault; no stage loops without progress.
 #pragma once
 
 #include <cstdint>
@@ -130,7 +130,7 @@ private:
     void carry_out(const Recovery::GiveUp& give_up);
     void check_joined(const Stage& stage);
     void die(std::uint32_t serial);
-    void doubt(const SimProcess& whom, const std::string& why);
+    void suspect(const SimProcess& whom, const std::string& why);
     void hear_of_end(const SimProcess& whom);
     [[nodiscard]] SimChannels connect(SimProcess& one, SimProcess& other) const;
     void to_conductor(SimLetter letter) { processes_.front()->receive(std::move(letter)); }

@@ -35,7 +35,7 @@ class Rows(unittest.TestCase):
 
 
 class Shapes(unittest.TestCase):
-    def test_four_stages_in_two_processes_are_those_who_guess_and_those_who_verify(self):
+    def test_four_stages_in_two_processes_are_those_that_propose_and_those_that_verify(self):
         text = reshaped((ROOT / "configs" / "four-stages.toml").read_text(), 2)
         blocks = {block.split('"')[1]: block for block in text.split("[[stage]]\n")[1:]}
         self.assertEqual(list(blocks), ["draft", "correct", "segment-1", "segment-2"])

@@ -135,7 +135,7 @@ class Plain(Gpu):
         args = ["bench", "--random", "tiny", "--device", "cuda:0", "-p", "8", "-n", "0", "-r", "1", "-o", "json"]
         rows = json.loads(self.run_ok(*args, "--dtype", "auto,f32,int8,q4"))
         self.assertEqual([(row["backends"], row["model_type"]) for row in rows],
-                         [("CUDA", "tiny (made-up weights)")] * 4)
+                         [("CUDA", "tiny (synthetic weights)")] * 4)
         sizes = {row["dtype"]: row["model_size"] for row in rows}
         self.assertTrue(sizes["f32"] > sizes["auto"] > sizes["int8"] > sizes["q4"] > 0, sizes)
         # 15 GiB of weights: refused before any of them is made, wherever the host's memory ends.

@@ -12,7 +12,7 @@ from paceline_cli import BINARY, CliTest, PROMPT, environment, TINY
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
-METHODS = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree", "fold-turns",
+METHODS = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree", "fold-sequential",
            "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads"]
 EXIT = ('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "a"\nrole = "early-verify"\n'
         '[[stage]]\nname = "b"\nrole = "final-verify"\n'

@@ -1,4 +1,4 @@
-"""`--random`: shapes without a model file. Their weights are made up; where text is needed they are refused."""
+"""`--random`: shapes without a model file. Their weights are synthetic; where text is needed they are refused."""
 
 import json
 import unittest
@@ -25,10 +25,10 @@ class Measured(Shapes):
     def bench(self, *args: str, **kwargs) -> list[dict]:
         return json.loads(self.run_ok("bench", *SHORT, "-o", "json", *args, **kwargs))
 
-    def test_bench_needs_no_file_and_says_that_the_weights_are_made_up(self):
+    def test_bench_needs_no_file_and_says_that_the_weights_are_synthetic(self):
         rows = self.bench("--random", "tiny", "-w", "1,4", "--gemm", "--dtype", "auto,f32,int8,q4")
         self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "w1", "gemm1", "w4", "gemm4"] * 4)
-        self.assertEqual({row["model_type"] for row in rows}, {"tiny (made-up weights)"})
+        self.assertEqual({row["model_type"] for row in rows}, {"tiny (synthetic weights)"})
         self.assertTrue(all(row["avg_ts"] > 0 for row in rows))
         sizes = {row["dtype"]: row["model_size"] for row in rows}
         self.assertTrue(sizes["f32"] > sizes["auto"] > sizes["int8"] > sizes["q4"] > 0, sizes)
@@ -126,7 +126,7 @@ class Refused(Shapes):
                 self.assertTrue(stderr.rstrip("\n").isprintable(), repr(stderr))
                 self.assertLess(len(stderr), 300 + len(str(path)))
 
-    def test_a_seed_is_for_made_up_weights(self):
+    def test_a_seed_is_for_synthetic_weights(self):
         for command in (["bench"], ["inspect"], ["simulate", "--measure-costs", str(self.folder / "c.tsv")]):
             stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--random-seed", "7")
             self.assertIn("--random-seed", stderr)

@@ -1,6 +1,6 @@
-"""`paceline top`: a pipeline is found by the pages it holds, and shown as its counters say.
+"""`paceline top`: a pipeline is found by the telemetry blocks it holds, and shown as its counters say.
 
-The conductor here is this test itself: it holds memory files that look like stage pages, written
+The conductor here is this test itself: it holds memory files that look like telemetry blocks, written
 by the layout in docs/observability.md.
 """
 
@@ -26,11 +26,11 @@ COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "
 COMPUTING, WAITING = 3, 4
 
 
-class Page:
-    """One stage page, held open by this process."""
+class Telemetry:
+    """One telemetry block, held open by this process."""
 
     def __init__(self, stage: int, epoch: int, name: str, pid: int = 0) -> None:
-        self.fd = os.memfd_create(f"paceline-page-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = os.memfd_create(f"paceline-telemetry-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, PAGE_BYTES)
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -57,15 +57,15 @@ class Page:
 class Top(CliTest):
     def setUp(self) -> None:
         super().setUp()
-        self.pages = []
-        self.addCleanup(lambda: [page.close() for page in self.pages])
+        self.telemetry = []
+        self.addCleanup(lambda: [telemetry.close() for telemetry in self.telemetry])
 
-    def page(self, *args, **kwargs) -> Page:
-        self.pages.append(Page(*args, **kwargs))
-        return self.pages[-1]
+    def telemetry(self, *args, **kwargs) -> Telemetry:
+        self.telemetry.append(Telemetry(*args, **kwargs))
+        return self.telemetry[-1]
 
-    def pipeline(self) -> tuple[Page, Page]:
-        return self.page(0, 1, "conductor"), self.page(1, 1, "segment-1")
+    def pipeline(self) -> tuple[Telemetry, Telemetry]:
+        return self.telemetry(0, 1, "conductor"), self.telemetry(1, 1, "segment-1")
 
     def top(self, interval: str = "0.2") -> list[str]:
         return self.run_ok("top", "--pid", str(os.getpid()), "-i", interval).splitlines()
@@ -125,7 +125,7 @@ class Top(CliTest):
         segment.enter(COMPUTING, 0.001)
         corpse = subprocess.Popen(["true"])
         corpse.wait()
-        self.page(2, 1, "segment-2", pid=corpse.pid)
+        self.telemetry(2, 1, "segment-2", pid=corpse.pid)
         time.sleep(0.01)
         lines = self.top()
         self.assertRegex(lines[3], r"computing \S+ late ")
@@ -133,19 +133,19 @@ class Top(CliTest):
 
     def test_only_the_newest_incarnation_is_shown(self):
         self.pipeline()
-        self.page(1, 3, "segment-1")
-        self.page(1, 2, "segment-1")
+        self.telemetry(1, 3, "segment-1")
+        self.telemetry(1, 2, "segment-1")
         lines = self.top()
         self.assertEqual(len(lines), 4, lines)
         self.assertRegex(lines[3], rf"^segment-1 +{os.getpid()} +3 ")
 
-    def test_pages_that_are_none_are_passed_over(self):
+    def test_telemetry_that_are_none_are_passed_over(self):
         self.pipeline()
         for size in (0, 100, 4096):
-            fd = os.memfd_create("paceline-page-broken", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            fd = os.memfd_create("paceline-telemetry-broken", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             self.addCleanup(os.close, fd)
             os.ftruncate(fd, size)
-        broken = self.page(5, 1, "too-much")
+        broken = self.telemetry(5, 1, "too-much")
         struct.pack_into("<I", broken.memory, 20, 1 << 20)  # claims a trace that it has no room for
         self.assertEqual(len(self.top()), 4)
 

@@ -1,4 +1,4 @@
-// With libFuzzer: now and then a valid input instead of a mutation, so that it need not guess
+// With libFuzzer: now and then a valid input instead of a mutation, so that it need not find
 // magic numbers and checks before it gets anywhere.
 #include <algorithm>
 

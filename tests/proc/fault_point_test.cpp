@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kFirst = 1;
 constexpr int kMiddle = 2;
-constexpr int kJudge = 3;
+constexpr int kVerifier = 3;
 constexpr int kDraft = 4;
-const std::vector<int> kAll{kFirst, kMiddle, kJudge, kDraft};
+const std::vector<int> kAll{kFirst, kMiddle, kVerifier, kDraft};
 
 /// Three segments and a draft that drafts in jobs, so that every point is passed by somebody.
 ToyPlan four_stages() {
@@ -42,7 +42,7 @@ const Place kPlaces[] = {
     {"bell armed", FaultPoint::BellArmed, kAll, 20},
     {"job started", FaultPoint::JobStarted, kAll, 20},
     {"job done", FaultPoint::JobDone, kAll, 20},
-    {"verdict made", FaultPoint::VerdictMade, {kJudge}, 20},
+    {"verdict made", FaultPoint::VerdictMade, {kVerifier}, 20},
     {"begin taken", FaultPoint::BeginTaken, kAll, 6},
 };
 

@@ -38,7 +38,7 @@ struct Pipeline {
     std::int32_t gamma = 4;
 
     [[nodiscard]] bool drafts() const { return !right.empty(); }
-    [[nodiscard]] StageId judge() const { return segments == 1 ? kFirst : kSecond; }
+    [[nodiscard]] StageId verifier() const { return segments == 1 ? kFirst : kSecond; }
 
     [[nodiscard]] std::unique_ptr<SimBody> make_segment(int index) const {
         SegmentPlan plan;
@@ -47,7 +47,7 @@ struct Pipeline {
         if (index < segments) plan.next = kSecond;
         if (drafts()) plan.draft = kDraft;
         if (drafts()) plan.speculative = {kDraft};
-        plan.judge = judge();
+        plan.verifier = verifier();
         plan.verdict_to = {kConductor};
         if (segments == 2) plan.verdict_to.push_back(kFirst);
         if (drafts()) plan.verdict_to.push_back(kDraft);
@@ -61,7 +61,8 @@ struct Pipeline {
     [[nodiscard]] std::unique_ptr<SimBody> make_draft() const {
         auto body = std::make_unique<Body>();
         body->one = std::make_unique<DraftActor>(
-            DraftPlan{.first_segment = kFirst, .judge = judge(), .vocab_size = kSyntheticVocab},
+            DraftPlan{
+                .first_segment = kFirst, .verifier = verifier(), .vocab_size = kSyntheticVocab},
             DraftTools{.source = [this](const Request&) {
                 return std::make_unique<AcceptanceSource>(right, 7);
             }});
@@ -84,7 +85,7 @@ struct Pipeline {
     }
     [[nodiscard]] std::vector<EdgeSpec> edges() const {
         std::vector<EdgeSpec> edges{{.from = kConductor, .to = kFirst},
-                                    {.from = judge(), .to = kConductor}};
+                                    {.from = verifier(), .to = kConductor}};
         if (segments == 2) {
             edges.push_back({.from = kConductor, .to = kSecond});
             edges.push_back({.from = kFirst,
@@ -96,13 +97,13 @@ struct Pipeline {
         if (drafts()) {
             edges.push_back({.from = kConductor, .to = kDraft});
             edges.push_back({.from = kDraft, .to = kFirst});
-            edges.push_back({.from = judge(), .to = kDraft});
+            edges.push_back({.from = verifier(), .to = kDraft});
         }
         return edges;
     }
     [[nodiscard]] ConductorPlan plan() const {
         ConductorPlan plan;
-        plan.judge = judge();
+        plan.verifier = verifier();
         if (drafts()) plan.begin_to.push_back({.id = kDraft, .essential = false});
         if (segments == 2) plan.begin_to.push_back({.id = kSecond});
         plan.begin_to.push_back({.id = kFirst});
@@ -112,7 +113,7 @@ struct Pipeline {
 
 struct Projection {
     double tokens_per_second = 0.0;
-    double acceptance = 0.0;           // of guesses that were judged
+    double acceptance = 0.0;           // of candidates that were verified
     std::map<StageId, double> busy{};  // share of the time
     std::vector<TraceEvent> events{};  // of the first segment
     SimTime busy_first{0};

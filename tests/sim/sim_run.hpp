@@ -1,5 +1,5 @@
 // One seeded run of the whole protocol: the real actors on the toy model in a SimWorld, with
-// faults, cancellations and further turns drawn from the seed, and the oracles that judge it.
+// faults, cancellations and further turns drawn from the seed, and the oracles that check it.
 //
 //   tokens      what a client is given is a prefix of plain decoding of the same request, and all
 //               of it if the answer ended by itself; the log holds at least what clients have

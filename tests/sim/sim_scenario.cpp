@@ -17,7 +17,7 @@ constexpr SimTime kMilli{1'000'000};
 constexpr SimTime kSecond{1'000'000'000};
 constexpr Position kContext = 96;  // of every request
 
-/// Guesses the true continuation of a text that is known, each token right with a probability.
+/// Proposes the true continuation of a text that is known, each token right with a probability.
 class TextDraft final : public DraftSource {
 public:
     TextDraft(std::shared_ptr<const SimTexts> texts,
@@ -42,9 +42,9 @@ public:
         for (std::int32_t i = 0; i < gamma; ++i) {
             const std::size_t at = so_far_.size() + path.size() + static_cast<std::size_t>(i);
             const bool right = random_.chance(static_cast<std::uint32_t>(100 * right_));
-            const auto guess = static_cast<TokenId>(random_.below(kFakeVocab));
+            const auto candidate = static_cast<TokenId>(random_.below(kFakeVocab));
             tokens.push_back(right && known != nullptr && at < known->size() ? (*known)[at]
-                                                                             : guess);
+                                                                             : candidate);
         }
         return tokens;
     }
@@ -73,7 +73,7 @@ struct BodyParts {
     GrowthRule growth = {};
     SimExit exit = {};
     Micros hold_limit{1};
-    double guess_right = 0.5;
+    double candidate_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
     std::shared_ptr<SimTexts> texts;
 };
@@ -86,8 +86,8 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     if (index > 1) segment.previous = toy_segment(index - 1);
     if (index < plan.segments) segment.next = toy_segment(index + 1);
     segment.draft = toy_draft(plan);
-    segment.judge = toy_segment(plan.segments);
-    // The draft first: its guess and the verdict itself race to the first segment.
+    segment.verifier = toy_segment(plan.segments);
+    // The draft first: its candidate and the verdict itself race to the first segment.
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.verdict_to.push_back(kConductor);
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
@@ -99,7 +99,7 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     auto backend =
         std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
                                       kFakeLayers * index / plan.segments, plan.kv_slots);
-    backend->guess_right = parts.guess_right;
+    backend->candidate_right = parts.candidate_right;
     auto actor = std::make_unique<SegmentActor>(std::move(segment), *backend);
     return {std::move(backend), std::move(actor)};
 }
@@ -107,7 +107,7 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
 ToyActor make_draft(const BodyParts& parts) {
     const ToyPlan& plan = parts.plan;
     DraftPlan draft{.first_segment = toy_segment(1),
-                    .judge = toy_segment(plan.segments),
+                    .verifier = toy_segment(plan.segments),
                     .vocab_size = kFakeVocab,
                     .growth = parts.growth};
     if (parts.exit.at > 0 && parts.exit.options.names) draft.exit = toy_segment(parts.exit.at);
@@ -149,8 +149,10 @@ SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
 
 /// How the target takes what is proposed, and how the draft grows it.
 void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& parts) {
-    static constexpr std::array kPaces{DraftPace::Turns, DraftPace::Ahead, DraftPace::Lockstep};
-    static constexpr std::array kStarts{StartRule::Turns, StartRule::AtOnce, StartRule::Lockstep};
+    static constexpr std::array kPaces{DraftPace::Sequential, DraftPace::Ahead,
+                                       DraftPace::Lockstep};
+    static constexpr std::array kStarts{StartRule::Sequential, StartRule::AtOnce,
+                                        StartRule::Lockstep};
     DispatchOptions& dispatch = parts.dispatch;
     const std::uint64_t start = random.below(kStarts.size());
     dispatch.start = kStarts[start];
@@ -163,7 +165,7 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     dispatch.prefill_rows = 16;
     dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
     parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
-    parts.guess_right = 0.25 * static_cast<double>(random.below(5));
+    parts.candidate_right = 0.25 * static_cast<double>(random.below(5));
 }
 
 Request draw_request(SimRandom& random, bool first_turn) {
@@ -206,7 +208,7 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
             return edge.from == from && edge.to == to;
         });
     };
-    // What an exit proposes goes where the waves come from; the judge has that channel already.
+    // What an exit proposes goes where the waves come from; the verifier has that channel already.
     if (scenario.exit.at > 1 && !is_there(exit, toy_segment(1))) {
         scenario.edges.push_back({.from = exit, .to = toy_segment(1)});
     }

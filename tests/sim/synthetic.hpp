@@ -74,7 +74,7 @@ private:
     std::int32_t kv_slots_;
 };
 
-/// Guesses the synthetic target's text: the guess at depth d (from 1) is right with probability
+/// Proposes the synthetic target's text: the candidate at depth d (from 1) is right with probability
 /// right_at_depth[d - 1] if all before it are; the last entry counts for all greater depths.
 class AcceptanceSource final : public DraftSource {
 public:

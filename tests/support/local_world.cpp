@@ -6,7 +6,7 @@
 
 #include "ipc/base/check.hpp"
 #include "runtime/loop/actor_host.hpp"
-#include "runtime/observe/stage_page.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
 namespace {
@@ -45,15 +45,15 @@ public:
     [[nodiscard]] std::uint64_t random() override { return random_(); }
     void trace(TraceEvent event) override {
         event.time_us = now().count();
-        page_.trace(event);
+        telemetry_.trace(event);
     }
-    void count(Counter counter, std::uint64_t add) override { page_.count(counter, add); }
-    void set(Gauge gauge, std::uint64_t value) override { page_.set(gauge, value); }
+    void count(Counter counter, std::uint64_t add) override { telemetry_.count(counter, add); }
+    void set(Gauge gauge, std::uint64_t value) override { telemetry_.set(gauge, value); }
     /// One thread: nothing can happen during a job.
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId /*request*/) override {
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId /*request*/) override {
         return nullptr;
     }
-    void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
+    void cancel_before(RequestId /*request*/, Attempt /*valid*/) override {}
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
         return nullptr;
     }
@@ -87,7 +87,7 @@ private:
     Clock clock_;
     Micros virtual_now_{0};
     std::mt19937_64 random_{1};  // a fixed seed: the same run every time
-    StagePage page_ = StagePage::local(kConductor, Epoch{1}, "local");
+    StageTelemetry telemetry_ = StageTelemetry::local(kConductor, Epoch{1}, "local");
 };
 
 LocalWorld::LocalWorld(Clock clock) : impl_{std::make_unique<Impl>(clock)} {}

@@ -1,6 +1,6 @@
 // Attention of a wave over the pages of its keys, for one layer.
 //
-//     plain   float arithmetic for any type of cache, any head; what the other is judged by
+//     plain   float arithmetic for any type of cache, any head; what the other is checked against
 //     mma     tensor cores, for a bf16 cache and heads of a multiple of 16: reads keys and values
 //             once for all queries of a unit
 //

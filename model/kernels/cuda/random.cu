@@ -6,7 +6,7 @@
 #include "model/kernels/cuda/gemm_records.hpp"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/random.hpp"
-#include "model/weights/random_numbers.hpp"
+#include "model/weights/synthetic_numbers.hpp"
 
 namespace paceline::cuda {
 namespace {

@@ -1,6 +1,6 @@
-// Weights made up on the device, for benches of models that nobody has at hand.
+// Synthetic weights made on the device, for benches of shapes without a model file.
 //
-// The numbers are those of model/weights/random_numbers.hpp, wherever the layout puts them: the same as
+// The numbers are those of model/weights/synthetic_numbers.hpp, wherever the layout puts them: the same as
 // on the host, and the same in every type. Padding is 0. C++17.
 #pragma once
 

@@ -82,9 +82,9 @@ public:
             // Asleep, not busy: many toy stages share the cores of the machine that tests them.
             if (layer_cost.count() > 0) std::this_thread::sleep_for(layer_cost);
             for (std::size_t i = 0; i < rows.size(); ++i) {
-                if (watch != nullptr && watch->dead(i)) {
+                if (watch != nullptr && watch->stale(i)) {
                     store(hidden, i, mix(0xdead, i));
-                    ++rows_dead;
+                    ++rows_stale;
                 }
                 key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
             }
@@ -127,7 +127,8 @@ public:
         head_rows += static_cast<std::size_t>(rows);
         ++head_calls;
         if (id != HeadId::Final || last_layer_ != kFakeLayers) {
-            return guess(id == HeadId::Adapter ? 0 : static_cast<int>(id), hidden, rows, logits);
+            return find_candidates(id == HeadId::Adapter ? 0 : static_cast<int>(id), hidden, rows,
+                             logits);
         }
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);
@@ -221,14 +222,14 @@ public:
     [[nodiscard]] std::string equality_class() const override { return "fake"; }
 
     std::size_t rows_run = 0;
-    std::size_t rows_dead = 0;  // times that a layer found a row dead
+    std::size_t rows_stale = 0;  // times that a layer found a row stale
     std::size_t head_rows = 0;
     std::size_t head_calls = 0;
     std::size_t adapter_rows = 0;
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
     bool draws_itself = false;     // tokens and candidates, as a device does
     std::size_t runs_with_draws = 0;
-    double guess_right = 0.8;  // of heads other than the last layer's own
+    double candidate_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
     TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
     std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows
@@ -248,14 +249,17 @@ private:
         }
     }
     /// Head `ahead` looks so many tokens further than the next one.
-    void guess(int ahead, std::span<const float> hidden, int rows, std::span<float> logits) const {
+    void find_candidates(int ahead,
+                         std::span<const float> hidden,
+                         int rows,
+                         std::span<float> logits) const {
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);
             const std::uint64_t state = load(hidden, row);
             auto token = static_cast<int>(hidden[row * kFakeDim + 4]);
             for (int step = 0; step <= ahead; ++step) token = (token * 5 + 3) % 16;
             const std::uint64_t luck = mix(state, 0x6e55);
-            const bool right = static_cast<double>(luck >> 40U) / 16777216.0 < guess_right;
+            const bool right = static_cast<double>(luck >> 40U) / 16777216.0 < candidate_right;
             if (!right) token = static_cast<int>(luck % kFakeVocab);
             const float sure = static_cast<float>(luck & 7U);
             for (int t = 0; t < kFakeVocab; ++t) {

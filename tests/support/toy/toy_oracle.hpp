@@ -54,9 +54,9 @@ public:
         for (std::int32_t i = 0; i < gamma; ++i) {
             const std::size_t at = committed_ + path.size() + static_cast<std::size_t>(i);
             const bool right = std::bernoulli_distribution{right_}(random_);
-            const TokenId guess =
+            const TokenId candidate =
                 std::uniform_int_distribution<TokenId>{0, kFakeVocab - 1}(random_);
-            tokens.push_back(right && at < text_.size() ? text_[at] : guess);
+            tokens.push_back(right && at < text_.size() ? text_[at] : candidate);
         }
         return tokens;
     }

@@ -16,7 +16,7 @@ constexpr std::uint32_t kTensorSlots = 4;
 constexpr std::size_t kWaveBytes = kWaveRowsMax * kFakeDim * sizeof(float);
 constexpr Position kContext = 160;  // of every toy request
 
-StageId judge_of(const ToyPlan& plan) {
+StageId verifier_of(const ToyPlan& plan) {
     return toy_segment(plan.segments);
 }
 
@@ -33,7 +33,7 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     segment.draft = toy_draft(plan);
     if (segment.draft) segment.speculative = {*segment.draft};
     segment.first_segment = toy_segment(1);
-    segment.judge = judge_of(plan);
+    segment.verifier = verifier_of(plan);
     segment.verdict_to.push_back(kConductor);
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
@@ -102,18 +102,18 @@ std::vector<std::vector<StageId>> toy_homes(const ToyPlan& plan) {
 
 std::vector<EdgeSpec> toy_edges(const ToyPlan& plan) {
     std::vector<EdgeSpec> edges;
-    const StageId judge = judge_of(plan);
+    const StageId verifier = verifier_of(plan);
     for (int i = 1; i < plan.segments; ++i) {
         edges.push_back({.from = toy_segment(i),
                          .to = toy_segment(i + 1),
                          .tensor_slots = kTensorSlots,
                          .tensor_bytes = kWaveBytes});
-        edges.push_back({.from = judge, .to = toy_segment(i)});
+        edges.push_back({.from = verifier, .to = toy_segment(i)});
     }
-    edges.push_back({.from = judge, .to = kConductor});
+    edges.push_back({.from = verifier, .to = kConductor});
     if (const auto draft = toy_draft(plan)) {
         edges.push_back({.from = *draft, .to = toy_segment(1)});
-        edges.push_back({.from = judge, .to = *draft});
+        edges.push_back({.from = verifier, .to = *draft});
         if (exit_of(plan) != 0) edges.push_back({.from = toy_segment(1), .to = *draft});
     }
     for (const StageId id : toy_actors(plan)) edges.push_back({.from = kConductor, .to = id});
@@ -122,7 +122,7 @@ std::vector<EdgeSpec> toy_edges(const ToyPlan& plan) {
 
 ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
     ConductorPlan conductor;
-    conductor.judge = judge_of(plan);
+    conductor.verifier = verifier_of(plan);
     const std::vector<StageId> actors = toy_actors(plan);
     // The first segment sets everything going, so it hears of a request last.
     for (auto id = actors.rbegin(); id != actors.rend(); ++id) {
@@ -134,8 +134,9 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
 
 ToyActor make_toy_actor(const ToyPlan& plan, StageId id) {
     if (id == toy_draft(plan)) {
-        DraftPlan draft{
-            .first_segment = toy_segment(1), .judge = judge_of(plan), .vocab_size = kFakeVocab};
+        DraftPlan draft{.first_segment = toy_segment(1),
+                        .verifier = verifier_of(plan),
+                        .vocab_size = kFakeVocab};
         if (exit_of(plan) != 0) draft.exit = toy_segment(1);
         return {nullptr,
                 std::make_unique<DraftActor>(draft, DraftTools{.source = draft_sources(plan)})};

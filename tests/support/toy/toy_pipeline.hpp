@@ -41,7 +41,7 @@ enum class ToyHousing : std::uint8_t {
 struct ToyPlan {
     int segments = 2;  // 1 .. 4 of the eight layers
     ToyDraft draft = ToyDraft::None;
-    double right = 0.8;  // of an Oracle draft: how likely each guess is right
+    double right = 0.8;  // of an Oracle draft: how likely each candidate is right
     ToyHousing housing = ToyHousing::Apart;
     // Trees, several waves in flight, and an exit behind the first of several segments that names,
     // proposes and defers.

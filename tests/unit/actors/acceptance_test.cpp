@@ -32,7 +32,7 @@ struct Scene {
         rows.push_back({NodeId{node}, parent, token, position, 0});
         wants.push_back(want);
     }
-    Judged judge(AcceptanceRule acceptance = AcceptanceRule::Coupled) {
+    WalkResult walk(AcceptanceRule acceptance = AcceptanceRule::Coupled) {
         SamplerScratch scratch;
         WaveWalk walk{{.rows = rows,
                        .committed = committed,
@@ -66,58 +66,58 @@ Scene tree() {
 
 TEST_CASE("the walk follows a sibling where the target says so, and samples only its own path") {
     Scene scene = tree();
-    const Judged judged = scene.judge();
-    CHECK(judged.tokens == std::vector<TokenId>{1, 5, 6, 7});
-    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}, NodeId{14}, NodeId{15}});
-    CHECK(judged.finish == msg::Finish::No);
+    const WalkResult result = scene.walk();
+    CHECK(result.tokens == std::vector<TokenId>{1, 5, 6, 7});
+    CHECK(result.nodes == std::vector<NodeId>{NodeId{11}, NodeId{14}, NodeId{15}});
+    CHECK(result.finish == msg::Finish::No);
     CHECK(scene.asked == std::vector<std::size_t>{0, 1, 4, 5});
-    CHECK(judged.rows_sampled == 4);
-    CHECK(judged.last_row == 5);
+    CHECK(result.rows_sampled == 4);
+    CHECK(result.last_row == 5);
 }
 
-TEST_CASE("unverified guesses stand, and where there is none the target draws") {
+TEST_CASE("unverified candidates stand, and where there is none the target draws") {
     Scene scene = tree();
-    const Judged judged = scene.judge(AcceptanceRule::Unverified);
-    CHECK(judged.tokens == std::vector<TokenId>{1, 2, 3, 0});  // first children, then row c's own
-    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}, NodeId{12}, NodeId{13}});
-    CHECK(judged.last_row == 3);
+    const WalkResult result = scene.walk(AcceptanceRule::Unverified);
+    CHECK(result.tokens == std::vector<TokenId>{1, 2, 3, 0});  // first children, then row c's own
+    CHECK(result.nodes == std::vector<NodeId>{NodeId{11}, NodeId{12}, NodeId{13}});
+    CHECK(result.last_row == 3);
     scene.rule.end_tokens = {2};
-    CHECK(scene.judge(AcceptanceRule::Unverified).finish == msg::Finish::EndToken);
+    CHECK(scene.walk(AcceptanceRule::Unverified).finish == msg::Finish::EndToken);
 }
 
 TEST_CASE("a miss at the root commits the target's own token alone") {
     Scene scene = tree();
     scene.wants[0] = 7;
-    const Judged judged = scene.judge();
-    CHECK(judged.tokens == std::vector<TokenId>{7});
-    CHECK(judged.nodes.empty());
+    const WalkResult result = scene.walk();
+    CHECK(result.tokens == std::vector<TokenId>{7});
+    CHECK(result.nodes.empty());
     CHECK(scene.asked == std::vector<std::size_t>{0});
 }
 
 TEST_CASE("nothing is committed after an end token, even if the wave holds its children") {
     Scene scene = tree();
     scene.rule.end_tokens = {5};
-    const Judged judged = scene.judge();
-    CHECK(judged.tokens == std::vector<TokenId>{1, 5});
-    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}});
-    CHECK(judged.finish == msg::Finish::EndToken);
+    const WalkResult result = scene.walk();
+    CHECK(result.tokens == std::vector<TokenId>{1, 5});
+    CHECK(result.nodes == std::vector<NodeId>{NodeId{11}});
+    CHECK(result.finish == msg::Finish::EndToken);
 }
 
 TEST_CASE("an end token as the first token ends the answer there") {
     Scene scene = tree();
     scene.rule.end_tokens = {1};
-    CHECK(scene.judge().tokens == std::vector<TokenId>{1});
+    CHECK(scene.walk().tokens == std::vector<TokenId>{1});
 }
 
 TEST_CASE("the token count and the context end the walk at the exact token") {
     Scene counted = tree();
     counted.rule.max_tokens = 3;
-    CHECK(counted.judge().tokens == std::vector<TokenId>{1, 5, 6});
-    CHECK(counted.judge().finish == msg::Finish::MaxTokens);
+    CHECK(counted.walk().tokens == std::vector<TokenId>{1, 5, 6});
+    CHECK(counted.walk().finish == msg::Finish::MaxTokens);
     Scene full = tree();
     full.rule.context = 3;  // positions 0, 1, 2
-    CHECK(full.judge().tokens == std::vector<TokenId>{1, 5});
-    CHECK(full.judge().finish == msg::Finish::ContextFull);
+    CHECK(full.walk().tokens == std::vector<TokenId>{1, 5});
+    CHECK(full.walk().finish == msg::Finish::ContextFull);
 }
 
 TEST_CASE("penalties see the prompt, the committed tokens and the path") {
@@ -125,7 +125,7 @@ TEST_CASE("penalties see the prompt, the committed tokens and the path") {
     scene.sampling.presence_penalty = 6.0F;  // more than what the preferred token is ahead by
     scene.wants = {1, 1, 0, 0, 0, 0};
     // At the root 1 is new; at a it was just accepted on the path, so the lowest other id wins.
-    CHECK(scene.judge().tokens == std::vector<TokenId>{1, 0});
+    CHECK(scene.walk().tokens == std::vector<TokenId>{1, 0});
 }
 
 TEST_CASE("a verdict never holds more than a message can carry") {
@@ -135,21 +135,21 @@ TEST_CASE("a verdict never holds more than a message can carry") {
     for (std::uint32_t i = 1; i < kWaveRowsMax; ++i) {
         scene.row(i, i - 1, 1, static_cast<Position>(i), 1);
     }
-    const Judged judged = scene.judge();
-    CHECK(judged.tokens.size() == kGammaMax + 1);
-    CHECK(judged.nodes.size() == kGammaMax);
+    const WalkResult result = scene.walk();
+    CHECK(result.tokens.size() == kGammaMax + 1);
+    CHECK(result.nodes.size() == kGammaMax);
 }
 
 TEST_CASE("a row without any token ends the walk after what was accepted before it") {
     Scene scene = tree();
     scene.wants[4] = kNothing;
-    const Judged judged = scene.judge();
-    CHECK(judged.finish == msg::Finish::Failed);
-    CHECK(judged.tokens == std::vector<TokenId>{1, 5});  // 5 takes the place of the own token
-    CHECK(judged.nodes == std::vector<NodeId>{NodeId{11}});
-    CHECK(judged.last_row == 1);
+    const WalkResult result = scene.walk();
+    CHECK(result.finish == msg::Finish::Failed);
+    CHECK(result.tokens == std::vector<TokenId>{1, 5});  // 5 takes the place of the own token
+    CHECK(result.nodes == std::vector<NodeId>{NodeId{11}});
+    CHECK(result.last_row == 1);
     scene.wants[0] = kNothing;
-    CHECK(scene.judge().tokens.empty());
+    CHECK(scene.walk().tokens.empty());
 }
 
 TEST_CASE("the likely path goes down first children, itself included, no further than asked") {
@@ -164,7 +164,7 @@ TEST_CASE("the likely path goes down first children, itself included, no further
     CHECK(walk.likely_path(3, 8) == std::vector<std::size_t>{3});
 }
 
-TEST_CASE("coupled text is the text of plain sampling, whatever random trees are judged") {
+TEST_CASE("coupled text is the text of plain sampling, whatever random trees are verified") {
     for (std::uint64_t seed = 1; seed <= 100; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -214,9 +214,9 @@ TEST_CASE("coupled text is the text of plain sampling, whatever random trees are
                 fill(above == rows.end() ? text[text.size() - 2] : above->token, row.token);
                 walk.feed(logits, scratch);
             }
-            const Judged judged = walk.take();
-            text.insert(text.end(), judged.tokens.begin(), judged.tokens.end());
-            end = judged.finish;
+            const WalkResult result = walk.take();
+            text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+            end = result.finish;
         }
         REQUIRE(text == plain);
     }

@@ -22,7 +22,7 @@ namespace {
 constexpr int kTop = 5;
 
 /// Prompts of many lengths; two of them longer than a wave has room for.
-std::vector<std::vector<TokenId>> made_up_prompts(int vocab) {
+std::vector<std::vector<TokenId>> synthetic_prompts(int vocab) {
     std::mt19937 rng{17};
     std::vector<std::vector<TokenId>> prompts;
     for (const std::size_t length : {1U, 7U, 90U, 2U, 33U, 64U, 1U, 12U, 120U, 5U, 31U, 3U})
@@ -180,7 +180,7 @@ void check_row(std::span<const float> logits, const TokenId* ids, const std::uin
 
 TEST_CASE("any number of requests at a time gives the answers of plain decoding") {
     const ModelFile file = open_fixture("llama-q4_1");
-    const auto prompts = made_up_prompts(file.config().vocab_size);
+    const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
     const auto plain_backend = make_backend(file, {.kv_slots = 128});
     std::size_t ended = 0;
@@ -207,7 +207,7 @@ TEST_CASE("any number of requests at a time gives the answers of plain decoding"
 
 TEST_CASE("fewer KV pages than the requests want only make them wait") {
     const ModelFile file = open_fixture("llama-q4_1");
-    const auto prompts = made_up_prompts(file.config().vocab_size);
+    const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
     const AnswerParams params = params_of(8, {});
     const auto roomy = make_backend(file, room_for(params, tasks));
@@ -219,7 +219,7 @@ TEST_CASE("fewer KV pages than the requests want only make them wait") {
 
 TEST_CASE("what is kept beside the tokens is what a forward pass of the text says") {
     const ModelFile file = open_fixture("llama-f32");
-    const auto prompts = made_up_prompts(file.config().vocab_size);
+    const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
     // Penalties change what is drawn, not what the target thought.
     const AnswerParams params = params_of(4, samplings()[2]);
@@ -245,7 +245,7 @@ TEST_CASE("what is kept beside the tokens is what a forward pass of the text say
 
 TEST_CASE("a raised token ends the run, and no answer is half made") {
     const ModelFile file = open_fixture("llama-q4_1");
-    const auto prompts = made_up_prompts(file.config().vocab_size);
+    const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
     AnswerParams params = params_of(4, {});
     params.end_tokens = {};

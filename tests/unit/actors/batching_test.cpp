@@ -1,4 +1,4 @@
-// Requests that share waves: the queue that says what runs together, the judge that asks several
+// Requests that share waves: the queue that says what runs together, the verifier that asks several
 // walks at once, and the pipeline as a whole.
 #include <random>
 #include <set>
@@ -102,8 +102,9 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
         std::mt19937_64 random{seed};
         SegmentQueue queue;
         QueueModel model;
-        SegmentQueue::Rules rules{.turn_of = [&](const WaitingPart& part) {
-            return model.is_blocked(part) ? SegmentQueue::Turn::Waits : SegmentQueue::Turn::Ready;
+        SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
+            return model.is_blocked(part) ? SegmentQueue::Readiness::Waits
+                                          : SegmentQueue::Readiness::Ready;
         }};
         Micros now{0};
         std::uint32_t wave = 0;
@@ -143,9 +144,9 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
 TEST_CASE("what stands behind a prefill of its request is not looked at before that has run") {
     SegmentQueue queue;
     std::vector<std::uint32_t> looked;
-    const SegmentQueue::Rules rules{.turn_of = [&](const WaitingPart& part) {
+    const SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
         looked.push_back(part.part.wave.value);
-        return SegmentQueue::Turn::Ready;
+        return SegmentQueue::Readiness::Ready;
     }};
     for (std::uint32_t wave = 1; wave <= 5; ++wave) {
         WaitingPart part;
@@ -165,7 +166,7 @@ TEST_CASE("what stands behind a prefill of its request is not looked at before t
 TEST_CASE("a held part waits for one behind it or for its time, whichever comes first") {
     SegmentQueue queue;
     SegmentQueue::Rules rules{
-        .turn_of = [](const WaitingPart&) { return SegmentQueue::Turn::Ready; }};
+        .readiness_of = [](const WaitingPart&) { return SegmentQueue::Readiness::Ready; }};
     const auto part = [](std::uint32_t wave, std::uint32_t hold) {
         WaitingPart made;
         made.part = {.request = RequestId{1},
@@ -197,16 +198,16 @@ TEST_CASE("a held part waits for one behind it or for its time, whichever comes 
 namespace {
 
 /// A request with a random tree below its root, run through the layers of a fresh toy model.
-struct Judgement {
+struct VerifyCase {
     Request request;
     std::shared_ptr<RequestState> state;
     std::vector<msg::WaveRow> rows;
     std::vector<float> hidden;
 };
 
-/// Rows whose hidden states are made up: the judge sees nothing but those.
-Judgement random_judgement(std::mt19937_64& random, std::uint64_t id) {
-    Judgement made;
+/// Rows with synthetic hidden states: the verifier sees nothing but those.
+VerifyCase random_case(std::mt19937_64& random, std::uint64_t id) {
+    VerifyCase made;
     made.request = small_request(random());
     if (random() % 2 == 0) make_sampled(made.request, random());
     made.state = std::make_shared<RequestState>(RequestId{id}, Attempt{1}, made.request,
@@ -238,11 +239,11 @@ Judgement random_judgement(std::mt19937_64& random, std::uint64_t id) {
     return made;
 }
 
-JudgedPart part_of(const Judgement& judgement) {
-    return {.state = *judgement.state,
-            .committed = judgement.state->text(),
-            .rows = judgement.rows,
-            .hidden = judgement.hidden};
+VerifyPart part_of(const VerifyCase& verify_case) {
+    return {.state = *verify_case.state,
+            .committed = verify_case.state->text(),
+            .rows = verify_case.rows,
+            .hidden = verify_case.hidden};
 }
 
 }  // namespace
@@ -256,20 +257,20 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
         FakeBackend backend{0, kFakeLayers, 64};
         Verifier one_by_one{backend, {.head_rows = 1}};
         Verifier at_once{backend, {.head_rows = 1 + static_cast<std::uint32_t>(seed % 12)}};
-        std::vector<Judgement> judgements;
+        std::vector<VerifyCase> cases;
         for (std::uint64_t i = 0; i < 1 + seed % 8; ++i) {
-            judgements.push_back(random_judgement(random, i + 1));
+            cases.push_back(random_case(random, i + 1));
         }
-        std::vector<JudgedPart> parts;
-        for (const Judgement& judgement : judgements) parts.push_back(part_of(judgement));
-        at_once.judge(parts);
-        for (std::size_t i = 0; i < judgements.size(); ++i) {
-            std::vector<JudgedPart> alone{part_of(judgements[i])};
-            one_by_one.judge(alone);
-            CHECK(parts[i].judged.tokens == alone[0].judged.tokens);
-            CHECK(parts[i].judged.nodes == alone[0].judged.nodes);
-            CHECK(parts[i].judged.finish == alone[0].judged.finish);
-            CHECK(parts[i].judged.last_row == alone[0].judged.last_row);
+        std::vector<VerifyPart> parts;
+        for (const VerifyCase& verify_case : cases) parts.push_back(part_of(verify_case));
+        at_once.verifier(parts);
+        for (std::size_t i = 0; i < cases.size(); ++i) {
+            std::vector<VerifyPart> alone{part_of(cases[i])};
+            one_by_one.verifier(alone);
+            CHECK(parts[i].result.tokens == alone[0].result.tokens);
+            CHECK(parts[i].result.nodes == alone[0].result.nodes);
+            CHECK(parts[i].result.finish == alone[0].result.finish);
+            CHECK(parts[i].result.last_row == alone[0].result.last_row);
         }
         alone_calls += one_by_one.head_calls();
         together_calls += at_once.head_calls();
@@ -278,36 +279,36 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
 }
 
 TEST_CASE("tokens that a device drew behind all rows lead to the same verdicts, without a head") {
-    int judged = 0;
+    int verified = 0;
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 64};
         backend.draws_itself = true;
         Verifier verify{backend, {}};
-        const Judgement judgement = random_judgement(random, seed);
-        std::vector<JudgedPart> want{part_of(judgement)};
-        verify.judge(want);
+        const VerifyCase verify_case = random_case(random, seed);
+        std::vector<VerifyPart> want{part_of(verify_case)};
+        verify.verifier(want);
 
-        if (!verify.draws_behind_rows(*judgement.state)) continue;  // it has penalties
-        ++judged;
+        if (!verify.draws_behind_rows(*verify_case.state)) continue;  // it has penalties
+        ++verified;
         std::vector<DrawJob> jobs;
-        for (const msg::WaveRow& row : judgement.rows)
-            jobs.push_back(Verifier::job_behind(*judgement.state, row));
+        for (const msg::WaveRow& row : verify_case.rows)
+            jobs.push_back(Verifier::job_behind(*verify_case.state, row));
         std::vector<std::optional<TokenId>> drawn(jobs.size());
-        backend.draw(judgement.hidden, jobs, drawn);
-        std::vector<JudgedPart> got{part_of(judgement)};
+        backend.draw(verify_case.hidden, jobs, drawn);
+        std::vector<VerifyPart> got{part_of(verify_case)};
         got[0].drawn = drawn;
         got[0].hidden = {};
         const std::size_t heads = backend.head_calls;
-        verify.judge(got);
+        verify.verifier(got);
         CHECK(backend.head_calls == heads);
-        CHECK(got[0].judged.tokens == want[0].judged.tokens);
-        CHECK(got[0].judged.nodes == want[0].judged.nodes);
-        CHECK(got[0].judged.finish == want[0].judged.finish);
-        CHECK(got[0].judged.last_row == want[0].judged.last_row);
+        CHECK(got[0].result.tokens == want[0].result.tokens);
+        CHECK(got[0].result.nodes == want[0].result.nodes);
+        CHECK(got[0].result.finish == want[0].result.finish);
+        CHECK(got[0].result.last_row == want[0].result.last_row);
     }
-    CHECK(judged > 10);
+    CHECK(verified > 10);
 }
 
 TEST_CASE("requests that run at once share waves and keep their own sampling") {

@@ -137,7 +137,7 @@ private:
     [[nodiscard]] bool drafts() const { return options_.drafting != Drafting::None; }
 
     static ConductorPlan complete(ConductorPlan plan, const PipelineOptions& options) {
-        plan.judge = segment_id(options.segments);
+        plan.verifier = segment_id(options.segments);
         if (options.drafting != Drafting::None) {
             plan.begin_to.push_back({.id = kTheDraft, .essential = false, .name = "draft"});
         }
@@ -159,7 +159,7 @@ private:
         }
         draft_ = draft_actor(options_, [this](const Request& request) {
             PipelineOptions options = options_;
-            options.seed += ++sources_;  // it does not guess twice in the same way
+            options.seed += ++sources_;  // it does not propose twice in the same way
             return draft_sources(options, *texts_)(request);
         });
     }

@@ -18,7 +18,7 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 namespace {
 
 constexpr StageId kDraft{1};
-constexpr StageId kJudge{2};
+constexpr StageId kVerifier{2};
 constexpr StageId kFirst{3};
 constexpr int kVocab = 100;
 constexpr std::int32_t kSlots = 128;
@@ -58,10 +58,10 @@ public:
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId) override { return nullptr; }
     [[nodiscard]] TensorConsumer* tensors_from(StageId) override { return nullptr; }
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId) override {
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId) override {
         return nullptr;
     }
-    void declare_void(RequestId request, Attempt valid) override { valid_from[request] = valid; }
+    void cancel_before(RequestId request, Attempt valid) override { valid_from[request] = valid; }
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId) override { return nullptr; }
     void publish_watermark(RequestId, Attempt, Position, TokenId) override {}
     void fail(Error error) override { failure = std::move(error); }
@@ -88,9 +88,9 @@ public:
 
 ConductorPlan plan() {
     ConductorPlan made;
-    made.judge = kJudge;
+    made.verifier = kVerifier;
     made.begin_to = {{.id = kDraft, .essential = false, .name = "draft"},
-                     {.id = kJudge, .name = "segment-2"},
+                     {.id = kVerifier, .name = "segment-2"},
                      {.id = kFirst, .name = "segment-1"}};
     made.recovery_limit = Micros{5'000'000};
     return made;
@@ -144,7 +144,7 @@ struct Bench {
         made.depth = made.count;
         made.finish = finish;
         std::copy(tokens.begin(), tokens.end(), made.tokens.begin());
-        conductor.handle(kJudge, static_cast<std::uint16_t>(msg::Kind::Verdict),
+        conductor.handle(kVerifier, static_cast<std::uint16_t>(msg::Kind::Verdict),
                          std::as_bytes(std::span{&made, 1}));
     }
     void lose(StageId stage) { conductor.on_peer(stage, PeerChange::Lost); }
@@ -166,7 +166,7 @@ TEST_CASE("a request is posted to every stage, and to those that act first last"
     const RequestId id = bench.submit(request());
     REQUIRE(bench.context.posted.size() == 3);
     CHECK(bench.context.posted[0].to == kDraft);
-    CHECK(bench.context.posted[1].to == kJudge);
+    CHECK(bench.context.posted[1].to == kVerifier);
     CHECK(bench.context.posted[2].to == kFirst);
     for (const auto& posted : bench.context.posted) {
         CHECK(posted.begin.request == id);
@@ -193,7 +193,7 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     CHECK(ends == 1);
 }
 
-TEST_CASE("each verdict counts where it judged guesses and where it accepted them") {
+TEST_CASE("each verdict counts where it verified candidates and where it accepted them") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted
@@ -201,8 +201,8 @@ TEST_CASE("each verdict counts where it judged guesses and where it accepted the
     bench.verdict(id, 1, 8, {54, 55}, msg::Finish::EndToken);
     const AnswerFigures& figures = bench.ears[0]->figures;
     CHECK(figures.waves == 3);
-    CHECK(figures.rows_judged == 4 + 2 + 3);
-    CHECK(std::vector(figures.judged_at.begin(), figures.judged_at.begin() + 4) ==
+    CHECK(figures.rows_verified == 4 + 2 + 3);
+    CHECK(std::vector(figures.verified_at.begin(), figures.verified_at.begin() + 4) ==
           std::vector<std::int64_t>{3, 2, 1, 0});
     CHECK(std::vector(figures.accepted_at.begin(), figures.accepted_at.begin() + 3) ==
           std::vector<std::int64_t>{2, 1, 0});
@@ -309,12 +309,12 @@ TEST_CASE("nothing begins before all lost segments have joined") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.lose(kFirst);
-    bench.lose(kJudge);
+    bench.lose(kVerifier);
     bench.context.posted.clear();
     const RequestId late = bench.submit(request());
     bench.join(kFirst);
     bench.lose(kFirst);  // again, before anything began
-    bench.join(kJudge);
+    bench.join(kVerifier);
     CHECK(bench.context.posted.empty());
     bench.join(kFirst);
     REQUIRE(bench.context.posted.size() == 6);
@@ -350,17 +350,17 @@ TEST_CASE("a request that meets a loss in a row at every try is given up as pois
     Bench bench;
     const RequestId poison = bench.submit(request());
     for (int i = 0; i < 2; ++i) {
-        bench.lose(kJudge);
+        bench.lose(kVerifier);
         CHECK(bench.ears[0]->ends == 0);
-        bench.join(kJudge);
+        bench.join(kVerifier);
     }
-    bench.lose(kJudge);
+    bench.lose(kVerifier);
     CHECK(bench.ears[0]->ends == 1);
     REQUIRE_FALSE(bench.ears[0]->status);
     CHECK(bench.ears[0]->status.error().code == Errc::PeerGone);
     CHECK(bench.ears[0]->status.error().what.find("segment-2") != std::string::npos);
     bench.context.posted.clear();
-    bench.join(kJudge);
+    bench.join(kVerifier);
     CHECK(bench.context.posted.empty());
     bench.verdict(poison, 3, 4, {50});
     CHECK(bench.ears[0]->tokens.empty());
@@ -371,10 +371,10 @@ TEST_CASE("a token between two losses and a loss while it waits do not make a re
     const RequestId id = bench.submit(request());
     for (std::uint32_t i = 0; i < 6; ++i) {
         bench.verdict(id, i + 1, static_cast<Position>(4 + i), {50});
-        bench.lose(kJudge);
+        bench.lose(kVerifier);
         bench.lose(kFirst);
-        bench.lose(kJudge);
-        bench.join(kJudge);
+        bench.lose(kVerifier);
+        bench.join(kVerifier);
         bench.join(kFirst);
     }
     CHECK(bench.ears[0]->ends == 0);
@@ -396,7 +396,7 @@ TEST_CASE("a pipeline that does not come back fails what waits for it, by name")
     CHECK(bench.ears[1]->ends == 0);
     bench.join(kFirst);
     bench.context.pass(Micros{9'000'000});
-    CHECK(bench.ears[1]->ends == 0);  // the timer of its wait is void
+    CHECK(bench.ears[1]->ends == 0);  // the timer of its wait is stale
     CHECK(bench.conductor.open_requests() == 1);
 }
 
@@ -412,8 +412,8 @@ TEST_CASE("an answer whose client is gone is stopped, running or waiting") {
     }
     bench.join(kFirst);
     CHECK(bench.ears[0]->ends == 0);
-    bench.lose(kJudge);
-    bench.join(kJudge);
+    bench.lose(kVerifier);
+    bench.join(kVerifier);
     bench.context.stops.clear();
     gone = true;
     bench.context.pass(Micros{20'000});
@@ -543,7 +543,7 @@ TEST_CASE("callbacks may order, cancel and close") {
     CHECK(bench.conductor.open_requests() == 1);
 }
 
-TEST_CASE("the conductor refuses requests out of range and messages that are not the judge's") {
+TEST_CASE("the conductor refuses requests out of range and messages that are not the verifier's") {
     Bench bench;
     CHECK_FALSE(bench.conductor.submit(bench.order(request(4, kSlots + 1))));
     CHECK_FALSE(bench.conductor.submit(bench.order(request(0))));

@@ -130,7 +130,7 @@ TEST_CASE(
     CHECK(rows == 8);
 }
 
-TEST_CASE("nothing is guessed that could not be committed") {
+TEST_CASE("nothing is proposed that could not be committed") {
     DraftBench bench{plan_of({.gamma = 8}), with_lookup()};
     Request request;
     request.text = {1, 2, 1, 2, 1, 2, 1, 2};
@@ -144,11 +144,15 @@ TEST_CASE("nothing is guessed that could not be committed") {
     CHECK(bench.proposals().empty());  // the target's own token is the last
 }
 
-TEST_CASE("every pace and part: random events, and the guesses are those of plain decoding") {
+TEST_CASE("every pace and part: random events, and the candidates are those of plain decoding") {
     const std::vector<GrowthRule> rules{
-        {.pace = DraftPace::Turns, .gamma = 5},
-        {.pace = DraftPace::Turns, .gamma = 4, .adaptive = true, .width = 3, .own_alternatives = 2},
-        {.pace = DraftPace::Turns, .gamma = 3, .width = 2, .exit_alternatives = 3},
+        {.pace = DraftPace::Sequential, .gamma = 5},
+        {.pace = DraftPace::Sequential,
+         .gamma = 4,
+         .adaptive = true,
+         .width = 3,
+         .own_alternatives = 2},
+        {.pace = DraftPace::Sequential, .gamma = 3, .width = 2, .exit_alternatives = 3},
         {.pace = DraftPace::Ahead, .gamma = 10},
         {.pace = DraftPace::Ahead, .gamma = 8, .width = 4, .exit_alternatives = 4},
         {.pace = DraftPace::Ahead,
@@ -181,7 +185,7 @@ TEST_CASE("every pace and part: random events, and the guesses are those of plai
 }
 
 TEST_CASE("each turn and round of a model ends with Complete, however late it is") {
-    for (const DraftPace pace : {DraftPace::Turns, DraftPace::Ahead, DraftPace::Lockstep}) {
+    for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead, DraftPace::Lockstep}) {
         FakeBackend backend{0, kFakeLayers, 1024};
         DraftBench bench{
             plan_of({.pace = pace, .gamma = 4, .gamma_early = 2, .exit_alternatives = 1}),
@@ -209,10 +213,10 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
 }
 
 TEST_CASE("while it is worth a pass: the dearer the passes, the shorter the chains in turns") {
-    const auto guessed = [](Micros pass, bool while_worth) {
+    const auto proposed = [](Micros pass, bool while_worth) {
         FakeBackend backend{0, kFakeLayers, 1024};
         DraftBench bench{
-            plan_of({.pace = DraftPace::Turns, .gamma = 8, .while_worth = while_worth}),
+            plan_of({.pace = DraftPace::Sequential, .gamma = 8, .while_worth = while_worth}),
             with_model(backend)};
         bench.begin(request_of(12));
         std::uint32_t count = 0;
@@ -226,10 +230,10 @@ TEST_CASE("while it is worth a pass: the dearer the passes, the shorter the chai
         }
         return count;
     };
-    const std::uint32_t whole = guessed(Micros{1900}, false);
-    CHECK(whole == guessed(Micros{1}, false));
-    CHECK(guessed(Micros{1}, true) > guessed(Micros{1900}, true));
-    CHECK(guessed(Micros{1900}, true) < whole / 2);
+    const std::uint32_t whole = proposed(Micros{1900}, false);
+    CHECK(whole == proposed(Micros{1}, false));
+    CHECK(proposed(Micros{1}, true) > proposed(Micros{1900}, true));
+    CHECK(proposed(Micros{1900}, true) < whole / 2);
 }
 
 TEST_CASE("lockstep does not wait for an exit that stays silent") {
@@ -264,7 +268,7 @@ TEST_CASE("a proposal that found no room follows when there is room, if it is st
     CHECK(bench.proposals().empty());
 }
 
-TEST_CASE("a job whose attempt is void ends the request here, and a lost judge ends all") {
+TEST_CASE("a job whose attempt is cancelled ends the request here, and a lost verifier ends all") {
     FakeBackend backend{0, kFakeLayers, 1024};
     DraftBench bench{plan_of({.gamma = 4}), with_model(backend)};
     bench.begin(request_of(5));
@@ -275,7 +279,7 @@ TEST_CASE("a job whose attempt is void ends the request here, and a lost judge e
     CHECK(bench.context.idle());
     bench.context.word.store(0);
     bench.begin(request_of(6), 2);
-    bench.actor.on_peer(kJudge, PeerChange::Lost);
+    bench.actor.on_peer(kVerifier, PeerChange::Lost);
     while (bench.context.run_job()) {
     }
     CHECK(bench.proposals().empty());
@@ -315,7 +319,7 @@ TEST_CASE("messages from the wrong peer, or of the wrong kind, are refused by na
         return bench.context.failure.has_value();
     };
     CHECK(refused(kFirst, msg::Verdict{}));
-    CHECK(refused(kJudge, msg::Proposal{}));
-    CHECK(refused(kJudge, msg::TensorNote{}));
-    CHECK(refused(kJudge, msg::Wave{}));
+    CHECK(refused(kVerifier, msg::Proposal{}));
+    CHECK(refused(kVerifier, msg::TensorNote{}));
+    CHECK(refused(kVerifier, msg::Wave{}));
 }

@@ -25,13 +25,13 @@ namespace paceline::testing {
 inline constexpr StageId kDraftId{1};
 inline constexpr StageId kCorrectId{2};
 inline constexpr StageId kFirst{11};
-inline constexpr StageId kJudge{12};
+inline constexpr StageId kVerifier{12};
 inline constexpr RequestId kRequest{7};
 
 inline DraftPlan plan_of(const GrowthRule& growth) {
     DraftPlan plan;
     plan.first_segment = kFirst;
-    plan.judge = kJudge;
+    plan.verifier = kVerifier;
     plan.vocab_size = kFakeVocab;
     plan.exit = kFirst;
     plan.growth = growth;
@@ -94,7 +94,7 @@ struct StageBench {
         verdict.wave_rows = verdict.depth + 1;
         std::copy(tokens.begin(), tokens.end(), verdict.tokens.begin());
         text.insert(text.end(), tokens.begin(), tokens.end());
-        deliver(kJudge, verdict);
+        deliver(kVerifier, verdict);
     }
     [[nodiscard]] std::vector<msg::Proposal> proposals() {
         return context.take<msg::Proposal>(kFirst);

@@ -74,9 +74,9 @@ std::shared_ptr<DraftText> random_text(std::mt19937& random, int vocab, std::siz
     return std::make_shared<DraftText>(request);
 }
 
-std::vector<TokenId> tokens_to(const DraftText& text, GuessId node) {
+std::vector<TokenId> tokens_to(const DraftText& text, DraftNodeId node) {
     std::vector<TokenId> tokens = text.tokens;
-    for (const GuessId id : text.tree.path(node)) {
+    for (const DraftNodeId id : text.tree.path(node)) {
         if (id != text.tree.root().id) tokens.push_back(text.tree.find(id)->token);
     }
     return tokens;
@@ -112,7 +112,7 @@ TEST_CASE("on the real kernels candidates are, bit for bit, those of a plain for
             std::vector<DraftModel::Wish> wishes;
             for (const auto& text : texts) {
                 wishes.push_back({text, {}, 3});
-                for (const GuessNode& node : text->tree.nodes()) {
+                for (const DraftNode& node : text->tree.nodes()) {
                     if (!node.expanded && random() % 2 == 0)
                         wishes.back().expand.push_back(node.id);
                 }
@@ -150,7 +150,7 @@ TEST_CASE("keys and values travel from one draft model to another, and back, wit
         from.open(*theirs);
         to.open(*ours);
         for (int i = 0; i < 5; ++i) {
-            const GuessId leaf = theirs->tree.trunk().back();
+            const DraftNodeId leaf = theirs->tree.trunk().back();
             const auto said = pass(from, {{theirs, {leaf}, 1}});
             theirs->tree.expand(leaf, said.at(0).candidates);
             ours->tree.expand(leaf, said.at(0).candidates);
@@ -158,7 +158,7 @@ TEST_CASE("keys and values travel from one draft model to another, and back, wit
         REQUIRE(to.kv_bytes() > 0);
         std::vector<std::byte> sent(from.kv_bytes());
         std::vector<std::byte> kept(to.kv_bytes());
-        const std::vector<GuessId> trunk = theirs->tree.trunk();
+        const std::vector<DraftNodeId> trunk = theirs->tree.trunk();
         REQUIRE(trunk.size() == 6);
         from.read_kv(theirs->tree.find(trunk[1])->slot, sent);
         CHECK_FALSE(to.write_kv(*ours, trunk[1], sent));  // what is above it is missing

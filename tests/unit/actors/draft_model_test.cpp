@@ -68,15 +68,15 @@ Request request_of(std::size_t length, std::mt19937_64& random) {
     return request;
 }
 
-std::vector<TokenId> tokens_to(const DraftText& text, GuessId node) {
+std::vector<TokenId> tokens_to(const DraftText& text, DraftNodeId node) {
     std::vector<TokenId> tokens = text.tokens;
-    for (const GuessId id : text.tree.path(node)) {
+    for (const DraftNodeId id : text.tree.path(node)) {
         if (id != text.tree.root().id) tokens.push_back(text.tree.find(id)->token);
     }
     return tokens;
 }
 
-/// The tokens of a random path below the root, and then maybe one that nobody guessed.
+/// The tokens of a random path below the root, and then maybe one that nobody proposed.
 std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& random) {
     const auto nodes = text.tree.nodes();
     std::vector<TokenId> tokens = tokens_to(text, nodes[random() % nodes.size()].id);
@@ -113,17 +113,17 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
                 model.open(*texts.back());
             }
             std::vector<DraftModel::Wish> wishes;
-            std::map<std::pair<const DraftText*, GuessId>, std::vector<Candidate>> expected;
+            std::map<std::pair<const DraftText*, DraftNodeId>, std::vector<Candidate>> expected;
             const int count = 1 + static_cast<int>(random() % 3);
             for (const auto& text : texts) {
                 wishes.push_back({text, {}, count});
-                for (const GuessNode& node : text->tree.nodes()) {
+                for (const DraftNode& node : text->tree.nodes()) {
                     if (random() % 3 == 0) wishes.back().expand.push_back(node.id);
                 }
             }
             if (!model.prepare(wishes)) continue;
             for (const auto& wish : wishes) {
-                for (const GuessId id : wish.expand) {
+                for (const DraftNodeId id : wish.expand) {
                     expected[{wish.text.get(), id}] = plain_candidates(
                         tokens_to(*wish.text, id), 0, count, wish.text->sampling, kFakeVocab);
                 }
@@ -150,7 +150,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
                 }
             }
             for (const auto& text : texts) {
-                const GuessId at = text->tree.nodes()[random() % text->tree.nodes().size()].id;
+                const DraftNodeId at = text->tree.nodes()[random() % text->tree.nodes().size()].id;
                 (void)text->tree.add(at, static_cast<TokenId>(random() % kFakeVocab), -0.5F,
                                      msg::Origin::Exit);
                 if (random() % 3 == 0) (void)text->follow(random_verdict(*text, random));
@@ -169,14 +169,14 @@ TEST_CASE("what is in the cache is not computed again") {
     DraftModel model{backend, {.vocab_size = kFakeVocab, .rows_max = 16}};
     const auto text = std::make_shared<DraftText>(request_of(40, random));
     model.open(*text);
-    const GuessId root = text->tree.root().id;
+    const DraftNodeId root = text->tree.root().id;
     CHECK(pass(model, {{text, {root}, 1}}).empty());  // 16 of 39 tokens
     CHECK(pass(model, {{text, {root}, 1}}).empty());
     std::vector<DraftModel::Said> said = pass(model, {{text, {root}, 2}});
     REQUIRE(said.size() == 1);
     CHECK(backend.rows_run == 40);
     text->tree.expand(root, said[0].candidates);
-    const GuessId first = text->tree.trunk_child(root)->id;
+    const DraftNodeId first = text->tree.trunk_child(root)->id;
     const TokenId token = text->tree.find(first)->token;
     CHECK(pass(model, {{text, {first}, 1}}).size() == 1);
     CHECK(backend.rows_run == 41);
@@ -202,10 +202,10 @@ TEST_CASE("keys and values of another process save the row, and give the same ca
     const auto here = std::make_shared<DraftText>(request);
     model.open(*text);
     other.open(*here);
-    const GuessId root = text->tree.root().id;
-    const GuessId a = *text->tree.add(root, 3, -0.1F, msg::Origin::Trunk);
-    const GuessId b = *here->tree.add(here->tree.root().id, 3, -0.1F, msg::Origin::Trunk);
-    const GuessId name = *here->tree.add(b, 9, -0.1F, msg::Origin::Exit);
+    const DraftNodeId root = text->tree.root().id;
+    const DraftNodeId a = *text->tree.add(root, 3, -0.1F, msg::Origin::Trunk);
+    const DraftNodeId b = *here->tree.add(here->tree.root().id, 3, -0.1F, msg::Origin::Trunk);
+    const DraftNodeId name = *here->tree.add(b, 9, -0.1F, msg::Origin::Exit);
     (void)pass(model, {{text, {a}, 1}});
     std::vector<std::byte> kv(model.kv_bytes());
     model.read_kv(text->tree.find(a)->slot, kv);
@@ -238,8 +238,8 @@ TEST_CASE(
     request.sampling = {};
     const auto text = std::make_shared<DraftText>(request);
     model.open(*text);
-    const GuessId root = text->tree.root().id;
-    const GuessId unknown = *text->tree.add(root, kFakeVocab + 3, -0.1F, msg::Origin::Exit);
+    const DraftNodeId root = text->tree.root().id;
+    const DraftNodeId unknown = *text->tree.add(root, kFakeVocab + 3, -0.1F, msg::Origin::Exit);
     CHECK(pass(model, {{text, {root, unknown}, 1}}).size() == 1);
     CHECK(text->tree.find(unknown)->expanded);  // nothing will ever be said behind it
     const std::vector<TokenId> verdict{kFakeVocab + 3};

@@ -17,7 +17,7 @@ TEST_CASE("Draft: a proposal behind each verdict; the trunk and its keys go to C
     FakeBackend backend{0, kFakeLayers, 256};
     ScriptedPool pool{4, kFakeLayers * sizeof(std::uint64_t)};
     ProtocolScene<DraftActor> draft{
-        kDraftId, plan_of({.pace = DraftPace::Turns, .gamma = 2, .reach_min = 0.0F}),
+        kDraftId, plan_of({.pace = DraftPace::Sequential, .gamma = 2, .reach_min = 0.0F}),
         with_model(backend), kCorrectId};
     draft.context.out = &pool.producer;
 
@@ -36,7 +36,7 @@ TEST_CASE("Draft: a proposal behind each verdict; the trunk and its keys go to C
     CHECK(proposal.nodes[1].token == answer[1]);
     draft.expect_nothing_more();  // it waits for the verdict
 
-    draft.tell(kJudge, scene_verdict(request.text, {answer[0], answer[1], answer[2]}, {}));
+    draft.tell(kVerifier, scene_verdict(request.text, {answer[0], answer[1], answer[2]}, {}));
     draft.run_job("draft");
     CHECK(draft.expect<msg::Proposal>(kCorrectId).root_position == 5);
     CHECK(draft.expect<msg::TensorNote>(kCorrectId).first_position == 5);

@@ -39,7 +39,7 @@ int check_exact(const PipelineOptions& options, std::span<const Request> request
         CAPTURE(i);
         const RequestId id{i + 1};
         CHECK(answer_of(pipeline, id) == oracles[i].answer);
-        // Only what is committed holds a slot: all guesses that failed have given theirs back.
+        // Only what is committed holds a slot: all candidates that failed have given theirs back.
         const std::size_t text = requests[i].text.size() + oracles[i].answer.size();
         CHECK(scheduler.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
         pipeline.stop(id, Attempt{1});
@@ -131,7 +131,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
     options.verify.head_rows = 1 + static_cast<std::uint32_t>(random() % 5);
-    options.guess_right = 0.25 * static_cast<double>(random() % 5);
+    options.candidate_right = 0.25 * static_cast<double>(random() % 5);
     add_exit(options, static_cast<Exit>(choice.exit), random);
     options.draws_itself = random() % 2 == 0;
     return options;

@@ -66,45 +66,46 @@ TEST_CASE("what a look costs is its time as far as somebody waited, and the rows
     CHECK(policy.cost() == doctest::Approx(0.6).epsilon(0.01));
 }
 
-TEST_CASE("guesses are settled when the text has come so far, along their own path only") {
-    GuessBook book;
+TEST_CASE("candidates are settled when the text has come so far, along their own path only") {
+    ExitRecord book;
     const auto settled = [&](std::vector<TokenId> text) { return book.settle(kOne, kFirst, text); };
     // Behind the text 7: either 1 or 2 next; behind 1 comes 3; behind 2 comes 4.
-    const std::vector<SaidGuesses::Guess> said = {{.at = 1, .tokens = {1, 2}},
-                                                  {.at = 2, .path = {1}, .tokens = {3}},
-                                                  {.at = 2, .path = {2}, .tokens = {4}}};
-    book.add({.request = kOne, .attempt = kFirst, .guesses = said});
+    const std::vector<ExitCandidates::Candidate> said = {{.at = 1, .tokens = {1, 2}},
+                                                         {.at = 2, .path = {1}, .tokens = {3}},
+                                                         {.at = 2, .path = {2}, .tokens = {4}}};
+    book.add({.request = kOne, .attempt = kFirst, .candidates = said});
     CHECK(settled({7}).empty());
     CHECK(settled({7, 2}).empty());
     CHECK(settled({7, 2, 4}) == std::vector<std::size_t>{2});
     CHECK(settled({7, 2, 4}).empty());  // once
-    book.add({.request = kOne, .attempt = kFirst, .guesses = said});
+    book.add({.request = kOne, .attempt = kFirst, .candidates = said});
     CHECK(settled({7, 9}) == std::vector<std::size_t>{0});
-    book.add({.request = kOne, .attempt = kFirst, .guesses = {}});
+    book.add({.request = kOne, .attempt = kFirst, .candidates = {}});
     CHECK(settled({7}) == std::vector<std::size_t>{0});
 }
 
 TEST_CASE("in a chain nothing is right behind what was wrong") {
-    GuessBook book;
+    ExitRecord book;
     for (const bool chained : {false, true}) {
         book.add({.request = kOne,
                   .attempt = kFirst,
                   .chained = chained,
-                  .guesses = {{.at = 1, .tokens = {1}}, {.at = 2, .tokens = {2}}}});
+                  .candidates = {{.at = 1, .tokens = {1}}, {.at = 2, .tokens = {2}}}});
     }
     const std::vector<TokenId> text{7, 9, 2};
     CHECK(book.settle(kOne, kFirst, text) == std::vector<std::size_t>{1, 0});
 }
 
 TEST_CASE("looks of other requests wait, those of old attempts go, and there are never too many") {
-    GuessBook book;
+    ExitRecord book;
     const std::vector<TokenId> text{7, 1};
-    book.add({.request = RequestId{2}, .attempt = kFirst, .guesses = {{.at = 1, .tokens = {1}}}});
-    book.add({.request = kOne, .attempt = kFirst, .guesses = {{.at = 1, .tokens = {1}}}});
+    book.add(
+        {.request = RequestId{2}, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
+    book.add({.request = kOne, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
     CHECK(book.settle(kOne, Attempt{2}, text).empty());
     CHECK(book.settle(kOne, kFirst, text).empty());
     CHECK(book.settle(RequestId{2}, kFirst, text) == std::vector<std::size_t>{1});
-    for (std::size_t i = 0; i < GuessBook::kLooksMax + 9; ++i)
-        book.add({.request = kOne, .attempt = kFirst, .guesses = {{.at = 1, .tokens = {1}}}});
-    CHECK(book.settle(kOne, kFirst, text).size() == GuessBook::kLooksMax);
+    for (std::size_t i = 0; i < ExitRecord::kLooksMax + 9; ++i)
+        book.add({.request = kOne, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
+    CHECK(book.settle(kOne, kFirst, text).size() == ExitRecord::kLooksMax);
 }

@@ -55,53 +55,53 @@ struct WatchedTree {
 
 }  // namespace
 
-TEST_CASE("a row is called dead when the text has another token on its path, and never wrongly") {
+TEST_CASE("a row is called stale when the text has another token on its path, and never wrongly") {
     for (std::uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         WatermarkCell watermark;
         WatchedTree tree{random, &watermark, nullptr};
-        std::vector<bool> was_dead(tree.paths.size(), false);
+        std::vector<bool> was_stale(tree.paths.size(), false);
         for (std::size_t at = 0; at < tree.text.size(); at += 1 + random() % 3) {
             // What another attempt says of the position means nothing here.
             watermark.write(kOne, Attempt{2}, {tree.first, tree.text[0] + 1});
             for (std::size_t row = 0; row < tree.paths.size(); ++row) {
-                CHECK(tree.watch.dead(row) == was_dead[row]);
+                CHECK(tree.watch.stale(row) == was_stale[row]);
             }
             const Position position = tree.first + static_cast<Position>(at);
             watermark.write(kOne, kFirst, {position, tree.text[at]});
-            std::size_t dead = 0;
+            std::size_t stale = 0;
             for (std::size_t row = 0; row < tree.paths.size(); ++row) {
                 const bool contradicted =
                     at < tree.paths[row].size() && tree.paths[row][at] != tree.text[at];
-                const bool found = tree.watch.dead(row);
-                if (contradicted || was_dead[row]) CHECK(found);
+                const bool found = tree.watch.stale(row);
+                if (contradicted || was_stale[row]) CHECK(found);
                 if (found) CHECK(tree.is_wrong(row, at + 1));
-                if (tree.parents[row] && tree.watch.dead(*tree.parents[row])) CHECK(found);
-                was_dead[row] = found;
-                dead += found ? 1 : 0;
+                if (tree.parents[row] && tree.watch.stale(*tree.parents[row])) CHECK(found);
+                was_stale[row] = found;
+                stale += found ? 1 : 0;
             }
-            CHECK(tree.cancel.cancelled() == (dead == tree.paths.size()));
+            CHECK(tree.cancel.cancelled() == (stale == tree.paths.size()));
         }
     }
 }
 
-TEST_CASE("all rows of a void attempt are dead, those of a newer one are not") {
+TEST_CASE("all rows of a cancelled attempt are stale, those of a newer one are not") {
     std::mt19937_64 random{1};
     std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
     WatchedTree tree{random, nullptr, &word};
-    CHECK_FALSE(tree.watch.is_void(0));
-    CHECK_FALSE(tree.watch.dead(0));
+    CHECK_FALSE(tree.watch.is_cancelled(0));
+    CHECK_FALSE(tree.watch.stale(0));
     word = CancelBoard::mark_of(RequestId{2}, Attempt{9});  // the line serves another request
-    CHECK_FALSE(tree.watch.dead(0));
+    CHECK_FALSE(tree.watch.stale(0));
     word = CancelBoard::mark_of(kOne, Attempt{2});
-    CHECK(tree.watch.is_void(0));
-    for (std::size_t row = 0; row < tree.paths.size(); ++row) CHECK(tree.watch.dead(row));
+    CHECK(tree.watch.is_cancelled(0));
+    for (std::size_t row = 0; row < tree.paths.size(); ++row) CHECK(tree.watch.stale(row));
     CHECK(tree.cancel.cancelled());
 }
 
 TEST_CASE("rows that died while they ran change no token") {
-    std::size_t dead = 0;
+    std::size_t stale = 0;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         Request request = small_request(seed);
@@ -117,9 +117,9 @@ TEST_CASE("rows that died while they ran change no token") {
         pipeline.run_until_finished();
         const auto answer = pipeline.conductor.log.answer(kOne);
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-        for (const auto& backend : pipeline.backends) dead += backend->rows_dead;
+        for (const auto& backend : pipeline.backends) stale += backend->rows_stale;
     }
-    CHECK(dead > 50);
+    CHECK(stale > 50);
 }
 
 namespace {
@@ -144,9 +144,9 @@ struct ExitBench {
             hidden.push_back(static_cast<float>(rows.back().token));
         }
     }
-    ExitPart look() {
+    ExitPart evaluate() {
         ExitPart part = early.ask(state, rows, 0);
-        early.look(std::span{&part, 1}, hidden, {});
+        early.evaluate(std::span{&part, 1}, hidden, {});
         return part;
     }
     /// The exit's race behind row i, computed without it.
@@ -175,7 +175,7 @@ TEST_CASE("an exit names the best tokens behind every row, the trunk's own not c
         CAPTURE(seed);
         const auto top = static_cast<std::uint32_t>(1 + seed % 4);
         ExitBench bench{seed, {.names = true, .top = top}};
-        const auto names = bench.early.names(bench.look());
+        const auto names = bench.early.names(bench.evaluate());
         REQUIRE(names);
         CHECK(names->root_position == bench.rows[0].position);
         CHECK(names->root_token == bench.rows[0].token);
@@ -212,7 +212,7 @@ TEST_CASE("an exit lets the next token start early only if it is sure and there 
         const float gate = 0.9F;
         ExitBench bench{seed, {.proposes = true, .gate = gate}};
         const Candidate best = bench.race(4, 1).front();
-        const auto early = bench.early.early(bench.look());
+        const auto early = bench.early.early(bench.evaluate());
         CHECK(early.has_value() == (best.log_prob > std::log(gate)));
         if (!early) continue;
         ++proposed;
@@ -222,10 +222,10 @@ TEST_CASE("an exit lets the next token start early only if it is sure and there 
         CHECK(early->nodes[4].origin == msg::Origin::Exit);
         // Five rows have no verdict: with a limit of four it stays.
         ExitBench limited{seed, {.proposes = true, .gate = gate, .early_max = 4}};
-        CHECK_FALSE(limited.early.early(limited.look()));
-        // A token that ends the answer is the judge's to say.
+        CHECK_FALSE(limited.early.early(limited.evaluate()));
+        // A token that ends the answer is the verifier's to say.
         ExitBench ending{seed, {.proposes = true, .gate = gate}, best.token};
-        CHECK_FALSE(ending.early.early(ending.look()));
+        CHECK_FALSE(ending.early.early(ending.evaluate()));
     }
     CHECK(proposed > 10);
     CHECK(proposed < 50);
@@ -244,7 +244,7 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
             const Oracle oracle = plain_answer(request);
             PipelineOptions options{.segments = 2, .seed = seed, .exit_at = 1};
             options.exit = {.proposes = true, .gate = 0.5F, .defers = defers};
-            options.guess_right = 1.0;
+            options.candidate_right = 1.0;
             options.dispatch.waves_in_flight_max = 8;
             Pipeline pipeline{options, request, oracle};
             pipeline.open_and_begin(kOne, request);
@@ -263,7 +263,7 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
     }
 }
 
-TEST_CASE("an exit whose guesses are always wrong rests, and no token changes") {
+TEST_CASE("an exit whose candidates are always wrong rests, and no token changes") {
     std::map<bool, std::uint64_t> rows;  // always on? -> rows that exits looked at
     for (const bool always_on : {false, true}) {
         for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -276,7 +276,7 @@ TEST_CASE("an exit whose guesses are always wrong rests, and no token changes") 
                 PipelineOptions options{.segments = 2, .seed = seed, .exit_at = place};
                 options.exit = {.proposes = place == 1, .gate = 0.0F, .always_on = always_on};
                 if (place == 2) options.exit.ahead = {HeadId{1}, HeadId{2}};
-                options.guess_right = 0.0;
+                options.candidate_right = 0.0;
                 options.dispatch.start = StartRule::AtOnce;
                 Pipeline pipeline{options, request, oracle};
                 pipeline.open_and_begin(kOne, request);
@@ -340,7 +340,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             const Position root = bench.rows[0].position;
             // The text has grown by `known` tokens: so many rows have a token behind them.
             if (known > 0) watermark.write(kOne, kFirst, {root + static_cast<Position>(known), 1});
-            bench.early.look(std::span{&part, 1}, bench.hidden, {});
+            bench.early.evaluate(std::span{&part, 1}, bench.hidden, {});
             REQUIRE(part.rows.size() == 5 - std::min<std::size_t>(known, 5));
             CHECK(bench.backend.head_rows == part.rows.size());
             for (const ExitRow& row : part.rows) CHECK_FALSE(row.best.empty());
@@ -365,7 +365,7 @@ TEST_CASE("heads that look ahead propose behind every verdict") {
     const Oracle oracle = plain_answer(request);
     PipelineOptions options{.segments = 2, .exit_at = 2};
     options.exit = {.ahead = {HeadId{1}, HeadId{2}}, .ahead_top = 2, .always_on = true};
-    options.guess_right = 1.0;
+    options.candidate_right = 1.0;
     options.dispatch.start = StartRule::AtOnce;
     options.dispatch.waves_in_flight_max = 2;
     Pipeline pipeline{options, request, oracle};

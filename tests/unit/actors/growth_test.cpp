@@ -21,9 +21,9 @@ struct Draft {
         : rule{by}, growth{by, request_gamma}, tree{512} {
         tree.plant(9, 0);
     }
-    [[nodiscard]] std::string name(GuessId id) const {
+    [[nodiscard]] std::string name(DraftNodeId id) const {
         std::string digits = "r";
-        for (const GuessId step : tree.path(id)) {
+        for (const DraftNodeId step : tree.path(id)) {
             if (step != tree.root().id) digits += std::to_string(tree.find(step)->token);
         }
         return digits;
@@ -34,8 +34,8 @@ struct Draft {
         if (step.say) return std::to_string(static_cast<int>(*step.say));
         if (step.waits_for_names) return "wait";
         std::string names;
-        for (const GuessId id : step.expand) names += (names.empty() ? "" : " ") + name(id);
-        for (const GuessId id : step.expand) {
+        for (const DraftNodeId id : step.expand) names += (names.empty() ? "" : " ") + name(id);
+        for (const DraftNodeId id : step.expand) {
             std::vector<Candidate> candidates;
             float p = 0.6F;
             for (TokenId t = 0; t <= rule.own_alternatives; ++t, p /= 2) {
@@ -56,18 +56,18 @@ struct Draft {
     }
     void verdict(std::vector<TokenId> tokens, std::int32_t could) {
         const bool prepared = tree.follow(tokens).prepared;
-        growth.judged(static_cast<std::int32_t>(tokens.size()) - 1, could, prepared);
+        growth.verified(static_cast<std::int32_t>(tokens.size()) - 1, could, prepared);
     }
     /// An exit names `token` behind `parent` with probability `p`.
     void name_behind(const std::string& parent, TokenId token, float p) {
-        for (const GuessNode& node : std::vector(tree.nodes().begin(), tree.nodes().end())) {
+        for (const DraftNode& node : std::vector(tree.nodes().begin(), tree.nodes().end())) {
             if (name(node.id) != parent) continue;
             (void)tree.add(node.id, token, std::log(p), msg::Origin::Exit);
         }
     }
     GrowthRule rule;
     Growth growth;
-    GuessTree tree;
+    DraftTree tree;
     std::int32_t room = 100;
 };
 
@@ -80,7 +80,7 @@ const std::string kComplete = "2";
 
 TEST_CASE(
     "taking turns: gamma tokens of the trunk, Complete, and the next turn after the verdict") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 3}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 3}};
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", kComplete, ""});
     draft.verdict({0, 0, 5}, 3);
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", kComplete, ""});
@@ -89,12 +89,12 @@ TEST_CASE(
 }
 
 TEST_CASE("a request's own gamma shortens a turn, and so does the room that is left") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 8}, 2};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8}, 2};
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
-    Draft narrow{{.pace = DraftPace::Turns, .gamma = 8}};
+    Draft narrow{{.pace = DraftPace::Sequential, .gamma = 8}};
     narrow.room = 1;
     CHECK(narrow.steps(9) == Log{"r", kComplete, ""});
-    Draft silent{{.pace = DraftPace::Turns, .gamma = 8}};
+    Draft silent{{.pace = DraftPace::Sequential, .gamma = 8}};
     silent.room = 0;
     CHECK(silent.steps(9) == Log{""});
     Draft unwanted{{.pace = DraftPace::Ahead, .gamma = 8}, 0};
@@ -102,9 +102,9 @@ TEST_CASE("a request's own gamma shortens a turn, and so does the room that is l
 }
 
 TEST_CASE("turns with trees: runners-up are grown beside the trunk, the most probable first") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 3, .width = 3, .own_alternatives = 1}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 3, .width = 3, .own_alternatives = 1}};
     CHECK(draft.steps(9) == Log{"r", "r0 r1", "r00 r01 r10", kComplete, ""});
-    Draft tight{{.pace = DraftPace::Turns,
+    Draft tight{{.pace = DraftPace::Sequential,
                  .gamma = 3,
                  .width = 3,
                  .own_alternatives = 1,
@@ -113,7 +113,7 @@ TEST_CASE("turns with trees: runners-up are grown beside the trunk, the most pro
 }
 
 TEST_CASE("FOLD on turns: after Complete the exit's names are grown until the verdict") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 2, .width = 2, .exit_alternatives = 2}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 2, .width = 2, .exit_alternatives = 2}};
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
     draft.name_behind("r", 7, 0.3F);
     draft.growth.named();
@@ -142,15 +142,15 @@ TEST_CASE("FOLD, event-driven: whatever is most probable comes next, name or tru
 }
 
 TEST_CASE("nothing is grown behind an unlikely token, or at the end of an unlikely path") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 8, .reach_min = 0.2F}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .reach_min = 0.2F}};
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", "r000", kComplete, ""});  // 0.6^3 = 0.216
-    Draft confident{{.pace = DraftPace::Turns, .gamma = 8, .confidence_min = 0.7F}};
+    Draft confident{{.pace = DraftPace::Sequential, .gamma = 8, .confidence_min = 0.7F}};
     CHECK(confident.steps(9) == Log{"r", kComplete, ""});
 }
 
 TEST_CASE(
     "in turns a chain ends where another pass does not pay, ahead it does not cost anything") {
-    Draft draft{{.pace = DraftPace::Turns, .gamma = 8, .reach_min = 0.2F}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .reach_min = 0.2F}};
     draft.growth.expand_down_to(0.5F);
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});  // 0.6, and 0.6^2 = 0.36
     draft.verdict({5}, 2);
@@ -210,14 +210,14 @@ TEST_CASE("FOLD, lockstep: gamma1 steps, Halfway, the names, then trunk and bran
 }
 
 TEST_CASE("as Correct, only what is not of the other draft's trunk is grown, once it is named") {
-    for (const DraftPace pace : {DraftPace::Turns, DraftPace::Ahead, DraftPace::Lockstep}) {
+    for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead, DraftPace::Lockstep}) {
         Draft draft{{.pace = pace,
                      .part = GrowthPart::Alternatives,
                      .gamma = 8,
                      .gamma_early = 6,
                      .width = 2,
                      .exit_alternatives = 2}};
-        const GuessId a = *draft.tree.add(draft.tree.root().id, 0, -0.1F, msg::Origin::Trunk);
+        const DraftNodeId a = *draft.tree.add(draft.tree.root().id, 0, -0.1F, msg::Origin::Trunk);
         (void)draft.tree.add(a, 0, -0.1F, msg::Origin::Trunk);
         CHECK(draft.steps(9) == Log{""});
         draft.name_behind("r0", 5, 0.9F);
@@ -242,10 +242,10 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        GuessTree tree{512};
+        DraftTree tree{512};
         tree.plant(1, 5);
         for (int i = 0; i < 60; ++i) {
-            const GuessId at = tree.nodes()[random() % tree.nodes().size()].id;
+            const DraftNodeId at = tree.nodes()[random() % tree.nodes().size()].id;
             (void)tree.add(at, static_cast<TokenId>(random() % 9),
                            -static_cast<float>(1 + random() % 1000) / 400.0F,
                            random() % 4 == 0 ? msg::Origin::Exit : msg::Origin::Trunk);
@@ -258,19 +258,19 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
         const GrowthView view{.trunk_depth = static_cast<std::int32_t>(random() % 6),
                               .branch_depth = static_cast<std::int32_t>(random() % 6),
                               .trunk_first = random() % 2 == 0};
-        const std::vector<GuessId> trunk = tree.trunk();
-        std::vector<GuessId> expected;
+        const std::vector<DraftNodeId> trunk = tree.trunk();
+        std::vector<DraftNodeId> expected;
         std::int32_t budget = rule.branch_budget;
-        const auto on_trunk = [&](GuessId id) {
+        const auto on_trunk = [&](DraftNodeId id) {
             return std::find(trunk.begin(), trunk.end(), id) != trunk.end();
         };
-        for (const GuessNode& node : tree.nodes()) {
+        for (const DraftNode& node : tree.nodes()) {
             if (node.expanded && !on_trunk(node.id)) --budget;
         }
         // Take the best of what is left, again and again.
         while (static_cast<std::int32_t>(expected.size()) < rule.width) {
-            const GuessNode* best = nullptr;
-            for (const GuessNode& node : tree.nodes()) {
+            const DraftNode* best = nullptr;
+            for (const DraftNode& node : tree.nodes()) {
                 const bool is_trunk = on_trunk(node.id);
                 const bool taken =
                     std::find(expected.begin(), expected.end(), node.id) != expected.end();
@@ -281,7 +281,7 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
                 if (!root && std::exp(node.log_prob) < rule.confidence_min) continue;
                 if (!root && std::exp(node.reach) < rule.reach_min) continue;
                 const bool favoured = view.trunk_first && expected.empty();
-                const auto rank = [&](const GuessNode& n) {
+                const auto rank = [&](const DraftNode& n) {
                     return (favoured && on_trunk(n.id) ? 1000.0F : 0.0F) + n.reach;
                 };
                 if (best == nullptr || rank(node) > rank(*best)) best = &node;
@@ -296,28 +296,28 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
 
 TEST_CASE("assisted generation's length: two more when all were right, else one less, at least 1") {
     DraftLength length{5, true};
-    length.judged(5, 5);
+    length.verified(5, 5);
     CHECK(length.now() == 7);
-    length.judged(6, 7);
+    length.verified(6, 7);
     CHECK(length.now() == 6);
-    for (int i = 0; i < 20; ++i) length.judged(0, 4);
+    for (int i = 0; i < 20; ++i) length.verified(0, 4);
     CHECK(length.now() == 1);
-    length.judged(0, 0);  // nothing was guessed: nothing is learned
+    length.verified(0, 0);  // nothing was proposed: nothing is learned
     CHECK(length.now() == 1);
-    for (int i = 0; i < 40; ++i) length.judged(length.now(), length.now());
+    for (int i = 0; i < 40; ++i) length.verified(length.now(), length.now());
     CHECK(length.now() == static_cast<std::int32_t>(kGammaMax));
     DraftLength fixed{5, false};
-    fixed.judged(5, 5);
+    fixed.verified(5, 5);
     CHECK(fixed.now() == 5);
 }
 
-TEST_CASE("a draft that is never right rests, longer each time, and one right guess wakes it") {
-    for (const DraftPace pace : {DraftPace::Turns, DraftPace::Ahead}) {
+TEST_CASE("a draft that is never right rests, longer each time, and one right candidate wakes it") {
+    for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead}) {
         GrowthRule rule;
         rule.pace = pace;
         rule.gamma = 2;
-        Growth growth{rule, 32, /*doubts=*/true};
-        GuessTree tree{64};
+        Growth growth{rule, 32, /*may_pause=*/true};
+        DraftTree tree{64};
         tree.plant(9, 0);
         int grew = 0;
         std::vector<int> grew_at;
@@ -327,20 +327,20 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right gu
             // The target must not wait for what will not come.
             if (!grows) CHECK(step.say == msg::ProposalState::Complete);
             grew += grows ? 1 : 0;
-            if (grows && verdict >= DraftDoubt::kStreak) grew_at.push_back(verdict);
-            growth.judged(0, grows ? 2 : 0, false);
+            if (grows && verdict >= DraftPause::kStreak) grew_at.push_back(verdict);
+            growth.verified(0, grows ? 2 : 0, false);
         }
         CHECK(grew_at == std::vector{16, 33, 66, 131, 196});
-        CHECK(grew == DraftDoubt::kStreak + 5);
-        growth.judged(1, 2, true);  // of a wave that was under way
-        for (int verdict = 0; verdict < DraftDoubt::kStreak; ++verdict) {
+        CHECK(grew == DraftPause::kStreak + 5);
+        growth.verified(1, 2, true);  // of a wave that was under way
+        for (int verdict = 0; verdict < DraftPause::kStreak; ++verdict) {
             CHECK_FALSE(growth.next(tree, 100).expand.empty());
-            growth.judged(0, 2, false);
+            growth.verified(0, 2, false);
         }
         CHECK(growth.next(tree, 100).expand.empty());
         // Lookups, which cost nothing, go on for ever.
         Growth lookup{rule, 32};
-        for (int verdict = 0; verdict < 50; ++verdict) lookup.judged(0, 2, false);
+        for (int verdict = 0; verdict < 50; ++verdict) lookup.verified(0, 2, false);
         CHECK_FALSE(lookup.next(tree, 100).expand.empty());
     }
 }

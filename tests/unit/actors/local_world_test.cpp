@@ -33,7 +33,9 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
         const Oracle oracle = plain_answer(request);
         StoppingConductor conductor;
         DraftActor draft{
-            {.first_segment = kFirstSegment, .judge = segment_id(count), .vocab_size = kFakeVocab},
+            {.first_segment = kFirstSegment,
+             .verifier = segment_id(count),
+             .vocab_size = kFakeVocab},
             DraftTools{.source = [](const Request&) -> std::unique_ptr<DraftSource> {
                 return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
             }}};
@@ -51,18 +53,18 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
             if (i < count) plan.next = segment_id(i + 1);
             plan.draft = kTheDraft;
             plan.speculative = {kTheDraft};
-            plan.judge = segment_id(count);
+            plan.verifier = segment_id(count);
             plan.verdict_to = {kTheConductor, kTheDraft};
             for (int k = 1; k < count; ++k) plan.verdict_to.push_back(segment_id(k));
             segments.push_back(std::make_unique<SegmentActor>(plan, *backends.back()));
             world.add(segment_id(i), *segments.back());
         }
-        const StageId judge = segment_id(count);
+        const StageId verifier = segment_id(count);
         world.connect({.from = kTheDraft, .to = kFirstSegment});
-        world.connect({.from = judge, .to = kTheConductor});
-        world.connect({.from = judge, .to = kTheDraft});
+        world.connect({.from = verifier, .to = kTheConductor});
+        world.connect({.from = verifier, .to = kTheDraft});
         for (int i = 1; i < count; ++i) {
-            world.connect({.from = judge, .to = segment_id(i)});
+            world.connect({.from = verifier, .to = segment_id(i)});
             const std::size_t bytes = kWaveRowsMax * kFakeDim * sizeof(float);
             world.connect({.from = segment_id(i),
                            .to = segment_id(i + 1),

@@ -12,7 +12,7 @@ using Micros = PassWorth::Micros;
 PassWorth after(int between, int tokens, int pass, int verdicts = 60) {
     PassWorth worth;
     for (int i = 0; i < verdicts; ++i) {
-        worth.judged(Micros{1000 + i * between}, tokens);
+        worth.verified(Micros{1000 + i * between}, tokens);
         worth.passed(Micros{5 * pass});  // the first one of a turn is dearer, and made in any case
         worth.passed(Micros{pass});
     }
@@ -24,10 +24,10 @@ PassWorth after(int between, int tokens, int pass, int verdicts = 60) {
 TEST_CASE("before there is a pass and a time between verdicts everything pays") {
     PassWorth worth;
     CHECK(worth.reach_min() == 0.0F);
-    worth.judged(Micros{1000}, 3);
+    worth.verified(Micros{1000}, 3);
     worth.passed(Micros{500});
     CHECK(worth.reach_min() == 0.0F);
-    worth.judged(Micros{3000}, 2);
+    worth.verified(Micros{3000}, 2);
     CHECK(worth.reach_min() == 0.0F);  // what a further pass costs is not known
     worth.passed(Micros{500});
     worth.passed(Micros{500});
@@ -41,7 +41,7 @@ TEST_CASE("a pass pays where the tokens it may bring take longer than it does") 
     CHECK(after(20'000, 2, 1000).reach_min() == doctest::Approx(0.4));
 }
 
-TEST_CASE("a draft as slow as the target goes on behind sure guesses only") {
+TEST_CASE("a draft as slow as the target goes on behind sure candidates only") {
     CHECK(after(2000, 2, 1000).reach_min() == PassWorth::kMost);
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("a draw is believed half as much as a greedy token") {
     PassWorth drawn{false};
     for (PassWorth* worth : {&greedy, &drawn}) {
         for (int i = 0; i < 3; ++i) {
-            worth->judged(Micros{1000 + i * 2000}, 2);
+            worth->verified(Micros{1000 + i * 2000}, 2);
             worth->passed(Micros{900});
             worth->passed(Micros{50});
         }
@@ -61,7 +61,7 @@ TEST_CASE("a draw is believed half as much as a greedy token") {
 TEST_CASE("one long pause changes little") {
     PassWorth worth = after(2000, 2, 200);
     const float before = worth.reach_min();
-    worth.judged(Micros{60'000'000}, 2);
+    worth.verified(Micros{60'000'000}, 2);
     worth.passed(Micros{30'000'000});
     worth.passed(Micros{30'000'000});
     CHECK(worth.reach_min() > 0.8F * before);

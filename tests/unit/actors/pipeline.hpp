@@ -165,8 +165,8 @@ struct PipelineOptions {
     int exit_at = 0;  // behind which segment `exit` stands; 0: behind none
     ExitOptions exit = {};
     Micros hold_limit{20'000};
-    double guess_right = 0.8;   // of the exit's head
-    bool draws_itself = false;  // the segments' backends draw tokens, as devices do
+    double candidate_right = 0.8;  // of the exit's head
+    bool draws_itself = false;     // the segments' backends draw tokens, as devices do
 };
 
 enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
@@ -209,7 +209,7 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;
-    plan.judge = segment_id(count);
+    plan.verifier = segment_id(count);
     plan.verdict_to = {kTheConductor};
     if (drafts) plan.verdict_to.push_back(kTheDraft);
     for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
@@ -222,7 +222,7 @@ inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& optio
     auto backend = std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / count,
                                                  kFakeLayers * index / count, options.kv_slots);
     backend->all_nan_at = options.all_nan_at;
-    backend->guess_right = options.guess_right;
+    backend->candidate_right = options.candidate_right;
     backend->draws_itself = options.draws_itself;
     return backend;
 }
@@ -247,12 +247,12 @@ inline DraftSourceFactory draft_sources(const PipelineOptions& options, Texts te
 inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
                                                DraftSourceFactory sources) {
     DraftPlan plan{.first_segment = kFirstSegment,
-                   .judge = segment_id(options.segments),
+                   .verifier = segment_id(options.segments),
                    .vocab_size = kFakeVocab};
     if (options.exit_at > 0 && options.exit.names) plan.exit = segment_id(options.exit_at);
     plan.growth.pace = options.dispatch.start == StartRule::AtOnce     ? DraftPace::Ahead
                        : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
-                                                                       : DraftPace::Turns;
+                                                                       : DraftPace::Sequential;
     plan.growth.exit_alternatives = 2;
     return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources)});
 }

@@ -16,9 +16,9 @@ struct Naive {
     int length = 0;  // of the match; 0: none
 };
 
-std::vector<TokenId> tokens_of(const std::vector<Candidate>& guesses) {
+std::vector<TokenId> tokens_of(const std::vector<Candidate>& candidates) {
     std::vector<TokenId> tokens;
-    for (const Candidate& guess : guesses) tokens.push_back(guess.token);
+    for (const Candidate& candidate : candidates) tokens.push_back(candidate.token);
     return tokens;
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("appending a prompt at once or token by token makes no difference") {
     CHECK(tokens_of(at_once.propose(3)) == std::vector<TokenId>{9, 1, 2});
 }
 
-TEST_CASE("a loop is guessed for the whole length, whatever its period") {
+TEST_CASE("a loop is proposed for the whole length, whatever its period") {
     PromptLookup lookup = PromptLookup::make({.min_ngram = 2, .max_ngram = 3}).value();
     const std::vector<TokenId> text{5, 6, 7, 5, 6, 7, 5};
     lookup.append(text);

@@ -194,11 +194,11 @@ TEST_CASE("a draft that is away is not waited for, and proposes again when it is
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 5; });
     cluster.lose(kTheDraft);
     cluster.run_steps(10);
-    const std::uint64_t waited = cluster.scheduler().figures().turns_waited_out;
+    const std::uint64_t waited = cluster.scheduler().figures().waits_expired;
     const Micros lost_at = cluster.world.now;
     const std::size_t before = cluster.heard[0]->tokens.size();
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= before + 10; });
-    CHECK(cluster.scheduler().figures().turns_waited_out == waited);
+    CHECK(cluster.scheduler().figures().waits_expired == waited);
     CHECK(cluster.world.now - lost_at < Micros{100'000});
     const std::uint64_t used = cluster.scheduler().figures().proposals_used;
     cluster.rejoin(kTheDraft);

@@ -157,7 +157,7 @@ struct Toy {
         }
         return text;
     }
-    /// Guesses behind a text, as a draft that knows nothing of chance: a tree of some shape.
+    /// Candidate tokens after a text, as a draft that knows nothing of chance: a tree of some shape.
     std::vector<msg::WaveRow> wave(const std::vector<TokenId>& text, std::size_t shape) const {
         std::mt19937_64 random{seed + text.size() * 31 +
                                static_cast<std::uint64_t>(text.back()) * 7};
@@ -198,10 +198,10 @@ struct Toy {
                 fill_logits(seed, before, row.token, logits);
                 walk.feed(logits, scratch);
             }
-            const Judged judged = walk.take();
-            REQUIRE(judged.nodes.size() + 1 == judged.tokens.size());
-            text.insert(text.end(), judged.tokens.begin(), judged.tokens.end());
-            end = judged.finish;
+            const WalkResult result = walk.take();
+            REQUIRE(result.nodes.size() + 1 == result.tokens.size());
+            text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+            end = result.finish;
         }
         return text;
     }
@@ -215,14 +215,14 @@ TEST_CASE("siblings that were just named leave the target's law as it is") {
         std::mt19937_64 random{seed};
         const std::size_t vocab = 4 + seed % 3;
         const Weights p = random_weights(random, vocab, true);
-        std::vector<TokenId> guesses(vocab);
-        std::iota(guesses.begin(), guesses.end(), 0);
-        std::shuffle(guesses.begin(), guesses.end(), random);
-        guesses.resize(random() % (vocab + 1));
+        std::vector<TokenId> candidates(vocab);
+        std::iota(candidates.begin(), candidates.end(), 0);
+        std::shuffle(candidates.begin(), candidates.end(), random);
+        candidates.resize(random() % (vocab + 1));
         const Law law = law_of([&](Chance& chance) {
             Weights left = p;
-            const Choice choice = choose(left, {.tokens = guesses}, chance);
-            if (choice.guess) REQUIRE(guesses[*choice.guess] == choice.token);
+            const Choice choice = choose(left, {.tokens = candidates}, chance);
+            if (choice.candidate) REQUIRE(candidates[*choice.candidate] == choice.token);
             return std::vector{choice.token};
         });
         REQUIRE(distance(law, law_of_weights(p)) < 1e-12);
@@ -238,23 +238,24 @@ TEST_CASE("siblings drawn from a q without putting back leave the target's law a
         const Weights q = seed % 10 == 0 ? p : random_weights(random, vocab, true);
         const std::size_t count = seed % 4;
         const Law law = law_of([&](Chance& chance) {
-            const std::vector<TokenId> guesses = drawn(q, count, chance);
+            const std::vector<TokenId> candidates = drawn(q, count, chance);
             Weights left = p;
-            Weights guessed_from = q;
-            return std::vector{choose(left, {.tokens = guesses, .q = guessed_from}, chance).token};
+            Weights proposed_from = q;
+            return std::vector{
+                choose(left, {.tokens = candidates, .q = proposed_from}, chance).token};
         });
         REQUIRE(distance(law, law_of_weights(p)) < 1e-9);
     }
 }
 
-TEST_CASE("the enumeration sees an argmax draft that is judged as if it had been drawn") {
+TEST_CASE("the enumeration sees an argmax draft that is verified as if it had been drawn") {
     const Weights p{1, 2, 3, 4};
     const Weights q{1, 1, 5, 3};
     const Law law = law_of([&](Chance& chance) {
         Weights left = p;
-        Weights guessed_from = q;
+        Weights proposed_from = q;
         const std::vector<TokenId> best{2};
-        return std::vector{choose(left, {.tokens = best, .q = guessed_from}, chance).token};
+        return std::vector{choose(left, {.tokens = best, .q = proposed_from}, chance).token};
     });
     CHECK(distance(law, law_of_weights(p)) > 0.05);
 }
@@ -267,16 +268,17 @@ TEST_CASE("the enumeration sees a sibling that is not taken out after it was rej
         return std::vector{static_cast<TokenId>(chance.pick(p))};
     });
     CHECK(distance(law, law_of_weights(p)) > 0.05);
-    // Drawn siblings: the second one judged by the q that the first one came from.
+    // Drawn siblings: the second one verified by the q that the first one came from.
     const Weights q{4, 3, 2, 1};
     const Law kept = law_of([&](Chance& chance) {
-        const std::vector<TokenId> guesses = drawn(q, 2, chance);
+        const std::vector<TokenId> candidates = drawn(q, 2, chance);
         Weights left = p;
-        for (const TokenId guess : guesses) {
+        for (const TokenId candidate : candidates) {
             Weights whole = q;
-            const std::vector<TokenId> one{guess};
+            const std::vector<TokenId> one{candidate};
             const Choice choice = choose(left, {.tokens = one, .q = whole}, chance);
-            if (choice.guess || guess == guesses.back()) return std::vector{choice.token};
+            if (choice.candidate || candidate == candidates.back())
+                return std::vector{choice.token};
             left = p;
             for (std::size_t i = 0; i < left.size(); ++i) {
                 left[i] = std::max(left[i] / 10.0 - q[i] / 10.0, 0.0);

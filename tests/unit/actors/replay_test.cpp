@@ -1,4 +1,4 @@
-// The rejection rule in a running pipeline: what was committed is what the judge says when the
+// The rejection rule in a running pipeline: what was committed is what the verifier says when the
 // recorded schedule is laid before it again with plain logits, and its law is the target's own.
 #include <array>
 #include <cmath>
@@ -49,7 +49,7 @@ private:
     std::array<float, kFakeVocab> logits_{};
 };
 
-/// Rows in the order in which they reached the judge, and its verdicts.
+/// Rows in the order in which they reached the verifier, and its verdicts.
 struct Schedule {
     void record(const msg::Wave& wave) {
         std::uint32_t at = 0;
@@ -67,7 +67,7 @@ struct Schedule {
     std::vector<msg::Verdict> verdicts;
 };
 
-/// Lays the schedule before the judge again.
+/// Lays the schedule before the verifier again.
 class Replay {
 public:
     Replay(const Request& request, const Schedule& schedule)
@@ -78,25 +78,25 @@ public:
         std::vector<TokenId> text = request_.text;
         std::uint32_t above = msg::kNoParent;
         for (const msg::Verdict& verdict : schedule_.verdicts) {
-            const std::vector<msg::WaveRow> rows = judged_by(verdict, text, above);
+            const std::vector<msg::WaveRow> rows = verified_by(verdict, text, above);
             REQUIRE_FALSE(rows.empty());
             CHECK(rows.size() == verdict.wave_rows);
-            const Judged judged = judge(rows, text);
-            above = judged.nodes.empty() ? rows.front().node.value : judged.nodes.back().value;
-            guessed += judged.nodes.size();
-            text.insert(text.end(), judged.tokens.begin(), judged.tokens.end());
-            CHECK(judged.finish == verdict.finish);
+            const WalkResult result = verifier(rows, text);
+            above = result.nodes.empty() ? rows.front().node.value : result.nodes.back().value;
+            proposed += result.nodes.size();
+            text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+            CHECK(result.finish == verdict.finish);
         }
         return {text.begin() + static_cast<std::ptrdiff_t>(request_.text.size()), text.end()};
     }
 
-    std::size_t guessed = 0;  // accepted guesses
+    std::size_t proposed = 0;  // accepted candidates
 
 private:
-    /// What lives of all that had reached the judge: the root, and what hangs below it.
-    [[nodiscard]] std::vector<msg::WaveRow> judged_by(const msg::Verdict& verdict,
-                                                      const std::vector<TokenId>& text,
-                                                      std::uint32_t above) const {
+    /// What lives of all that had reached the verifier: the root, and what hangs below it.
+    [[nodiscard]] std::vector<msg::WaveRow> verified_by(const msg::Verdict& verdict,
+                                                        const std::vector<TokenId>& text,
+                                                        std::uint32_t above) const {
         std::vector<msg::WaveRow> rows;
         for (const Schedule::Arrived& arrived : schedule_.rows) {
             const msg::WaveRow& row = arrived.row;
@@ -111,7 +111,7 @@ private:
         }
         return rows;
     }
-    Judged judge(const std::vector<msg::WaveRow>& rows, const std::vector<TokenId>& text) {
+    WalkResult verifier(const std::vector<msg::WaveRow>& rows, const std::vector<TokenId>& text) {
         WaveWalk walk{{.rows = rows,
                        .committed = text,
                        .sampling = request_.sampling,
@@ -167,8 +167,8 @@ void enumerate(const Request& request,
 
 }  // namespace
 
-TEST_CASE("a recorded schedule laid before the judge again gives the same text by rejection") {
-    std::size_t guessed = 0;
+TEST_CASE("a recorded schedule laid before the verifier again gives the same text by rejection") {
+    std::size_t proposed = 0;
     std::size_t differs = 0;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
@@ -200,10 +200,10 @@ TEST_CASE("a recorded schedule laid before the judge again gives the same text b
         const auto answer = pipeline.conductor.log.answer(kOne);
         Replay replay{request, schedule};
         CHECK(replay.run() == std::vector<TokenId>(answer.begin(), answer.end()));
-        guessed += replay.guessed;
+        proposed += replay.proposed;
         differs += oracle.answer != std::vector<TokenId>(answer.begin(), answer.end()) ? 1 : 0;
     }
-    CHECK(guessed > 100);
+    CHECK(proposed > 100);
     CHECK(differs > 30);  // it is not the coupled rule that was at work
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is"
             PipelineOptions options{.segments = 2, .drafting = drafting, .seed = seed};
             options.dispatch.shape = WaveShape::Tree;
             options.dispatch.waves_in_flight_max = 2;
-            // Its guesses come from the seed's own noise, as those of a coupled draft do.
+            // Its candidates come from the seed's own noise, as those of a coupled draft do.
             options.exit_at = 1;
             options.exit = {.proposes = true, .gate = 0.0F};
             Pipeline pipeline{options, request, {.answer = likely->first}};
@@ -251,6 +251,6 @@ TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is"
         const auto freedom = static_cast<double>(law.size() - 1);
         MESSAGE("chi-square ", chi_square, " of ", freedom, " degrees, verdicts ", verdicts);
         CHECK(chi_square < freedom + 4.0 * std::sqrt(2.0 * freedom));
-        CHECK(verdicts < 3 * kRuns * 9 / 10);  // guesses were accepted
+        CHECK(verdicts < 3 * kRuns * 9 / 10);  // candidates were accepted
     }
 }

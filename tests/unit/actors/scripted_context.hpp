@@ -72,10 +72,10 @@ public:
     void post(StageId /*to*/, const control::Message& /*message*/) override {}
     [[nodiscard]] TensorProducer* tensors_to(StageId /*to*/) override { return out; }
     [[nodiscard]] TensorConsumer* tensors_from(StageId /*from*/) override { return in; }
-    [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId /*request*/) override {
+    [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId /*request*/) override {
         return &word;
     }
-    void declare_void(RequestId /*request*/, Attempt /*valid*/) override {}
+    void cancel_before(RequestId /*request*/, Attempt /*valid*/) override {}
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId /*request*/) override {
         return nullptr;
     }

@@ -38,7 +38,7 @@ SegmentPlan plan_between(std::optional<StageId> previous, std::optional<StageId>
     plan.next = next;
     plan.draft = kDraft;
     plan.speculative = {kDraft, kCorrect};
-    plan.judge = kLast;
+    plan.verifier = kLast;
     plan.first_segment = kFirst;
     return plan;
 }

@@ -234,10 +234,10 @@ private:
             Pool* pool = peer ? world.pool_of({from, *peer, id, own_epoch}) : nullptr;
             return pool == nullptr ? nullptr : &*pool->consumer;
         }
-        [[nodiscard]] const std::atomic<std::uint64_t>* void_word(RequestId request) override {
+        [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override {
             return &world.words_[request];
         }
-        void declare_void(RequestId request, Attempt valid) override {
+        void cancel_before(RequestId request, Attempt valid) override {
             world.words_[request].store(CancelBoard::mark_of(request, valid));
         }
         [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {

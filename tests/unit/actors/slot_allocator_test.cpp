@@ -15,7 +15,7 @@ TEST_CASE("a chain gets home slots: the lane of its position, one page per block
     std::set<std::int32_t> pages_of_blocks;
     for (Position p = 0; p < 100; ++p) {
         const KvSlot slot = slots.name(p).value();
-        CHECK(lane_of(slot) == p % kKvPageSlots);
+        CHECK(offset_of(slot) == p % kKvPageSlots);
         if (p % kKvPageSlots != 0) CHECK(page_of(slot) == page_of(slots.committed().back()));
         pages_of_blocks.insert(page_of(slot));
         slots.commit(slot);

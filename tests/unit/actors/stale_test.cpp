@@ -136,6 +136,6 @@ TEST_CASE("a draft that never answers is waited for only a few times") {
     Pipeline pipeline{options, request, oracle};
     pipeline.open_and_begin(kOne, request);
     pipeline.run_until_finished();
-    CHECK(pipeline.segment_actors.front()->scheduler()->figures().turns_waited_out == 3);
+    CHECK(pipeline.segment_actors.front()->scheduler()->figures().waits_expired == 3);
     CHECK(pipeline.world.now < Micros{400'000});
 }

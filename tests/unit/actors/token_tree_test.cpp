@@ -21,7 +21,7 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
     for (TreeNode node : tree.nodes()) {
         if (!node.sent()) continue;
         if (node.id == tree.root().id) node.parent = TokenTree::kNobody;
-        // What guessers believe is the dispatcher's alone.
+        // What proposers believe is the dispatcher's alone.
         node.log_prob = 0.0F;
         node.reach = 0.0F;
         node.origin = msg::Origin::Trunk;
@@ -96,7 +96,7 @@ TEST_CASE("a full tree says so instead of growing") {
     CHECK_FALSE(tree.grow(tree.root().id, 3));
 }
 
-TEST_CASE("in a full tree the most improbable unsent leaf makes room for a better guess") {
+TEST_CASE("in a full tree the most improbable unsent leaf makes room for a better candidate") {
     //   r - a(-1) - b(-3)        the tree is full with x; a and r were sent
     //     \ x(-2)
     TokenTree tree{TreeRole::Names, 4};
@@ -126,7 +126,7 @@ TEST_CASE("the trunk goes through the most probable child, the youngest among eq
     CHECK(tree.trunk_child(root)->id == b);
     const NodeId c = tree.grow(root, 3, -0.5F).value();
     CHECK(tree.trunk_child(root)->id == c);
-    // A newer opinion of a known guess counts, also for what is below it.
+    // A newer opinion of a known candidate counts, also for what is below it.
     const NodeId d = tree.grow(a, 4, -0.25F).value();
     CHECK(tree.find(d)->reach == -1.25F);
     CHECK(tree.grow(root, 1, -0.125F, msg::Origin::Lookup).value() == a);
@@ -171,14 +171,14 @@ TEST_CASE("an accepted path that is not in the tree is refused and changes nothi
 TEST_CASE("a replica refuses rows that contradict its tree") {
     TokenTree tree = planted(TreeRole::Follows);
     const msg::WaveRow root{NodeId{0}, msg::kNoParent, 7, 10, 0};
-    REQUIRE(tree.adopt(root).value() == Adoption::Alive);
-    REQUIRE(tree.adopt({NodeId{1}, 0, 5, 11, 1}).value() == Adoption::Alive);
+    REQUIRE(tree.adopt(root).value() == Adoption::Live);
+    REQUIRE(tree.adopt({NodeId{1}, 0, 5, 11, 1}).value() == Adoption::Live);
     CHECK_FALSE(tree.adopt({NodeId{1}, 0, 6, 11, 2}));  // the name is in use
     CHECK_FALSE(tree.adopt({NodeId{2}, 0, 6, 12, 2}));  // the position is not the parent's + 1
     CHECK_FALSE(tree.adopt({NodeId{2}, 0, 5, 11, 2}));  // a sibling has this token
     CHECK_FALSE(tree.adopt({NodeId{2}, msg::kNoParent, 7, 10, 2}));  // a second root
     CHECK_FALSE(tree.adopt({NodeId{2}, msg::kNoParent, 8, 11, 2}));  // a root from the future
-    CHECK(tree.adopt({NodeId{2}, 99, 5, 11, 2}).value() == Adoption::Dead);
+    CHECK(tree.adopt({NodeId{2}, 99, 5, 11, 2}).value() == Adoption::Stale);
     CHECK(tree.nodes().size() == 2);
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
                 if (node.sent() || !may || (i != 0 && below(3) == 0)) continue;
                 const msg::WaveRow row = names.send(node.id, slot++);
                 REQUIRE(used.insert(row.node.value).second);
-                REQUIRE(prompt_one.adopt(row).value() == Adoption::Alive);
+                REQUIRE(prompt_one.adopt(row).value() == Adoption::Live);
                 on_the_way.push_back(row);
             }
             REQUIRE(sent_nodes(names) == sent_nodes(prompt_one));

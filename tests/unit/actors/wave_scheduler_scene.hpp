@@ -1,5 +1,5 @@
 // WaveSchedulerScene: a scheduler, requests whose text an oracle knows, and a scripted target that
-// judges waves in their order. What must hold of every wave is checked as it is formed.
+// verifies waves in their order. What must hold of every wave is checked as it is formed.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ inline constexpr TokenId kSceneEnd = 5;
 class WaveSchedulerScene {
 public:
     struct Job {
-        std::vector<TokenId> oracle;                // prompt and the answer that must come out
-        std::shared_ptr<RequestState> state;        // the scheduler's
-        std::shared_ptr<RequestState> judge_state;  // another segment's
-        std::set<std::uint32_t> sent;               // names of nodes
-        std::uint64_t last_served = 0;              // wave
-        std::size_t in_flight = 0;                  // parts
+        std::vector<TokenId> oracle;                   // prompt and the answer that must come out
+        std::shared_ptr<RequestState> state;           // the scheduler's
+        std::shared_ptr<RequestState> verifier_state;  // another segment's
+        std::set<std::uint32_t> sent;                  // names of nodes
+        std::uint64_t last_served = 0;                 // wave
+        std::size_t in_flight = 0;                     // parts
     };
 
     WaveSchedulerScene(DispatchOptions options, std::int32_t kv_slots)
@@ -49,7 +49,7 @@ public:
         Job job;
         job.state =
             std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Names, nullptr);
-        job.judge_state =
+        job.verifier_state =
             std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Follows, nullptr);
         REQUIRE(scheduler.begin(job.state, now));
         job.oracle = std::move(prompt);
@@ -77,8 +77,8 @@ public:
         return true;
     }
 
-    /// The target judges the oldest wave, and everybody applies its verdicts. Returns them.
-    std::vector<msg::Verdict> judge() {
+    /// The target verifies the oldest wave, and everybody applies its verdicts. Returns them.
+    std::vector<msg::Verdict> verifier() {
         REQUIRE_FALSE(in_flight.empty());
         const msg::Wave wave = in_flight.front();
         in_flight.pop_front();
@@ -90,10 +90,10 @@ public:
             Job& job = jobs[part.request.value - 1];
             --job.in_flight;
             if (part.kind == msg::WaveKind::Prefill) {
-                REQUIRE(job.judge_state->take_prefill(part.base, rows));
+                REQUIRE(job.verifier_state->take_prefill(part.base, rows));
                 continue;
             }
-            if (job.judge_state->over()) continue;
+            if (job.verifier_state->over()) continue;
             const std::optional<msg::Verdict> verdict = verdict_on(job, rows);
             if (!verdict) continue;
             apply(job, *verdict);
@@ -168,7 +168,7 @@ private:
     }
 
     std::optional<msg::Verdict> verdict_on(Job& job, std::span<const msg::WaveRow> rows) {
-        RequestState& state = *job.judge_state;
+        RequestState& state = *job.verifier_state;
         REQUIRE(state.take_rows(rows));
         std::vector<msg::WaveRow> alive;
         for (const msg::WaveRow& row : rows) {
@@ -198,12 +198,12 @@ private:
 
     void apply(Job& job, const msg::Verdict& verdict) {
         const std::size_t used_before = job.state->slots().size();
-        REQUIRE(job.judge_state->apply(verdict));
+        REQUIRE(job.verifier_state->apply(verdict));
         const Result<TreeStep> step = job.state->apply(verdict);
         REQUIRE(step);
         for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
         CHECK(job.state->slots().size() == used_before + verdict.count);
-        REQUIRE(job.state->slots() == job.judge_state->slots());
+        REQUIRE(job.state->slots() == job.verifier_state->slots());
         (void)scheduler.follow(job.state->request(), step.value(), now);
     }
 

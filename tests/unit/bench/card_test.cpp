@@ -9,7 +9,7 @@ namespace paceline::bench {
 namespace {
 
 TEST_CASE(
-    "a card is judged by its own data sheet, whatever other card's name begins like its own") {
+    "a card is verified by its own data sheet, whatever other card's name begins like its own") {
     struct Wanted {
         const char* name;
         double terabytes_per_second;

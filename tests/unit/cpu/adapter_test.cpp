@@ -176,7 +176,7 @@ TEST_CASE("an adapter's keys are its own: the layers' text and bits do not chang
     CHECK_FALSE(bare->has_adapter());
 }
 
-TEST_CASE("rows that an adapter never saw leave its guesses finite") {
+TEST_CASE("rows that an adapter never saw leave its candidates finite") {
     std::mt19937 rng{74};
     const ModelFile file = open_fixture("llama-q4_1");
     const auto backend =

@@ -12,7 +12,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace): the helpers o
 class Deaths final : public CancelToken::RowWatch {
 public:
     explicit Deaths(std::vector<int> after) : after_{std::move(after)} {}
-    [[nodiscard]] bool dead(std::size_t row) const override {
+    [[nodiscard]] bool stale(std::size_t row) const override {
         if (row == 0) ++looks_;
         return after_[row] <= looks_;
     }
@@ -87,7 +87,7 @@ TEST_CASE("whichever rows die at whichever border, the living keep their bits") 
     }
 }
 
-TEST_CASE("a row that was dead before the call is not computed") {
+TEST_CASE("a row that was stale before the call is not computed") {
     std::mt19937 rng{82};
     const ModelFile file = open_fixture("llama-q4_1");
     const auto dim = static_cast<std::size_t>(file.config().dim);

@@ -68,7 +68,7 @@ public:
                     (size_of(page_of(slot)) * kLayers + kLayer) * size_of(shape_.kv_heads) +
                     size_of(head);
                 const std::size_t row =
-                    (page * 2 + size_of(half)) * kAttentionBlock + size_of(lane_of(slot));
+                    (page * 2 + size_of(half)) * kAttentionBlock + size_of(offset_of(slot));
                 put_number(bytes_, shape_.type,
                            row * size_of(shape_.head_dim) + size_of(i % shape_.head_dim),
                            numbers[size_of(i)]);

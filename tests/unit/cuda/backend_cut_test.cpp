@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "model/cuda/cuda_refusals.hpp"
-#include "model/weights/random_model.hpp"
+#include "model/weights/synthetic_model.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 #include "tests/unit/cuda/text_call.hpp"
@@ -40,13 +40,13 @@ constexpr int kParts = 12;
 #endif
 constexpr int kRoundsMax = 20;  // a busy host may be late in all attempts of a round
 
-/// Counts the polls of a wave; at one of them acts, and may declare all rows dead from then on.
+/// Counts the polls of a wave; at one of them acts, and may declare all rows stale from then on.
 class Polls final : public CancelToken::RowWatch {
 public:
     Polls() = default;
     Polls(int at, std::function<void()> act, bool kills)
         : at_{at}, act_{std::move(act)}, kills_{kills} {}
-    [[nodiscard]] bool dead(std::size_t row) const override {
+    [[nodiscard]] bool stale(std::size_t row) const override {
         if (row == 0 && ++count_ == at_) act_();
         return kills_ && count_ >= at_;
     }
@@ -62,7 +62,7 @@ private:
 
 enum class Through : std::uint8_t { Layers, Draws };
 
-/// A backend on made-up weights, a text, and what an uncancelled call over another text's keys leaves.
+/// A backend on synthetic weights, a text, and what an uncancelled call over another text's keys leaves.
 class Wave {
 public:
     Wave(CudaBackend& backend, int rows, Through through)

@@ -318,7 +318,7 @@ TEST_CASE("an adapter's keys are its own: the layers' text and bits do not chang
         CHECK(same_bits(a, b));
         (void)run(*with, {&row, 1}, b);
     }
-    // Rows that an adapter never saw leave its guesses finite.
+    // Rows that an adapter never saw leave its candidates finite.
     const std::vector<KvSlot> more = home_slots(50);
     const Row late = sequence_row(*with, 0, 49, more);
     for (const float x : run(*with, {&late, 1}, a)) CHECK(std::isfinite(x));

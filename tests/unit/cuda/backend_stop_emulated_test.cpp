@@ -111,7 +111,7 @@ TEST_CASE("a call that is cancelled before it begins launches no kernel") {
 }
 
 TEST_CASE(
-    "a wave whose rows are all dead launches no kernel, one with a live row launches them all") {
+    "a wave whose rows are all stale launches no kernel, one with a live row launches them all") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     Call want{*backend, 16, 1};

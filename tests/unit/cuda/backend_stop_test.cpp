@@ -86,7 +86,7 @@ struct TwoWaves {
     }
 };
 
-TEST_CASE("a wave whose rows are all dead is not computed, and the rest of the call is") {
+TEST_CASE("a wave whose rows are all stale is not computed, and the rest of the call is") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     Text before{*backend, 16, 8};
@@ -106,7 +106,7 @@ TEST_CASE("a wave whose rows are all dead is not computed, and the rest of the c
     CHECK(again.call.tokens == want.call.tokens);
 }
 
-TEST_CASE("a wave with one live row is computed, dead rows beside it or not") {
+TEST_CASE("a wave with one live row is computed, stale rows beside it or not") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     const TwoWaves want{*backend, nullptr};

@@ -14,7 +14,7 @@
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
-#include "tests/unit/sampling/random_rows.hpp"
+#include "tests/unit/sampling/synthetic_rows.hpp"
 
 namespace paceline::cuda::test {
 

@@ -1,4 +1,4 @@
-// Made-up weights: the shapes that describe them, what a device fills, and a backend that runs on them.
+// Synthetic weights: the shapes that describe them, what a device fills, and a backend that runs on them.
 #include "model/kernels/cuda/random.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 #include "model/cuda/matrix_feed.hpp"
 #include "model/kernels/cuda/gemm_records.hpp"
-#include "model/weights/random_model.hpp"
-#include "model/weights/random_rows.hpp"
+#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic_rows.hpp"
 #include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
@@ -127,7 +127,7 @@ std::vector<float> row_of(
     return hidden.take();
 }
 
-TEST_CASE("made-up weights of every type have mean 0 and variance 1 / inputs, and come again") {
+TEST_CASE("synthetic weights of every type have mean 0 and variance 1 / inputs, and come again") {
     constexpr int kOutputs = 20;
     constexpr int kInputs = 1000;
     for (const WeightType type :
@@ -201,7 +201,7 @@ TEST_CASE("a device makes up the very numbers of the host, wherever its layout p
     }
 }
 
-TEST_CASE("padding of made-up weights is zero") {
+TEST_CASE("padding of synthetic weights is zero") {
     constexpr int kInputs = 40;  // of a stride of 64
     const std::vector<std::byte> bytes = filled(WeightType::BF16, 3, kInputs, 7);
     for (std::size_t row = 0; row < 3; ++row) {
@@ -210,7 +210,7 @@ TEST_CASE("padding of made-up weights is zero") {
     }
 }
 
-TEST_CASE("a backend runs on weights that were made up, the same for the same seed") {
+TEST_CASE("a backend runs on weights that are synthetic, the same for the same seed") {
     const Result<ModelFile> file = open_random_model(shape_file("tiny"));
     REQUIRE(file.ok());
     const std::vector<TokenId> tokens{1, 2, 3, 4, 5};
@@ -231,7 +231,7 @@ TEST_CASE("a backend runs on weights that were made up, the same for the same se
     CHECK(refused.error().code == Errc::BadFile);
 }
 
-TEST_CASE("made-up weights are the same on a CPU and on a device, whatever their type") {
+TEST_CASE("synthetic weights are the same on a CPU and on a device, whatever their type") {
     const Result<ModelFile> file = open_random_model(shape_file("tiny"));
     REQUIRE(file.ok());
     const std::vector<TokenId> tokens{1, 2, 3, 4, 5};

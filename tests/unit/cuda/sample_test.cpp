@@ -14,7 +14,7 @@
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
 #include "tests/unit/cuda/draw_wave.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
-#include "tests/unit/sampling/random_rows.hpp"
+#include "tests/unit/sampling/synthetic_rows.hpp"
 
 namespace paceline::cuda {
 

@@ -27,11 +27,11 @@ private:
     }
 };
 
-/// Rows from `first` on are dead.
+/// Rows from `first` on are stale.
 class DeadRows final : public CancelToken::RowWatch {
 public:
     explicit DeadRows(std::size_t first) : first_{first} {}
-    [[nodiscard]] bool dead(std::size_t row) const override { return row >= first_; }
+    [[nodiscard]] bool stale(std::size_t row) const override { return row >= first_; }
 
 private:
     std::size_t first_;
@@ -42,7 +42,7 @@ private:
 class CancelsAtRow final : public CancelToken::RowWatch {
 public:
     CancelsAtRow(CancelToken& token, std::size_t row) : token_{token}, row_{row} {}
-    [[nodiscard]] bool dead(std::size_t row) const override {
+    [[nodiscard]] bool stale(std::size_t row) const override {
         if (row >= row_ && !token_.cancelled()) {
             at_ = row;
             token_.cancel();

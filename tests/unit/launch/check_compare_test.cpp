@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/tools/check_mishaps.hpp"
+#include "launch/tools/check_faults.hpp"
 #include "launch/tools/check_overlap.hpp"
 #include "launch/tools/check_prompts.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -191,13 +191,13 @@ TEST_CASE("the built-in prompts are sixteen different ones") {
     }
 }
 
-TEST_CASE("mishaps are spread over the answers and can be drawn again") {
-    const MishapPlan plan{.kills = 5, .stalls = 3, .slow = {}, .seed = 9};
-    const auto due = draw_mishaps(plan, 10, 64);
-    CHECK(due == draw_mishaps(plan, 10, 64));
+TEST_CASE("faults are spread over the answers and can be drawn again") {
+    const FaultPlan plan{.kills = 5, .stalls = 3, .slow = {}, .seed = 9};
+    const auto due = draw_faults(plan, 10, 64);
+    CHECK(due == draw_faults(plan, 10, 64));
     REQUIRE(due.size() == 8);
     CHECK(std::count_if(due.begin(), due.end(),
-                        [](const Mishap& m) { return m.kind == MishapKind::Kill; }) == 5);
+                        [](const StageFault& m) { return m.kind == FaultKind::Kill; }) == 5);
     for (std::size_t i = 0; i < due.size(); ++i) {
         CHECK(due[i].prompt < 10);
         CHECK(due[i].token >= 1);
@@ -205,8 +205,8 @@ TEST_CASE("mishaps are spread over the answers and can be drawn again") {
         if (i > 0) CHECK(due[i - 1].prompt <= due[i].prompt);
     }
     CHECK(due.back().prompt >= 6);
-    CHECK(draw_mishaps(plan, 0, 64).empty());
-    CHECK(draw_mishaps(plan, 1, 1).size() == 8);
+    CHECK(draw_faults(plan, 0, 64).empty());
+    CHECK(draw_faults(plan, 1, 1).size() == 8);
 }
 
 TEST_CASE("a slow stage is a name and a share of its time") {

@@ -33,8 +33,9 @@ PipelineConfig with_model_draft(const char* method) {
 
 }  // namespace
 
-TEST_CASE("lanes get cores of their own, drafts one, the first target what is left over") {
-    const std::vector<CoreWish> wishes{{.lane = 0}, {.lane = 1}, {.lane = 2, .modest = true}, {}};
+TEST_CASE("groups get cores of their own, drafts one, the first target what is left over") {
+    const std::vector<CoreWish> wishes{
+        {.group = 0}, {.group = 1}, {.group = 2, .modest = true}, {}};
     const auto five = share_cores(wishes, {0, 1, 2, 3, 4});
     CHECK(five == std::vector<Cores>{{0, 1}, {2, 3}, {4}, {0, 1, 2, 3, 4}});
     const auto six = share_cores(wishes, {0, 1, 2, 3, 4, 5});
@@ -46,11 +47,11 @@ TEST_CASE("lanes get cores of their own, drafts one, the first target what is le
 
 TEST_CASE("named cores stay, others keep off them, and named threads get a core each") {
     const std::vector<CoreWish> named{
-        {.lane = 0, .named = {1, 2}}, {.lane = 1, .modest = true, .threads = 2}, {}};
+        {.group = 0, .named = {1, 2}}, {.group = 1, .modest = true, .threads = 2}, {}};
     CHECK(share_cores(named, {0, 1, 2, 3, 4}) == std::vector<Cores>{{1, 2}, {0, 3}, {4}});
     CHECK(share_cores(named, {1, 2, 3})[1] == Cores{1, 2, 3});  // not two left: shares
     // Who takes turns with the one that named some may use them as well.
-    const std::vector<CoreWish> turns{{.lane = 0, .named = {1}}, {.lane = 0}};
+    const std::vector<CoreWish> turns{{.group = 0, .named = {1}}, {.group = 0}};
     CHECK(share_cores(turns, {0, 1}) == std::vector<Cores>{{1}, {0, 1}});
 }
 

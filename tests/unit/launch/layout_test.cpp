@@ -62,7 +62,7 @@ std::string refusal_of(const std::vector<control::Hello>& hellos) {
 
 }  // namespace
 
-TEST_CASE("the judge tells everybody, the draft tells the first, and only waves carry tensors") {
+TEST_CASE("the verifier tells everybody, the draft tells the first, and only waves carry tensors") {
     const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
     const std::vector<EdgeSpec> edges = edges_of(two_and_a_draft(), config, {.dim = 64});
     CHECK(has_edge(edges, 1, 2));  // waves
@@ -153,7 +153,7 @@ TEST_CASE("the first segment hears of a request last, and only a draft can be do
     CHECK(plan.begin_to[1].essential);
     CHECK(plan.begin_to[2].id == StageId{1});
     CHECK(plan.begin_to[2].name == "stage 'front'");  // as the news call it
-    CHECK(plan.judge == StageId{2});
+    CHECK(plan.verifier == StageId{2});
 }
 
 TEST_CASE("every process gets the policy of its stages and its own duties") {

@@ -200,7 +200,7 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
                          {StageId{3}, StageRole::Draft, {}, false, Device{1}}};
     assignment.cores = {1, 3};
-    assignment.talkative = true;
+    assignment.verbose = true;
     const std::vector<std::byte> bytes = encode(assignment);
     const Result<StageAssignment> back = decode_assignment(bytes);
     REQUIRE(back.ok());
@@ -211,7 +211,7 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     CHECK(back.value().duties[0].device == Device{});
     CHECK(back.value().duties[1].device == Device{1});
     CHECK(back.value().cores == std::vector{1, 3});
-    CHECK(back.value().talkative);
+    CHECK(back.value().verbose);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
         CHECK(!decode_assignment(std::span{bytes}.first(length)).ok());
     }

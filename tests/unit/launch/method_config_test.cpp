@@ -51,7 +51,7 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                             "speculative-adaptive",
                                             "speculative-worth",
                                             "speculative-tree",
-                                            "fold-turns",
+                                            "fold-sequential",
                                             "pearl",
                                             "pearl-lockstep",
                                             "fold",
@@ -167,8 +167,8 @@ TEST_CASE("what cannot work together is refused by name") {
         const char* what;
     } cases[] = {
         {segment + "[schedule]\nmode = \"lockstep\"\n", "\"lockstep\" needs a stage with role"},
-        {segment + "[schedule]\nmode = \"turns\"\n", "\"turns\" needs a stage with role"},
-        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nmode = \"turns\"\n",
+        {segment + "[schedule]\nmode = \"sequential\"\n", "\"turns\" needs a stage with role"},
+        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nmode = \"sequential\"\n",
          "lockstep is for both or neither"},
         {draft + segment + "[draft]\n[schedule]\nmode = \"lockstep\"\n", "for both or neither"},
         {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nwaves_in_flight = 2\n",
@@ -221,13 +221,13 @@ TEST_CASE("the schedule follows the draft's pace unless it is given") {
         return dispatch_options(
             config_of(stage("draft") + stage("segment", "segments = 3") + rest));
     };
-    CHECK(options("[draft]\n").start == StartRule::Turns);
+    CHECK(options("[draft]\n").start == StartRule::Sequential);
     CHECK(options("[draft]\n").waves_in_flight_max == 1);
     const DispatchOptions ahead = options("[draft]\npace = \"ahead\"\n");
     CHECK(ahead.start == StartRule::AtOnce);
     CHECK(ahead.waves_in_flight_max == 3);
-    CHECK(options("[draft]\npace = \"ahead\"\n[schedule]\nmode = \"turns\"\n").start ==
-          StartRule::Turns);
+    CHECK(options("[draft]\npace = \"ahead\"\n[schedule]\nmode = \"sequential\"\n").start ==
+          StartRule::Sequential);
     const DispatchOptions lockstep = options("[draft]\npace = \"lockstep\"\n");
     CHECK(lockstep.start == StartRule::Lockstep);
     CHECK(lockstep.proposal_wait == Micros{200'000});

@@ -68,7 +68,7 @@ TEST_CASE("two segments come out with their layers and cores, in order") {
     CHECK(p.stages[1].layers == LayerRange{10, 30});
     CHECK(p.processes[1].cores == std::vector{0, 1});
     CHECK(p.processes[1].threads == 2);
-    CHECK(p.judge() == StageId{2});
+    CHECK(p.verifier() == StageId{2});
     CHECK(!p.draft().has_value());
 }
 

@@ -28,7 +28,7 @@ role = "segment"
 name = "back"
 role = "segment"
 [[stage]]
-name = "guess"
+name = "candidate"
 role = "draft"
 [draft]
 gamma = 4  # as it was

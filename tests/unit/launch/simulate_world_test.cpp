@@ -28,7 +28,7 @@ constexpr const char* kTwo =
 constexpr const char* kFold =
     "[[stage]]\nname = \"front\"\nrole = \"early-verify\"\n"
     "[[stage]]\nname = \"back\"\nrole = \"final-verify\"\n";
-constexpr const char* kDraft = "[[stage]]\nname = \"guess\"\nrole = \"draft\"\n";
+constexpr const char* kDraft = "[[stage]]\nname = \"candidate\"\nrole = \"draft\"\n";
 
 struct Shape {
     const char* name;

@@ -18,17 +18,17 @@ constexpr std::uint32_t kPid = 1234;
 
 StageSample stage(std::uint16_t id, const std::string& name) {
     StageSample sample;
-    sample.page.stage = StageId{id};
-    sample.page.epoch = Epoch{1};
-    sample.page.pid = kPid + id;
-    sample.page.name = name;
-    sample.page.activity = Activity::Handling;
-    sample.page.since = 100s;
+    sample.telemetry.stage = StageId{id};
+    sample.telemetry.epoch = Epoch{1};
+    sample.telemetry.pid = kPid + id;
+    sample.telemetry.name = name;
+    sample.telemetry.activity = Activity::Handling;
+    sample.telemetry.since = 100s;
     return sample;
 }
 
 std::uint64_t& counter(PipelineSample& sample, std::size_t index, Counter which) {
-    return sample.stages[index].page.counters[static_cast<std::size_t>(which)];
+    return sample.stages[index].telemetry.counters[static_cast<std::size_t>(which)];
 }
 
 /// Two samples, two seconds apart, of a conductor and one segment that did nothing.
@@ -73,13 +73,13 @@ TEST_CASE("a stage without a wave has no rows per wave") {
 
 TEST_CASE("a job that is not over counts as busy for as long as it runs, and only once") {
     Pair pair;
-    pair.after.stages[1].page.activity = Activity::Computing;
-    pair.after.stages[1].page.since = 101s;
+    pair.after.stages[1].telemetry.activity = Activity::Computing;
+    pair.after.stages[1].telemetry.since = 101s;
     CHECK(pair.segment().busy.value() == doctest::Approx(0.5));
     // It had begun 3 s before the first sample and ended half a second after it.
-    pair.before.stages[1].page.activity = Activity::Computing;
-    pair.before.stages[1].page.since = 97s;
-    pair.after.stages[1].page.activity = Activity::Handling;
+    pair.before.stages[1].telemetry.activity = Activity::Computing;
+    pair.before.stages[1].telemetry.since = 97s;
+    pair.after.stages[1].telemetry.activity = Activity::Handling;
     counter(pair.after, 1, Counter::JobMicros) = 3'500'000;
     CHECK(pair.segment().busy.value() == doctest::Approx(0.25));
 }
@@ -88,7 +88,7 @@ TEST_CASE("a restarted stage has counted from zero since") {
     Pair pair;
     counter(pair.before, 1, counters::kWaves) = 1000;
     counter(pair.after, 1, counters::kWaves) = 8;
-    pair.after.stages[1].page.epoch = Epoch{2};
+    pair.after.stages[1].telemetry.epoch = Epoch{2};
     CHECK(pair.segment().waves_per_second.value() == doctest::Approx(4));
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("there are no rates for a stage that was not there before, or without 
     CHECK_FALSE(pipeline_rates(pair.before, pair.after).tokens_per_second.has_value());
 }
 
-TEST_CASE("tokens are the conductor's, acceptance is of what was judged in between") {
+TEST_CASE("tokens are the conductor's, acceptance is of what was verified in between") {
     Pair pair;
     counter(pair.after, 0, counters::kTokensCommitted) = 50;
     counter(pair.after, 1, counters::kTokensCommitted) = 999;
@@ -126,9 +126,9 @@ TEST_CASE("tokens are the conductor's, acceptance is of what was judged in betwe
 
 TEST_CASE("a state says what is done for how long, late past its deadline, gone without process") {
     StageSample sample = stage(1, "a");
-    sample.page.activity = Activity::Computing;
+    sample.telemetry.activity = Activity::Computing;
     CHECK(state_text(sample, 100s + 12ms) == "computing 12ms");
-    sample.page.deadline = 101s;
+    sample.telemetry.deadline = 101s;
     CHECK(state_text(sample, 101s) == "computing 1.0s");
     CHECK(state_text(sample, 112s) == "computing 12s late");
     sample.process = ProcessState::Stopped;
@@ -144,7 +144,7 @@ TEST_CASE("the table has a line for the pipeline, one of headings and one for ea
     counter(pair.after, 0, counters::kFenced) = 1;
     counter(pair.after, 1, counters::kFenced) = 4;
     counter(pair.after, 1, counters::kWaves) = 20;
-    pair.after.stages[1].page.gauges[static_cast<std::size_t>(gauges::kQueueDepth)] = 3;
+    pair.after.stages[1].telemetry.gauges[static_cast<std::size_t>(gauges::kQueueDepth)] = 3;
     const std::vector<std::string> lines = table_lines(pair.before, pair.after);
     REQUIRE(lines.size() == 4);
     CHECK(lines[0] == "pipeline 1234: 25.0 tokens/s, acceptance -, fenced 5, restarts 2");
@@ -162,14 +162,14 @@ TEST_CASE("no line is longer than a terminal of 80 columns, whatever the numbers
         counter(pair.after, 0, static_cast<Counter>(i)) = ~std::uint64_t{0};
         counter(pair.after, 1, static_cast<Counter>(i)) = 123'456'789 * (i + 1);
     }
-    PageSnapshot& page = pair.after.stages[1].page;
-    page.name = std::string(64, 'x');
-    page.pid = 4'000'000'000;
-    page.epoch = Epoch{4'000'000'000};
-    page.since = 0s;
-    page.deadline = 1s;
-    page.activity = Activity::Computing;
-    page.gauges.fill(~std::uint64_t{0});
+    TelemetrySnapshot& telemetry = pair.after.stages[1].telemetry;
+    telemetry.name = std::string(64, 'x');
+    telemetry.pid = 4'000'000'000;
+    telemetry.epoch = Epoch{4'000'000'000};
+    telemetry.since = 0s;
+    telemetry.deadline = 1s;
+    telemetry.activity = Activity::Computing;
+    telemetry.gauges.fill(~std::uint64_t{0});
     const std::vector<std::string> lines = table_lines(pair.before, pair.after);
     for (const std::string& line : lines) CHECK(line.size() <= 79);
     CHECK(lines[3].starts_with("xxxxxxxxx~ "));

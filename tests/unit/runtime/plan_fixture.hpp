@@ -29,17 +29,18 @@ inline WiringPlan wired_plan(const std::vector<Wired>& processes, std::vector<Ed
 /// What a stage would get from its Wire message.
 inline Wiring wiring_of(const WiringPlan& plan, StageId id, Epoch epoch) {
     AttachedEdges edges = plan.attach(id).value();
-    return Wiring{.self = id,
-                  .actors = plan.process(id).actors,
-                  .epoch = epoch,
-                  .spin_micros = plan.process(id).spin_micros,
-                  .bell = plan.bell_of(id).value(),
-                  .hang_limit_ms = 0,
-                  .out = std::move(edges.out),
-                  .in = std::move(edges.in),
-                  .absent = std::move(edges.absent),
-                  .page = std::make_shared<StagePage>(StagePage::local(id, epoch, "test")),
-                  .board = nullptr};
+    return Wiring{
+        .self = id,
+        .actors = plan.process(id).actors,
+        .epoch = epoch,
+        .spin_micros = plan.process(id).spin_micros,
+        .bell = plan.bell_of(id).value(),
+        .hang_limit_ms = 0,
+        .out = std::move(edges.out),
+        .in = std::move(edges.in),
+        .absent = std::move(edges.absent),
+        .telemetry = std::make_shared<StageTelemetry>(StageTelemetry::local(id, epoch, "test")),
+        .board = nullptr};
 }
 
 }  // namespace paceline::test

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/sampling/random_rows.hpp"
 #include "tests/unit/sampling/reference_sampler.hpp"
+#include "tests/unit/sampling/synthetic_rows.hpp"
 
 using namespace paceline;
 using namespace paceline::testing;

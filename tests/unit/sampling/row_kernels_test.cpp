@@ -1,4 +1,4 @@
-// The row kernels: equal bits on all instruction sets, and the scalar definitions as the judge.
+// The row kernels: equal bits on all instruction sets, and the scalar definitions as the verifier.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

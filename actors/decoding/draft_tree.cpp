@@ -1,0 +1,331 @@
+#include "actors/decoding/draft_tree.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr float kLeastLogProb = -100.0F;  // less probable than any candidate that matters
+
+float sane(float log_prob) {
+    if (std::isnan(log_prob)) return kLeastLogProb;
+    return std::clamp(log_prob, kLeastLogProb, 0.0F);
+}
+
+/// The mean of two probabilities: neither opinion can rule out what the other believes.
+float pooled(float one, float other) {
+    const float high = std::max(one, other);
+    return sane(high + std::log(0.5F * (1.0F + std::exp(std::min(one, other) - high))));
+}
+
+}  // namespace
+
+void DraftTree::plant(TokenId token, Position position) {
+    for (const DraftNode& node : nodes_) drop(node);
+    nodes_.clear();
+    nodes_.push_back({.id = next_id_++, .token = token, .position = position});
+}
+
+std::size_t DraftTree::index_of(DraftNodeId id) const {
+    const auto found =
+        std::lower_bound(nodes_.begin(), nodes_.end(), id,
+                         [](const DraftNode& node, DraftNodeId i) { return node.id < i; });
+    if (found == nodes_.end() || found->id != id) return nodes_.size();
+    return static_cast<std::size_t>(found - nodes_.begin());
+}
+
+const DraftNode* DraftTree::find(DraftNodeId id) const {
+    const std::size_t index = index_of(id);
+    return index == nodes_.size() ? nullptr : &nodes_[index];
+}
+
+DraftNode* DraftTree::get(DraftNodeId id) {
+    const std::size_t index = index_of(id);
+    return index == nodes_.size() ? nullptr : &nodes_[index];
+}
+
+const DraftNode* DraftTree::child(DraftNodeId parent, TokenId token) const {
+    for (const DraftNode& node : nodes_) {
+        if (node.parent == parent && node.token == token) return &node;
+    }
+    return nullptr;
+}
+
+const DraftNode* DraftTree::trunk_child(DraftNodeId parent) const {
+    const DraftNode* best = nullptr;
+    for (const DraftNode& node : nodes_) {
+        if (node.parent != parent) continue;
+        if (best == nullptr || node.log_prob >= best->log_prob) best = &node;
+    }
+    return best;
+}
+
+std::vector<DraftNodeId> DraftTree::trunk() const {
+    std::vector<DraftNodeId> ids;
+    for (const DraftNode* at = &root(); at != nullptr; at = trunk_child(at->id)) {
+        ids.push_back(at->id);
+    }
+    return ids;
+}
+
+std::vector<DraftNodeId> DraftTree::path(DraftNodeId id) const {
+    std::vector<DraftNodeId> ids;
+    for (DraftNodeId at = id; at != kNoDraftNode;) {
+        const DraftNode* node = find(at);
+        PACE_CHECK(node != nullptr, "the path of a candidate that is not in the tree");
+        ids.push_back(at);
+        at = node->parent;
+    }
+    std::reverse(ids.begin(), ids.end());
+    return ids;
+}
+
+void DraftTree::drop(const DraftNode& node) {
+    if (node.slot != kNoSlot) freed_.push_back({node.position, node.slot});
+}
+
+void DraftTree::update_reaches() {
+    for (DraftNode& node : nodes_) {
+        const DraftNode* parent = node.parent == kNoDraftNode ? nullptr : find(node.parent);
+        node.reach = parent == nullptr ? 0.0F : parent->reach + node.log_prob;
+    }
+}
+
+void DraftTree::set_log_prob(DraftNode& node, float log_prob) {
+    if (node.log_prob == log_prob) return;
+    node.log_prob = log_prob;
+    update_reaches();
+}
+
+bool DraftTree::make_room(float reach) {
+    if (nodes_.size() < nodes_max_) return true;
+    std::vector<bool> has_child(nodes_.size(), false);
+    for (const DraftNode& node : nodes_) {
+        if (node.parent != kNoDraftNode) has_child[index_of(node.parent)] = true;
+    }
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+        if (has_child[i]) continue;
+        if (least == 0 || nodes_[i].reach <= nodes_[least].reach) least = i;
+    }
+    if (least == 0 || reach <= nodes_[least].reach) return false;
+    drop(nodes_[least]);
+    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(least));
+    return true;
+}
+
+std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
+                                          TokenId token,
+                                          float log_prob,
+                                          msg::Origin origin) {
+    const DraftNode* above = find(parent);
+    PACE_CHECK(above != nullptr, "a candidate behind a node that is not in the tree");
+    log_prob = sane(log_prob);
+    if (const DraftNode* known = child(parent, token); known != nullptr) {
+        const DraftNodeId id = known->id;
+        set_log_prob(*get(id), log_prob);
+        return id;
+    }
+    const float reach = above->reach + log_prob;
+    const Position position = above->position + 1;
+    if (!make_room(reach)) return std::nullopt;
+    nodes_.push_back({.id = next_id_++,
+                      .parent = parent,
+                      .token = token,
+                      .position = position,
+                      .log_prob = log_prob,
+                      .reach = reach,
+                      .origin = origin});
+    return nodes_.back().id;
+}
+
+void DraftTree::expand(DraftNodeId parent, std::span<const Candidate> candidates) {
+    float named = 0.0F;
+    for (const Candidate& candidate : candidates) named += std::exp(sane(candidate.log_prob));
+    const float left_over = sane(std::log(std::max(1.0F - named, 0.0F)));
+    std::vector<DraftNodeId> unnamed;
+    for (const DraftNode& node : nodes_) {
+        const bool is_named =
+            std::any_of(candidates.begin(), candidates.end(),
+                        [&](const Candidate& candidate) { return candidate.token == node.token; });
+        if (node.parent == parent && node.origin != msg::Origin::Exit && !is_named) {
+            unnamed.push_back(node.id);
+        }
+    }
+    for (const DraftNodeId id : unnamed) {
+        DraftNode& node = *get(id);
+        set_log_prob(node, std::min(node.log_prob, left_over));
+    }
+    msg::Origin origin = msg::Origin::Trunk;
+    for (const Candidate& candidate : candidates) {
+        // An exit spoke first: neither rules out what the other believes.
+        const DraftNode* known = child(parent, candidate.token);
+        const bool pool = known != nullptr && known->origin == msg::Origin::Exit;
+        const float log_prob = sane(candidate.log_prob);
+        (void)add(parent, candidate.token, pool ? pooled(known->log_prob, log_prob) : log_prob,
+                  origin);
+        origin = msg::Origin::RunnerUp;
+    }
+    close(parent);
+}
+
+void DraftTree::close(DraftNodeId id) {
+    if (DraftNode* node = get(id); node != nullptr) node->expanded = true;
+}
+
+void DraftTree::reopen(DraftNodeId id) {
+    if (DraftNode* node = get(id); node != nullptr) node->expanded = false;
+}
+
+void DraftTree::set_slot(DraftNodeId id, KvSlot slot) {
+    DraftNode* node = get(id);
+    PACE_CHECK(node != nullptr && node->slot == kNoSlot,
+               "a slot for a candidate that has none to get");
+    const DraftNode* parent = node->parent == kNoDraftNode ? nullptr : find(node->parent);
+    PACE_CHECK(parent == nullptr || parent->slot != kNoSlot,
+               "a candidate in the cache before its parent");
+    node->slot = slot;
+}
+
+void DraftTree::drop_slots() {
+    for (DraftNode& node : nodes_) {
+        drop(node);
+        node.slot = kNoSlot;
+    }
+}
+
+Followed DraftTree::follow(std::span<const TokenId> tokens) {
+    PACE_CHECK(!tokens.empty(), "a text that goes on with nothing");
+    Followed followed;
+    const DraftNode* at = &root();
+    for (const TokenId token : tokens) {
+        if (at == nullptr) break;
+        followed.committed.push_back(at->id);
+        at = child(at->id, token);
+    }
+    for (const DraftNodeId id : followed.committed) {
+        DraftNode& node = *get(id);
+        if (node.slot == kNoSlot) break;
+        followed.kept.push_back(std::exchange(node.slot, kNoSlot));
+    }
+    followed.prepared = at != nullptr;
+    const Position position = root().position + static_cast<Position>(tokens.size());
+    if (at == nullptr) {
+        plant(tokens.back(), position);
+        return followed;
+    }
+    // Ids ascend, so whoever stays is met after its parent.
+    std::vector<DraftNode> stay{*at};
+    stay.front().parent = kNoDraftNode;
+    stay.front().log_prob = 0.0F;
+    for (const DraftNode& node : nodes_) {
+        if (node.id == stay.front().id) continue;
+        const bool below = std::any_of(stay.begin(), stay.end(), [&](const DraftNode& above) {
+            return above.id == node.parent;
+        });
+        if (below) {
+            stay.push_back(node);
+        } else {
+            drop(node);
+        }
+    }
+    nodes_ = std::move(stay);
+    update_reaches();
+    return followed;
+}
+
+bool DraftTree::merge(const msg::Proposal& proposal,
+                      std::span<const TokenId> text,
+                      Opinion opinion,
+                      std::int32_t alternatives) {
+    const Position top = root().position;
+    const Position from = proposal.root_position;
+    if (from < 0 || from > top || text[static_cast<std::size_t>(from)] != proposal.root_token) {
+        return false;
+    }
+    // Where each node of the proposal stands: in the text, in the tree, or nowhere.
+    struct Place {
+        Position committed = -1;
+        DraftNodeId candidate = kNoDraftNode;
+    };
+    const auto place_at = [&](Position position) {
+        return position == top ? Place{.candidate = root().id} : Place{.committed = position};
+    };
+    std::array<Place, kProposalNodesMax> places{};
+    std::array<std::int32_t, kProposalNodesMax + 1> named{};
+    std::vector<DraftNodeId> met;
+    bool changed = false;
+    for (std::uint32_t i = 0; i < std::min(proposal.count, kProposalNodesMax); ++i) {
+        const msg::ProposedNode& said = proposal.nodes[i];
+        if (said.parent >= static_cast<std::int32_t>(i)) continue;
+        const Place above =
+            said.parent < 0 ? place_at(from) : places[static_cast<std::size_t>(said.parent)];
+        if (above.committed >= 0) {
+            const Position next = above.committed + 1;
+            if (text[static_cast<std::size_t>(next)] == said.token) places[i] = place_at(next);
+            continue;
+        }
+        if (above.candidate == kNoDraftNode || find(above.candidate) == nullptr) continue;
+        const DraftNode* known = child(above.candidate, said.token);
+        if (known == nullptr && opinion == Opinion::Exit && said.origin == msg::Origin::Exit) {
+            std::int32_t& count = named[static_cast<std::size_t>(said.parent + 1)];
+            if (count >= alternatives) continue;
+            ++count;
+        }
+        // An exit may name a row's token that is also the next row: one opinion, once.
+        const bool heard =
+            known != nullptr && std::find(met.begin(), met.end(), known->id) != met.end();
+        if (!heard) merge_node(said, above.candidate, opinion);
+        known = child(above.candidate, said.token);
+        if (known == nullptr) continue;
+        places[i].candidate = known->id;
+        met.push_back(known->id);
+        changed = true;
+    }
+    return changed;
+}
+
+void DraftTree::merge_node(const msg::ProposedNode& said, DraftNodeId parent, Opinion opinion) {
+    float log_prob = sane(said.log_prob);
+    const DraftNode* known = child(parent, said.token);
+    if (known != nullptr && opinion == Opinion::Exit) log_prob = pooled(known->log_prob, log_prob);
+    (void)add(parent, said.token, log_prob, said.origin);
+}
+
+msg::Proposal DraftTree::snapshot(Position last) const {
+    std::vector<const DraftNode*> best;
+    for (const DraftNode& node : nodes_) {
+        if (node.id != root().id && node.position <= last) best.push_back(&node);
+    }
+    const auto before = [](const DraftNode* a, const DraftNode* b) {
+        return a->reach > b->reach || (a->reach == b->reach && a->id < b->id);
+    };
+    std::sort(best.begin(), best.end(), before);
+    if (best.size() > kProposalNodesMax) best.resize(kProposalNodesMax);
+    std::sort(best.begin(), best.end(),
+              [](const DraftNode* a, const DraftNode* b) { return a->id < b->id; });
+    msg::Proposal proposal{};
+    proposal.root_position = root().position;
+    proposal.root_token = root().token;
+    proposal.count = static_cast<std::uint32_t>(best.size());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+        const auto above =
+            std::find_if(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(i),
+                         [&](const DraftNode* n) { return n->id == best[i]->parent; });
+        const bool below_root = best[i]->parent == root().id;
+        proposal.nodes[i] = {.token = best[i]->token,
+                             .parent = below_root ? msg::kBelowRoot
+                                                  : static_cast<std::int16_t>(above - best.begin()),
+                             .origin = best[i]->origin,
+                             .log_prob = best[i]->log_prob};
+    }
+    return proposal;
+}
+
+}  // namespace paceline

@@ -1,0 +1,103 @@
+// StageFaults: what `paceline check` does to the stages of a running pipeline: kill -9, stops and
+// continuations, and stages that are slowed down all the time.
+//
+// Which token of which answer something happens at is drawn from the seed, so a run can be had
+// again as far as processes allow. Stalls and slow stages have a helper thread; every process is
+// addressed through a process descriptor, so no signal ever reaches a stranger.
+// tick() and the end come from the session's thread. The destructor lets everybody go on.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "ipc/transport/owned_fd.hpp"
+#include "launch/session/pipeline_session.hpp"
+
+namespace paceline {
+
+/// A stage that is stopped for a part of the time.
+struct SlowStage {
+    std::string name;  // of its process
+    int percent = 50;  // of the time that it is stopped, 1 to 95
+};
+
+/// "NAME:PERCENT". Errors: BadArgument quoting the word.
+[[nodiscard]] Result<SlowStage> parse_slow_stage(const std::string& word);
+
+struct FaultPlan {
+    int kills = 0;
+    int stalls = 0;
+    std::vector<SlowStage> slow;
+    std::uint64_t seed = 1;
+};
+
+enum class FaultKind : std::uint8_t { Kill, Stall };
+
+/// When something happens: at the token-th token of the prompt-th answer, or at the first one
+/// after it.
+struct StageFault {
+    std::size_t prompt = 0;
+    std::size_t token = 0;
+    FaultKind kind = FaultKind::Kill;
+    friend bool operator==(const StageFault&, const StageFault&) = default;
+};
+
+/// The kills and stalls of a plan over `prompts` answers of at most `tokens` tokens, in order;
+/// spread evenly over the answers.
+[[nodiscard]] std::vector<StageFault> draw_faults(const FaultPlan& plan,
+                                                  std::size_t prompts,
+                                                  std::size_t tokens);
+
+class StageFaults {
+public:
+    StageFaults(const FaultPlan& plan, std::size_t prompts, std::size_t tokens);
+    StageFaults(const StageFaults&) = delete;
+    StageFaults& operator=(const StageFaults&) = delete;
+    ~StageFaults();
+
+    /// A token of an answer has come. Only looks at its plan, and at the stages where it must.
+    /// What is due happens one by one, each when the pipeline is whole again.
+    void tick(std::size_t prompt, std::size_t token, const PipelineSession& session);
+
+    [[nodiscard]] int kills() const { return kills_; }
+    [[nodiscard]] int stalls() const { return stalls_; }
+
+private:
+    /// A process that a signal may be sent to, also when it has long ended.
+    struct Handle {
+        pid_t pid = 0;
+        OwnedFd fd;
+    };
+
+    void look_at(const PipelineSession& session);
+    void happen(FaultKind kind, const PipelineSession& session);
+    void let_go_on(std::chrono::steady_clock::time_point now);
+    void work();
+
+    FaultPlan plan_;
+    std::vector<StageFault> due_;
+    std::size_t next_ = 0;
+    std::uint64_t ticks_ = 0;
+    std::mt19937_64 random_;
+    std::chrono::steady_clock::time_point last_{};  // fault
+    int kills_ = 0;
+    int stalls_ = 0;
+
+    std::mutex lock_;                                      // guards what is below
+    std::map<std::string, std::shared_ptr<Handle>> slow_;  // by name
+    std::multimap<std::chrono::steady_clock::time_point, std::shared_ptr<Handle>> stalled_;
+    std::atomic<bool> over_{false};  // relaxed: a late look is only a late end
+    std::thread helper_;
+};
+
+}  // namespace paceline

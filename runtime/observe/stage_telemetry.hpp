@@ -1,0 +1,131 @@
+// StageTelemetry: what a process says about itself in shared memory: what it is doing and until when
+// it should be done, its counters, and its trace ring.
+//
+// The conductor makes one per incarnation of a stage and keeps it, so it can be read after a
+// crash; the stage writes it; `paceline top` finds it in the conductor's descriptors. A reader
+// maps it read-only and trusts nothing: whatever a stage scribbles here can only make figures
+// wrong, or get that stage itself declared hung.
+//
+//   offset 0       128        256      384        640      768
+//   +--------------+----------+--------+----------+--------+----------------------------------+
+//   | who: magic,  | activity | gauges | counters | events | trace[capacity], 64 bytes each:  |
+//   | id, epoch,   | and its  |        |          | ever   | stamp, event                     |
+//   | pid, name    | deadline |        |          | traced |                                  |
+//   +--------------+----------+--------+----------+--------+----------------------------------+
+//
+// Hang detection is by deadlines on progress: whenever the process starts something (loading, a
+// job, a wait, which always has a limit) it publishes when that must be over. A helper thread's
+// heartbeat would go on while the loop is stuck; this does not.
+// Threads: one writer, the process's loop; any readers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/transport/shm_region.hpp"
+#include "runtime/observe/counters.hpp"
+#include "runtime/observe/trace.hpp"
+
+namespace paceline {
+
+enum class Activity : std::uint32_t {
+    Starting,   // spawned, not yet at work: before Ready
+    Loading,    // reads weights: has the time that the configuration gives it
+    Handling,   // runs handlers
+    Computing,  // runs a job
+    Waiting,    // for input: is never late by itself, the wait has a limit
+    Ended,
+};
+[[nodiscard]] const char* name_of(Activity activity);
+
+/// How the names of the memory files begin, as /proc/PID/fd shows them behind "/memfd:".
+inline constexpr const char* kTelemetryFilePrefix = "paceline-telemetry";
+inline constexpr std::uint32_t kTraceEventsDefault = 1U << 14;  // 1 MiB
+
+/// What a reader sees at one moment.
+struct TelemetrySnapshot {
+    StageId stage{};
+    Epoch epoch{};
+    std::uint32_t pid = 0;
+    std::string name;  // printable ASCII, whatever the telemetry block holds
+    Activity activity = Activity::Starting;
+    std::chrono::nanoseconds since{0};     // CLOCK_MONOTONIC; 0 or more
+    std::chrono::nanoseconds deadline{0};  // when it must be over; 0: no limit
+    std::uint64_t progress = 0;            // changes whenever something does
+    std::array<std::uint64_t, kCounters> counters{};
+    std::array<std::uint64_t, kGauges> gauges{};
+
+    [[nodiscard]] std::uint64_t counter(Counter c) const {
+        return counters[static_cast<std::size_t>(c)];
+    }
+    [[nodiscard]] std::uint64_t gauge(Gauge g) const { return gauges[static_cast<std::size_t>(g)]; }
+};
+
+struct TelemetryLayout;  // stage_telemetry.cpp
+
+/// The writer's end.
+class StageTelemetry {
+public:
+    /// The memory of a telemetry block. `trace_events` is rounded up to a power of two; 0: no trace.
+    [[nodiscard]] static Result<ShmFile> create(StageId stage,
+                                                Epoch epoch,
+                                                std::string_view name,
+                                                std::uint32_t trace_events);
+    /// Also writes the caller's pid into it. Goes on behind what was traced into it already.
+    [[nodiscard]] static Result<StageTelemetry> attach(ShmRegion region);
+    /// A telemetry block in private memory without a trace, for processes that nobody watches and for tests.
+    [[nodiscard]] static StageTelemetry local(StageId stage, Epoch epoch, std::string_view name);
+
+    /// Starts something that must be over within `limit` (0: not limited).
+    void enter(Activity activity, std::chrono::nanoseconds limit);
+    void count(Counter counter, std::uint64_t add = 1);
+    void set(Gauge gauge, std::uint64_t value);
+    [[nodiscard]] bool traces() const { return trace_capacity_ != 0; }
+    void trace(const TraceEvent& event);
+
+private:
+    StageTelemetry(ShmRegion region, std::shared_ptr<TelemetryLayout> own, TelemetryLayout* layout)
+        : region_{std::move(region)}, own_{std::move(own)}, layout_{layout} {}
+    ShmRegion region_;
+    std::shared_ptr<TelemetryLayout> own_;  // of a local telemetry block
+    TelemetryLayout* layout_;
+    std::uint64_t trace_capacity_ = 0;  // as checked at attach; a power of two or 0
+    std::uint64_t traced_ = 0;
+};
+
+/// A reader's end; keeps working after the writer died.
+class StageTelemetryView {
+public:
+    /// Errc::Protocol if it is no telemetry block, or one that its writer could still shrink under the
+    /// reader. The descriptor need only be readable, and is not kept.
+    [[nodiscard]] static Result<StageTelemetryView> attach(int fd);
+
+    [[nodiscard]] TelemetrySnapshot snapshot() const;
+    /// The events that are still there, oldest first. One that is being overwritten is left out.
+    [[nodiscard]] std::vector<TraceEvent> trace() const;
+    [[nodiscard]] std::uint64_t traced() const;  // events ever recorded, overwritten ones too
+
+private:
+    struct Unmap {
+        std::size_t bytes;
+        void operator()(const std::byte* memory) const;
+    };
+    StageTelemetryView(std::shared_ptr<const std::byte> memory, std::uint64_t trace_capacity)
+        : memory_{std::move(memory)}, trace_capacity_{trace_capacity} {}
+    [[nodiscard]] const TelemetryLayout& layout() const;
+    std::shared_ptr<const std::byte> memory_;
+    std::uint64_t
+        trace_capacity_;  // as checked at attach, never read from the telemetry block again
+};
+
+}  // namespace paceline

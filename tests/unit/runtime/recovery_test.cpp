@@ -1,0 +1,245 @@
+#include "runtime/parent/recovery.hpp"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;
+
+namespace {
+
+constexpr StageId kDraft{1};
+constexpr StageId kFirst{2};
+constexpr StageId kLast{3};
+
+/// Commands as words: "kill 2.1" is Kill of stage 2, epoch 1.
+struct Words {
+    static std::string name(StageId id, Epoch epoch) {
+        return std::to_string(id.value) + "." + std::to_string(epoch.value);
+    }
+    static std::string list(const std::vector<StageId>& ids) {
+        std::string text;
+        for (const StageId id : ids) text += " " + std::to_string(id.value);
+        return text;
+    }
+    std::string operator()(const Recovery::Kill& c) const { return "kill " + name(c.id, c.epoch); }
+    std::string operator()(const Recovery::Spawn& c) const {
+        return "spawn " + name(c.id, c.epoch);
+    }
+    std::string operator()(const Recovery::Lost& c) const {
+        return "lost " + std::to_string(c.id.value);
+    }
+    std::string operator()(const Recovery::Unwire& c) const {
+        return "unwire " + name(c.id, c.epoch) + " from" + list(c.survivors);
+    }
+    std::string operator()(const Recovery::Join& c) const {
+        return "join " + name(c.id, c.epoch) + " to" + list(c.survivors);
+    }
+    std::string operator()(const Recovery::Joined& c) const {
+        return "joined " + name(c.id, c.epoch);
+    }
+    std::string operator()(const Recovery::Disabled& c) const {
+        return "disabled " + std::to_string(c.id.value);
+    }
+    std::string operator()(const Recovery::GiveUp& c) const { return "give up: " + c.error.what; }
+};
+
+struct Bench {
+    explicit Bench(RestartRules rules = {})
+        : recovery{{{kDraft, "draft", OnDeath::RestartAlone},
+                    {kFirst, "segment-1", OnDeath::RebuildChain},
+                    {kLast, "segment-2", OnDeath::RebuildChain}},
+                   std::move(rules)} {}
+    std::vector<std::string> said() {
+        std::vector<std::string> words;
+        while (const auto command = recovery.next()) words.push_back(std::visit(Words{}, *command));
+        return words;
+    }
+    Recovery recovery;
+};
+
+using Said = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a stage that dies is unwired, started again, wired and joined") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    CHECK(bench.said().empty());
+    r.gone(kFirst, Epoch{1}, "killed", Micros{10});
+    CHECK(bench.said() == Said{"lost 2", "unwire 2.1 from 1 3", "spawn 2.2"});
+    CHECK(r.health_of(kFirst) == StageHealth::Loading);
+    r.greeted(kFirst, Epoch{2}, Micros{20});
+    CHECK(bench.said() == Said{"join 2.2 to 1 3"});
+    r.ready(kFirst, Epoch{2}, Micros{30});
+    r.rewired(kDraft, kFirst, Epoch{2}, Micros{31});
+    CHECK(bench.said().empty());
+    r.rewired(kLast, kFirst, Epoch{2}, Micros{32});
+    CHECK(bench.said() == Said{"joined 2.2"});
+    CHECK(r.health_of(kFirst) == StageHealth::Up);
+}
+
+TEST_CASE("a suspect is killed, but the next incarnation waits until its process is gone") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.suspect(kLast, Epoch{1}, "hangs", Micros{10});
+    CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "kill 3.1"});
+    r.suspect(kLast, Epoch{1}, "closed its channel", Micros{11});
+    r.tick(Micros{10'000'000});
+    CHECK(bench.said().empty());
+    r.gone(kLast, Epoch{1}, "killed", Micros{20'000'000});
+    CHECK(bench.said() == Said{"spawn 3.2"});
+}
+
+TEST_CASE("news of an old epoch changes nothing") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    bench.said();
+    r.gone(kFirst, Epoch{1}, "killed", Micros{1});
+    r.suspect(kFirst, Epoch{1}, "hangs", Micros{1});
+    r.greeted(kFirst, Epoch{1}, Micros{1});
+    r.ready(kFirst, Epoch{1}, Micros{1});
+    CHECK(bench.said().empty());
+    r.greeted(kFirst, Epoch{2}, Micros{2});
+    bench.said();
+    r.ready(kFirst, Epoch{2}, Micros{3});
+    r.rewired(kDraft, kFirst, Epoch{1}, Micros{4});
+    r.rewired(kLast, kFirst, Epoch{1}, Micros{4});
+    CHECK(bench.said().empty());
+}
+
+TEST_CASE("a survivor that dies while it is waited for is waited for no more") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    r.greeted(kFirst, Epoch{2}, Micros{1});
+    r.ready(kFirst, Epoch{2}, Micros{2});
+    r.rewired(kDraft, kFirst, Epoch{2}, Micros{3});
+    bench.said();
+    r.gone(kLast, Epoch{1}, "killed too", Micros{4});
+    CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "joined 2.2", "spawn 3.2"});
+}
+
+TEST_CASE("of two stages that come back at once the second is wired to the first") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    r.gone(kLast, Epoch{1}, "killed", Micros{0});
+    bench.said();
+    r.greeted(kLast, Epoch{2}, Micros{1});
+    CHECK(bench.said() == Said{"join 3.2 to 1"});
+    r.greeted(kFirst, Epoch{2}, Micros{2});
+    CHECK(bench.said() == Said{"join 2.2 to 1 3"});
+    r.ready(kFirst, Epoch{2}, Micros{3});
+    r.rewired(kDraft, kFirst, Epoch{2}, Micros{3});
+    r.rewired(kLast, kFirst, Epoch{2}, Micros{3});  // although it has not joined itself
+    CHECK(bench.said() == Said{"joined 2.2"});
+}
+
+TEST_CASE("an incarnation that dies before it joined is not lost a second time") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    bench.said();
+    SUBCASE("while it loads nobody knows of it") {
+        r.gone(kFirst, Epoch{2}, "killed", Micros{1});
+        CHECK(bench.said().empty());
+    }
+    SUBCASE("once it is wired its channels go") {
+        r.greeted(kFirst, Epoch{2}, Micros{1});
+        bench.said();
+        r.gone(kFirst, Epoch{2}, "killed", Micros{2});
+        CHECK(bench.said() == Said{"unwire 2.2 from 1 3"});
+    }
+    // The second death within the period is backed off from.
+    CHECK(r.health_of(kFirst) == StageHealth::Resting);
+    r.tick(*r.due());
+    CHECK(bench.said() == Said{"spawn 2.3"});
+}
+
+TEST_CASE("restarts back off, and are forgotten after the period") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kDraft, Epoch{1}, "killed", Micros{0});
+    CHECK(r.health_of(kDraft) == StageHealth::Loading);
+    r.gone(kDraft, Epoch{2}, "killed", Micros{10});
+    CHECK(r.due() == Micros{200'010});
+    r.tick(Micros{200'009});
+    CHECK(r.health_of(kDraft) == StageHealth::Resting);
+    r.tick(Micros{200'010});
+    CHECK(r.health_of(kDraft) == StageHealth::Loading);
+    r.gone(kDraft, Epoch{3}, "killed", Micros{60'000'000});
+    CHECK(r.health_of(kDraft) == StageHealth::Loading);
+}
+
+TEST_CASE("a stage that dies too often ends the run, or is done without if it is disposable") {
+    RestartRules rules;
+    rules.restarts_max = 2;
+    rules.backoff = {Micros{0}};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    const StageId victim = [] {
+        StageId chosen = kDraft;
+        SUBCASE("disposable") {
+            chosen = kDraft;
+        }
+        SUBCASE("essential") {
+            chosen = kLast;
+        }
+        return chosen;
+    }();
+    r.gone(victim, Epoch{1}, "killed", Micros{0});
+    r.gone(victim, Epoch{2}, "killed", Micros{1});
+    bench.said();
+    r.gone(victim, Epoch{3}, "exited with code 3", Micros{2});
+    const Said said = bench.said();
+    REQUIRE(said.size() == 1);
+    if (victim == kDraft) {
+        CHECK(said[0] == "disabled 1");
+    } else {
+        CHECK(said[0] ==
+              "give up: stage 'segment-2' died 3 times within 30 s; last: exited with code 3");
+    }
+    CHECK(r.health_of(victim) == StageHealth::Disabled);
+    r.tick(Micros{100'000'000});
+    CHECK(bench.said().empty());
+}
+
+TEST_CASE("an incarnation that does not come back in time is killed and tried again") {
+    RestartRules rules;
+    rules.start_limit = Micros{1000};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    bench.said();
+    r.tick(Micros{999});
+    CHECK(bench.said().empty());
+    r.tick(Micros{1000});
+    CHECK(bench.said() == Said{"kill 2.2"});
+    r.gone(kFirst, Epoch{2}, "killed", Micros{1001});
+    CHECK(r.health_of(kFirst) == StageHealth::Resting);
+}
+
+TEST_CASE("a survivor that never takes its new channels is replaced, not the newcomer") {
+    RestartRules rules;
+    rules.start_limit = Micros{1000};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    r.greeted(kFirst, Epoch{2}, Micros{1});
+    r.ready(kFirst, Epoch{2}, Micros{2});
+    r.rewired(kDraft, kFirst, Epoch{2}, Micros{3});
+    bench.said();
+    r.tick(Micros{1001});
+    CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "joined 2.2", "kill 3.1"});
+}
+
+TEST_CASE("policies are read by the names they are written with") {
+    for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
+        CHECK(parse_on_death(name_of(policy)).value() == policy);
+    }
+    CHECK_FALSE(parse_on_death("shrug").ok());
+}

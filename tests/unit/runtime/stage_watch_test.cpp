@@ -1,0 +1,54 @@
+#include "runtime/parent/stage_watch.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace paceline;
+using namespace std::chrono_literals;
+
+namespace {
+
+TelemetrySnapshot computing(std::chrono::nanoseconds since, std::chrono::nanoseconds deadline) {
+    TelemetrySnapshot telemetry;
+    telemetry.activity = Activity::Computing;
+    telemetry.since = since;
+    telemetry.deadline = deadline;
+    return telemetry;
+}
+
+}  // namespace
+
+TEST_CASE("a stage hangs once its own deadline has passed, not before") {
+    const StageWatch watch{5s};
+    CHECK_FALSE(watch.complaint(computing(10s, 12s), 12s));
+    CHECK(watch.complaint(computing(10s, 12s), 12001ms) ==
+          "hangs: computing for 2001 ms, at most 2000 ms were expected");
+}
+
+TEST_CASE("a stage without a deadline is never late") {
+    const StageWatch watch{5s};
+    CHECK_FALSE(watch.complaint(computing(1s, 0s), 10'000s));
+}
+
+TEST_CASE("a stopped stage is verified by the stop grace alone") {
+    StageWatch watch{5s};
+    watch.stopped(true, 10s);
+    watch.stopped(true, 11s);
+    CHECK_FALSE(watch.complaint(computing(9s, 10s), 15s));
+    CHECK(watch.complaint(computing(9s, 10s), 15001ms) ==
+          "was stopped and not continued for 5001 ms");
+}
+
+TEST_CASE("a deadline that passed while nobody looked does not count at once") {
+    StageWatch watch{5s};
+    watch.excuse(20s);
+    CHECK_FALSE(watch.complaint(computing(9s, 10s), 20400ms));
+    CHECK(watch.complaint(computing(9s, 10s), 20500ms));
+}
+
+TEST_CASE("a stage that was continued gets a moment to publish a new deadline") {
+    StageWatch watch{5s};
+    watch.stopped(true, 10s);
+    watch.stopped(false, 12s);
+    CHECK_FALSE(watch.complaint(computing(9s, 10s), 12400ms));
+    CHECK(watch.complaint(computing(9s, 10s), 12500ms));
+}
