@@ -19,7 +19,7 @@ def svg_of(figure: Figure) -> str:
     text = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "paceline"}):
         figure.savefig(text, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    return text.getvalue()
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
 def line_chart(title: str, x_title: str, y_title: str, lines: dict) -> str:
