@@ -67,8 +67,8 @@ void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits lo
             multiply(thread, head.transform, h, turned_rows_.data(), false);
             team_.barrier();
         }
-        const PackedInputs x =
-            pack(thread, head.output, transforms ? turned_.data() : hidden, !transforms || !head.norm_first);
+        const PackedInputs x = pack(thread, head.output, transforms ? turned_.data() : hidden,
+                                    !transforms || !head.norm_first);
         multiply(thread, head.output, x, logits_rows_.data(), false);
         if (head.output.rows == logits.width) return;
         team_.barrier();

@@ -70,9 +70,9 @@ struct Wiring {
     std::uint32_t hang_limit_ms = 0;  // what takes longer than this hangs; 0: not limited
     std::vector<OutEdge> out;
     std::vector<InEdge> in;
-    std::vector<StageId> absent;                      // peers that are lost at the moment
+    std::vector<StageId> absent;                // peers that are lost at the moment
     std::shared_ptr<StageTelemetry> telemetry;  // never nullptr
-    std::shared_ptr<CancelBoard> board;               // nullptr where nobody cancels from outside
+    std::shared_ptr<CancelBoard> board;         // nullptr where nobody cancels from outside
 };
 
 struct AttachedEdges {

@@ -128,7 +128,7 @@ public:
         ++head_calls;
         if (id != HeadId::Final || last_layer_ != kFakeLayers) {
             return find_candidates(id == HeadId::Adapter ? 0 : static_cast<int>(id), hidden, rows,
-                             logits);
+                                   logits);
         }
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);
