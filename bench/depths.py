@@ -5,7 +5,7 @@
                     --humaneval HumanEval.jsonl.gz --mt-bench mt_bench_question.jsonl
                     --gsm8k gsm8k-heldout.jsonl [--first 6] [-n 96] [--picture FILE.svg]
 
-For each part file: its layers, bytes, the time of a pass on one core that nobody else disturbs (a
+For each part file: its layers, bytes, the time of a pass on one otherwise idle core (a
 draft token of a chain), and how many tokens a wave commits with chains of 8 guesses, greedily, the
 target's own included, without texts that loop. The picture has the time on its x axis and a line for
 each set of prompts. Real models and actors in simulated time, as bench/parts.py has them: only the

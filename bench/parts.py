@@ -7,7 +7,7 @@
 
 Prints Markdown, every set greedily and at --temp:
 
-parts    bytes of each file, and the time of a pass of each draft on one core that nobody else
+parts    bytes of each file, and the time of a pass of each draft on one otherwise idle core
          disturbs: of one row, which is a draft token of a chain, and of four, which is a step of a
          tree
 drafts   both sizes, as chains of 8 guesses, as such chains that begin with what stood in the text

@@ -57,7 +57,7 @@ public:
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
     /// Also counts as raised once `word` has the upper half of `mark` and a greater lower half:
-    /// somebody outside this process says that the work is cancelled. nullptr: nobody does. The word
+    /// another process says that the work is cancelled. nullptr: none does. The word
     /// must outlive the token's use.
     void watch(const std::atomic<std::uint64_t>* word, std::uint64_t mark) {
         word_ = word;
@@ -171,7 +171,7 @@ public:
 
     /// Whether the two calls below draw where the rows are, so that a token behind every row costs
     /// less than asking again. Elsewhere they do what run_layers() and draw() do, one after the
-    /// other, and a head that nobody needs is better not asked for.
+    /// other, and an unneeded head is better not asked for.
     [[nodiscard]] virtual bool draws_behind_rows() const { return false; }
     /// run_layers(), then draw() behind every row with a job, in one go; bit for bit what the two
     /// calls give. tokens[r] is that of row r, and stays as it is where nothing is drawn.

@@ -32,38 +32,9 @@ void DraftTree::plant(TokenId token, Position position) {
     nodes_.push_back({.id = next_id_++, .token = token, .position = position});
 }
 
-std::size_t DraftTree::index_of(DraftNodeId id) const {
-    const auto found =
-        std::lower_bound(nodes_.begin(), nodes_.end(), id,
-                         [](const DraftNode& node, DraftNodeId i) { return node.id < i; });
-    if (found == nodes_.end() || found->id != id) return nodes_.size();
-    return static_cast<std::size_t>(found - nodes_.begin());
-}
-
-const DraftNode* DraftTree::find(DraftNodeId id) const {
-    const std::size_t index = index_of(id);
-    return index == nodes_.size() ? nullptr : &nodes_[index];
-}
-
 DraftNode* DraftTree::get(DraftNodeId id) {
     const std::size_t index = index_of(id);
     return index == nodes_.size() ? nullptr : &nodes_[index];
-}
-
-const DraftNode* DraftTree::child(DraftNodeId parent, TokenId token) const {
-    for (const DraftNode& node : nodes_) {
-        if (node.parent == parent && node.token == token) return &node;
-    }
-    return nullptr;
-}
-
-const DraftNode* DraftTree::trunk_child(DraftNodeId parent) const {
-    const DraftNode* best = nullptr;
-    for (const DraftNode& node : nodes_) {
-        if (node.parent != parent) continue;
-        if (best == nullptr || node.log_prob >= best->log_prob) best = &node;
-    }
-    return best;
 }
 
 std::vector<DraftNodeId> DraftTree::trunk() const {
@@ -74,50 +45,8 @@ std::vector<DraftNodeId> DraftTree::trunk() const {
     return ids;
 }
 
-std::vector<DraftNodeId> DraftTree::path(DraftNodeId id) const {
-    std::vector<DraftNodeId> ids;
-    for (DraftNodeId at = id; at != kNoDraftNode;) {
-        const DraftNode* node = find(at);
-        PACE_CHECK(node != nullptr, "the path of a candidate that is not in the tree");
-        ids.push_back(at);
-        at = node->parent;
-    }
-    std::reverse(ids.begin(), ids.end());
-    return ids;
-}
-
 void DraftTree::drop(const DraftNode& node) {
     if (node.slot != kNoSlot) freed_.push_back({node.position, node.slot});
-}
-
-void DraftTree::update_reaches() {
-    for (DraftNode& node : nodes_) {
-        const DraftNode* parent = node.parent == kNoDraftNode ? nullptr : find(node.parent);
-        node.reach = parent == nullptr ? 0.0F : parent->reach + node.log_prob;
-    }
-}
-
-void DraftTree::set_log_prob(DraftNode& node, float log_prob) {
-    if (node.log_prob == log_prob) return;
-    node.log_prob = log_prob;
-    update_reaches();
-}
-
-bool DraftTree::make_room(float reach) {
-    if (nodes_.size() < nodes_max_) return true;
-    std::vector<bool> has_child(nodes_.size(), false);
-    for (const DraftNode& node : nodes_) {
-        if (node.parent != kNoDraftNode) has_child[index_of(node.parent)] = true;
-    }
-    std::size_t least = 0;
-    for (std::size_t i = 1; i < nodes_.size(); ++i) {
-        if (has_child[i]) continue;
-        if (least == 0 || nodes_[i].reach <= nodes_[least].reach) least = i;
-    }
-    if (least == 0 || reach <= nodes_[least].reach) return false;
-    drop(nodes_[least]);
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(least));
-    return true;
 }
 
 std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
@@ -129,12 +58,17 @@ std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
     log_prob = sane(log_prob);
     if (const DraftNode* known = child(parent, token); known != nullptr) {
         const DraftNodeId id = known->id;
-        set_log_prob(*get(id), log_prob);
+        set_log_prob(index_of(id), log_prob);
         return id;
     }
     const float reach = above->reach + log_prob;
     const Position position = above->position + 1;
-    if (!make_room(reach)) return std::nullopt;
+    if (full()) {
+        const std::optional<DraftNode> gone =
+            make_room(reach, [](const DraftNode&) { return true; });
+        if (!gone) return std::nullopt;
+        drop(*gone);
+    }
     nodes_.push_back({.id = next_id_++,
                       .parent = parent,
                       .token = token,
@@ -159,8 +93,8 @@ void DraftTree::expand(DraftNodeId parent, std::span<const Candidate> candidates
         }
     }
     for (const DraftNodeId id : unnamed) {
-        DraftNode& node = *get(id);
-        set_log_prob(node, std::min(node.log_prob, left_over));
+        const std::size_t index = index_of(id);
+        set_log_prob(index, std::min(nodes_[index].log_prob, left_over));
     }
     msg::Origin origin = msg::Origin::Trunk;
     for (const Candidate& candidate : candidates) {
@@ -220,23 +154,10 @@ Followed DraftTree::follow(std::span<const TokenId> tokens) {
         plant(tokens.back(), position);
         return followed;
     }
-    // Ids ascend, so whoever stays is met after its parent.
-    std::vector<DraftNode> stay{*at};
-    stay.front().parent = kNoDraftNode;
-    stay.front().log_prob = 0.0F;
-    for (const DraftNode& node : nodes_) {
-        if (node.id == stay.front().id) continue;
-        const bool below = std::any_of(stay.begin(), stay.end(), [&](const DraftNode& above) {
-            return above.id == node.parent;
-        });
-        if (below) {
-            stay.push_back(node);
-        } else {
-            drop(node);
-        }
-    }
-    nodes_ = std::move(stay);
-    update_reaches();
+    DraftNode top = *at;
+    top.parent = kNoDraftNode;
+    keep_below(top, [this](const DraftNode& node) { drop(node); });
+    update_reach(1);
     return followed;
 }
 

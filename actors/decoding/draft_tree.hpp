@@ -7,13 +7,11 @@
 //                   |
 //                   +---- x              a runner-up, or what an exit of the target named
 //
-// A node is expanded once somebody has said what may stand behind it. A verdict is tokens: what
+// A node is expanded once its possible children are known. A verdict is tokens: what
 // matches them becomes text, the subtree below the last of them stays, all else is dropped.
-// Slots that nobody uses any more are handed over by take_freed(), whatever freed them.
+// Slots that are no longer used are handed over by take_freed(), whatever freed them.
 // Pure and bounded: of more than nodes_max the least probable leaf goes first. Not thread-safe.
-// Invariants: the root is nodes().front(); ids only grow, so a parent stands before its children;
-// siblings have different tokens; a node's slot implies its parent's; no reach is above its
-// parent's.
+// Invariants: those of CandidateTree; ids ascend; a node's slot implies its parent's.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/decoding/candidate_tree.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
@@ -34,6 +33,8 @@ using DraftNodeId = std::uint32_t;
 inline constexpr DraftNodeId kNoDraftNode = 0xffffffffU;
 
 struct DraftNode {
+    static constexpr DraftNodeId kNone = kNoDraftNode;
+
     DraftNodeId id = kNoDraftNode;
     DraftNodeId parent = kNoDraftNode;
     TokenId token = 0;
@@ -59,9 +60,9 @@ enum class Opinion : std::uint8_t {
     Exit,   // of an exit of the target: pooled with the draft's own, half and half
 };
 
-class DraftTree {
+class DraftTree : public CandidateTree<DraftNode> {
 public:
-    explicit DraftTree(std::size_t nodes_max) : nodes_max_{nodes_max} {}
+    explicit DraftTree(std::size_t nodes_max) : CandidateTree{true, nodes_max} {}
 
     /// Starts anew: nothing is proposed behind this token.
     void plant(TokenId token, Position position);
@@ -85,7 +86,7 @@ public:
     /// The text goes on with `tokens` (not empty) behind the root.
     Followed follow(std::span<const TokenId> tokens);
 
-    /// Takes in what somebody else proposes. `text` is the committed text up to the root: a root
+    /// Merges the proposal of another proposer. `text` is the committed text up to the root: a root
     /// that it has passed is no harm. Of what an exit names behind one row, the `alternatives`
     /// most probable new ones are added. Returns whether anything changed.
     bool merge(const msg::Proposal& proposal,
@@ -97,16 +98,8 @@ public:
     /// and nodes are filled in.
     [[nodiscard]] msg::Proposal snapshot(Position last) const;
 
-    [[nodiscard]] const DraftNode& root() const { return nodes_.front(); }
-    [[nodiscard]] std::span<const DraftNode> nodes() const { return nodes_; }
-    [[nodiscard]] const DraftNode* find(DraftNodeId id) const;
-    [[nodiscard]] const DraftNode* child(DraftNodeId parent, TokenId token) const;
-    /// The best child, the youngest among equals; nullptr for a leaf.
-    [[nodiscard]] const DraftNode* trunk_child(DraftNodeId parent) const;
     /// From the root (included) to the trunk's end.
     [[nodiscard]] std::vector<DraftNodeId> trunk() const;
-    /// From the root (included) down to `id` (included), which must be in the tree.
-    [[nodiscard]] std::vector<DraftNodeId> path(DraftNodeId id) const;
     [[nodiscard]] std::int32_t depth(const DraftNode& node) const {
         return node.position - root().position;
     }
@@ -119,17 +112,11 @@ public:
     [[nodiscard]] std::vector<Freed> take_freed() { return std::exchange(freed_, {}); }
 
 private:
-    [[nodiscard]] std::size_t index_of(DraftNodeId id) const;  // nodes_.size(): not there
     [[nodiscard]] DraftNode* get(DraftNodeId id);
-    void set_log_prob(DraftNode& node, float log_prob);
-    void update_reaches();
-    bool make_room(float reach);
     void drop(const DraftNode& node);
     void merge_node(const msg::ProposedNode& said, DraftNodeId parent, Opinion opinion);
 
-    std::size_t nodes_max_;
     DraftNodeId next_id_ = 0;
-    std::vector<DraftNode> nodes_;  // ascending ids
     std::vector<Freed> freed_;
 };
 

@@ -29,7 +29,7 @@ std::optional<bool> came_true(const ExitCandidates::Place& candidate,
 /// Nothing while some of it is open.
 std::optional<std::size_t> right_of(const ExitCandidates& said, std::span<const TokenId> text) {
     std::size_t right = 0;
-    for (const ExitCandidates::Place& candidate : said.candidates) {
+    for (const ExitCandidates::Place& candidate : said.places) {
         const std::optional<bool> known = came_true(candidate, text);
         if (!known) return std::nullopt;
         if (*known) ++right;

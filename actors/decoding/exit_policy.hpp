@@ -4,8 +4,8 @@
 // takes rows in waves. So it is asked before every wave. It works while an evaluation gains more than it
 // costs, both counted in waves:
 //
-//     gain   tokens that an evaluation had right and that nobody else had proposed: one wave less each
-//     cost   time of an evaluation over that of a wave (kIdleShare of it if nobody waited for it
+//     gain   correct tokens of an evaluation that had not been proposed otherwise: one wave less each
+//     cost   time of an evaluation over that of a wave (kIdleShare of it if no wave waited for it
 //            meanwhile), and kRowCost for each row it made others run
 //
 // Otherwise it rests, and tries again for kTry waves after a pause that doubles each time, from
@@ -76,7 +76,7 @@ struct ExitCandidates {
     RequestId request;
     Attempt attempt;
     bool chained = false;  // each builds on the one before it: what follows a wrong one is wrong
-    std::vector<Place> candidates = {};
+    std::vector<Place> places = {};
 };
 
 class ExitRecord {

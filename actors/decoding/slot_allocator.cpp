@@ -173,7 +173,7 @@ void RequestSlots::commit(KvSlot slot) {
     const auto position = static_cast<Position>(committed_.size());
     PACE_CHECK(position < positions_, "more slots committed than the context has positions");
     committed_.push_back(slot);
-    // A sibling stands for this position: nobody will ask for the home offset again, unless its
+    // A sibling stands for this position: the home offset is not requested again, unless its
     // other row is still to be freed, which then makes it a spare.
     const KvSlot home = home_of(position);
     if (home >= 0 && home != slot && !uses(home)) spares_.push_back(home);

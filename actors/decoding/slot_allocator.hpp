@@ -1,4 +1,4 @@
-// SlotAllocator: who names KV slots. The dispatcher has one; nobody else allocates.
+// SlotAllocator: names KV slots. Only the dispatcher has one and allocates.
 //
 //     KvPages        the pages of the cache, shared by all requests
 //     RequestSlots   the slots of one request, in pages it took
@@ -7,7 +7,7 @@
 // is free (where the attention kernels are fastest), else a spare one (a sibling in a tree).
 // Nothing is ever moved: a commit keeps a slot, a rollback frees it.
 // A request reserves the pages of its whole context when it starts, so a committed token always
-// finds a slot; spares come from its own unused offsets first, then from pages nobody reserved.
+// finds a slot; spares come from its own unused offsets first, then from unreserved pages.
 // Pure and bounded; not thread-safe.
 // Invariants: a slot is in use by at most one row; RequestSlots gives all pages back at its end.
 #pragma once
@@ -32,7 +32,7 @@ public:
 
     /// A page out of what was reserved before.
     [[nodiscard]] std::int32_t take_reserved();
-    /// A page that nobody reserved, or -1.
+    /// An unreserved page, or -1.
     [[nodiscard]] std::int32_t take_spare();
     /// `again`: the page goes back to what its giver had reserved.
     enum class Again : std::uint8_t { Reserved, Spare };
@@ -42,12 +42,12 @@ public:
     [[nodiscard]] std::int32_t free_pages() const {
         return static_cast<std::int32_t>(free_.size());
     }
-    /// Free and promised to nobody.
+    /// Free and not reserved.
     [[nodiscard]] std::int32_t unreserved_pages() const { return free_pages() - reserved_; }
 
 private:
     std::int32_t count_;
-    std::int32_t reserved_ = 0;       // of the free pages, promised to somebody
+    std::int32_t reserved_ = 0;       // of the free pages, reserved
     std::vector<std::int32_t> free_;  // a stack
     std::vector<bool> taken_;         // by page: guards against giving one back twice
 };

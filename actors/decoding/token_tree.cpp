@@ -32,80 +32,6 @@ void TokenTree::plant(TokenId token, Position position) {
     last_committed_ = kNobody;
 }
 
-std::size_t TokenTree::index_of(NodeId id) const {
-    if (role_ == TreeRole::Names) {
-        const auto place =
-            std::lower_bound(nodes_.begin(), nodes_.end(), id,
-                             [](const TreeNode& node, NodeId wanted) { return node.id < wanted; });
-        return place != nodes_.end() && place->id == id
-                   ? static_cast<std::size_t>(place - nodes_.begin())
-                   : nodes_.size();
-    }
-    const auto it = std::find_if(nodes_.begin(), nodes_.end(),
-                                 [id](const TreeNode& node) { return node.id == id; });
-    return static_cast<std::size_t>(it - nodes_.begin());
-}
-
-const TreeNode* TokenTree::find(NodeId id) const {
-    if (id == kNobody) return nullptr;
-    const std::size_t index = index_of(id);
-    return index < nodes_.size() ? &nodes_[index] : nullptr;
-}
-
-const TreeNode* TokenTree::child(NodeId parent, TokenId token) const {
-    if (parent == kNobody) return nullptr;
-    // The root's parent is gone, so the root is nobody's child even if it remembers a name.
-    for (std::size_t i = 1; i < nodes_.size(); ++i) {
-        if (nodes_[i].parent == parent && nodes_[i].token == token) return &nodes_[i];
-    }
-    return nullptr;
-}
-
-const TreeNode* TokenTree::trunk_child(NodeId parent) const {
-    if (parent == kNobody) return nullptr;
-    const TreeNode* best = nullptr;
-    for (std::size_t i = 1; i < nodes_.size(); ++i) {
-        if (nodes_[i].parent != parent) continue;
-        if (best == nullptr || nodes_[i].log_prob >= best->log_prob) best = &nodes_[i];
-    }
-    return best;
-}
-
-std::vector<const TreeNode*> TokenTree::path(NodeId node) const {
-    std::vector<const TreeNode*> nodes;
-    for (std::size_t i = index_of(node);; i = index_of(nodes_[i].parent)) {
-        PACE_CHECK(i < nodes_.size(), "the path of a node that is not in the tree");
-        nodes.push_back(&nodes_[i]);
-        if (i == 0) break;
-    }
-    std::reverse(nodes.begin(), nodes.end());
-    return nodes;
-}
-
-/// Behind a change of probability at `first`, or of the root: parents stand before children.
-void TokenTree::update_reach(std::size_t first) {
-    nodes_.front().log_prob = 0.0F;
-    nodes_.front().reach = 0.0F;
-    for (std::size_t i = std::max<std::size_t>(first, 1); i < nodes_.size(); ++i) {
-        nodes_[i].reach = nodes_[index_of(nodes_[i].parent)].reach + nodes_[i].log_prob;
-    }
-}
-
-/// Lets the most improbable unsent node go, if it is less probable than `reach` (which the parent
-/// of the new node is not). The youngest of these is a leaf: children are no more probable than
-/// their parent, and younger.
-bool TokenTree::make_room(float reach) {
-    std::size_t worst = nodes_.size();
-    for (std::size_t i = 1; i < nodes_.size(); ++i) {
-        const TreeNode& node = nodes_[i];
-        if (node.sent() || node.reach >= reach) continue;
-        if (worst == nodes_.size() || node.reach <= nodes_[worst].reach) worst = i;
-    }
-    if (worst == nodes_.size()) return false;
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(worst));
-    return true;
-}
-
 std::optional<NodeId> TokenTree::grow(NodeId parent,
                                       TokenId token,
                                       float log_prob,
@@ -116,16 +42,13 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
     PACE_CHECK(below != nullptr, "a child of a node that is not in the tree");
     if (const TreeNode* known = child(parent, token); known != nullptr) {
         const NodeId name = known->id;
-        if (known->log_prob != log_prob) {
-            const std::size_t index = index_of(name);
-            nodes_[index].log_prob = log_prob;
-            update_reach(index);
-        }
+        set_log_prob(index_of(name), log_prob);
         return name;
     }
     const Position position = below->position + 1;
     const float reach = below->reach + log_prob;
-    if (nodes_.size() >= nodes_max_ && !make_room(reach)) return std::nullopt;
+    const auto unsent = [](const TreeNode& node) { return !node.sent(); };
+    if (full() && !make_room(reach, unsent)) return std::nullopt;
     const NodeId name = new_name();
     nodes_.push_back({.id = name,
                       .parent = parent,
@@ -181,7 +104,7 @@ Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
     if (child(parent->id, row.token) != nullptr) {
         return protocol(text_of(row) + " repeats the token of its sibling");
     }
-    if (nodes_.size() >= nodes_max_) {
+    if (full()) {
         return protocol(text_of(row) + " does not fit: the tree has " +
                         std::to_string(nodes_.size()) + " nodes");
     }
@@ -208,22 +131,6 @@ Result<std::vector<TreeNode>> TokenTree::committed_by(std::span<const NodeId> ac
     return committed;
 }
 
-void TokenTree::keep_below(const TreeNode& top, std::vector<TreeNode>& dropped) {
-    std::vector<TreeNode> kept{top};
-    for (const TreeNode& node : nodes_) {
-        if (node.id == top.id) continue;
-        const bool lives = std::any_of(kept.begin(), kept.end(), [&](const TreeNode& above) {
-            return above.id != kNobody && above.id == node.parent;
-        });
-        if (lives) {
-            kept.push_back(node);
-        } else if (node.sent()) {
-            dropped.push_back(node);
-        }
-    }
-    nodes_ = std::move(kept);
-}
-
 Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next) {
     Result<std::vector<TreeNode>> committed = committed_by(accepted);
     if (!committed) return committed.error();
@@ -237,10 +144,11 @@ Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next
     } else if (role_ == TreeRole::Names) {
         top.id = new_name();
     }
-    keep_below(top, step.dropped);
-    std::erase_if(step.dropped, [&](const TreeNode& node) {
-        return std::any_of(step.committed.begin(), step.committed.end(),
-                           [&](const TreeNode& kept) { return kept.id == node.id; });
+    keep_below(top, [&](const TreeNode& node) {
+        const bool is_committed =
+            std::any_of(step.committed.begin(), step.committed.end(),
+                        [&](const TreeNode& kept) { return kept.id == node.id; });
+        if (node.sent() && !is_committed) step.dropped.push_back(node);
     });
     last_committed_ = last.id;
     if (role_ == TreeRole::Names) update_reach(1);

@@ -15,9 +15,8 @@
 // So replicas that applied the same waves and verdicts hold the same sent nodes, and a row whose
 // parent is in no replica any more is stale everywhere. NodeIds are never used twice.
 // Pure: no I/O, no clock. Bounded by nodes_max. Not thread-safe.
-// Invariants: the root is nodes().front(); a parent stands before its children; siblings have
-// different tokens; a child's position is its parent's plus one; a node's reach is at most its
-// parent's; the dispatcher's nodes stand in the order of their names.
+// Invariants: those of CandidateTree; a child's position is its parent's plus one; the dispatcher's
+// nodes stand in the order of their names.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/candidate_tree.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
@@ -35,6 +35,8 @@ namespace paceline {
 inline constexpr KvSlot kNoSlot = -1;
 
 struct TreeNode {
+    static constexpr NodeId kNone{msg::kNoParent};
+
     NodeId id;
     NodeId parent;  // of the root: what it was below when it was named, or TokenTree::kNobody
     TokenId token = 0;
@@ -65,12 +67,13 @@ enum class TreeRole : std::uint8_t {
     Follows,  // a replica: a root that came out of a verdict has none until a wave brings it
 };
 
-class TokenTree {
+class TokenTree : public CandidateTree<TreeNode> {
 public:
     /// The id of a node that has no name, and the parent of a node that has none.
-    static constexpr NodeId kNobody{msg::kNoParent};
+    static constexpr NodeId kNobody = TreeNode::kNone;
 
-    TokenTree(TreeRole role, std::size_t nodes_max) : role_{role}, nodes_max_{nodes_max} {}
+    TokenTree(TreeRole role, std::size_t nodes_max)
+        : CandidateTree{role == TreeRole::Names, nodes_max}, role_{role} {}
 
     /// Starts anew below the last committed token. Names go on where they were.
     void plant(TokenId token, Position position);
@@ -97,30 +100,14 @@ public:
     /// then unchanged).
     Result<TreeStep> apply(std::span<const NodeId> accepted, TokenId next);
 
-    [[nodiscard]] const TreeNode& root() const { return nodes_.front(); }
-    [[nodiscard]] std::span<const TreeNode> nodes() const { return nodes_; }
-    [[nodiscard]] const TreeNode* find(NodeId id) const;
-    [[nodiscard]] const TreeNode* child(NodeId parent, TokenId token) const;
-    /// The most probable child, the youngest among equals: the trunk goes through it. nullptr for
-    /// a leaf.
-    [[nodiscard]] const TreeNode* trunk_child(NodeId parent) const;
-    /// From the root (included) down to `node` (included). `node` must be in the tree.
-    [[nodiscard]] std::vector<const TreeNode*> path(NodeId node) const;
-
 private:
-    [[nodiscard]] std::size_t index_of(NodeId id) const;  // nodes_.size(): not there
     [[nodiscard]] NodeId new_name();
-    void update_reach(std::size_t first);
-    [[nodiscard]] bool make_room(float reach);
     Result<Adoption> adopt_root(const msg::WaveRow& row);
     [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
         std::span<const NodeId> accepted) const;
-    void keep_below(const TreeNode& top, std::vector<TreeNode>& dropped);
 
     TreeRole role_;
-    std::size_t nodes_max_;
     std::uint32_t next_name_ = 0;
-    std::vector<TreeNode> nodes_;
     NodeId last_committed_ = kNobody;  // the node that the root hangs below, if one is known
 };
 

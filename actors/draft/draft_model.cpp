@@ -13,10 +13,10 @@ constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
 constexpr std::size_t kEnoughText = 16;  // tokens behind an unknown one that make a context again
 
 /// The tokens that penalties of the token behind `path` may look at.
-std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNodeId> path) {
+std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNode* const> path) {
     if (!text.sampling.has_penalties()) return {};
     std::vector<TokenId> seen = text.tokens;
-    for (const DraftNodeId id : path.subspan(1)) seen.push_back(text.tree.find(id)->token);
+    for (const DraftNode* node : path.subspan(1)) seen.push_back(node->token);
     const std::int32_t window = text.sampling.penalty_window;
     if (window >= 0 && seen.size() > static_cast<std::size_t>(window)) {
         seen.erase(seen.begin(), seen.end() - window);
@@ -168,16 +168,15 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
 bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
     DraftText& text = *wish.text;
     if (text.tree.find(id) == nullptr) return true;
-    const std::vector<DraftNodeId> path = text.tree.path(id);
+    const std::vector<const DraftNode*> path = text.tree.path(id);
     std::vector<const DraftNode*> missing;
-    for (const DraftNodeId step : path) {
-        const DraftNode* node = text.tree.find(step);
+    for (const DraftNode* node : path) {
         if (!can_compute(text, *node)) {
             text.tree.close(id);
             return true;
         }
-        const bool needed = step == id || node->slot == kNoSlot;
-        if (needed && row_of(text, step) == nullptr) missing.push_back(node);
+        const bool needed = node->id == id || node->slot == kNoSlot;
+        if (needed && row_of(text, node->id) == nullptr) missing.push_back(node);
     }
     if (missing.size() > room()) return false;
     for (const DraftNode* node : missing) {
@@ -195,11 +194,10 @@ bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
         pass_.push_back(std::move(row));
         PassRow& added = pass_.back();
         added.path = paths_.size();
-        for (const DraftNodeId step : path) {
-            const DraftNode* above = text.tree.find(step);
-            const PassRow* in_pass = row_of(text, step);
-            paths_.push_back(in_pass != nullptr ? in_pass->slot : above->slot);
-            if (step == node->id) break;
+        for (const DraftNode* step : path) {
+            const PassRow* in_pass = row_of(text, step->id);
+            paths_.push_back(in_pass != nullptr ? in_pass->slot : step->slot);
+            if (step == node) break;
         }
         added.path_size = paths_.size() - added.path;
     }
@@ -236,7 +234,7 @@ std::int32_t DraftModel::context() const {
 }
 
 DraftModel::Taken DraftModel::take(RunOutcome outcome) {
-    PACE_CHECK(running_, "a pass taken that nobody prepared");
+    PACE_CHECK(running_, "a pass taken that was not prepared");
     running_ = false;
     Taken taken;
     if (outcome == RunOutcome::Cancelled) {

@@ -52,7 +52,7 @@ struct DraftText {
     Followed follow(std::span<const TokenId> more);
 
     struct Cache {
-        std::shared_ptr<KvPages> pages;  // a job that nobody waits for may outlive the model
+        std::shared_ptr<KvPages> pages;  // an abandoned job may outlive the model
         RequestSlots slots;
         Position positions;                         // that the slots are for
         Position begin = 0;                         // of the text; what is before it is not known

@@ -258,8 +258,8 @@ void DraftRequest::take_chain(DraftNodeId behind,
 
 std::vector<TokenId> DraftRequest::path_to(DraftNodeId node) const {
     std::vector<TokenId> tokens;
-    for (const DraftNodeId step : text->tree.path(node)) {
-        if (step != text->tree.root().id) tokens.push_back(text->tree.find(step)->token);
+    for (const DraftNode* step : text->tree.path(node)) {
+        if (step->id != text->tree.root().id) tokens.push_back(step->token);
     }
     return tokens;
 }

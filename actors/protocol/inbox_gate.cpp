@@ -49,7 +49,7 @@ Result<Age> InboxGate::admit(StageId from,
         return Error{Errc::Protocol,
                      "stage " + std::to_string(from.value) + " sends messages for request " +
                          std::to_string(route.request.value) + ", attempt " +
-                         std::to_string(route.attempt.value) + ", which nobody has begun; " +
+                         std::to_string(route.attempt.value) + ", which has not begun; " +
                          std::to_string(kHeldMax) + " such messages are held already"};
     }
     held_.push_back({from, kind, route, {bytes.begin(), bytes.end()}});

@@ -302,15 +302,15 @@ void ExitEvaluator::remember(const ExitPart& part) {
     ExitCandidates said{.request = state.request(), .attempt = state.attempt()};
     for (const ExitRow& row : part.rows) {
         if (state.tree().find(row.node) == nullptr) continue;
-        ExitCandidates::Place candidate{.at = row.position + 1, .path = row.path};
+        ExitCandidates::Place place{.at = row.position + 1, .path = row.path};
         if (options_.names) {
             for (const Candidate& name : news(state.tree(), row))
-                candidate.tokens.push_back(name.token);
+                place.tokens.push_back(name.token);
         } else if (starts_early(part, row)) {
-            candidate.tokens.push_back(row.best.front().token);
+            place.tokens.push_back(row.best.front().token);
         }
         if (starts_early(part, row) && options_.proposes) ++rows_caused_;
-        if (!candidate.tokens.empty()) said.candidates.push_back(std::move(candidate));
+        if (!place.tokens.empty()) said.places.push_back(std::move(place));
     }
     book_.add(std::move(said));
 }
@@ -321,11 +321,11 @@ void ExitEvaluator::remember(const AheadPart& part) {
     auto at = static_cast<Position>(part.committed.size());
     std::size_t width = 1;
     for (const std::vector<Candidate>& level : part.levels) {
-        ExitCandidates::Place candidate{.at = at++};
-        for (const Candidate& best : level) candidate.tokens.push_back(best.token);
+        ExitCandidates::Place place{.at = at++};
+        for (const Candidate& best : level) place.tokens.push_back(best.token);
         width *= level.size();
         rows_caused_ += width;
-        said.candidates.push_back(std::move(candidate));
+        said.places.push_back(std::move(place));
     }
     book_.add(std::move(said));
 }

@@ -87,7 +87,7 @@ struct DispatchFigures {
     std::uint64_t waits_expired = 0;       // started without what the draft was to say
     std::array<std::uint64_t, msg::kOrigins> outcomes{};  // verdicts whose new root stood ready,
                                                           // by whose candidate it was
-    std::uint64_t outcomes_none = 0;                      // nobody had proposed it
+    std::uint64_t outcomes_none = 0;                      // it had not been proposed
     std::uint64_t rows_wasted = 0;                        // of verify waves, not committed
     std::uint64_t roots_alone = 0;                        // verify parts of one row, the root
 };
@@ -107,10 +107,10 @@ public:
     /// included.
     [[nodiscard]] bool has_room(RequestId request, const Request& spec) const;
     /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
-    /// nobody is waited for.
+    /// no proposal is waited for.
     void draft_changed(bool present);
 
-    /// Who speaks: the one that Sequential and Lockstep wait for, or somebody else.
+    /// The proposer: the one that Sequential and Lockstep wait for, or another.
     enum class Speaker : std::uint8_t { Draft, Other };
     /// Merges a proposal into the tree: what of it continues the text below the current root. One
     /// for a root that is still to come is kept: the draft may have heard the verdict first.

@@ -11,7 +11,7 @@ keys and values are f16.
 
     tg128, pp2048    llama-bench: tokens one by one from an empty context, and a prompt in batches of 512 and 2,048
     waves            llama-batched-bench: N sequences that share a prompt of C tokens, one token of each in a
-                     step; logits of all rows come to the host, and nobody draws from them
+                     step; logits of all rows come to the host, and no token is drawn from them
 
 Its steps go on from C, so the mean context of a figure is STEPS / 2 more. Python's standard library only.
 """

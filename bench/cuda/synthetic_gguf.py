@@ -22,7 +22,7 @@ from peer_report import Shape, read_shape  # noqa: E402: found through the line 
 ALIGNMENT = 32
 UINT32, FLOAT32, TEXT = 4, 6, 8
 F32, BF16 = 0, 30
-MOSTLY_BF16 = 32  # general.file_type, which nobody computes with
+MOSTLY_BF16 = 32  # general.file_type, which is not used in computing
 BLOCK_BYTES = (4 << 20) + 4098  # no multiple of a row: the rows of a matrix differ
 FORMS = {UINT32: "<I", FLOAT32: "<f"}
 

@@ -111,7 +111,7 @@ double frames_per_second(const Load& load, Cores cores) {
     return static_cast<double>(load.frames) / seconds;
 }
 
-/// The same two copies by one thread with nobody to talk to: into slots, and out of them.
+/// The same two copies by one thread alone: into slots, and out of them.
 double copies_per_second(std::uint64_t frames, int core) {
     pin(core);
     constexpr std::size_t kSlots = 256;

@@ -1,6 +1,6 @@
 // Fault points and planted bugs: where the tests reach into the program.
 //
-// A fault point is a named place at which a test may kill the process, stall it, or let somebody
+// A fault point is a named place at which a test may kill the process, stall it, or let another
 // else run. A planted bug is a switch that takes one safeguard out, to prove that the simulator
 // would notice. Both exist only in the libraries that are compiled with PACELINE_FAULTS (the
 // *_faults targets, which the tests alone link); everywhere else they are constants, cost nothing
@@ -21,7 +21,7 @@ enum class FaultPoint : std::uint8_t {
     // A frame on its way into a ring.
     RingClaimed,     // a free slot was found, nothing is written
     RingMidPayload,  // half of the payload is written
-    RingWritten,     // the frame is complete, nobody can see it: before publish
+    RingWritten,     // the frame is complete, not yet visible: before publish
     RingPublished,   // it can be seen, the doorbell has not been rung: after publish
     RingMidCopy,     // the consumer has copied half of a frame out
     // A tensor on its way.

@@ -237,7 +237,7 @@ void RingProducer::want_room() {
     // consumer's, it finds the wish and rings.
     // The wish stands until a frame was put. Were it taken by the first ring, one that comes
     // after the wish and before we sleep, for room that we have used already, would take it
-    // along, and nobody would ring for the next room.
+    // along, and no bell would be rung for the next room.
     wished_ = true;
     view_.header->room_wanted.exchange(1, std::memory_order_acq_rel);
 }

@@ -5,7 +5,7 @@
 // The consumer copies a frame out before it believes anything about it, and believes only what
 // its table of rules allows. A peer that breaks the layout is Corrupt, once and for ever: the
 // edge must be fenced and a new ring made. A dead producer leaves at worst one frame that was
-// never published and that nobody sees.
+// never published and is invisible.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ public:
     /// frames meet Full while `urgent_slots` slots are still free.
     [[nodiscard]] Push try_push(std::uint16_t kind, std::span<const std::byte> payload);
 
-    /// The same in two steps, for batches: what was put is seen by nobody until publish().
+    /// The same in two steps, for batches: what was put is invisible until publish().
     [[nodiscard]] Push try_put(std::uint16_t kind, std::span<const std::byte> payload);
     void publish();
 

@@ -1,4 +1,4 @@
-// nearest_word(): which of the known words somebody probably meant.
+// nearest_word(): which of the known words was probably meant.
 #pragma once
 
 #include <span>

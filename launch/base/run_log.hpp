@@ -3,7 +3,7 @@
 //     2026-03-01 10:00:00.123 segment-1[4242] info: weights loaded: 63.1 MB in 0.41 s
 //     2026-03-01 10:00:02.000 conductor[4241] warning: stage 'segment-1' (process 4242) was killed
 //
-// Goes to a file (--log), to stderr (--verbose), to both or to nobody. News (a stage is lost, or
+// Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
 // back) go to stderr in any case. A stage's lines come through the pipe of its stderr
 // (runtime/parent/child_log.hpp), which has cleaned them of control bytes. Not thread-safe: the
 // conductor's thread.
@@ -23,7 +23,7 @@ namespace paceline {
 
 class RunLog {
 public:
-    RunLog() = default;  // nobody reads it
+    RunLog() = default;  // writes nothing
     /// Errors: BadArgument if `file` (empty: none) cannot be written.
     [[nodiscard]] static Result<RunLog> open(const std::string& file, bool verbose);
 
@@ -36,7 +36,7 @@ public:
     void stage_line(std::string_view name, std::string_view line);
 
 private:
-    std::shared_ptr<spdlog::logger> logger_;  // nullptr: nobody reads it
+    std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
     bool verbose_ = false;
 };
 
@@ -44,7 +44,7 @@ private:
 [[nodiscard]] std::string log_name(std::string_view name);
 
 /// In a stage: from now on spdlog's default logger writes "NAME[PID] LEVEL: TEXT" to stderr;
-/// warnings and errors only, until somebody wants more (spdlog::set_level()).
+/// warnings and errors only, unless spdlog::set_level() asks for more.
 void log_as_stage(const std::string& name);
 
 }  // namespace paceline

@@ -62,7 +62,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* f
 }
 
 /// What a caller may have left in a state that stages would inherit or stumble over: closed standard
-/// streams, whose numbers the next descriptor would get, and children that nobody may wait for.
+/// streams, whose numbers the next descriptor would get, and children that must not be waited for.
 void repair_inheritance() {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;

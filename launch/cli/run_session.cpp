@@ -196,9 +196,9 @@ Result<double> RunSession::baseline_rate(const Environment& environment) const {
     const Record& record = records_.back();
     AnswerRequest request = request_;
     request.max_tokens = static_cast<std::int32_t>(record.ids.size());
-    const auto nobody = [](std::string_view) { return Status{}; };
+    const auto discard = [](std::string_view) { return Status{}; };
     const Result<Answer> answer =
-        stream_answer(*plain.value(), model_->tokenizer, request, *cancel_, nobody);
+        stream_answer(*plain.value(), model_->tokenizer, request, *cancel_, discard);
     if (!answer) return answer.error();
     if (acceptance_ == AcceptanceRule::Coupled && answer.value().ids != record.ids &&
         !cancel_->cancelled()) {

@@ -11,7 +11,7 @@
 //     seed           1       of random heads
 //     short_list     0       of heads that are not trained: the first so many token ids; 0: all
 //     names          FOLD: the `top` best tokens behind each row of a wave are named to draft and
-//                    correct. Default: true where there is somebody to tell and the exit does not
+//                    correct. Default: true where there is a correct stage and the exit does not
 //                    propose
 //     top            4
 //     lockstep       false   FOLD as published: the wave goes on only when the draft is Halfway

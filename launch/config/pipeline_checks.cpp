@@ -151,7 +151,7 @@ Status check_names(const PipelineConfig& config) {
     }
     if (!grows) {
         return config_error(config,
-                            "[exit] names = true, but nobody grows what it names: give "
+                            "[exit] names = true, but no stage continues its candidates: give "
                             "[draft] exit_alternatives = 1 or more");
     }
     if (exits_of(config) != 1) {

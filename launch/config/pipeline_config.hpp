@@ -13,7 +13,7 @@
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
 // use_parts() (pretrained.hpp) settles with which trained parts.
 // Everything that a later part trusts has been checked when a value is returned; what is wrong is
-// named with file, key and value, a key that nobody knows is refused, and so are combinations that
+// named with file, key and value, an unknown key is refused, and so are combinations that
 // cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
 #pragma once
 

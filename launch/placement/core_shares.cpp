@@ -7,7 +7,7 @@ namespace paceline {
 namespace {
 
 struct CoreGroup {
-    bool open = false;  // somebody in it may choose
+    bool open = false;  // a process in it may choose
     bool modest = false;
     std::size_t need = 1;
     std::vector<int> cores = {};  // named in it, then also those that it was given

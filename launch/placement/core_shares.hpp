@@ -24,7 +24,7 @@ struct CoreWish {
 
 /// The cores of each process, in the order of `usable`; never empty if `usable` is not. A group gets
 /// as many as it has threads named, at least one, and what is left goes evenly to the groups that
-/// are not modest, the first ones first. Who hardly computes gets what nobody computes on, or all.
+/// are not modest, the first ones first. A process that hardly computes gets the cores that no other computes on, or all.
 [[nodiscard]] std::vector<std::vector<int>> share_cores(const std::vector<CoreWish>& wishes,
                                                         const std::vector<int>& usable);
 

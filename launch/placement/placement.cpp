@@ -92,7 +92,7 @@ std::vector<const StageConfig*> in_id_order(const PipelineConfig& config) {
     return stages;
 }
 
-/// The one value that the members of a process name for it, `none` if nobody does.
+/// The one value that the members of a process name for it, `none` if none does.
 template <class T, class Get>
 Result<T> common(const PipelineConfig& config,
                  const std::vector<const StageConfig*>& members,

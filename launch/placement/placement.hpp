@@ -30,7 +30,7 @@ struct PlacedProcess {
     std::vector<StageId> stages;  // in the order of their ids, never empty
     std::vector<int> cores;       // never empty, in the order in which threads take them
     int threads = 1;              // 1 .. cores.size()
-    bool may_spin = false;        // nobody else computes on its cores: its threads may wait there
+    bool may_spin = false;        // no other process computes on its cores: its threads may spin there
     OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' wishes
 
     [[nodiscard]] StageId id() const { return stages.front(); }
@@ -43,7 +43,7 @@ struct Placement {
     [[nodiscard]] const PlacedStage& stage(StageId id) const;
     [[nodiscard]] int segments() const;
     [[nodiscard]] StageId verifier() const;              // the last segment
-    [[nodiscard]] std::optional<StageId> draft() const;  // nothing: nobody drafts
+    [[nodiscard]] std::optional<StageId> draft() const;  // nothing: no draft
     [[nodiscard]] std::optional<StageId> correct() const;
     [[nodiscard]] std::vector<StageId> exits() const;
     /// "segment", "early-verify", "final-verify", "draft", "correct": for people.
@@ -52,7 +52,7 @@ struct Placement {
 
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may
 /// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
-/// one that names them. Cores that nobody names are shared out (core_shares.hpp): segments take
+/// one that names them. Cores that no stage names are shared out (core_shares.hpp): segments take
 /// turns unless several waves are in flight, a draft with a model takes turns with them if both
 /// wait for each other and no exit names anything; who computes at the same time gets cores of
 /// its own, if there are enough.

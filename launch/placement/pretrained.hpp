@@ -2,7 +2,7 @@
 // configuration, which then names files or what stands in for them.
 //
 // Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
-// the files is the target's, so nobody has to name it. Searched, the first that has a part wins:
+// the files is the target's, so it need not be named. Searched, the first that has a part wins:
 //
 //     1. --parts DIR, alone; what is there must fit. --parts none: no search, stand-ins everywhere
 //     2. $PACELINE_PRETRAINED

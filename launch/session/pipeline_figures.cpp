@@ -49,7 +49,7 @@ double early_rejection_rate(const PipelineFigures& f) {
     return ratio(proposed - right, proposed);
 }
 
-/// Nothing where nobody prepares outcomes, or nobody ever had one.
+/// Nothing where no stage prepares outcomes, or none was ever prepared.
 std::string outcomes_text(const PipelineFigures& f) {
     std::string text;
     bool any = false;

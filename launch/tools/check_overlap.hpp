@@ -40,7 +40,7 @@ void add_spans(std::span<const TraceEvent> events, BusySpans& spans);
 /// The jobs of a trace file (runtime/observe/trace_file.hpp). Errors: BadFile if it is not one.
 [[nodiscard]] Result<BusySpans> spans_of_trace(std::string_view text);
 
-/// Spans in any order, also overlapping ones. All zero if nobody was ever at work.
+/// Spans in any order, also overlapping ones. All zero without any work.
 [[nodiscard]] Overlap overlap_of(const BusySpans& spans);
 
 }  // namespace paceline

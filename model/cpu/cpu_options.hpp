@@ -48,7 +48,7 @@ struct CpuOptions {
     int rows_max = 256;         // rows computed at once; larger calls are cut into such chunks
     int threads = 1;
     std::vector<int> cores{};       // one per thread, to pin it to; empty: not pinned
-    int usable_cores = 1;           // of its own, 0: shared; with fewer than threads nobody spins
+    int usable_cores = 1;           // of its own, 0: shared; with fewer than threads no thread spins
     std::optional<Isa> isa{};       // nothing: the best this machine has
     bool final_head = false;        // norm and head also for a segment that does not end the model:
                                     // a logit lens, or a draft made of the first layers

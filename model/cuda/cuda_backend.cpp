@@ -218,7 +218,7 @@ private:
             std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.first == 0; });
         PACE_CHECK(
             hidden.size() == rows.size() * dim() || (hidden.empty() && begin && !behind.hidden),
-            "hidden is [rows, dim], or nobody needs it");
+            "hidden is [rows, dim], or not needed");
         for (const Row& row : rows) check(row);
         for (const DrawJob& job : draws.jobs)
             PACE_CHECK(job.params == nullptr || (draws.head != nullptr && this->draws(*job.params)),

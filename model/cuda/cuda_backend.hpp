@@ -26,7 +26,7 @@ public:
     /// which compare variants on the same weights. Precondition: cuda::wave_code() has a kernel for it.
     virtual void set_variants(const cuda::Variants& variants) = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
-    /// of `times` replays of one recording between two events, after one that nobody times. Rows as
+    /// of `times` replays of one recording between two events, after one that is not timed. Rows as
     /// for run_layers(), one wave of them, all through every sub-layer; those that begin
     /// behind sub-layer 0 have any hidden states. Keys and values of their slots are written. For
     /// benches.

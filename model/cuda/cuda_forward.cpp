@@ -201,7 +201,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
                        rows_now_);
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
         const CudaLayer& layer = weights_.layer(sublayer / 2);
-        // Behind the last one nobody needs it; it costs less than another kind of finish.
+        // After the last one it is not needed; it costs less than another kind of finish.
         const NextInput next =
             input_of_sublayer(sublayer + 1 < 2 * last_layer_ ? sublayer + 1 : sublayer);
         if (sublayer % 2 == 0) {
@@ -212,7 +212,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     }
 }
 
-/// Waits for the stream. A wave that nobody needs any more is stopped: a cancelled one, and one all
+/// Waits for the stream. A wave that is no longer needed is stopped: a cancelled one, and one all
 /// of whose rows have died. Single rows go on with the others: a recording has its rows by number,
 /// and what a row costs beside the weights is little.
 CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {

@@ -12,7 +12,7 @@
 //                                                              a cancelled call: rows = 0
 //
 // Behind the last stretch come, without a wait between, the head and the draws of the rows that
-// something is drawn behind; hidden states cross only where somebody wants them.
+// something is drawn behind; hidden states cross only where they are asked for.
 //
 // A call of run() is one wave: up to rows_max rows, so that a prefill reads the weights as seldom
 // as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.

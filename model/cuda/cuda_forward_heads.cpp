@@ -1,7 +1,7 @@
 // The heads of CudaForward: hidden states to logits, and to what is drawn from them.
 //
 // A head reads hidden states where they lie, by a table of its own: what is drawn, and from which
-// rows. So it stands in the stream behind the layers that make them, and nobody waits in between.
+// rows. So it stands in the stream behind the layers that make them, without a wait in between.
 #include <algorithm>
 #include <cstring>
 

@@ -12,7 +12,7 @@ double CudaForward::wave_seconds(std::span<const Row> rows, int times) {
                "all rows go through the same sub-layers");
     const Stretch& stretch = stretches.front();
     const bool embeds = stretch.first == 0;
-    // Hidden states that nobody embeds may be anything but NaN.
+    // Hidden states that are not embedded may be anything but NaN.
     stream_.fill(at_.hidden, 0,
                  rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float));
     send(rows, stretch.rows, config_.heads, config_.kv_heads);

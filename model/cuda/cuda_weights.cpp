@@ -95,7 +95,7 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
 }
 
 /// Rows are floats in front of every product or of none: their buffers are shared, and zeros behind
-/// a row stay zeros only if nobody writes it wider. So float32 matrices stay what they are if all
+/// a row stay zeros only if it is never written wider. So float32 matrices stay what they are if all
 /// of the file's are, whatever part of it this segment has; else they become bf16.
 bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
     const auto is_float = [&](const TensorView& tensor, MatrixUse use) {

@@ -76,7 +76,7 @@ bool CudaCache::make(KvType type,
     to.kv_heads = kv_heads;
     to.head_dim = head_dim;
     to.slots = pages_for(slots) * kKvPageSlots;
-    // A key that nobody wrote is multiplied by a weight of zero: it has to be a number.
+    // An unwritten key is multiplied by a weight of zero: it has to be a number.
     stream.fill(to.memory.data(), 0, to.memory.bytes());
     stream.finish();
     return true;

@@ -1,7 +1,7 @@
 // KvStore: keys and values by layer and slot, rounded to the cache's type.
 //
 // Held as float32 whatever the type: a value that went through the type's rounding is a float32
-// as well. Owns layers * slots * 2 * width floats, NaN until written, so that a key that nobody
+// as well. Owns layers * slots * 2 * width floats, NaN until written, so that a key that no row
 // wrote poisons whoever reads it. Not thread-safe.
 #pragma once
 

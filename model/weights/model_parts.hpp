@@ -2,7 +2,7 @@
 // A draft part is one that borrows from its target (trained_parts.hpp).
 //
 // Filled by a format's reader (gguf_file.hpp), which has checked all of it before it returns.
-// Owns its strings and vectors; the TensorViews point into bytes that somebody else owns.
+// Owns its strings and vectors; the TensorViews point into bytes owned elsewhere.
 #pragma once
 
 #include <cstdint>

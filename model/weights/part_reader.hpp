@@ -58,7 +58,7 @@ public:
     /// The short list "tokens": ascending, of the target's vocabulary, not empty.
     std::vector<TokenId> tokens();
 
-    /// What nobody has asked for would change the part if it were left out.
+    /// Keys that were not read would change the part if they were ignored.
     void refuse_leftovers();
 
 private:

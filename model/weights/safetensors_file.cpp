@@ -70,7 +70,7 @@ private:
 };
 
 Result<json> HeaderReader::parse_header(std::string_view text) const {
-    // A parser keeps the last of two equal keys: a second meaning that nobody would see.
+    // A parser keeps the last of two equal keys: a second meaning, unseen.
     std::array<std::set<std::string>, kDepthMax + 2> seen;
     std::string twice;
     bool deep = false;

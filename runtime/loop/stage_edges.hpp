@@ -3,7 +3,7 @@
 //
 //   wired ----> [open] ---- peer lost, layout broken ----> [retired] ---- no job left ----> gone
 //
-// A retired channel is used by nobody, but stays mapped: a job that was submitted before may still
+// A retired channel is unused, but stays mapped: a job that was submitted before may still
 // read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
 // it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
 #pragma once

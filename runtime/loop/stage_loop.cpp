@@ -195,7 +195,7 @@ bool StageLoop::Impl::lose_corrupt() {
     return any;
 }
 
-/// Somebody waits for room here. If the consumer has broken the layout there will never be any.
+/// A producer waits for room here. If the consumer has broken the layout there will never be any.
 void StageLoop::Impl::look_for_fault(const Out& out) {
     Status fault = out.edge.ring.fault();
     if (fault.ok() && out.edge.pool) fault = out.edge.pool->fault();

@@ -1,7 +1,7 @@
 // StageLoop: the life of a process that hosts actors.
 //
 // One thread. Each iteration: cold messages that were announced, hot messages of every incoming ring
-// in the order of the wiring, messages between actors of this process, room that somebody
+// in the order of the wiring, messages between actors of this process, room that a producer
 // waited for, due timers, one job. Then it waits on the process's one doorbell: it spins as long
 // as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:
 // a CPU stage owns its cores, so a helper thread would only take them from the job itself.
@@ -38,7 +38,7 @@ namespace paceline {
 
 struct StageLoopOptions {
     /// The longest sleep, and so the longest time until a closed control socket, a dead child or
-    /// a signal is noticed where nobody rings (at most 100 ms).
+    /// a signal is noticed where no bell rings (at most 100 ms).
     Micros poll_limit{20'000};
     /// Frames taken from one ring before the others are read.
     std::uint32_t burst = 16;
@@ -51,7 +51,7 @@ public:
     StageLoop& operator=(const StageLoop&) = delete;
     ~StageLoop();
 
-    /// Hosts `actor` under one of the wiring's addresses, or, if nobody outside writes to it, any
+    /// Hosts `actor` under one of the wiring's addresses, or, if no other process writes to it, any
     /// other; what actors of one process send to each other never leaves it.
     void add(StageId id, Actor& actor);
     /// A channel between two actors of this process, before run(). Needed where tensors travel on

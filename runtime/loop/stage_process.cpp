@@ -112,7 +112,7 @@ int StageProcess::finish(const Status& ended) {
     if (ended.ok() || ended.error().code == Errc::Cancelled) return 0;
     std::string text = ended.error().what.substr(0, control::kTextBytesMax);
     std::fprintf(stderr, "%s\n", text.c_str());
-    // Without a conductor there is nobody to tell; the exit code says it.
+    // Without a conductor only the exit code reports it.
     if (ended.error().code != Errc::PeerGone) {
         const Status told = socket_.send(
             control::Failed{static_cast<std::uint8_t>(ended.error().code), std::move(text)});

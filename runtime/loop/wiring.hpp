@@ -72,7 +72,7 @@ struct Wiring {
     std::vector<InEdge> in;
     std::vector<StageId> absent;                // peers that are lost at the moment
     std::shared_ptr<StageTelemetry> telemetry;  // never nullptr
-    std::shared_ptr<CancelBoard> board;         // nullptr where nobody cancels from outside
+    std::shared_ptr<CancelBoard> board;         // nullptr where no other process cancels
 };
 
 struct AttachedEdges {

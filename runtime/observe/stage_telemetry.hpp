@@ -83,7 +83,7 @@ public:
                                                 std::uint32_t trace_events);
     /// Also writes the caller's pid into it. Goes on behind what was traced into it already.
     [[nodiscard]] static Result<StageTelemetry> attach(ShmRegion region);
-    /// A telemetry block in private memory without a trace, for processes that nobody watches and for tests.
+    /// A telemetry block in private memory without a trace, for unwatched processes and for tests.
     [[nodiscard]] static StageTelemetry local(StageId stage, Epoch epoch, std::string_view name);
 
     /// Starts something that must be over within `limit` (0: not limited).

@@ -224,7 +224,7 @@ void Picture::add_row(const Row& row) {
 
 // ---- frames ----
 
-/// 0 if that cannot be known: nobody said so, and there were several incarnations.
+/// 0 if that cannot be known: it was not recorded, and there were several incarnations.
 Epoch Picture::epoch_of_peer(const TraceEvent& event) const {
     if (event.peer_epoch != Epoch{}) return event.peer_epoch;
     Epoch found{};

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kCoreMax = 1 << 14;
 // A process with a core of its own waits for the length of its neighbours' steps: a wake-up costs
-// 15 us and more, twice per token and segment. After that it sleeps: nobody is decoding.
+// 15 us and more, twice per token and segment. After that it sleeps: nothing is being decoded.
 constexpr std::uint32_t kSpinMicros = 5'000;
 
 std::optional<std::string> read_text(const std::string& path) {

@@ -46,7 +46,7 @@ struct Machine {
 [[nodiscard]] std::vector<bool> cores_shared(std::span<const std::vector<int>> cores);
 
 /// How long those of them that share no core may spin before they sleep; who shares one never
-/// spins. 0: nobody does, for there are fewer cores than that, or their quota is less.
+/// spins. 0: no process does, for there are fewer cores than that, or their quota is less.
 [[nodiscard]] std::uint32_t choose_spin(const Machine& machine,
                                         std::span<const std::vector<int>> cores);
 

@@ -172,7 +172,7 @@ Status Child::send(const control::Message& message,
 
 void Child::kill() {
     if (gone_) return;
-    // One whose socket closed first was most likely dead already: then the signal is somebody's.
+    // One whose socket closed first was most likely dead already: then the signal came from elsewhere.
     if (!silent_) killed_ = true;
     ::kill(-pid_, SIGKILL);
 }

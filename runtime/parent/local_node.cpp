@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kReapLimit{5'000};
 /// A stage that talks faster than this process listens must not keep it from everything else.
 constexpr std::chrono::milliseconds kPollLimit{5};
 constexpr rlim_t kDescriptorsWanted = 4'096;
-/// How often the kernel is asked whether somebody was stopped.
+/// How often the kernel is asked whether a child was stopped.
 constexpr std::chrono::milliseconds kStopPoll{10};
 
 Error failed(const char* call) {

@@ -80,7 +80,7 @@ public:
     virtual void poll() = 0;
     /// The same, but waits for something to happen until the deadline.
     virtual void wait(Deadline deadline) = 0;
-    /// From now on somebody else sleeps on this doorbell: announce() there when poll() has news.
+    /// From now on another thread sleeps on this doorbell: announce() there when poll() has news.
     [[nodiscard]] virtual Status wake_with(Doorbell bell) = 0;
     /// "stage 'segment-1' (process 42)", for messages.
     [[nodiscard]] virtual std::string title(Incarnation who) const = 0;

@@ -91,7 +91,7 @@ std::vector<StageId> Recovery::wired_besides(StageId id) const {
 
 // ---- losing one ----
 
-/// Its channels are closed; nobody counts on it any more.
+/// Its channels are closed; no other stage depends on it any more.
 void Recovery::lose(State& state) {
     const bool had_channels =
         state.health == StageHealth::Up || state.health == StageHealth::Wiring;

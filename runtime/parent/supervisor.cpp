@@ -249,7 +249,7 @@ Status Supervisor::Impl::send_wire(Stage& stage) {
 
 Status Supervisor::Impl::shutdown() {
     signal_ = 0;  // this is the orderly stop; another signal cuts it short
-    Status first = end_ ? Status{*end_} : trouble();  // what nobody has asked about yet
+    Status first = end_ ? Status{*end_} : trouble();  // what has not been reported yet
     std::vector<Stage*> asked;
     for (Stage& stage : stages_) {
         const bool works =

@@ -49,7 +49,7 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
     if (auto* hello = std::get_if<control::Hello>(&message)) {
         on_hello(*stage, std::move(*hello));
     } else if (const auto* ready = std::get_if<control::Ready>(&message)) {
-        // Ready before Hello would let a stage through that nobody has compared.
+        // Ready before Hello would let a stage through whose build was not compared.
         if (stage->state != State::Greeted) return;
         stage->state = State::Ready;
         if (recovery_) recovery_->ready(who.id, ready->epoch, micros_now());
@@ -74,7 +74,7 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
 }
 
 /// The peer is replaced. But a stage that spoils what it reads would blame one after another, each
-/// time with new channels: who complains of the conductor, of nobody that exists, or of two
+/// time with new channels: a complaint about the conductor, about a stage that does not exist, or about two
 /// incarnations within the period is what they have in common.
 void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fault) {
     if (!recovery_ || phase_ != Phase::Running) return;

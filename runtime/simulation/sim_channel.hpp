@@ -2,7 +2,7 @@
 // queue with delays where the real world has a ring, and a real tensor pool in plain memory.
 //
 // A restart makes new channels (new memory); whoever still writes to an old one writes to memory
-// that nobody reads. Frames keep their order; an edge may stall, then nothing arrives until it
+// that is not read. Frames keep their order; an edge may stall, then nothing arrives until it
 // heals. Shared by its two ends, which may die before each other.
 #pragma once
 

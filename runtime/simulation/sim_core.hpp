@@ -78,7 +78,7 @@ public:
     void violate(std::string what) {
         if (!violation) violation = std::move(what);
     }
-    /// One line for whoever watches. Costs nothing if nobody does.
+    /// One line for the observer. Costs nothing without one.
     template <class Text>
     void tell(Text text) {
         if (on_line) on_line(std::to_string(now.count() / 1'000) + " us: " + text());

@@ -35,7 +35,7 @@ void SimProcess::guarded(Call call) {
     try {
         call();
     } catch (const std::bad_alloc&) {
-        // Outside of a handler there is nobody who could say Failed.
+        // Outside of a handler nothing could report Failed.
         allocation_failed_ = true;
         doomed_ = true;
     }
@@ -159,7 +159,7 @@ void SimProcess::start_job() {
         const AllocationPause pause{site_};
         core.push(core.now + takes, SimEventKind::JobDone, serial_, ++job_);
     }
-    // Nobody can tell when the work was done, if no handler runs before its end.
+    // When the work was done cannot be told, if no handler runs before its end.
     ran_early_ = site_.jobs_may_run_early && !spec_.handlers_during_jobs && random_.chance(50);
     if (ran_early_) host_->run_job();
 }

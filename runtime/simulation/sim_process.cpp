@@ -107,7 +107,7 @@ Push SimProcess::send(StageId from,
         core.note(std::uint64_t{kind} << 32U | to.value, channel.from.epoch.value);
         tell([&] {
             return "-> " + std::to_string(to.value) + " " + describe_frame(kind, bytes) +
-                   (channel.read ? "" : " (nobody reads)");
+                   (channel.read ? "" : " (not read)");
         });
         if (channel.read) {
             site_.process(channel.to.serial).wake(arrives);

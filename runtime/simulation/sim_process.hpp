@@ -116,7 +116,7 @@ struct SimSite {
     std::array<CancelBoard::Word, kCancelLines> board{};  // one thread: atomic for the actors' type
     bool tracing = false;
     /// Half of the jobs of a process without handlers_during_jobs do their work at the start of
-    /// their time instead of the end; nobody may be able to tell. false: all do it at the end.
+    /// their time instead of the end; the result must not depend on it. false: all do it at the end.
     bool jobs_may_run_early = true;
     /// Sets after how many more allocations one fails (-1: none does), and answers what was set.
     std::int64_t (*allocations)(std::int64_t left) = nullptr;
@@ -144,7 +144,7 @@ private:
 struct SimFigures {
     std::uint64_t jobs = 0;
     SimTime busy{0};
-    std::uint64_t frames_stale = 0;  // for a peer that is gone, or that nobody reads any more
+    std::uint64_t frames_stale = 0;  // for a peer that is gone, or on a channel that is no longer read
     std::array<std::uint64_t, kCounters> counters{};
 };
 

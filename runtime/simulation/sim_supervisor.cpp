@@ -38,7 +38,7 @@ void SimWorld::die(std::uint32_t serial) {
     if (killed.ended()) return;
     Stage& home = stage(killed.id());
     if (home.lingers && home.serial == serial) {
-        // Nobody can reach it, so it counts as gone, but it is not.
+        // It cannot be reached, so it counts as gone, but it is not.
         core_.tell([&] { return killed.title() + " lingers"; });
         lingering_.insert(serial);
         core_.push(core_.now, SimEventKind::Gone, serial);

@@ -89,7 +89,7 @@ private:
     std::size_t count_ = 0;
 };
 
-/// Packed rows of one shape in somebody's memory: a value that each thread makes for itself.
+/// Packed rows of one shape in the caller's memory: a value that each thread makes for itself.
 /// Rows may be packed by different threads; who reads them waits for all.
 class PackedRows {
 public:

@@ -254,7 +254,7 @@ void attend(const AttentionArgs& args) {
     }
 }
 
-/// See KernelTable::merge. A split nobody sees has a maximum of -inf and weighs nothing.
+/// See KernelTable::merge. A split without a visible key has a maximum of -inf and weighs nothing.
 template <class S>
 void merge(float* running, const float* part, int head_dim) {
     const float before = running[head_dim];

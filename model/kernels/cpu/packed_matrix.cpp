@@ -103,7 +103,7 @@ bool scaled(PackedType type) {
     return type != PackedType::F32 && type != PackedType::BF16;
 }
 
-/// Zeros everywhere, so that a lane nobody fills contributes nothing.
+/// Zeros everywhere, so that an unfilled lane contributes nothing.
 void clear_tile(const PackedMatrix& matrix, int tile) {
     std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
     std::memset(base, 0, matrix.tile_bytes());

@@ -67,7 +67,7 @@ void ThreadTeam::run_erased(Function function, void* context) {
     run_count_.fetch_add(1, std::memory_order_release);
     run_count_.notify_all();
     function(context, 0);
-    barrier();  // nobody is inside `work` any more when run() returns
+    barrier();  // no thread is inside `work` any more when run() returns
 }
 
 void ThreadTeam::worker(int thread, int core) {
@@ -112,7 +112,7 @@ void ThreadTeam::pause(int& spins) const {
         cpu_relax();
         return;
     }
-    // The one we wait for, or somebody whose turn it is, may need this very core.
+    // The thread that is waited for, or another process, may need this very core.
     sched_yield();
 }
 

@@ -5,7 +5,7 @@
 //
 // How it waits follows from whose cores these are. Where they are its own, threads spin: at
 // barriers for as long as it takes, between runs for a short while, then they sleep in the kernel.
-// Where somebody else computes on them too (another process of the pipeline, another team of this
+// Where others compute on them too (another process of the pipeline, another team of this
 // one, or there are fewer cores than threads), a waiting thread yields at once, and one that has
 // nothing to run soon sleeps: a spinner there takes the core from whoever's turn it is.
 //
@@ -25,7 +25,7 @@ class ThreadTeam {
 public:
     /// `cores`: one core per thread to pin it to; empty: `threads` threads, not pinned.
     /// `usable_cores`: how many cores this team has for itself, 0 if it shares them; with fewer
-    /// than threads nobody spins.
+    /// than threads no thread spins.
     ThreadTeam(int threads, std::vector<int> cores, int usable_cores);
     ThreadTeam(const ThreadTeam&) = delete;
     ThreadTeam& operator=(const ThreadTeam&) = delete;

@@ -62,7 +62,7 @@ struct MmaShared {
 
 /// The same eight dimensions of each 64 (values) or of each 32 (keys), of one slot.
 PACE_DEVICE Words4 page_words(const AttentionArgs& call, int slot, std::size_t at, int dim) {
-    // A key that nobody of the unit sees is zeros, whatever lies there.
+    // A key that no row of the unit sees counts as zeros, whatever lies there.
     if (slot < 0 || dim >= call.head_dim) return Words4{0, 0, 0, 0};
     const auto* from = reinterpret_cast<const std::uint16_t*>(call.cache) + at + dim;
     // Not load_streamed(): the kernel before writes into these pages while this one begins.
@@ -296,7 +296,7 @@ PACE_DEVICE void attend_mma(const KernelArgs& args, const Plan& plan, const Task
     float scores[2][kTiles][4] = {};
     score_page<kTiles, kBlocks>(task, keys, scores);
     mask_scores<kTiles, kBlocks>(args, scores);
-    sync_block();  // from here on nobody reads queries
+    sync_block();  // from here on queries are not read
     weigh_scores<kTiles, kBlocks>(scores);
     sync_warp();
 #pragma unroll

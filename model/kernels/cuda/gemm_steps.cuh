@@ -110,7 +110,7 @@ PACE_DEVICE float half_of(std::uint32_t word, bool upper) {
 
 /// Where records of a matrix begin.
 PACE_DEVICE const unsigned char* record_of(const DeviceMatrix& w, int tile, int step) {
-    // Tiles that do not exist read the last one; nobody keeps what comes of them.
+    // Tiles that do not exist read the last one; their results are not kept.
     const int last = w.tiles() - 1;
     return static_cast<const unsigned char*>(w.values) +
            (static_cast<std::size_t>(tile < last ? tile : last) *

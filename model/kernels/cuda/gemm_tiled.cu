@@ -116,7 +116,7 @@ struct Copies {
 };
 
 /// The stage behind which half `half` of a stage is not there: the last stage may be half a one, and
-/// what is behind a row's last step may be nobody's memory.
+/// what follows a row's last step may not be mapped.
 PACE_DEVICE int last_stage(const Place& place, int half) {
     return (place.groups + 1 - half) / 2 - 1;
 }
@@ -144,7 +144,7 @@ struct Copier {
                                                : thread_index() * 16;
 #pragma unroll
         for (int i = 0; i < kRowPieces / kThreads; ++i) {
-            // Rows that are not there are the last one: nobody keeps what comes of them.
+            // Rows that are not there are the last one: their results are not kept.
             int from = place.first_row + row + i * kRowsApart;
             from = from < place.rows ? from : place.rows - 1;
             rows.from[i] =

@@ -76,8 +76,8 @@ std::shared_ptr<DraftText> random_text(std::mt19937& random, int vocab, std::siz
 
 std::vector<TokenId> tokens_to(const DraftText& text, DraftNodeId node) {
     std::vector<TokenId> tokens = text.tokens;
-    for (const DraftNodeId id : text.tree.path(node)) {
-        if (id != text.tree.root().id) tokens.push_back(text.tree.find(id)->token);
+    for (const DraftNode* step : text.tree.path(node)) {
+        if (step->id != text.tree.root().id) tokens.push_back(step->token);
     }
     return tokens;
 }

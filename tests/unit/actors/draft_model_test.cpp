@@ -70,8 +70,8 @@ Request request_of(std::size_t length, std::mt19937_64& random) {
 
 std::vector<TokenId> tokens_to(const DraftText& text, DraftNodeId node) {
     std::vector<TokenId> tokens = text.tokens;
-    for (const DraftNodeId id : text.tree.path(node)) {
-        if (id != text.tree.root().id) tokens.push_back(text.tree.find(id)->token);
+    for (const DraftNode* step : text.tree.path(node)) {
+        if (step->id != text.tree.root().id) tokens.push_back(step->token);
     }
     return tokens;
 }

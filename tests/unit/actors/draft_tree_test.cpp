@@ -53,8 +53,8 @@ struct NaiveTree {
 
 Path path_of(const DraftTree& tree, DraftNodeId id) {
     Path tokens;
-    for (const DraftNodeId step : tree.path(id)) {
-        if (step != tree.root().id) tokens.push_back(tree.find(step)->token);
+    for (const DraftNode* step : tree.path(id)) {
+        if (step->id != tree.root().id) tokens.push_back(step->token);
     }
     return tokens;
 }

@@ -70,17 +70,17 @@ TEST_CASE("candidates are settled when the text has come so far, along their own
     ExitRecord book;
     const auto settled = [&](std::vector<TokenId> text) { return book.settle(kOne, kFirst, text); };
     // Behind the text 7: either 1 or 2 next; behind 1 comes 3; behind 2 comes 4.
-    const std::vector<ExitCandidates::Candidate> said = {{.at = 1, .tokens = {1, 2}},
-                                                         {.at = 2, .path = {1}, .tokens = {3}},
-                                                         {.at = 2, .path = {2}, .tokens = {4}}};
-    book.add({.request = kOne, .attempt = kFirst, .candidates = said});
+    const std::vector<ExitCandidates::Place> said = {{.at = 1, .tokens = {1, 2}},
+                                                     {.at = 2, .path = {1}, .tokens = {3}},
+                                                     {.at = 2, .path = {2}, .tokens = {4}}};
+    book.add({.request = kOne, .attempt = kFirst, .places = said});
     CHECK(settled({7}).empty());
     CHECK(settled({7, 2}).empty());
     CHECK(settled({7, 2, 4}) == std::vector<std::size_t>{2});
     CHECK(settled({7, 2, 4}).empty());  // once
-    book.add({.request = kOne, .attempt = kFirst, .candidates = said});
+    book.add({.request = kOne, .attempt = kFirst, .places = said});
     CHECK(settled({7, 9}) == std::vector<std::size_t>{0});
-    book.add({.request = kOne, .attempt = kFirst, .candidates = {}});
+    book.add({.request = kOne, .attempt = kFirst, .places = {}});
     CHECK(settled({7}) == std::vector<std::size_t>{0});
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("in a chain nothing is right behind what was wrong") {
         book.add({.request = kOne,
                   .attempt = kFirst,
                   .chained = chained,
-                  .candidates = {{.at = 1, .tokens = {1}}, {.at = 2, .tokens = {2}}}});
+                  .places = {{.at = 1, .tokens = {1}}, {.at = 2, .tokens = {2}}}});
     }
     const std::vector<TokenId> text{7, 9, 2};
     CHECK(book.settle(kOne, kFirst, text) == std::vector<std::size_t>{1, 0});
@@ -99,13 +99,12 @@ TEST_CASE("in a chain nothing is right behind what was wrong") {
 TEST_CASE("looks of other requests wait, those of old attempts go, and there are never too many") {
     ExitRecord book;
     const std::vector<TokenId> text{7, 1};
-    book.add(
-        {.request = RequestId{2}, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
-    book.add({.request = kOne, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
+    book.add({.request = RequestId{2}, .attempt = kFirst, .places = {{.at = 1, .tokens = {1}}}});
+    book.add({.request = kOne, .attempt = kFirst, .places = {{.at = 1, .tokens = {1}}}});
     CHECK(book.settle(kOne, Attempt{2}, text).empty());
     CHECK(book.settle(kOne, kFirst, text).empty());
     CHECK(book.settle(RequestId{2}, kFirst, text) == std::vector<std::size_t>{1});
-    for (std::size_t i = 0; i < ExitRecord::kLooksMax + 9; ++i)
-        book.add({.request = kOne, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
-    CHECK(book.settle(kOne, kFirst, text).size() == ExitRecord::kLooksMax);
+    for (std::size_t i = 0; i < ExitRecord::kEvaluationsMax + 9; ++i)
+        book.add({.request = kOne, .attempt = kFirst, .places = {{.at = 1, .tokens = {1}}}});
+    CHECK(book.settle(kOne, kFirst, text).size() == ExitRecord::kEvaluationsMax);
 }

@@ -23,8 +23,8 @@ struct Draft {
     }
     [[nodiscard]] std::string name(DraftNodeId id) const {
         std::string digits = "r";
-        for (const DraftNodeId step : tree.path(id)) {
-            if (step != tree.root().id) digits += std::to_string(tree.find(step)->token);
+        for (const DraftNode* step : tree.path(id)) {
+            if (step->id != tree.root().id) digits += std::to_string(step->token);
         }
         return digits;
     }

@@ -365,7 +365,7 @@ TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
     CHECK(std::isfinite(nodes[2].reach));
 }
 
-TEST_CASE("an outcome names whose candidate the new root was, and what nobody had proposed") {
+TEST_CASE("an outcome names whose candidate the new root was, and what had not been proposed") {
     Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);

@@ -177,7 +177,7 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
         {chain + "[exit]\nnames = true\n", "no stage with role = \"draft\" to tell"},
         {chain, "the exit would do nothing"},
-        {draft + chain + "[draft]\n", "nobody grows what it names"},
+        {draft + chain + "[draft]\n", "no stage continues its candidates"},
         {draft + segment + "[draft]\nexit_alternatives = 2\n", "needs an exit that names"},
         {draft + stage("segment", "segments = 3\nexit = true") + kGrows, "is for one exit, 2"},
         {segment + "[exit]\nnames = true\n", "no stage with exit = true"},

@@ -144,7 +144,7 @@ TEST_CASE("an incarnation that dies before it joined is not lost a second time")
     Recovery& r = bench.recovery;
     r.gone(kFirst, Epoch{1}, "killed", Micros{0});
     bench.said();
-    SUBCASE("while it loads nobody knows of it") {
+    SUBCASE("while it loads it is not in use") {
         r.gone(kFirst, Epoch{2}, "killed", Micros{1});
         CHECK(bench.said().empty());
     }

@@ -123,7 +123,7 @@ void Block::thread_main(void* argument) {
 }
 
 void Block::leave(Thread& thread, Fiber::Leave how) {
-    // After a failure nobody else runs: the block is abandoned as it stands.
+    // After a failure no other fiber runs: the block is abandoned as it stands.
     Thread* next = failure_ == nullptr ? take_ready() : nullptr;
     if (next == &thread) return;
     current_thread = next;

@@ -59,7 +59,7 @@ void set_blas_problem(const std::string& what);
 /// everything is done at once. For streams that have nothing left to do.
 void set_lazy(bool lazy);
 
-/// What has crossed, and how often somebody waited, since the process began.
+/// What has crossed, and how often a thread waited, since the process began.
 struct Traffic {
     std::uint64_t bytes_to_device = 0;
     std::uint64_t bytes_to_host = 0;
