@@ -12,7 +12,7 @@ Sections (each is a bound of docs/performance.md):
     decode   tg128 from an empty context: demo file as it is, bf16, int8 against q8_0
     prefill  pp512 on the demo file
     wave     one row and 8 rows with logits for all rows (llama-batched-bench)
-    depth    tg32 behind 512, 2048 and 8000 tokens, demo file
+    depth    tg32 after 512, 2048 and 8000 tokens, demo file
     avx2     tg128 without AVX-512, against llama.cpp built for AVX2
 """
 

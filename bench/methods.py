@@ -19,7 +19,7 @@ costs: against plain decoding on all cores where it takes turns, on one where it
 
 Ratios: x all: to plain decoding on all cores. x one: to plain decoding on one core. x llama.cpp: to
 its plain decoding; x its best: to the fastest of its kinds of speculation, which is named. Tokens/s
-are tokens behind the first of each answer over the time for them, over all prompts of a set.
+are tokens after the first of each answer over the time for them, over all prompts of a set.
 A text that repeats itself (a run of 20 tokens that was there before) flatters every drafter, so
 every figure stands there twice: of all prompts, and of those that do not loop. In the llama.cpp
 columns the prompts that loop are always in.
@@ -67,7 +67,7 @@ def check(options, words, file):
 
 
 def rate(prompts, key, loops=True):
-    """Tokens behind the first, over their time."""
+    """Tokens after the first, over their time."""
     tokens = seconds = 0.0
     for row in prompts:
         if row[key] > 0 and (loops or not row["loops"]):

@@ -41,7 +41,7 @@ import prompt_sets
 from methods import CACHE, ROOT
 
 FILES = {"small": "draft-small", "deep": "draft-deep", "heads": "heads", "adapter": "adapter"}
-EXITS = ("exit", "ahead", "adapter")  # keys of a part's metadata, with a number behind a point
+EXITS = ("exit", "ahead", "adapter")  # keys of a part's metadata, with a number after a point
 GAMMA = 8
 TREE_ROWS = 16
 FULL = [f"draft.gamma={GAMMA}", "draft.confidence_min=0", "draft.reach_min=0",
@@ -129,7 +129,7 @@ class Tally:
         return both
 
     def length(self):
-        """Tokens a wave, behind the prompt's."""
+        """Tokens a wave, after the prompt's."""
         waves = sum(prompt["waves"] - 1 for prompt in self.prompts)
         return sum(prompt["tokens"] - 1 for prompt in self.prompts) / waves if waves else 0.0
 

@@ -3,7 +3,7 @@
     parts_exits.py MODEL PARTS ANSWERS...      in the environment of model/training/setup
 
 PARTS is a folder with heads.safetensors, adapter.safetensors or both; each of ANSWERS is a folder
-of `paceline generate --hidden` with the residuals behind the layers of all exits in it. Prints a
+of `paceline generate --hidden` with the residuals after the layers of all exits in it. Prints a
 list, for each of ANSWERS {exit: {"all": FIGURES, "no loops": FIGURES, "lens": FIGURES}}. A position
 is one that the target answered at, its prompt's last one included; right is the token that it drew
 there.
@@ -82,8 +82,8 @@ class AdapterExit:
 
 
 class Exit:
-    """What stands behind a layer, its logit lens, and the head of its short list. It is judged by
-    the token `ahead` places behind the next one."""
+    """What stands after a layer, its logit lens, and the head of its short list. It is judged by
+    the token `ahead` places after the next one."""
 
     def __init__(self, target: Target, part: Part, layer: int, module, ahead: int = 0) -> None:
         self.layer, self.module, self.ahead = layer, module, ahead
@@ -117,7 +117,7 @@ def exits_of(target: Target, folder: Path) -> dict[str, Exit]:
     found = []
     if (folder / "heads.safetensors").is_file():
         part = Part(folder / "heads.safetensors")
-        found += [(layer, f"T head behind {layer}",
+        found += [(layer, f"T head after {layer}",
                    Exit(target, part, layer, HeadExit(target, part, f"exit.{layer}")))
                   for layer in part.numbers("exit")]
         found += [(target.layers, f"{ahead} ahead",
@@ -126,7 +126,7 @@ def exits_of(target: Target, folder: Path) -> dict[str, Exit]:
                   for ahead in part.numbers("ahead")]
     if (folder / "adapter.safetensors").is_file():
         part = Part(folder / "adapter.safetensors")
-        found += [(layer, f"adapter behind {layer}",
+        found += [(layer, f"adapter after {layer}",
                    Exit(target, part, layer, AdapterExit(target, part, layer)))
                   for layer in part.numbers("adapter")]
     return {name: made for _, name, made in sorted(found, key=lambda row: row[:2])}

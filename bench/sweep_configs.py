@@ -29,7 +29,7 @@ def segment_stages(count, early):
 
 def with_segments(method, count, waves):
     """The text of the method's configuration over `count` segments. The exit of a method that has
-    one stands behind the first."""
+    one stands after the first."""
     kept, early = [], False
     for table in tables_of((CONFIGS / f"{method}.toml").read_text(encoding="utf-8")):
         role = re.search(r'(?m)^role\s*=\s*"([^"]+)"', table)

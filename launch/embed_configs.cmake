@@ -10,7 +10,7 @@ foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WLE)
     file(READ ${file} content)
     string(FIND "${content}" "\n" end)
-    math(EXPR length "${end} - 2")  # behind "# "
+    math(EXPR length "${end} - 2")  # after "# "
     string(SUBSTRING "${content}" 2 ${length} summary)
     string(STRIP "${summary}" summary)
     string(REPLACE "\\" "\\\\" summary "${summary}")

@@ -77,7 +77,7 @@ private:
     const RowWatch* rows_ = nullptr;
 };
 
-/// Final: norm and head of the target (also as logit lens behind any layer). Others: the heads
+/// Final: norm and head of the target (also as logit lens after any layer). Others: the heads
 /// that a backend was given (HeadSpec), from 1 on. Adapter: what its out_norm and short list say
 /// of what run_adapter() gave.
 enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
@@ -90,14 +90,14 @@ struct HeadSpec {
     bool norm_first = true;             // false: logits = E (norm(T h))
 };
 
-/// What to draw behind a hidden state: for the sequence position `position`.
+/// What to draw after a hidden state: for the sequence position `position`.
 struct DrawJob {
     const SamplingParams* params = nullptr;
     Position position = 0;
     int count = 1;  // candidates, at most
 };
 
-/// What run_and_draw() and run_and_draw_candidates() do behind the layers.
+/// What run_and_draw() and run_and_draw_candidates() do after the layers.
 struct BehindRows {
     std::span<const DrawJob> jobs = {};  // one for each row; params == nullptr: nothing is drawn
     bool hidden = false;                 // the hidden states are wanted too
@@ -169,13 +169,13 @@ public:
                                  std::span<const DrawJob> jobs,
                                  std::span<std::vector<Candidate>> best);
 
-    /// Whether the two calls below draw where the rows are, so that a token behind every row costs
+    /// Whether the two calls below draw where the rows are, so that a token after every row costs
     /// less than asking again. Elsewhere they do what run_layers() and draw() do, one after the
     /// other, and an unneeded head is better not asked for.
     [[nodiscard]] virtual bool draws_behind_rows() const { return false; }
-    /// run_layers(), then draw() behind every row with a job, in one go; bit for bit what the two
+    /// run_layers(), then draw() after every row with a job, in one go; bit for bit what the two
     /// calls give. tokens[r] is that of row r, and stays as it is where nothing is drawn.
-    /// `hidden` is in for rows that start past sub-layer 0 and out if behind.hidden; else it is left
+    /// `hidden` is in for rows that start past sub-layer 0 and out if after.hidden; else it is left
     /// holding nothing that anyone may read, and may be empty if all rows start at 0.
     /// Cancelled: as run_layers(). Preconditions: those of run_layers() and draw().
     virtual RunOutcome run_and_draw(std::span<const Row> rows,
@@ -191,9 +191,9 @@ public:
                                                std::span<std::vector<Candidate>> best,
                                                const CancelToken* cancel);
 
-    /// Whether there is an adapter (adapter_spec.hpp) behind the segment's last layer.
+    /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
-    /// The adapter's x of each row, given its hidden state behind the last layer; both [rows, dim],
+    /// The adapter's x of each row, given its hidden state after the last layer; both [rows, dim],
     /// in the order in which rows see each other. Its keys and values are kept under the rows' own
     /// slots: whoever runs every row that passes has them for every text. A key that was never
     /// put there, or that another text left, spoils the candidate and nothing else. Row::first and
@@ -216,7 +216,7 @@ public:
     [[nodiscard]] virtual std::string equality_class() const = 0;
 
 private:
-    /// Rows that something is drawn behind, with their hidden states one after the other.
+    /// Rows that something is drawn after, with their hidden states one after the other.
     struct Drawn {
         std::vector<std::size_t> rows = {};
         std::vector<DrawJob> jobs = {};

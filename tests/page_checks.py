@@ -27,7 +27,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def reference_pattern(folders: list[str]) -> re.Pattern[str]:
-    """A path below one of `folders`, with the function behind a colon if there is one."""
+    """A path below one of `folders`, with the function after a colon if there is one."""
     tops = "|".join(re.escape(folder) for folder in sorted(folders))
     return re.compile(rf"(?<![\w/.~$<-])((?:{tops})/(?:{PATH})?[\w.+-]*)(\*|<)?(?::({NAME}))?")
 

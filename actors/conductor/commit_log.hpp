@@ -20,7 +20,7 @@ namespace paceline {
 enum class CommitKind : std::uint8_t {
     Counts,  // tokens were appended
     Stale,   // of an old attempt, an unknown or finished request, or committed before
-    Gap,     // it starts behind the end of the log: the sender broke the protocol
+    Gap,     // it starts after the end of the log: the sender broke the protocol
 };
 
 struct Commit {
@@ -36,7 +36,7 @@ public:
     Result<Attempt> open(RequestId request, std::span<const TokenId> prompt);
     /// A new attempt: whatever the old one still says is cancelled. Errors: BadArgument if unknown.
     Result<Attempt> restart(RequestId request);
-    /// A new attempt on a text that was given another prompt behind its end (a chat's next
+    /// A new attempt on a text that was given another prompt after its end (a chat's next
     /// turn): `text` is what counts as prompt now. Errors: BadArgument if unknown.
     Result<Attempt> extend(RequestId request, std::span<const TokenId> text);
     void close(RequestId request);

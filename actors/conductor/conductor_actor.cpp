@@ -155,7 +155,7 @@ void ConductorActor::begin_waiting() {
     for (const RequestId request : waiting) answers_.at(request).timer = 0;
     for (const RequestId request : waiting) {
         Answer& answer = answers_.at(request);
-        // Those behind it wait too, or a large one would never get its turn.
+        // Those after it wait too, or a large one would never get its turn.
         if (!fits(answer)) break;
         begin(request, answer);
     }

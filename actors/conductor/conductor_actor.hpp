@@ -135,7 +135,7 @@ private:
         AnswerOrder order{};     // its text is empty: the log has it
         Attempt attempt{};
         bool begun = false;        // the stages were told of it once: the next Begin is a replay
-        std::size_t length = 0;    // tokens of the log's text that count: none behind a Stop
+        std::size_t length = 0;    // tokens of the log's text that count: none after a Stop
         std::int32_t held = 0;     // leading positions that the stages hold in their KV caches
         std::uint32_t losses = 0;  // in a row, while it ran
         std::uint64_t timer = 0;   // the recovery timer that counts; 0: none

@@ -35,7 +35,7 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
     return path;
 }
 
-/// The target's token behind the row where the walk stands.
+/// The target's token after the row where the walk stands.
 std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = position_behind(*at_);
     const SeenTokens seen{.committed = input_.committed, .path = result_.tokens};

@@ -81,7 +81,7 @@ public:
     /// The same with the target's own token of the wanted row, if one could be drawn. For the
     /// coupled rule, whose draw needs nothing but the row.
     void feed(std::optional<TokenId> own);
-    /// How that token is drawn, and for which position behind `row`.
+    /// How that token is drawn, and for which position after `row`.
     [[nodiscard]] const SamplingParams& sampling() const { return input_.sampling; }
     [[nodiscard]] Position position_behind(std::size_t row) const {
         return input_.rows[row].position + 1;

@@ -6,7 +6,7 @@
 // batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
 // not see their neighbours, so the tokens are those of PlainDecoder.
 //
-// Beside the tokens an answer keeps what the target thought: the likeliest next tokens behind a
+// Beside the tokens an answer keeps what the target thought: the likeliest next tokens after a
 // row, and residuals. Residuals are taken at borders: the layers of a wave run in several calls.
 //
 // Borrows the backend, which must hold all layers. One thread; the cancel token may be raised
@@ -36,7 +36,7 @@ struct AnswerParams {
     int requests = 32;              // seats, >= 1
     int wave_rows = 64;             // of one wave, >= requests
     int top = 0;                    // likeliest tokens kept per row; 0: none
-    std::vector<int> hidden = {};   // layers behind which the residual is kept; ascending, from 1
+    std::vector<int> hidden = {};   // layers after which the residual is kept; ascending, from 1
 };
 
 struct AnswerTask {
@@ -46,7 +46,7 @@ struct AnswerTask {
     std::span<const TokenId> tokens = {};  // the prompt; outlives run()
 };
 
-/// A row i is the token at position i. What lies behind the last token is known only if it ran.
+/// A row i is the token at position i. What lies after the last token is known only if it ran.
 struct MadeAnswer {
     AnswerTask task;
     std::vector<TokenId> tokens = {};   // prompt and answer; an end token is the last of them

@@ -54,7 +54,7 @@ std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
                                           float log_prob,
                                           msg::Origin origin) {
     const DraftNode* above = find(parent);
-    PACE_CHECK(above != nullptr, "a candidate behind a node that is not in the tree");
+    PACE_CHECK(above != nullptr, "a candidate after a node that is not in the tree");
     log_prob = sane(log_prob);
     if (const DraftNode* known = child(parent, token); known != nullptr) {
         const DraftNodeId id = known->id;

@@ -39,8 +39,8 @@ struct DraftNode {
     DraftNodeId parent = kNoDraftNode;
     TokenId token = 0;
     Position position = 0;
-    float log_prob = 0.0F;  // behind its parent
-    float reach = 0.0F;     // of the whole path behind the root (log)
+    float log_prob = 0.0F;  // after its parent
+    float reach = 0.0F;     // of the whole path after the root (log)
     msg::Origin origin = msg::Origin::Trunk;
     KvSlot slot = kNoSlot;  // where the draft model has its keys and values
     bool expanded = false;
@@ -64,7 +64,7 @@ class DraftTree : public CandidateTree<DraftNode> {
 public:
     explicit DraftTree(std::size_t nodes_max) : CandidateTree{true, nodes_max} {}
 
-    /// Starts anew: nothing is proposed behind this token.
+    /// Starts anew: nothing is proposed after this token.
     void plant(TokenId token, Position position);
 
     /// Adds a child, or gives the one that is there this probability. Nothing when there is no
@@ -76,25 +76,25 @@ public:
     /// A model's word on what follows `parent`, best first: the first becomes the trunk's, the
     /// others runners-up. Candidates of others that it did not name share what it has left over.
     void expand(DraftNodeId parent, std::span<const Candidate> candidates);
-    /// Nothing more can or need be said behind this node for now.
+    /// Nothing more can or need be said after this node for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
     void set_slot(DraftNodeId id, KvSlot slot);
     /// Nothing is in the cache any more.
     void drop_slots();
 
-    /// The text goes on with `tokens` (not empty) behind the root.
+    /// The text goes on with `tokens` (not empty) after the root.
     Followed follow(std::span<const TokenId> tokens);
 
     /// Merges the proposal of another proposer. `text` is the committed text up to the root: a root
-    /// that it has passed is no harm. Of what an exit names behind one row, the `alternatives`
+    /// that it has passed is no harm. Of what an exit names after one row, the `alternatives`
     /// most probable new ones are added. Returns whether anything changed.
     bool merge(const msg::Proposal& proposal,
                std::span<const TokenId> text,
                Opinion opinion,
                std::int32_t alternatives);
 
-    /// The most probable nodes below the root and not behind `last`, as a proposal: root, count
+    /// The most probable nodes below the root and not after `last`, as a proposal: root, count
     /// and nodes are filled in.
     [[nodiscard]] msg::Proposal snapshot(Position last) const;
 

@@ -48,7 +48,7 @@ public:
 
     struct Step {
         std::vector<DraftNodeId> expand;        // in the next pass; empty: none
-        std::int32_t chain = 0;                 // tokens that a source of chains may add behind
+        std::int32_t chain = 0;                 // tokens that a source of chains may add after
                                                 // expand[0] in this step
         std::optional<msg::ProposalState> say;  // first; then ask again
         bool waits_for_names = false;           // not longer than the caller's limit
@@ -56,9 +56,9 @@ public:
     /// `room`: candidates below the root that could still be committed.
     [[nodiscard]] Step next(const DraftTree& tree, std::int32_t room);
 
-    /// Sequential: from now on nothing is expanded behind a path less probable than this either.
+    /// Sequential: from now on nothing is expanded after a path less probable than this either.
     void expand_down_to(float reach);
-    /// A step's pass has come back: a chain of `tokens` behind its first node, else 1.
+    /// A step's pass has come back: a chain of `tokens` after its first node, else 1.
     void passed(std::int32_t tokens = 1);
     /// The text has gone on; `prepared`: the new root was in the tree.
     void verified(std::int32_t accepted, std::int32_t could, bool prepared);

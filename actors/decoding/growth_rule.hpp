@@ -18,7 +18,7 @@
 namespace paceline {
 
 enum class DraftPace : std::uint8_t {
-    Sequential,  // up to gamma behind the root, then the verdict is waited for
+    Sequential,  // up to gamma after the root, then the verdict is waited for
     Ahead,       // goes on below what was proposed while the target is busy
     Lockstep,    // rounds of gamma steps; the next one begins with the verdict
 };
@@ -35,10 +35,10 @@ struct GrowthRule {
     std::int32_t gamma_early = 0;  // lockstep FOLD: the first gamma1 of them, before the exit's
                                    // names are waited for; the others are gamma2. 0: no such wait
     bool adaptive = false;         // assisted generation's length: +2 if all were right, else -1
-    float confidence_min = 0.0F;   // a chain ends behind a token less probable than this
+    float confidence_min = 0.0F;   // a chain ends after a token less probable than this
     bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;    // nodes expanded in one pass of the model
-    std::int32_t own_alternatives = 0;   // runners-up named behind each expanded node
+    std::int32_t own_alternatives = 0;   // runners-up named after each expanded node
     std::int32_t exit_alternatives = 0;  // k: of an exit's names at each row, those that are grown
     std::int32_t branch_budget = 48;     // nodes off the trunk that are expanded per root
     float reach_min = 1e-3F;             // what is less probable than this is not expanded

@@ -1,6 +1,6 @@
 // PassWorth: how probable a path must be for another sequential pass of the draft after it.
 //
-// In sequential decoding the target waits while the draft thinks. A pass behind a path that is right with
+// In sequential decoding the target waits while the draft thinks. A pass after a path that is right with
 // probability p adds a token to the wave with probability p x h, where h says how often a candidate is
 // right if all above it are. It costs its own time and that of one row more, in which the text
 // would have gone on as well. So it pays where
@@ -25,7 +25,7 @@ class PassWorth {
 public:
     using Micros = std::chrono::microseconds;
 
-    static constexpr float kHit = 0.5F;  // h, where it matters: behind doubtful candidates
+    static constexpr float kHit = 0.5F;  // h, where it matters: after doubtful candidates
     // The same for a draw: what a draft believes of it is how far ahead it is in its own race under
     // the noise, twice too sure (best least reach 0.35 greedy, 0.7 at temperature 0.8).
     static constexpr float kHitOfDraws = 0.25F;
@@ -51,7 +51,7 @@ public:
         if (!std::exchange(first_, false)) learn(pass_, static_cast<float>(took.count()));
     }
 
-    /// The least probability of a path that another pass pays behind; 0: not known yet.
+    /// The least probability of a path that another pass pays after; 0: not known yet.
     [[nodiscard]] float reach_min() const {
         if (token_ <= 0.0F || pass_ <= 0.0F) return 0.0F;
         return std::min((pass_ + kRowShare * between_) / (hit_ * token_), kMost);

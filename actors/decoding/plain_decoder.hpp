@@ -88,7 +88,7 @@ private:
                         const CancelToken* cancel);
     [[nodiscard]] bool drawn_with_layers(const SamplingParams& sampling) const;
     std::span<float> last_logits();
-    /// The token behind the last row, where the backend draws it.
+    /// The token after the last row, where the backend draws it.
     std::optional<TokenId> drawn(const SamplingParams& sampling, Position position);
 
     Backend* backend_;

@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// How often the token behind a match was right, by the longest length of the group: chat, code,
+// How often the token after a match was right, by the longest length of the group: chat, code,
 // maths and summaries of a small instruct model, greedy, 3544 tokens.
 struct Group {
     int length_max;

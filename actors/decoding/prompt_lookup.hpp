@@ -41,13 +41,13 @@ public:
     static Result<PromptLookup> make(NgramRange range);
 
     void append(std::span<const TokenId> tokens);
-    /// Up to `gamma` tokens behind the text and then `path`; empty when no n-gram of that end
+    /// Up to `gamma` tokens after the text and then `path`; empty when no n-gram of that end
     /// stood in the text before. log_prob: of each if those before it are right.
     [[nodiscard]] std::vector<Candidate> propose(std::int32_t gamma,
                                                  std::span<const TokenId> path = {}) const;
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
 
-    /// How probable the token behind a match of this length is.
+    /// How probable the token after a match of this length is.
     [[nodiscard]] float confidence(int length) const;
 
 private:

@@ -192,7 +192,7 @@ void RequestSlots::free(Position position, KvSlot slot) {
 
 void RequestSlots::cut(Position length) {
     PACE_CHECK(length >= 0 && static_cast<std::size_t>(length) <= committed_.size(),
-               "a cut behind the end of the committed prefix");
+               "a cut after the end of the committed prefix");
     const std::vector<KvSlot> gone(committed_.begin() + length, committed_.end());
     committed_.resize(static_cast<std::size_t>(length));
     for (std::size_t i = 0; i < gone.size(); ++i) {

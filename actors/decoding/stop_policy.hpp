@@ -3,10 +3,10 @@
 //
 //   fixed length         DraftLength, not adaptive: gamma tokens per round
 //   adaptive length      DraftLength: all were right: +2, else -1, at least 1 (assisted generation)
-//   chain confidence     ChainStop: behind a token less probable than this (Draft & Verify)
-//   running product      ChainStop: behind a path less probable than this (AdaSPEED)
+//   chain confidence     ChainStop: after a token less probable than this (Draft & Verify)
+//   running product      ChainStop: after a path less probable than this (AdaSPEED)
 //
-// The token at which a chain stops is proposed all the same; nothing is drafted behind it. Pure.
+// The token at which a chain stops is proposed all the same; nothing is drafted after it. Pure.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct ChainStop {
     float confidence_min = 0.0F;  // 0: no such stop
     float product_min = 0.0F;
 
-    /// Whether nothing is drafted behind a token of this probability at the end of such a path.
+    /// Whether nothing is drafted after a token of this probability at the end of such a path.
     [[nodiscard]] bool ends_behind(float log_prob, float reach) const {
         return (confidence_min > 0.0F && log_prob < std::log(confidence_min)) ||
                (product_min > 0.0F && reach < std::log(product_min));

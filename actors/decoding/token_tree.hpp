@@ -42,7 +42,7 @@ struct TreeNode {
     TokenId token = 0;
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
-    // Dispatcher only: how probable the node is behind its parent, and its whole path behind the
+    // Dispatcher only: how probable the node is after its parent, and its whole path after the
     // root (log), as its proposers believe; and whose candidate it was.
     float log_prob = 0.0F;
     float reach = 0.0F;

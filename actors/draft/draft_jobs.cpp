@@ -121,7 +121,7 @@ bool DraftWork::start_pass() {
         }
         if (wishes.empty()) return false;
         if (!model.prepare(wishes)) {
-            // Nothing can be computed behind those nodes, which are closed now: ask again.
+            // Nothing can be computed after those nodes, which are closed now: ask again.
             for (const RequestPtr& request : pass->requests) advance(request);
             continue;
         }

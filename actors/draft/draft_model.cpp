@@ -10,9 +10,9 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
-constexpr std::size_t kEnoughText = 16;  // tokens behind an unknown one that make a context again
+constexpr std::size_t kEnoughText = 16;  // tokens after an unknown one that make a context again
 
-/// The tokens that penalties of the token behind `path` may look at.
+/// The tokens that penalties of the token after `path` may look at.
 std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNode* const> path) {
     if (!text.sampling.has_penalties()) return {};
     std::vector<TokenId> seen = text.tokens;
@@ -146,7 +146,7 @@ void DraftModel::add(const Wish& wish) {
     }
 }
 
-/// The text up to the root; false if the root's row does not fit behind it into this pass.
+/// The text up to the root; false if the root's row does not fit after it into this pass.
 bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     DraftText::Cache& cache = *text->cache;
     const Position root = text->tree.root().position;
@@ -281,7 +281,7 @@ void DraftModel::undo() {
             cache.slots.free(row.position - cache.begin, row.slot);
         }
     }
-    // Where a chunk was in the pass nothing behind it was in the cache, so nothing has joined it.
+    // Where a chunk was in the pass nothing after it was in the cache, so nothing has joined it.
     for (const Chunk& chunk : chunks_) chunk.text->cache->slots.cut(chunk.length);
 }
 

@@ -1,4 +1,4 @@
-// DraftModel: a model as a proposer: it computes candidates behind nodes of candidate trees, for many
+// DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for many
 // requests in one pass.
 //
 //     prepare(wishes)     loop   names slots, builds rows: text that is not in the cache yet (in
@@ -12,7 +12,7 @@
 // with it costs acceptance, never exactness. A slot that was given up while a pass runs is not
 // used again before that pass is taken. Its vocabulary may be smaller than the target's or padded:
 // tokens that the target does not have are never proposed. A token that the model does not know
-// itself ends what it can say of a text; it begins anew behind it, once enough has followed.
+// itself ends what it can say of a text; it begins anew after it, once enough has followed.
 // Bounded: a request reserves the pages of its context; without them it has no model.
 // Threads: the actor's loop; run() alone is the job.
 #pragma once
@@ -75,7 +75,7 @@ public:
 
     /// Gives the text a place in the cache; without pages it stays without.
     void open(DraftText& text);
-    /// Whether candidates behind the text's root can be had.
+    /// Whether candidates after the text's root can be had.
     [[nodiscard]] bool knows(const DraftText& text) const;
     /// Committed tokens above the root that are not in the cache; 0 where it knows nothing.
     [[nodiscard]] Position behind(const DraftText& text) const;
@@ -83,7 +83,7 @@ public:
     struct Wish {
         std::shared_ptr<DraftText> text;
         std::vector<DraftNodeId> expand;  // best first
-        int candidates = 1;               // behind each
+        int candidates = 1;               // after each
     };
     /// As much of the wishes as there is room for, the first ones first. Nodes that can not be
     /// expanded are closed. False: there is nothing to run.

@@ -12,7 +12,7 @@ namespace {
 constexpr float kTrustWeight = 0.1F;  // of one token: the last ten or so count
 constexpr float kTrustLeast = 0.02F;
 // A row more costs a wave of a few rows about a tenth of its time, and what the target finds
-// behind it is worth more the faster the text goes on: a path less probable does not pay.
+// after it is worth more the faster the text goes on: a path less probable does not pay.
 constexpr float kWorthARow = 0.15F;
 
 /// The proposal's root and trunk, as tokens.
@@ -173,7 +173,7 @@ bool DraftRequest::take_branches() {
     if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
     (void)tree.merge(*branches_, text->tokens, Opinion::Trunk, 0);
     branches_.reset();
-    // Correct has been asked about these: this draft goes on behind the last of them, and reads
+    // Correct has been asked about these: this draft goes on after the last of them, and reads
     // all that is above it in the same pass.
     std::vector<DraftNodeId> inner;
     for (const DraftNode& node : tree.nodes()) {
@@ -219,7 +219,7 @@ void DraftRequest::take(const DraftModel::Said& said) {
     changed = true;
 }
 
-/// Behind a less probable path a source's candidates are not taken (log).
+/// After a less probable path a source's candidates are not taken (log).
 float DraftRequest::least_reach() const {
     // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;

@@ -51,9 +51,9 @@ public:
     /// What to do next, see Growth.
     [[nodiscard]] Growth::Step next();
     void take(const DraftModel::Said& said);
-    /// A source's candidate behind a node; tokens that no target has end it. `asked`: so many tokens.
+    /// A source's candidate after a node; tokens that no target has end it. `asked`: so many tokens.
     void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);
-    /// Nothing can be said behind these for now.
+    /// Nothing can be said after these for now.
     void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.
     [[nodiscard]] std::vector<TokenId> path_to(DraftNodeId node) const;
@@ -93,7 +93,7 @@ private:
     DraftModel* model_;
     FinishRule finish_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
-    std::vector<TokenId> chain_;        // the source's last candidate behind this root
+    std::vector<TokenId> chain_;        // the source's last candidate after this root
     float trust_ = 0.0F;                // how often the source's tokens were right lately
     std::optional<msg::Proposal> names_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;

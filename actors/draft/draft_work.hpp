@@ -12,7 +12,7 @@
 //       |                 | +--------------------------------------------+ |
 //       |                 v                                                v
 //       +---------------------------------------------------------------- (same)
-//          Stop; a Verdict that ends the answer, or starts behind a gap;
+//          Stop; a Verdict that ends the answer, or starts after a gap;
 //          the first or the last segment was lost
 //
 // What Growing means depends on the pace (decoding/growth.hpp). One job at a time: a pass of the

@@ -51,7 +51,7 @@ Status check_node(const msg::ProposedNode& node, std::uint32_t index, const Mess
     return {};
 }
 
-/// `rows_left`: of the wave, for this part and those behind it.
+/// `rows_left`: of the wave, for this part and those after it.
 Status check_part(std::span<const msg::WavePart> parts,
                   std::uint32_t index,
                   std::uint32_t rows_left,

@@ -72,7 +72,7 @@ Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
     }
     if (text_.size() + verdict.count > static_cast<std::size_t>(spec_.context)) {
         return Error{Errc::Protocol, "a verdict commits " + std::to_string(verdict.count) +
-                                         " tokens behind " + std::to_string(text_.size()) +
+                                         " tokens after " + std::to_string(text_.size()) +
                                          ", more than the context of " +
                                          std::to_string(spec_.context)};
     }

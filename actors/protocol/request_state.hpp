@@ -6,7 +6,7 @@
 //                              root: in the text, not yet in the cache; the tree hangs below it
 //
 // text and slots are reserved for the whole context when made and never move, so a job may read
-// the part that was committed when it started while the loop appends behind it.
+// the part that was committed when it started while the loop appends after it.
 // Threads: changed by the actor loop only.
 #pragma once
 

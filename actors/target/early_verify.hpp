@@ -1,4 +1,4 @@
-// EarlyVerify: the role of a segment with an exit: evaluates hidden states behind its layers ahead of
+// EarlyVerify: the role of a segment with an exit: evaluates hidden states after its layers ahead of
 // the verdict. Its messages are proposals, never decisions.
 // Handles: no message; it reads the runs of its own segment.   Emits: Proposal (to draft and correct:
 // alternatives; to the first segment: the next token).
@@ -10,7 +10,7 @@
 //                                                     finish(): proposals
 //
 // An exit that defers rows evaluates inside the run's own job instead (evaluate_inside()), and the
-// rows behind which a token starts early are marked to be held by the next segment.
+// rows after which a token starts early are marked to be held by the next segment.
 // An evaluation that others wait for, and what it gained, decide whether the next wave is evaluated
 // (decoding/exit_policy.hpp).
 // Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate_inside() and
@@ -56,7 +56,7 @@ public:
     /// The run has ended, and some of its rows are still of use. Marks the parts to be held, and
     /// copies what is evaluated after the run was passed on.
     void run_ended(SegmentRun& run);
-    /// A verdict was made behind the last segment: `hidden` is of the last accepted row.
+    /// A verdict was made after the last segment: `hidden` is of the last accepted row.
     void look_ahead(const SegmentRun& run,
                     const std::shared_ptr<RequestState>& state,
                     std::span<const float> hidden);

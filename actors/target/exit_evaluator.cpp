@@ -230,7 +230,7 @@ std::optional<msg::Proposal> ExitEvaluator::names(const ExitPart& part) const {
     return proposal;
 }
 
-/// What is to be named behind a row: what does not stand there already.
+/// What is to be named after a row: what does not stand there already.
 std::vector<Candidate> ExitEvaluator::news(const TokenTree& tree, const ExitRow& row) const {
     const std::vector<TokenId> there = children_of(tree, row.node);
     std::vector<Candidate> named;
@@ -241,7 +241,7 @@ std::vector<Candidate> ExitEvaluator::news(const TokenTree& tree, const ExitRow&
     return named;
 }
 
-/// Whether the head's own next token behind a row is worth a row of its own at once.
+/// Whether the head's own next token after a row is worth a row of its own at once.
 bool ExitEvaluator::starts_early(const ExitPart& part, const ExitRow& row) const {
     const RequestState& state = *part.state;
     if (!row.newest || row.best.empty() || state.tree().find(row.node) == nullptr) return false;

@@ -4,12 +4,12 @@
 //     job    evaluate()           head and candidates, with the request's own parameters and noise
 //     loop   names(), early() what follows from it, if the tree still holds the rows
 //
-// names (FOLD):          root - a - b          the wave's rows, and behind each the best tokens
+// names (FOLD):          root - a - b          the wave's rows, and after each the best tokens
 //                          |    |   +- x y     that are not there yet
 //                          |    +- x y
 //                          +- x y
-// early (AdaDecode):     root - a - b - x      behind the newest row, if the head is sure of x
-// ahead (appendix E):    root - x - y          behind a verdict, from heads that look further
+// early (AdaDecode):     root - a - b - x      after the newest row, if the head is sure of x
+// ahead (appendix E):    root - x - y          after a verdict, from heads that look further
 //
 // What it said is compared with the text, and an exit that costs more than it gains rests for a
 // while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
@@ -42,7 +42,7 @@ struct ExitRow {
     Position position = 0;
     std::vector<TokenId> path = {};    // below the root, down to this row's own token
     int wanted = 0;                    // candidates
-    bool newest = false;               // nothing is proposed behind it yet
+    bool newest = false;               // nothing is proposed after it yet
     std::vector<Candidate> best = {};  // the job's answer
 };
 
@@ -78,7 +78,7 @@ public:
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
                                std::span<const msg::WaveRow> rows,
                                std::size_t first) const;
-    /// Drops rows behind which the text is known meanwhile; evaluate() begins with it.
+    /// Drops rows after which the text is known meanwhile; evaluate() begins with it.
     static void leave_out_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
     /// otherwise they do not matter.

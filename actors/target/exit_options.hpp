@@ -1,16 +1,16 @@
 // ExitOptions: what a segment does with the hidden states at its end, beside passing them on.
 //
-// An exit is a head behind the segment's last layer (the target's own as a logit lens, or a
+// An exit is a head after the segment's last layer (the target's own as a logit lens, or a
 // trained one). What it says is only a hint. Three uses, which may be combined:
 //
 //   names      FOLD's Early Verify (section 4): at each row of a verify wave the `top` best tokens
 //              are named to draft and correct, who prepare continuations under them
-//   proposes   AdaDecode (section 3): if the head is sure enough of the token behind the newest
+//   proposes   AdaDecode (section 3): if the head is sure enough of the token after the newest
 //              row, that token starts at layer 0 at once, while the row's deeper layers run in the
 //              next segment's process, or wait there (`defers`) until a row comes through that
 //              the exit was not sure of
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode, appendix
-//              E) propose behind each verdict
+//              E) propose after each verdict
 //
 // With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
 // too, so that it has the keys of the whole text.
@@ -34,13 +34,13 @@ inline constexpr std::uint32_t kExitTopMax = 8;
 struct ExitOptions {
     HeadId head = HeadId::Final;
     bool names = false;
-    std::uint32_t top = 4;  // k: tokens named behind each row, the trunk's own not counted
+    std::uint32_t top = 4;  // k: tokens named after each row, the trunk's own not counted
     std::vector<StageId> names_to = {};
     bool lockstep = false;  // FOLD as published: the wave goes on only when the draft has said that
                             // it is Halfway (first segment only)
     bool proposes = false;
     float gate = 0.75F;  // log_prob of the head's first choice must be above log(gate); 0: always
-    std::uint32_t early_max = 5;  // rows without a verdict that an early token may stand behind
+    std::uint32_t early_max = 5;  // rows without a verdict that an early token may stand after
     bool defers = false;
     Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
     std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...

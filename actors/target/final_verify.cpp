@@ -44,7 +44,7 @@ Status FinalVerify::prepare(const SegmentRun& run) {
 }
 
 /// The target's tokens come with the layers if the device can draw all of them: one wait for the
-/// run. Behind a row of prefill no token is drawn.
+/// run. After a row of prefill no token is drawn.
 void FinalVerify::draw_with_layers(const SegmentRun& run) {
     jobs_.clear();
     drawn_.clear();

@@ -3,10 +3,10 @@
 //
 //     Dispatcher    the first segment (no segment before it): what the layers work on next
 //     EarlyVerify   a segment with an exit: proposals ahead of the verdict
-//     FinalVerify   the last segment (no segment behind it): the verdicts
+//     FinalVerify   the last segment (no segment after it): the verdicts
 //
 // Handles: Begin, Wave (from the segment before), Verdict (from the last one), Stop; a Dispatcher also
-// Proposal.   Emits: Wave (to the segment behind); its roles what they declare.
+// Proposal.   Emits: Wave (to the segment after); its roles what they declare.
 //
 // What goes through the layers comes in waves of parts, a part per request; the parts wait in a queue
 // (segment_queue.hpp), and a run takes as many as fit:
@@ -144,7 +144,7 @@ private:
     std::optional<EarlyVerify> early_;
     std::optional<FinalVerify> final_;
     TensorConsumer* in_ = nullptr;     // from the segment before, if it is there and not lost
-    TensorProducer* out_ = nullptr;    // to the segment behind, likewise
+    TensorProducer* out_ = nullptr;    // to the segment after, likewise
     std::optional<PoolRef> out_slot_;  // acquired, for the next wave to be passed on
     std::map<RequestId, control::Begin> waiting_begins_;  // see SegmentRequests::must_wait()
     SegmentQueue queue_;

@@ -26,7 +26,7 @@ struct SegmentQueue::Batch {
     std::vector<WaitingPart> parts = {};
     std::size_t rows = 0;
     std::map<RequestId, std::size_t> rows_of = {};  // of the requests in it
-    std::set<RequestId> blocked = {};               // an earlier part of theirs stays behind
+    std::set<RequestId> blocked = {};               // an earlier part of theirs stays after
     std::set<KvSlot> claimed = {};                  // by parts that came earlier
 
     [[nodiscard]] bool has_room(const WaitingPart& part) const {
@@ -76,7 +76,7 @@ Result<std::vector<bool>> SegmentQueue::readiness(const Rules& rules) {
     return ready;
 }
 
-/// Takes back the readiness of held parts behind which only held ones stand.
+/// Takes back the readiness of held parts after which only held ones stand.
 void SegmentQueue::keep_held(std::vector<bool>& ready, Micros now) const {
     std::set<RequestId> released;
     for (std::size_t i = parts_.size(); i-- > 0;) {
@@ -109,7 +109,7 @@ Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros n
         }
         batch.rows += part.rows.size();
         batch.rows_of[request] += part.rows.size();
-        // Nothing of this request may be merged behind a prefill part.
+        // Nothing of this request may be merged after a prefill part.
         if (is_prefill(part)) batch.blocked.insert(request);
         batch.parts.push_back(std::move(part));
     }

@@ -6,7 +6,7 @@
 // The parts of a request keep their order; those of different requests may overtake each other,
 // but never one that writes to the same KV slot: the slot has changed hands meanwhile, and what
 // was to be written first must not come last.
-// A held part (WavePart::hold) stays until one of its request that is not held stands behind it,
+// A held part (WavePart::hold) stays until one of its request that is not held stands after it,
 // or its time is over. Several verify parts of a request become one in a run.
 // Pure apart from the tensor slots it gives back. Threads: the actor's loop.
 #pragma once

@@ -156,7 +156,7 @@ void SegmentRun::leave_out_stale(const SegmentRequests& requests,
         const bool wanted = part.prefill() || part.state->wants(rows_of(part));
         const bool cut_short = outcome == JobOutcome::Cancelled && lives;
         // The conductor has declared the attempt void, and its Stop is on its way. No row may be
-        // computed behind this gap.
+        // computed after this gap.
         if (wanted && (cut_short || watermarks.is_cancelled(p))) part.state->stop();
     }
     keep(kept, whole_parts);

@@ -1,4 +1,4 @@
-// Verifier: decides which candidates of a run are accepted, by the hidden states behind the last layer.
+// Verifier: decides which candidates of a run are accepted, by the hidden states after the last layer.
 // Used by FinalVerify.
 //
 // Head and sampling run inside the segment's job, after its layers. The walks of all requests go
@@ -12,7 +12,7 @@
 // A rejected rest is not computed. Any head_rows gives the same bits, since the head is
 // row-invariant.
 //
-// Where a device draws behind the rows of a run in the same go as their layers
+// Where a device draws after the rows of a run in the same go as their layers
 // (Backend::draws_behind_rows), the target's token of every row, rejected or not, is there before the
 // walk begins: it reads them, and no head is called.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
@@ -43,7 +43,7 @@ struct VerifyPart {
     std::span<const TokenId> committed;  // the text up to and including the root
     std::span<const msg::WaveRow> rows;  // the first is the root
     std::span<const float> hidden;       // [rows, dim] after the last layer
-    // The target's own token behind each row; empty: it is drawn from `hidden` here.
+    // The target's own token after each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
     WalkResult result = {};  // the result
 };
@@ -57,9 +57,9 @@ public:
 
     void verify(std::span<VerifyPart> parts);
 
-    /// Whether the target's tokens behind a part's rows can be drawn with their layers.
+    /// Whether the target's tokens after a part's rows can be drawn with their layers.
     [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
-    /// What is then drawn behind a row. The state must outlive the job.
+    /// What is then drawn after a row. The state must outlive the job.
     [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::WaveRow& row);
 
     /// How often the head has been called so far.

@@ -24,7 +24,7 @@ Status check_range(const char* field, std::uint32_t value, std::uint32_t low, st
                                         " .. " + std::to_string(high)};
 }
 
-/// The node of `proposal` where the text that was committed behind its root ends (kBelowRoot: no
+/// The node of `proposal` where the text that was committed after its root ends (kBelowRoot: no
 /// text was). Nothing if the text went on in another way.
 std::optional<std::int16_t> follow_text(const msg::Proposal& proposal,
                                         std::span<const TokenId> text) {

@@ -22,7 +22,7 @@
 // with a fair share of the rows, then prefill rows of others in what room is left. Who was passed
 // over comes first in the next one, a prefill with a share of its own.
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
-// behind the last place that the limits leave.
+// after the last place that the limits leave.
 // Pure apart from what it is told; not thread-safe.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace paceline {
 
 // ---- The rows of one request
 
-/// Whether the token behind this node could be committed.
+/// Whether the token after this node could be committed.
 bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
     const FinishRule& rule = entry.state->finish_rule();
     // The root ended nothing: it may be an end token that stands in the prompt.
@@ -56,7 +56,7 @@ std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
         reachable.push_back(node.id);
         if (!node.sent()) found.push_back(&node);
     }
-    // A child is at most as probable as its parent, and younger: it comes behind it.
+    // A child is at most as probable as its parent, and younger: it comes after it.
     std::sort(found.begin(), found.end(), [](const TreeNode* a, const TreeNode* b) {
         return a->reach != b->reach ? a->reach > b->reach : a->id < b->id;
     });

@@ -1,4 +1,4 @@
-// Rotation and attention of one layer as benches time them: rows behind a context, planned and launched as
+// Rotation and attention of one layer as benches time them: rows after a context, planned and launched as
 // CudaForward does, with caches of so many layers that their keys and values do not stay in L2.
 //
 // Owns device memory, borrows the desk; one thread. Throws as device_work.hpp does.
@@ -13,7 +13,7 @@ namespace paceline::bench {
 
 class AttentionDesk {
 public:
-    /// For as many rows as `desk` has now, at the positions behind `context` keys.
+    /// For as many rows as `desk` has now, at the positions after `context` keys.
     AttentionDesk(const Bench& bench, ProductDesk& desk, int context);
 
     /// How these rows are launched with some variants: the plan on the device, room for partials.
@@ -27,7 +27,7 @@ public:
     /// Put one launch into the desk's stream; `i`: which of the layers.
     void rotate(const Planned& planned, int i) const;
     void attend(const Planned& planned, int i) const;
-    /// A checksum of attention's output behind a rotation, on the same queries, keys and values each
+    /// A checksum of attention's output after a rotation, on the same queries, keys and values each
     /// time.
     [[nodiscard]] std::uint64_t result(const Planned& planned) const;
 

@@ -2,7 +2,7 @@
 // whatever --dtype says: cuBLAS has no other weights of ours.
 //
 // Ours do more: the norm in front and what follows (gemm.hpp: Finish) are fused in. So there are two
-// peers: cuBLAS's bare product, and that with the kernel behind it which does the rest.
+// peers: cuBLAS's bare product, and that with the kernel after it which does the rest.
 #include <algorithm>
 
 #include "model/kernels/cuda/gemm_blas.hpp"

@@ -1,4 +1,4 @@
-// Chain: rows that follow one another behind a context, as those of a wave of verification do; through
+// Chain: rows that follow one another after a context, as those of a wave of verification do; through
 // whatever segment a backend holds. Borrows the backend. One thread.
 #pragma once
 
@@ -47,7 +47,7 @@ public:
             (void)seconds(first, std::min(cuda::kGemmRowsMax, context - first));
     }
 
-    /// Seconds that the caller of run_layers() waits for `count` rows behind `context` keys.
+    /// Seconds that the caller of run_layers() waits for `count` rows after `context` keys.
     [[nodiscard]] double seconds(int context, int count) {
         const std::vector<Row> wave = rows(context, count);
         hidden_.resize(wave.size() * static_cast<std::size_t>(backend_.config().dim));
@@ -56,7 +56,7 @@ public:
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 
-    /// The same for a greedy token behind each row, which is all that the caller gets.
+    /// The same for a greedy token after each row, which is all that the caller gets.
     [[nodiscard]] double drawn_seconds(int context, int count) {
         const std::vector<Row> wave = rows(context, count);
         std::vector<DrawJob> jobs;

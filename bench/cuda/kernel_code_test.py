@@ -49,7 +49,7 @@ CODE = """
                                                                                                    /* 0x000fc00000000000 */
 \t\t..........
 """
-# Prints what was asked for; what it is asked about is the word behind the option.
+# Prints what was asked for; what it is asked about is the word after the option.
 CUOBJDUMP = f"""#!{sys.executable}
 import sys
 from pathlib import Path

@@ -67,7 +67,7 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
         const double rate = static_cast<double>(product.bytes()) / seconds[i];
         if (same(all[i], chosen)) {
             bench.report.figure(
-                std::string{"ladder.behind."} + product.name() + "." + std::to_string(rows),
+                std::string{"ladder.after."} + product.name() + "." + std::to_string(rows),
                 seconds[i] / best);
         }
         if (!equal) bench.report.figure("ladder.unequal", 1.0);

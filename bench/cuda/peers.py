@@ -115,7 +115,7 @@ def best_prefill(figures: dict[str, float]) -> float:
 
 def ratio_table(report: Report, options, ours: list[dict], theirs: dict[str, dict]) -> float:
     """Rates and their ratios. Returns how far Paceline's two runs are apart at most, as a share."""
-    cases = [(f"wave of {rows} behind {context}", rows, lambda f, n=f"wave.wall.seconds.{rows}.{context}": f.get(n, 0))
+    cases = [(f"wave of {rows} after {context}", rows, lambda f, n=f"wave.wall.seconds.{rows}.{context}": f.get(n, 0))
              for context in options.contexts for rows in options.rows]
     if options.prefill:
         cases.append((f"prefill of {options.prefill}", options.prefill, best_prefill))

@@ -197,12 +197,12 @@ class Ratios(Folder):
     def test_rates_are_compared_and_the_missing_is_named(self):
         done = self.peers()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| wave of 1 behind 512 | 500 | 333 | **1.50** | - | - |", done.stdout)
+        self.assertIn("| wave of 1 after 512 | 500 | 333 | **1.50** | - | - |", done.stdout)
         self.assertIn("| prefill of 2048 | 8192 | 10240 | **0.80** | - | - |", done.stdout)
         self.assertIn("llama is left out: llama_peer: llama-bench and llama-batched-bench are not in", done.stdout)
         self.assertIn("Paceline's two runs: at most 0.0 % apart", done.stdout)
         told = json.loads((self.folder / "out" / "tiny.peers.json").read_text())
-        self.assertAlmostEqual(told["figures"]["ratio.torch.wave.of.1.behind.512"], 1.5)
+        self.assertAlmostEqual(told["figures"]["ratio.torch.wave.of.1.after.512"], 1.5)
         self.assertAlmostEqual(told["figures"]["paceline.wave.wall.seconds.1.512"], 0.002)
 
     def test_peers_are_given_the_rates_that_our_bench_measured_or_found(self):
@@ -229,7 +229,7 @@ class Ratios(Folder):
         done = self.peers("--rows", "1,8", "--contexts", "512")
         self.assertEqual(done.returncode, 1)
         self.assertIn("torch: exit code 3: broken", done.stderr)
-        self.assertIn("| wave of 1 behind 512 | 500 | - | - | 500 | **1.00** |", done.stdout)
+        self.assertIn("| wave of 1 after 512 | 500 | - | - | 500 | **1.00** |", done.stdout)
 
 
 class TorchPeer(Folder):

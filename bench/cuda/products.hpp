@@ -1,5 +1,5 @@
 // A layer's products as benches time them: matrices enough that none is still in a cache, rows, and
-// all that a product and what is fused behind it read and write.
+// all that a product and what is fused after it read and write.
 //
 // Owns device memory; one thread. Throws as device_work.hpp does.
 #pragma once

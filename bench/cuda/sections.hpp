@@ -1,9 +1,9 @@
 // The sections of paceline_cuda_bench. Each measures one thing, adds its tables to the report, and
-// leaves figures for the ones behind it:
+// leaves figures for the ones after it:
 //
 //     copy      copy.bytes_per_s: read and written by a kernel; measured in every run that needs it
 //     kernels   head.seconds.ROWS (the device alone)
-//     ladder    ladder.behind.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a fault
+//     ladder    ladder.after.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a fault
 //               of the report, if bits differ
 //     blas      blas.own.seconds.PRODUCT.ROWS, blas.seconds..., blas.finished.seconds...
 //     waves     layers.seconds.ROWS.CONTEXT (the device alone), wave.share.ROWS.CONTEXT of the copy's
@@ -58,7 +58,7 @@ struct Bench {
 /// Bytes of the weights of one layer, and of the head, as the device holds them.
 [[nodiscard]] double layer_bytes(const Bench& bench);
 [[nodiscard]] double head_bytes(const Bench& bench);
-/// Bytes of the keys and values that a wave of `rows` behind `context` reads, over all layers.
+/// Bytes of the keys and values that a wave of `rows` after `context` reads, over all layers.
 [[nodiscard]] double cache_bytes(const Bench& bench, int rows, int context);
 
 /// Errors: those of make_cuda_backend(), BadArgument for words of the settings.

@@ -5,7 +5,7 @@
     bench/cuda/torch_peer.py --shape configs/shapes/tiny.toml --device cpu --threads 1   # that it works
 
 Needs torch and transformers (bench/cuda/requirements.txt), no file and no network: the weights, bf16, are
-random numbers made on the device. A wave is one forward of n tokens behind a static cache of C of them, with the
+random numbers made on the device. A wave is one forward of n tokens after a static cache of C of them, with the
 greedy token of every row; the cache is as long as the case needs and no longer. Three ways of running
 it are measured, and the best is what the figures tell:
 
@@ -14,7 +14,7 @@ it are measured, and the best is what the figures tell:
     eager      the plain forward; only where both others failed, or when asked for
 
 "wall" is what a caller waits for tokens on the host; "device" is the time of a wave among many that are
-launched one behind the other. Compiling takes long: the prefill is compiled first, then waves in the order
+launched one after the other. Compiling takes long: the prefill is compiled first, then waves in the order
 of --cases, as long as --seconds lasts; what was left out says so. What fails is named in the table, and
 the run goes on. The mask of a wave is made once, outside of what is measured.
 """
@@ -68,7 +68,7 @@ def build(shape: Shape, device):
 
 
 class Waves:
-    """A model, and a wave of `rows` tokens behind `context` others that can be repeated."""
+    """A model, and a wave of `rows` tokens after `context` others that can be repeated."""
 
     def __init__(self, model, device, rows: int, context: int):
         self.model, self.device, self.rows, self.context = model, device, rows, context

@@ -111,7 +111,7 @@ Prefill prefill_in_waves(const Bench& bench, CudaBackend& backend, int rows_max)
         rows.resize(backend.wave_rows(rows));
         const auto count = static_cast<int>(rows.size());
         prefill.device += backend.wave_seconds(rows, std::max(1, settings.times / 10));
-        prefill.wall += chain.seconds(first, count);  // behind the other: kernels are loaded
+        prefill.wall += chain.seconds(first, count);  // after the other: kernels are loaded
         // Two for each weight, and four for each number of q and each key that it sees.
         for (const Row& row : rows)
             prefill.operations += config.layers * (2.0 * weights_of_layer(bench.file) +

@@ -119,7 +119,7 @@ std::optional<std::uint32_t> TensorProducer::find_free() {
         const bool was_released =
             is_published(slot.generation) && generation == slot.generation + 1;
         if (generation != slot.generation && !was_released) {
-            corrupt_ = true;  // only a release may change a slot behind our back
+            corrupt_ = true;  // only a release may change a slot after our back
             break;
         }
         slot.generation = generation;

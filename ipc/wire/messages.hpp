@@ -45,7 +45,7 @@ struct Route {
 
 /// The proposer of a candidate: for figures, and for whoever grows the tree further.
 enum class Origin : std::uint16_t {
-    Trunk,     // the draft's first choice behind its parent
+    Trunk,     // the draft's first choice after its parent
     RunnerUp,  // another choice of the draft
     Exit,      // named by an early exit of the target
     Lookup,    // stood there before in the text
@@ -58,7 +58,7 @@ struct ProposedNode {
     TokenId token;
     std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
     Origin origin;
-    float log_prob;  // of this token behind its path, as the proposer believes; <= 0
+    float log_prob;  // of this token after its path, as the proposer believes; <= 0
 };
 inline constexpr std::int16_t kBelowRoot = -1;
 
@@ -73,7 +73,7 @@ enum class ProposalState : std::uint32_t {
 /// that the text has passed is no harm: what continues the text since then still counts.
 ///   draft, correct -> first segment   what they believe; none: "nothing to propose"
 ///   draft -> correct                  the trunk
-///   exit segment -> draft, correct    the rows of a wave, and what the exit names behind each
+///   exit segment -> draft, correct    the rows of a wave, and what the exit names after each
 ///   exit segment -> first segment     a row's path and the exit's own next token (AdaDecode)
 struct Proposal {
     static constexpr Kind kKind = Kind::Proposal;
@@ -108,7 +108,7 @@ struct WavePart {
     Position base;       // committed tokens already in the KV cache when the part starts
     std::uint32_t rows;  // the next so many rows of the wave
     std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
-                         // not held comes behind it (deferred layers); 0: run it in order
+                         // not held comes after it (deferred layers); 0: run it in order
 };
 
 /// segment -> next segment. Parts of different requests, at most one of each; the rows of a part

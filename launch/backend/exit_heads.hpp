@@ -29,7 +29,7 @@ struct ExitParts {
 /// open_adapter_part().
 [[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& target);
 
-/// What is behind layer `layer` in the end: as `exit` wishes if the parts have it for that layer.
+/// What is after layer `layer` in the end: as `exit` wishes if the parts have it for that layer.
 [[nodiscard]] ExitHead head_behind(int layer, const ExitConfig& exit, const ExitParts& parts);
 
 struct ExitHeads {

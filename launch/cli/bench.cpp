@@ -202,7 +202,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
     command->footer(
         "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
         "logits\n"
-        "for each; gemm8 its matrix products alone; '@ d512' behind a context of 512 tokens.\n"
+        "for each; gemm8 its matrix products alone; '@ d512' after a context of 512 tokens.\n"
         "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
         "auto,int8,bf16\n  paceline bench --random llama-8b --device cuda:0 -w 1,8,16");
     return command;

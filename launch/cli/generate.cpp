@@ -289,12 +289,12 @@ void add_what(CLI::App& command, GenerateOptions& options) {
     number("--samples", options.samples, "answers to each prompt, each with its own seed", 1,
            1 << 20);
     number("--top", options.top,
-           "keep so many of the target's likeliest next tokens behind each row; 0: none", 0, 1024);
+           "keep so many of the target's likeliest next tokens after each row; 0: none", 0, 1024);
     number("--shard-size", options.shard_size,
            "answers in a file; those of an incomplete one are held in memory", 1, 1 << 24);
     command
         .add_option("--hidden", options.hidden,
-                    "keep the residual behind these layers, such as 15,20,30")
+                    "keep the residual after these layers, such as 15,20,30")
         ->check(whole_number_list(1));
 }
 

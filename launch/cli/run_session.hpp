@@ -28,7 +28,7 @@ public:
     /// the answer before and this message is among them.
     [[nodiscard]] std::vector<TokenId> turn(const std::string& text) const;
 
-    /// Whether `tokens` more fit behind what is there, with room for one token of answer.
+    /// Whether `tokens` more fit after what is there, with room for one token of answer.
     /// Errors: BadArgument with both numbers and what to do.
     [[nodiscard]] Status check_room(std::size_t tokens) const;
 

@@ -23,11 +23,11 @@
 //     gamma             8      tokens on the trunk per round; with "ahead" at most
 //     gamma_early       0      lockstep: of them, those before the exit's names are waited for
 //     adaptive          false  gamma as in assisted generation: +2 if all were right, else -1
-//     confidence_min    0      a chain ends behind a token less probable than this
+//     confidence_min    0      a chain ends after a token less probable than this
 //     while_worth       false  sequential: a chain ends where another pass of the model costs more time
 //                              than it may bring, as measured while it runs
 //     width             1      nodes expanded in one pass of the model
-//     own_alternatives  0      runners-up named behind each node
+//     own_alternatives  0      runners-up named after each node
 //     exit_alternatives 0      k: of an exit's names at each row, those that are grown
 //     branch_budget     48     nodes off the trunk that are expanded per root
 //     reach_min         0.001  what is less probable than this is not expanded

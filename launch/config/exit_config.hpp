@@ -1,4 +1,4 @@
-// ExitConfig: the table [exit] of a pipeline's file: the head behind the last layer of those
+// ExitConfig: the table [exit] of a pipeline's file: the head after the last layer of those
 // segments that say `exit = true` or are an "early-verify", and what it is used for.
 //
 //     head           "trained"  the head that was trained for the exit's layer; "adapter": the
@@ -10,14 +10,14 @@
 //                            (pretrained.hpp)
 //     seed           1       of random heads
 //     short_list     0       of heads that are not trained: the first so many token ids; 0: all
-//     names          FOLD: the `top` best tokens behind each row of a wave are named to draft and
+//     names          FOLD: the `top` best tokens after each row of a wave are named to draft and
 //                    correct. Default: true where there is a correct stage and the exit does not
 //                    propose
 //     top            4
 //     lockstep       false   FOLD as published: the wave goes on only when the draft is Halfway
 //     proposes       false   AdaDecode: a token that the head is sure of starts at layer 0 at once
 //     gate           0.75    how sure: its probability; 0: always
-//     early_max      5       rows without a verdict that an early token may stand behind
+//     early_max      5       rows without a verdict that an early token may stand after
 //     defers         false   rows wait here for their deeper layers until a row comes through that
 //                            the exit was not sure of
 //     defer_limit_us 200000  but not longer than this
@@ -66,11 +66,11 @@ struct ExitConfig {
     int ahead_top = 1;
     bool always_on = false;
 
-    /// What is behind layer `layer` in the end, once use_parts() has settled it.
+    /// What is after layer `layer` in the end, once use_parts() has settled it.
     [[nodiscard]] ExitHead head_behind(int layer) const;
 };
 
-/// What takes the place of `wished` behind a layer that has these parts.
+/// What takes the place of `wished` after a layer that has these parts.
 [[nodiscard]] ExitHead settled_head(ExitHead wished, bool has_adapter, bool has_head);
 
 /// Errors: BadArgument, naming file, line, key, value and range.

@@ -107,7 +107,7 @@ Status check_exits(const PipelineConfig& config) {
             return config_error(config, "[[stage]] \"" + segment->name +
                                             "\": role = \"final-verify\" is for the last segment, "
                                             "\"" +
-                                            segments.back()->name + "\" comes behind it");
+                                            segments.back()->name + "\" comes after it");
         }
         if (segment->exit && last) {
             return config_error(config, "[[stage]] \"" + segment->name +

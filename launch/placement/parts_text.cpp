@@ -47,15 +47,15 @@ std::string exits_text(const ExitConfig& exit, const Placement& placement) {
     }
     std::string text;
     if (!adapters.empty()) {
-        text += "trained adapter: exit behind layer " + joined(adapters) + ", " +
-                exit.adapter_file + "\n";
+        text += "trained adapter: exit after layer " + joined(adapters) + ", " + exit.adapter_file +
+                "\n";
     }
     if (!heads.empty())
-        text += "trained exit head: behind layer " + joined(heads) + ", " + exit.heads_file + "\n";
+        text += "trained exit head: after layer " + joined(heads) + ", " + exit.heads_file + "\n";
     if (others.empty()) return text;
     if (exit.head == ExitHead::Random)
         return text + "the exit is a random head, which is right by chance only\n";
-    const std::string behind = " behind layer " + joined(others);
+    const std::string behind = " after layer " + joined(others);
     if (exit.head == ExitHead::LogitLens)
         return text + "the exit" + behind + " is the target's own head as a logit lens\n";
     return text + "no trained exit for this model" + behind +

@@ -30,7 +30,7 @@ struct PlacedProcess {
     std::vector<StageId> stages;  // in the order of their ids, never empty
     std::vector<int> cores;       // never empty, in the order in which threads take them
     int threads = 1;              // 1 .. cores.size()
-    bool may_spin = false;        // no other process computes on its cores: its threads may spin there
+    bool may_spin = false;  // no other process computes on its cores: its threads may spin there
     OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' wishes
 
     [[nodiscard]] StageId id() const { return stages.front(); }

@@ -32,7 +32,7 @@ struct GeneratorFigures {
     std::int64_t waves = 0;
     std::int64_t proposed_tokens = 0;
     std::int64_t accepted_tokens = 0;
-    std::uint32_t replays = 0;  // how often the answer was begun anew behind what was committed
+    std::uint32_t replays = 0;  // how often the answer was begun anew after what was committed
 };
 
 /// What stays the same from run to run.

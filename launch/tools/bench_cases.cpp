@@ -74,7 +74,7 @@ void BenchRunner::feed(Position begin, int count) {
 
 void BenchRunner::fill_context(int depth) {
     if (filled_ < depth) feed(filled_, depth - filled_);
-    // What a case writes behind its context is overwritten by the next: only `depth` stays.
+    // What a case writes after its context is overwritten by the next: only `depth` stays.
     filled_ = depth;
 }
 

@@ -4,7 +4,7 @@
 //     tg128        128 tokens, one after the other                rate: tokens/s
 //     w8           a wave of 8 rows with logits for every row     rate: rows/s
 //     gemm8        the matrix products of such a wave alone       rate: rows/s
-//     pp512 @ d2048   the same behind 2048 tokens of context
+//     pp512 @ d2048   the same after 2048 tokens of context
 //
 // A wave is timed as the mean of several in a row, each writing the same KV slots.
 // Owns buffers; borrows the backend. One thread.

@@ -30,7 +30,7 @@ namespace paceline {
 
 struct PlainAnswer {
     std::vector<TokenId> ids;
-    double rate = 0.0;  // tokens/s behind the first one
+    double rate = 0.0;  // tokens/s after the first one
 };
 
 /// Plain decoding of all prompts, one after the other, in this process on all its cores; the model

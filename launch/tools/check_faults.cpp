@@ -52,7 +52,7 @@ std::vector<StageFault> draw_faults(const FaultPlan& plan,
     std::vector<StageFault> due;
     const auto add = [&](FaultKind kind, int count) {
         for (int i = 0; i < count && prompts > 0; ++i) {
-            // Not behind the middle: answers may be shorter than they are allowed to be.
+            // Not after the middle: answers may be shorter than they are allowed to be.
             const std::size_t range = std::max<std::size_t>(1, tokens / 2);
             due.push_back({static_cast<std::size_t>(i) * prompts / static_cast<std::size_t>(count),
                            1 + static_cast<std::size_t>(random() % range), kind});

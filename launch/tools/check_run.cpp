@@ -86,7 +86,7 @@ Status check_slow_stages(const FaultPlan& plan, const PipelineSession& session) 
     return {};
 }
 
-/// Tokens behind the first of each, over the time that they took.
+/// Tokens after the first of each, over the time that they took.
 template <class Answers>
 double rate_of(const Answers& answers) {
     double tokens = 0.0;

@@ -31,7 +31,7 @@ struct CheckedAnswer {
     std::vector<TokenId> ids;
     AnswerFigures figures;
     std::string error;  // why there is no answer; empty: there is one
-    double rate = 0.0;  // tokens/s behind the first one
+    double rate = 0.0;  // tokens/s after the first one
 };
 
 struct CheckResult {
@@ -41,7 +41,7 @@ struct CheckResult {
     Overlap overlap;
     int kills = 0;
     int stalls = 0;
-    double plain_rate = 0.0;     // of all prompts: tokens behind the first over their time
+    double plain_rate = 0.0;     // of all prompts: tokens after the first over their time
     double pipeline_rate = 0.0;  // the same; with several at once, all tokens over all the time
 
     [[nodiscard]] bool equal(std::size_t prompt) const;

@@ -1,7 +1,7 @@
 // CostRows: times rows going through the first layers of a model, and heads; the instrument of
 // `simulate --measure-costs`.
 //
-// The rows are those of a verify wave: behind a context that is in the KV cache, at positions that
+// The rows are those of a verify wave: after a context that is in the KV cache, at positions that
 // follow each other. Their slots are written again and again. Owns buffers; borrows the backend,
 // which holds all layers. One thread.
 #pragma once
@@ -17,7 +17,7 @@ class CostRows {
 public:
     explicit CostRows(Backend& backend);
 
-    /// Seconds that `rows` rows behind `context` tokens take through layers [0, layers).
+    /// Seconds that `rows` rows after `context` tokens take through layers [0, layers).
     /// Preconditions: 1 <= rows; context + rows <= kv_slots(); 1 <= layers <= config().layers.
     double layers_once(int rows, int context, int layers);
     /// Seconds that a head takes on `rows` hidden states.

@@ -72,7 +72,7 @@ Status append_column(SafetensorsWriter& writer, const std::vector<MadeAnswer>& a
     return writer.append(column);
 }
 
-/// A vector of each answer, one behind the other.
+/// A vector of each answer, one after the other.
 template <class Get>
 Status append_all(SafetensorsWriter& writer, const std::vector<MadeAnswer>& answers, Get get) {
     for (const MadeAnswer& answer : answers) {

@@ -1,7 +1,7 @@
 // Settings that `paceline simulate` changes in a configuration: --set and --sweep.
 //
 //     SECTION.KEY=VALUE   a key of the file's table [SECTION], as TOML; words need no quotes
-//     exit-layer=N        the first segment ends behind layer N, the others share the rest
+//     exit-layer=N        the first segment ends after layer N, the others share the rest
 //     draft-cost=X        a draft's pass over one row takes X of the target's, whatever was measured
 //
 // Pure.

@@ -37,7 +37,7 @@ struct HostedBody final : SimBody {
     std::vector<HostedActor> hosted;
 };
 
-/// Tokens that the head of an exit behind `layer` knows; 0: all.
+/// Tokens that the head of an exit after `layer` knows; 0: all.
 int head_tokens(const ExitConfig& exit, int layer) {
     const ExitHead head = exit.head_behind(layer);
     const bool trained = head == ExitHead::Trained || head == ExitHead::Adapter;

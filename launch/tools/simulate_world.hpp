@@ -45,7 +45,7 @@ struct SimulatedAnswer {
 struct SimulatedRun {
     std::vector<SimulatedAnswer> answers;  // in the order of the prompts
     double seconds = 0.0;                  // simulated, from the first Begin to the last token
-    /// Tokens behind the first of each answer, over the time for them; with several at once all
+    /// Tokens after the first of each answer, over the time for them; with several at once all
     /// tokens over `seconds`.
     double rate = 0.0;
     PipelineFigures figures;

@@ -47,13 +47,13 @@ struct CpuOptions {
     std::int32_t kv_slots = 0;  // rounded up to whole pages
     int rows_max = 256;         // rows computed at once; larger calls are cut into such chunks
     int threads = 1;
-    std::vector<int> cores{};       // one per thread, to pin it to; empty: not pinned
-    int usable_cores = 1;           // of its own, 0: shared; with fewer than threads no thread spins
-    std::optional<Isa> isa{};       // nothing: the best this machine has
-    bool final_head = false;        // norm and head also for a segment that does not end the model:
-                                    // a logit lens, or a draft made of the first layers
-    std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...: they need the head's weights too
-    std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
+    std::vector<int> cores{};  // one per thread, to pin it to; empty: not pinned
+    int usable_cores = 1;      // of its own, 0: shared; with fewer than threads no thread spins
+    std::optional<Isa> isa{};  // nothing: the best this machine has
+    bool final_head = false;   // norm and head also for a segment that does not end the model:
+                               // a logit lens, or a draft made of the first layers
+    std::vector<HeadSpec> heads{};           // HeadId 1, 2, ...: they need the head's weights too
+    std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic_model.hpp)
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1

@@ -50,7 +50,7 @@ public:
                                    ThreadTeam& team);
 
     /// An adapter as the weights of a segment of its own: the attention of kAdapterLayer, and one
-    /// head behind out_norm. `whole`: the packed head of the segment, for an adapter without a
+    /// head after out_norm. `whole`: the packed head of the segment, for an adapter without a
     /// short list. Errors as those of load(); the spec has been checked.
     static CpuWeights plan_adapter(const ModelFile& file, const CpuOptions& options);
     static Result<CpuWeights> load_adapter(const ModelFile& file,

@@ -28,7 +28,7 @@ public:
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that is not timed. Rows as
     /// for run_layers(), one wave of them, all through every sub-layer; those that begin
-    /// behind sub-layer 0 have any hidden states. Keys and values of their slots are written. For
+    /// after sub-layer 0 have any hidden states. Keys and values of their slots are written. For
     /// benches.
     [[nodiscard]] virtual double wave_seconds(std::span<const Row> rows, int times) = 0;
 };

@@ -148,8 +148,8 @@ std::span<const int> CudaForward::head_group(std::span<const int> asked, std::si
     return asked.subspan(first, std::min(most, asked.size() - first));
 }
 
-/// What comes behind the layers goes into the stream before they are done: one wait for all of it,
-/// and one more for each further head_rows() rows that something is drawn behind.
+/// What comes after the layers goes into the stream before they are done: one wait for all of it,
+/// and one more for each further head_rows() rows that something is drawn after.
 RunOutcome CudaForward::finish_run(std::size_t rows,
                                    const CudaStates& states,
                                    const CudaDraws& draws,

@@ -11,8 +11,8 @@
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
 //                                                              a cancelled call: rows = 0
 //
-// Behind the last stretch come, without a wait between, the head and the draws of the rows that
-// something is drawn behind; hidden states cross only where they are asked for.
+// After the last stretch come, without a wait between, the head and the draws of the rows that
+// something is drawn after; hidden states cross only where they are asked for.
 //
 // A call of run() is one wave: up to rows_max rows, so that a prefill reads the weights as seldom
 // as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.
@@ -79,7 +79,7 @@ struct CudaStates {
     float* out = nullptr;
 };
 
-/// What is drawn behind the rows of a wave: a token each, or candidates if these are not empty.
+/// What is drawn after the rows of a wave: a token each, or candidates if these are not empty.
 struct CudaDraws {
     const CudaHead* head = nullptr;
     std::span<const DrawJob> jobs = {};  // one for each row; those without params have none
@@ -118,7 +118,7 @@ public:
     /// The most rows of a call of head(), draw() or draw_candidates(): logits are large.
     [[nodiscard]] int head_rows() const { return std::min(limits_.rows, cuda::kWaveRows); }
 
-    /// Rows of one wave through their sub-layers, and what is drawn behind them.
+    /// Rows of one wave through their sub-layers, and what is drawn after them.
     RunOutcome run(std::span<const Row> rows,
                    const CudaStates& states,
                    const CudaDraws& draws,
@@ -226,10 +226,10 @@ private:
         std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
         float* products = nullptr;  // [rows][gate + up, or dim]
         // Of a head's rows, up to head_rows().
-        void* turned = nullptr;             // [rows][padded dim]: behind the head's transform
+        void* turned = nullptr;             // [rows][padded dim]: after the head's transform
         float* logits = nullptr;            // [rows][vocab]
         cuda::DrawRow* draws = nullptr;     // [rows], with their scratch and what was drawn
-        std::int32_t* head_rows = nullptr;  // behind the draws: how many, which of `hidden`
+        std::int32_t* head_rows = nullptr;  // after the draws: how many, which of `hidden`
         std::byte* draw_scratch = nullptr;
         std::int32_t* tokens = nullptr;
         cuda::CandidateList* lists = nullptr;
@@ -256,7 +256,7 @@ private:
     cuda::Stream urgent_;
     cuda::DeviceMemory memory_;
     cuda::PinnedMemory pinned_;       // hidden states or logits on their way
-    cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn behind it
+    cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn after it
     Workspace at_;
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     WaveTables tables_;

@@ -1,7 +1,7 @@
 // The heads of CudaForward: hidden states to logits, and to what is drawn from them.
 //
 // A head reads hidden states where they lie, by a table of its own: what is drawn, and from which
-// rows. So it stands in the stream behind the layers that make them, without a wait in between.
+// rows. So it stands in the stream after the layers that make them, without a wait in between.
 #include <algorithm>
 #include <cstring>
 
@@ -100,7 +100,7 @@ void CudaForward::head(const CudaHead& head, const float* hidden, int rows, floa
 
 // ---- Draws
 
-/// The table of these rows of at_.hidden and of what is drawn behind them.
+/// The table of these rows of at_.hidden and of what is drawn after them.
 void CudaForward::send_draws(const CudaDraws& draws, std::span<const int> rows) {
     auto* table = draw_pinned_.as<cuda::DrawRow>();
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -135,7 +135,7 @@ void CudaForward::launch_draws(const CudaDraws& draws, std::span<const int> rows
     }
 }
 
-/// Once what was drawn behind these rows is there.
+/// Once what was drawn after these rows is there.
 void CudaForward::take_drawn(const CudaDraws& draws, std::span<const int> rows) const {
     const std::int32_t* tokens = head_table() + 2 + head_rows();
     const auto* lists = reinterpret_cast<const cuda::CandidateList*>(tokens);

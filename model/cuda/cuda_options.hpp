@@ -38,7 +38,7 @@ struct CudaOptions {
     cuda::Variants variants{};
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
-    std::optional<AdapterSpec> adapter{};    // behind the segment's last layer
+    std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic_model.hpp)
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded

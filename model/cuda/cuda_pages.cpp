@@ -4,7 +4,7 @@
 //
 //     layer -> KV head -> key [head_dim], value [head_dim]
 //
-// On the device a page has the 32 keys of a layer's head one behind the other, then its 32 values:
+// On the device a page has the 32 keys of a layer's head one after the other, then its 32 values:
 // what belongs to a slot stands at equal distances, and is one copy of that many pieces.
 #include <cstring>
 

@@ -55,7 +55,7 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
 }
 
 std::uint64_t recording_bytes(const CudaOptions& options) {
-    // For 8, 16, 32 and 64 rows, behind one split of attention and behind several. With
+    // For 8, 16, 32 and 64 rows, after one split of attention and after several. With
     // attention_rows waves of up to 8 rows have a recording for each of attention's tile counts: 1,
     // 2 and 4. Larger waves have one tile count a size, the same as without (tested).
     const std::uint64_t sizes = options.variants.attention_rows ? 6 : 4;

@@ -25,7 +25,7 @@ bool CudaForward::beginnings_are_kept(std::span<const Row> rows) {
     return std::any_of(rows.begin(), rows.end(), keeps_beginning);
 }
 
-/// One sub-layer at a time, with what rows want to keep of each behind it.
+/// One sub-layer at a time, with what rows want to keep of each after it.
 void CudaForward::run_and_keep(std::span<const Row> rows,
                                const Stretch& stretch,
                                bool embeds,

@@ -94,7 +94,7 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
     add(vector_of(file, tensor), to);
 }
 
-/// Rows are floats in front of every product or of none: their buffers are shared, and zeros behind
+/// Rows are floats in front of every product or of none: their buffers are shared, and zeros after
 /// a row stay zeros only if it is never written wider. So float32 matrices stay what they are if all
 /// of the file's are, whatever part of it this segment has; else they become bf16.
 bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {

@@ -8,8 +8,8 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kAlignment = 256;
-/// Keys that all rows of the largest wave may see: a prompt of usual length. Waves behind more keys
-/// have fewer rows (512 become 256 behind 4,096), which costs less than the memory would.
+/// Keys that all rows of the largest wave may see: a prompt of usual length. Waves after more keys
+/// have fewer rows (512 become 256 after 4,096), which costs less than the memory would.
 constexpr int kWholeWaveContext = 2048;
 
 std::uint64_t size_of(int value) {
@@ -84,7 +84,7 @@ bool CudaCache::make(KvType type,
 
 /// Two things grow with the keys that a wave's rows see, both by the split: partial sums, and what
 /// the plan says of units and slots. Waves of 64 rows always fit; larger ones have room for all
-/// their rows where these see kWholeWaveContext keys, and for fewer rows behind longer contexts.
+/// their rows where these see kWholeWaveContext keys, and for fewer rows after longer contexts.
 WaveLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
     const int context = context_of(config, options);
     const auto splits = [](int rows, int keys) {
@@ -171,7 +171,7 @@ CudaForward::Made CudaForward::make(const CudaOptions& options) {
         !RotationTable::make(rope_, context_of(config_, options), stream_, angles_))
         return Made::NoDeviceMemory;
     head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
-    // What is behind the last input of a row stays zero.
+    // What is after the last input of a row stays zero.
     stream_.fill(memory_.data(), 0, bytes);
     stream_.finish();
     place(config_, options, memory_.data(), at_);

@@ -1,7 +1,7 @@
 // MatrixFeed: a matrix of a file, piece by piece as a device wants it.
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
-// tensors, one behind the other (q, k, v), from two side by side (gate and up), or from a list of
+// tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
 // one tensor's rows (a short list). bf16 rows of a bf16 file are copied as they are.
 //
 // Borrows the tensors; immutable, so several threads may fill different pieces.
@@ -18,14 +18,14 @@ namespace paceline {
 
 class MatrixFeed {
 public:
-    /// Rows of all `tensors`, one tensor behind the other. They have equal columns.
+    /// Rows of all `tensors`, one tensor after the other. They have equal columns.
     MatrixFeed(cuda::WeightType type, std::vector<TensorView> tensors);
     /// Rows `list` of one tensor.
     MatrixFeed(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
     /// Two tensors of equal shape, to be computed side by side.
     static MatrixFeed paired(cuda::WeightType type, const TensorView& gate, const TensorView& up);
 
-    /// The matrix without its address. A row-major paired one has its second half behind the first.
+    /// The matrix without its address. A row-major paired one has its second half after the first.
     [[nodiscard]] const cuda::DeviceMatrix& shape() const { return shape_; }
     [[nodiscard]] int pieces() const { return pieces_; }
     [[nodiscard]] std::size_t piece_bytes() const { return piece_bytes_; }

@@ -3,7 +3,7 @@
 //     rows | tokens | slots | row_index | positions | attention plan
 //
 // For waves of up to cuda::kWaveRows rows each part stands at a fixed place: a recorded graph finds
-// it. Larger ones are never recorded, and lay the parts one behind the other for the rows that they
+// it. Larger ones are never recorded, and lay the parts one after the other for the rows that they
 // have. The first word is the number of rows, and the switch that ends a wave: products and kernels
 // on rows that find 0 do nothing (attention takes its rows from the plan, but looks there first).
 //

@@ -19,7 +19,7 @@ struct Candidate {
                             // it is, which for greedy is how sure the model is. <= 0
 };
 
-/// Tokens whose score is further behind the best do not count in log_prob of a race with noise:
+/// Tokens whose score is further after the best do not count in log_prob of a race with noise:
 /// it is an estimate about a candidate, and the noise of a whole row costs ten times that of its best.
 inline constexpr float kRivalMargin = 5.0f;
 

@@ -28,7 +28,7 @@ struct FoldedRow {
     float inverse_temperature;
 };
 
-/// A token is kept if z >= z_min and it does not rank behind (logit_min, last_id).
+/// A token is kept if z >= z_min and it does not rank after (logit_min, last_id).
 struct Cutoff {
     float z_min = -std::numeric_limits<float>::infinity();
     float logit_min = -std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// What a model file holds, counted: the figures behind `paceline inspect`.
+// What a model file holds, counted: the figures after `paceline inspect`.
 #pragma once
 
 #include <cstdint>

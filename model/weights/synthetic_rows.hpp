@@ -18,7 +18,7 @@ namespace paceline {
 /// What a plain number's unit, or a block's step, is in a row of so many columns.
 [[nodiscard]] float random_scale(StoredType type, int columns);
 
-/// Columns of a row in `type`: whole blocks. Those behind the tensor's are zeros, or q = 0.
+/// Columns of a row in `type`: whole blocks. Those after the tensor's are zeros, or q = 0.
 [[nodiscard]] int random_row_columns(StoredType type, int columns);
 
 /// Writes a row; `out` has the bytes of random_row_columns(). `seed` is the tensor's.

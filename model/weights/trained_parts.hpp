@@ -27,7 +27,7 @@ struct DraftPart {
 
 struct HeadsPart {
     PartCard card;
-    std::map<int, std::vector<float>> exits;  // T [dim, dim] behind so many layers
+    std::map<int, std::vector<float>> exits;  // T [dim, dim] after so many layers
     std::vector<std::vector<float>> ahead;    // T of the last layer: 1, 2, ... tokens further on
     std::vector<TokenId> tokens;
     bool norm_first = true;  // as HeadSpec's
@@ -35,7 +35,7 @@ struct HeadsPart {
 
 struct AdapterPart {
     PartCard card;
-    std::map<int, AdapterSpec> adapters;  // behind so many layers
+    std::map<int, AdapterSpec> adapters;  // after so many layers
 };
 
 /// What a file says of itself, without reading its tensors. Errors: those of

@@ -84,7 +84,7 @@ public:
     void room(StageId who, StageId to);
     /// Tells every actor here.
     void peer(StageId peer, PeerChange change);
-    /// As control(), but behind what waits in the actor's inbox.
+    /// As control(), but after what waits in the actor's inbox.
     void queue_control(StageId to, StageId from, control::Message message);
 
     // Steps of an iteration. Each says whether it dispatched anything.

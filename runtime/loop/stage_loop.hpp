@@ -10,7 +10,7 @@
 // at a time, in the order in which they were submitted, whoever submitted them. Between two jobs
 // the completion of the first is handled, every message that it led to inside of this process, and
 // what has arrived from other processes (`burst` frames of each ring). So a job that an actor
-// submits because of the last job's end comes behind those that were submitted before it, and an
+// submits because of the last job's end comes after those that were submitted before it, and an
 // actor that wants to see what its neighbours say first can wait to submit until they have said it.
 //
 //     Wiring wiring = ...;                            // stage_process.hpp or supervisor.hpp

@@ -48,7 +48,7 @@ enum class Activity : std::uint32_t {
 };
 [[nodiscard]] const char* name_of(Activity activity);
 
-/// How the names of the memory files begin, as /proc/PID/fd shows them behind "/memfd:".
+/// How the names of the memory files begin, as /proc/PID/fd shows them after "/memfd:".
 inline constexpr const char* kTelemetryFilePrefix = "paceline-telemetry";
 inline constexpr std::uint32_t kTraceEventsDefault = 1U << 14;  // 1 MiB
 
@@ -81,7 +81,7 @@ public:
                                                 Epoch epoch,
                                                 std::string_view name,
                                                 std::uint32_t trace_events);
-    /// Also writes the caller's pid into it. Goes on behind what was traced into it already.
+    /// Also writes the caller's pid into it. Goes on after what was traced into it already.
     [[nodiscard]] static Result<StageTelemetry> attach(ShmRegion region);
     /// A telemetry block in private memory without a trace, for unwatched processes and for tests.
     [[nodiscard]] static StageTelemetry local(StageId stage, Epoch epoch, std::string_view name);

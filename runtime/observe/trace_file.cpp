@@ -305,7 +305,7 @@ std::string Picture::text() {
     add_metadata();
     for (const Row& row : rows_) add_row(row);
     add_frames();
-    // Stable: an arrow's step stays behind its slice. The steps of one time stay in their order.
+    // Stable: an arrow's step stays after its slice. The steps of one time stay in their order.
     std::stable_sort(lines_.begin(), lines_.end(), [](const Line& a, const Line& b) {
         return std::pair{a.time, a.order} < std::pair{b.time, b.order};
     });

@@ -36,7 +36,7 @@ std::vector<TraceSlice> nested_slices(const std::vector<TraceEvent>& events) {
     for (std::size_t i = 0; i + 1 < slices.size(); ++i) {
         if (slices[i].start == slices[i + 1].start) slices[i].end = slices[i].start;
     }
-    // One that would end behind the slice it begins in is cut there.
+    // One that would end after the slice it begins in is cut there.
     std::vector<std::int64_t> open_until;
     for (TraceSlice& slice : slices) {
         while (!open_until.empty() && open_until.back() <= slice.start) open_until.pop_back();
@@ -96,7 +96,7 @@ void follow_waves(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     }
 }
 
-/// An arrow from every proposal to the first verdict behind it that verified its root.
+/// An arrow from every proposal to the first verdict after it that verified its root.
 void follow_proposals(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     using Root = std::tuple<RequestId, Attempt, std::int64_t>;
     std::map<Root, std::vector<TraceSlice*>> verdicts;

@@ -4,7 +4,7 @@
 //
 //   "wave"      formed -> its jobs on each segment -> verdict -> commit: same request and number
 //   "proposal"  candidates sent -> the verdict that verified the root below which they stand: same
-//               request and attempt, the verdict's first token one behind the proposal's root
+//               request and attempt, the verdict's first token one after the proposal's root
 //
 // Pure. Nothing in an event is believed; what cannot be matched has no arrow.
 #pragma once
@@ -39,7 +39,7 @@ struct TraceRow {
     std::int64_t pid;
     std::int64_t tid;
     std::vector<TraceEvent> events{};  // those whose time makes sense, by time
-    std::vector<TraceSlice> slices{};  // by start; each lies within or behind those before it
+    std::vector<TraceSlice> slices{};  // by start; each lies within or after those before it
 };
 
 [[nodiscard]] bool is_span(TraceKind kind);

@@ -58,7 +58,7 @@ std::vector<SimFault> plan_faults(SimRandom& random,
     std::vector<SimFault> faults(random.below(faults_max + 1));
     SimTime last{0};
     for (SimFault& fault : faults) {
-        // A third of them come right behind another: during its recovery, or before it is noticed.
+        // A third of them come right after another: during its recovery, or before it is noticed.
         const bool close = random.chance(33);
         fault.at = close ? last + random.log_uniform(SimTime{1'000}, 100 * kMilli)
                          : random.uniform(SimTime{0}, until);

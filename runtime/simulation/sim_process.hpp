@@ -144,7 +144,8 @@ private:
 struct SimFigures {
     std::uint64_t jobs = 0;
     SimTime busy{0};
-    std::uint64_t frames_stale = 0;  // for a peer that is gone, or on a channel that is no longer read
+    std::uint64_t frames_stale =
+        0;  // for a peer that is gone, or on a channel that is no longer read
     std::array<std::uint64_t, kCounters> counters{};
 };
 

@@ -40,7 +40,7 @@ struct RandomTimingLimits {
     SimTime hop_min{1'000};
     SimTime hop_max{10'000'000};
     /// Real loops handle a cold message before the frames that were sent because of it. Here it may
-    /// come behind them, but not behind as many as no stage would hold.
+    /// come after them, but not after as many as no stage would hold.
     SimTime cold_max{1'000'000};
     SimTime job_min{20'000};
     SimTime job_max{5'000'000};

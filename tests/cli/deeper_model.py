@@ -1,6 +1,6 @@
 """Fixture models with more layers: what exits, deferred layers and four segments need.
 
-A GGUF file is written anew with copies of its layers behind its own. What the copies add to the
+A GGUF file is written anew with copies of its layers after its own. What the copies add to the
 residual stream is made smaller, so an exit or a draft of the first layers is often right, as in a
 trained model, and sometimes wrong.
 """

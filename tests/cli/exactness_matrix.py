@@ -221,7 +221,7 @@ def case_happened(case: str, outcome: Outcome, task: Task) -> str:
     if case == "stalls" and outcome.figures["stalls"] == 0:
         return "nothing was stopped"
     if case == "end token" and not any(1 < count < task.tokens for count in counts):
-        return f"no answer ended at an end token behind the first one: {counts}"
+        return f"no answer ended at an end token after the first one: {counts}"
     return ""
 
 

@@ -48,7 +48,7 @@ class Shapes(unittest.TestCase):
         self.assertEqual(fold.count('role = "final-verify"'), 1)
         self.assertIn("exit_alternatives = 4", fold)
         ada = reshaped((ROOT / "configs" / "adadecode.toml").read_text(), 2)
-        self.assertEqual(ada.count("exit = true"), 3, "behind each of four segments but the last")
+        self.assertEqual(ada.count("exit = true"), 3, "after each of four segments but the last")
         self.assertFalse(has_draft(ada))
         self.assertTrue(has_draft(fold))
 

@@ -81,9 +81,9 @@ class Parts(CliTest):
         self.put_right()
         config = self.folder / "exit.toml"
         plain = self.run_with("-n", "32")[1]
-        for head, says in (("", "trained exit head: behind layer 2"),
-                           ('head = "adapter"\n', "trained adapter: exit behind layer 2"),
-                           ('head = "logit-lens"\n', "behind layer 2 is the target's own head as a logit lens")):
+        for head, says in (("", "trained exit head: after layer 2"),
+                           ('head = "adapter"\n', "trained adapter: exit after layer 2"),
+                           ('head = "logit-lens"\n', "after layer 2 is the target's own head as a logit lens")):
             config.write_text(EXIT + head)
             stderr, ids, _ = self.run_with("--config", str(config), "-n", "32", "--parts", str(self.parts))
             self.assertEqual(ids, plain)
@@ -99,7 +99,7 @@ class Parts(CliTest):
         self.put_noise()
         cases = (("speculative", "no trained draft for this model: prompt lookup; slower"),
                  ("speculative-tree", "no trained draft for this model: the target's own first layers"),
-                 ("fold", "no trained exit for this model behind layer 3"),
+                 ("fold", "no trained exit for this model after layer 3"),
                  ("heads", "no trained look-ahead heads for this model: random ones"))
         for method, says in cases:
             for args, env in ((["--parts", "none"], {"PACELINE_PRETRAINED": str(self.parts)}), ([], {})):

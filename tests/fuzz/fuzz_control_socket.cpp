@@ -1,6 +1,6 @@
 // Fuzzes the framing of the control socket: records of [files, length, bytes], each one write
 // with so many descriptors. What comes out are messages with as many files as they announce, then
-// an error or the end; no descriptor is left behind.
+// an error or the end; no descriptor is left after.
 #include <array>
 #include <fcntl.h>
 #include <sys/socket.h>

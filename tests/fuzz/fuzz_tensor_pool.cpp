@@ -106,7 +106,7 @@ private:
         PACE_CHECK(bytes.size() == wanted, "a view of another size");
         PACE_CHECK(bytes.data() >= memory_.data(), "a view before the pool");
         PACE_CHECK(bytes.data() + bytes.size() <= memory_.data() + memory_.size(),
-                   "a view behind the pool");
+                   "a view after the pool");
     }
 
     void release(PoolRef slot) {

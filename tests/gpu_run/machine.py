@@ -57,7 +57,7 @@ def compute_sanitizer() -> str:
 
 
 def environment(source_tree: Path) -> dict:
-    """For the programs: where their files are, and cuBLAS behind what the machine searches anyway."""
+    """For the programs: where their files are, and cuBLAS after what the machine searches anyway."""
     all_of = dict(os.environ)
     all_of["PACELINE_SOURCE_TREE"] = str(source_tree)
     folders = [all_of.get("LD_LIBRARY_PATH", ""), *map(str, library_folders())]

@@ -30,7 +30,7 @@ class PackError(Exception):
 
 
 def commit_of(root: Path) -> str:
-    """The checkout's commit, with a + behind it where files differ; "unknown" without git."""
+    """The checkout's commit, with a + after it where files differ; "unknown" without git."""
     asked = subprocess.run(["git", "describe", "--always", "--abbrev=10", "--dirty=+"], cwd=root,
                            capture_output=True, text=True, check=False)
     return asked.stdout.strip() if asked.returncode == 0 else "unknown"

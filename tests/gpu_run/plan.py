@@ -221,7 +221,7 @@ def peer_step(choice: Choice, shape: str) -> Step:
         if code != 0:
             raise Failure(f"peers.py: exit code {code}; log {shell.log.name}")
         (shell.logs / f"{shape}.peers.md").write_text(text, encoding="utf-8")
-        ratios = re.findall(r"^\| (wave of \d+ behind 512|prefill of \d+) \|.*?\|.*?\| (.+?) \|.*?\| (.+?) \|$",
+        ratios = re.findall(r"^\| (wave of \d+ after 512|prefill of \d+) \|.*?\|.*?\| (.+?) \|.*?\| (.+?) \|$",
                             text, re.M)
         said = [f"{what}: {torch.strip('*')}, {theirs.strip('*')}" for what, torch, theirs in ratios]
         return "; ".join(["rates over transformers', llama.cpp's", *said,
@@ -241,7 +241,7 @@ def equality_steps(choice: Choice) -> list:
         at = next((i for i, (a, b) in enumerate(zip(*ids.values())) if a != b), None)
         if at is None and len(set(map(len, ids.values()))) == 1:
             return f"{len(ids['cpu'])} greedy ids equal"
-        # Behind a near-tie texts differ: whether it is one, `parity` says row by row on one text.
+        # After a near-tie texts differ: whether it is one, `parity` says row by row on one text.
         return f"equal for {at} ids, then different, of {len(ids['cpu'])} (see parity for near-ties)"
 
     def method(name: str) -> Step:

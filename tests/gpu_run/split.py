@@ -19,7 +19,7 @@ def parse_size(text: str) -> int:
     """Bytes of "24M", "512K", "1G" or a plain number; powers of 1,024."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
     if not number.isdigit() or unit not in UNITS or int(number) == 0:
-        raise SplitError(f"'{text}' is not a size: a whole number above 0, with K, M or G behind it or nothing")
+        raise SplitError(f"'{text}' is not a size: a whole number above 0, with K, M or G after it or nothing")
     return int(number) * UNITS[unit]
 
 

@@ -26,7 +26,7 @@ using paceline::PlantedBug;
 struct Bug {
     PlantedBug bug;
     const char* name;
-    /// Why no run can show it: another safeguard stands behind it. nullptr: it must be found.
+    /// Why no run can show it: another safeguard stands after it. nullptr: it must be found.
     const char* harmless;
 };
 

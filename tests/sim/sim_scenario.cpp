@@ -122,7 +122,7 @@ ToyActor make_draft(const BodyParts& parts) {
     return {nullptr, std::make_unique<DraftActor>(draft, std::move(tools))};
 }
 
-/// An exit behind some segment, for some of its uses.
+/// An exit after some segment, for some of its uses.
 SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
     SimExit exit;
     if (random.chance(40)) return exit;

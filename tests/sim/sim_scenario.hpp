@@ -36,7 +36,7 @@ using SimTexts = std::vector<std::vector<TokenId>>;
 
 /// An exit of the target.
 struct SimExit {
-    int at = 0;  // behind which segment; 0: there is none
+    int at = 0;  // after which segment; 0: there is none
     ExitOptions options;
 };
 

@@ -18,7 +18,7 @@ namespace paceline {
 
 inline constexpr int kSyntheticVocab = 32;
 
-/// The token that the synthetic target puts behind `token` at `position`.
+/// The token that the synthetic target puts after `token` at `position`.
 [[nodiscard]] inline TokenId synthetic_next(TokenId token, Position position) {
     const std::uint64_t mixed = (static_cast<std::uint64_t>(token) + 1) * 0x9e3779b97f4a7c15ULL ^
                                 static_cast<std::uint64_t>(position) * 0xbf58476d1ce4e5b9ULL;

@@ -70,7 +70,7 @@ PACE_DEVICE const float* query_at(const KernelArgs& args, int row, int head) {
            static_cast<std::size_t>(row) * static_cast<std::size_t>(args.call.q_stride) +
            static_cast<std::size_t>(head * args.call.head_dim);
 }
-/// Where the key in `slot` begins, in numbers; its value is `value_offset()` behind it.
+/// Where the key in `slot` begins, in numbers; its value is `value_offset()` after it.
 PACE_DEVICE std::size_t key_at(const AttentionArgs& call, int slot, int kv_head) {
     const int page = slot / kAttentionBlock;
     const auto head_page = (static_cast<std::size_t>(page) * static_cast<std::size_t>(call.layers) +

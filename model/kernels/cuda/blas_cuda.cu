@@ -131,14 +131,14 @@ Blas::Blas(Stream& stream, std::byte* workspace)
     (void)cudaGetDevice(&handle_->device);
     BLAS_CHECK(library().create(&handle_->blas));
     BLAS_CHECK(library().set_stream(handle_->blas, stream.handle().stream));
-    // Behind the stream: setting that takes the workspace away.
+    // After the stream: setting that takes the workspace away.
     BLAS_CHECK(library().set_workspace(handle_->blas, workspace, kBlasWorkspaceBytes));
 }
 
 Blas::~Blas() = default;
 
 void Blas::multiply(const BlasArgs& args) {
-    // None of our kernels: the one behind it may not begin before it has ended.
+    // None of our kernels: the one after it may not begin before it has ended.
     stream_.handle().after_kernel = false;
     const float one = 1.0F;
     const float zero = 0.0F;

@@ -9,7 +9,7 @@
 // spread over the device (gemm_choice.hpp) is free. Rows are padded to tiles of kTileRows.
 //
 // Weights are read straight from where the loader put them, and begin to arrive before the kernel in
-// front has ended. What follows a product is fused behind it (Finish): the norm in front of a
+// front has ended. What follows a product is fused after it (Finish): the norm in front of a
 // product is a factor per row (from the sums of squares that whoever wrote the row left), so no
 // kernel of its own touches a row between two products.
 //
@@ -59,7 +59,7 @@ enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
 [[nodiscard]] constexpr int slices_of(int steps) {
     return steps >= 32 ? 8 : steps >= 16 ? 4 : steps >= 8 ? 2 : 1;
 }
-/// Inputs of a row of x, in elements: whole steps, zeros behind the last input.
+/// Inputs of a row of x, in elements: whole steps, zeros after the last input.
 [[nodiscard]] constexpr int padded_inputs(int inputs) {
     return (inputs + 63) / 64 * 64;
 }

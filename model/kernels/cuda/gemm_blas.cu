@@ -1,4 +1,4 @@
-// Products by cuBLAS, and the kernel `finish` that does what is fused behind our own (gemm_blas.hpp).
+// Products by cuBLAS, and the kernel `finish` that does what is fused after our own (gemm_blas.hpp).
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/gemm_finish.cuh"

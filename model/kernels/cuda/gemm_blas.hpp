@@ -1,8 +1,8 @@
-// What launch_gemm() does, by cuBLAS and a kernel behind it: for `exact = off`, and for nothing else,
+// What launch_gemm() does, by cuBLAS and a kernel after it: for `exact = off`, and for nothing else,
 // since the bits of a row then depend on the rows beside it (blas.hpp).
 //
 //     cuBLAS     y = W x, of a paired matrix gate and up beside each other, in floats
-//     finish     norm factor and Finish, with the functions that are fused behind our own products
+//     finish     norm factor and Finish, with the functions that are fused after our own products
 //
 // cuBLAS knows no row count in device memory: a wave that was stopped is multiplied to its end, and
 // only then finished for none of its rows.

@@ -1,4 +1,4 @@
-// The kernels behind launch_gemm(), each as the choice says. Included by gemm*.cu alone.
+// The kernels after launch_gemm(), each as the choice says. Included by gemm*.cu alone.
 #pragma once
 
 #include "model/kernels/cuda/gemm_choice.hpp"

@@ -61,7 +61,7 @@ constexpr int shared_bytes() {
 /// The bytes of a row's pieces in a stage.
 constexpr int kRowBytes = kPieces * 16;
 
-/// Where a piece of a row is, behind the row's first byte.
+/// Where a piece of a row is, after the row's first byte.
 PACE_DEVICE int piece_at(int row, int piece) {
     return (piece ^ (row % 2 * (kPieces / 2))) * 16;
 }
@@ -104,7 +104,7 @@ PACE_DEVICE Place place_of(const GemmArgs& args) {
 template <int kCount, int kThreads>
 struct Copies {
     const unsigned char* from[kCount];
-    int last[kCount];  // the stage behind which there is nothing more to copy
+    int last[kCount];  // the stage after which there is nothing more to copy
 
     PACE_DEVICE void copy(int stage, int bytes_a_stage, unsigned char* to) {
 #pragma unroll
@@ -115,7 +115,7 @@ struct Copies {
     }
 };
 
-/// The stage behind which half `half` of a stage is not there: the last stage may be half a one, and
+/// The stage after which half `half` of a stage is not there: the last stage may be half a one, and
 /// what follows a row's last step may not be mapped.
 PACE_DEVICE int last_stage(const Place& place, int half) {
     return (place.groups + 1 - half) / 2 - 1;
@@ -165,7 +165,7 @@ struct Copier {
                 weights.last[i] = last_stage(place, piece / (kPieces / 2));
             }
         } else {
-            // A tile's records lie one behind the other.
+            // A tile's records lie one after the other.
             constexpr int kTilePieces = kTileBytes / 16;
 #pragma unroll
             for (int i = 0; i < divided_up(kWeightPieces, kThreads); ++i) {

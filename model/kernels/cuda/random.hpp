@@ -19,7 +19,7 @@ struct RandomPart {
 };
 inline constexpr int kRandomPartsMax = 3;
 
-/// Fills the memory of `matrix` (any type) with parts one behind the other, at most kRandomPartsMax;
+/// Fills the memory of `matrix` (any type) with parts one after the other, at most kRandomPartsMax;
 /// a paired one with two, side by side.
 void launch_random(Stream& stream,
                    const DeviceMatrix& matrix,

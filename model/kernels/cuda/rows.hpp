@@ -53,7 +53,7 @@ struct RotateArgs {
     int heads = 0;
     int kv_heads = 0;
     int head_dim = 0;
-    int pairs = 0;  // rotated pairs of a head; what is behind them stays
+    int pairs = 0;  // rotated pairs of a head; what is after them stays
     Pairing pairing = Pairing::Adjacent;
     const float* bias = nullptr;    // [q + k + v]; nullptr: none
     const float* q_norm = nullptr;  // [head_dim]; nullptr: none

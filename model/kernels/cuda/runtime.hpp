@@ -99,7 +99,7 @@ private:
 
 class Graph;
 
-/// Pieces of equal size that lie one behind the other on the host, and apart on the device.
+/// Pieces of equal size that lie one after the other on the host, and apart on the device.
 struct Pieces {
     std::size_t count = 0;
     std::size_t bytes = 0;   // of each

@@ -73,7 +73,7 @@ Go ToyClient::take(Stream& stream, TokenId token) {
                               std::to_string(answer.size()) + " is " + std::to_string(token) +
                               (stream.got < answer.size()
                                    ? " instead of " + std::to_string(answer[stream.got])
-                                   : " and behind the end"));
+                                   : " and after the end"));
     }
     if (stream.ended) complaints_.emplace_back("a token came after the end");
     ++stream.got;

@@ -20,7 +20,7 @@ StageId verifier_of(const ToyPlan& plan) {
     return toy_segment(plan.segments);
 }
 
-/// Behind which segment there is an exit; 0: behind none.
+/// After which segment there is an exit; 0: after none.
 int exit_of(const ToyPlan& plan) {
     return plan.exits && plan.segments > 1 ? 1 : 0;
 }

@@ -43,7 +43,7 @@ struct ToyPlan {
     ToyDraft draft = ToyDraft::None;
     double right = 0.8;  // of an Oracle draft: how likely each candidate is right
     ToyHousing housing = ToyHousing::Apart;
-    // Trees, several waves in flight, and an exit behind the first of several segments that names,
+    // Trees, several waves in flight, and an exit after the first of several segments that names,
     // proposes and defers.
     bool exits = false;
     std::int64_t layer_micros = 0;  // time that a wave takes in one layer

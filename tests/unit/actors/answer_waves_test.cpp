@@ -109,7 +109,7 @@ PlainAnswer decode_plainly(Backend& backend, const AnswerTask& task, const Answe
     return answer;
 }
 
-/// Residuals of a text behind every sub-layer, all its rows in one call.
+/// Residuals of a text after every sub-layer, all its rows in one call.
 struct PlainPass {
     std::size_t rows;
     std::vector<float> stacks;  // [rows, sublayers, dim]

@@ -71,7 +71,7 @@ struct QueueModel {
         CHECK(rows <= kWaveRowsMax);
         CHECK(rows_of.size() <= kWavePartsMax);
     }
-    /// One behind it may go as soon as there is room: then it need not wait either.
+    /// One after it may go as soon as there is room: then it need not wait either.
     [[nodiscard]] bool was_released_behind(const WaitingPart& part, Micros now) const {
         return std::any_of(waiting.begin(), waiting.end(), [&](const WaitingPart& other) {
             const bool free = other.part.hold == 0 || now >= other.run_by;
@@ -141,7 +141,7 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
     }
 }
 
-TEST_CASE("what stands behind a prefill of its request is not looked at before that has run") {
+TEST_CASE("what stands after a prefill of its request is not looked at before that has run") {
     SegmentQueue queue;
     std::vector<std::uint32_t> looked;
     const SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
@@ -163,7 +163,7 @@ TEST_CASE("what stands behind a prefill of its request is not looked at before t
     CHECK(looked == std::vector<std::uint32_t>{1, 4, 5, 2, 3});
 }
 
-TEST_CASE("a held part waits for one behind it or for its time, whichever comes first") {
+TEST_CASE("a held part waits for one after it or for its time, whichever comes first") {
     SegmentQueue queue;
     SegmentQueue::Rules rules{
         .readiness_of = [](const WaitingPart&) { return SegmentQueue::Readiness::Ready; }};
@@ -278,7 +278,7 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
     CHECK(together_calls * 2 < alone_calls);
 }
 
-TEST_CASE("tokens that a device drew behind all rows lead to the same verdicts, without a head") {
+TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, without a head") {
     int verified = 0;
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         CAPTURE(seed);

@@ -42,7 +42,7 @@ TEST_CASE("a commit counts only if the attempt is current and the position is ne
     CHECK(log.answer(kOne).size() == 3);
 }
 
-TEST_CASE("a chat's next turn goes on behind the old text, under a new attempt") {
+TEST_CASE("a chat's next turn goes on after the old text, under a new attempt") {
     CommitLog log;
     const Attempt first = log.open(kOne, kPrompt).value();
     msg::Verdict last = verdict(first, 3, {1});

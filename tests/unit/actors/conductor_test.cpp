@@ -259,7 +259,7 @@ TEST_CASE("a callback that says stop stops all stages and keeps what it saw, not
     CHECK(bench.context.stops[0].second.attempt == Attempt{1});
     CHECK(bench.context.valid_from[id] == Attempt{2});
     CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
-    // What the stages committed behind the stop is not reused.
+    // What the stages committed after the stop is not reused.
     AnswerOrder more = bench.order(request(2));
     more.continues = id;
     REQUIRE(bench.conductor.submit(std::move(more)));

@@ -95,7 +95,7 @@ TEST_CASE("Draft goes on below the branch of Correct's that the target took, in 
         }
         const msg::Proposal trunk = draft.proposals().back();
         REQUIRE(trunk.count == 6);
-        msg::Proposal names{};  // the exit says: behind the root something else
+        msg::Proposal names{};  // the exit says: after the root something else
         names.route = correct.route();
         names.root_position = trunk.root_position;
         names.root_token = trunk.root_token;

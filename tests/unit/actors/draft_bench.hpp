@@ -171,7 +171,7 @@ void check_proposal(const StageBench<Stage>& bench,
     }
 }
 
-/// What an exit may say of a wave: the rows of some of the tree, and names behind them.
+/// What an exit may say of a wave: the rows of some of the tree, and names after them.
 template <class Stage>
 msg::Proposal names_for(const StageBench<Stage>& bench,
                         const msg::Proposal& last,

@@ -228,8 +228,7 @@ TEST_CASE("keys and values of another process save the row, and give the same ca
                plain_candidates(tokens_to(*here, name), 0, 2, request.sampling, kFakeVocab));
 }
 
-TEST_CASE(
-    "a vocabulary smaller than the target's: silence, then a new beginning behind the token") {
+TEST_CASE("a vocabulary smaller than the target's: silence, then a new beginning after the token") {
     std::mt19937_64 random{5};
     constexpr int kLarger = kFakeVocab + 12;
     FakeBackend backend{0, kFakeLayers, 512};
@@ -241,7 +240,7 @@ TEST_CASE(
     const DraftNodeId root = text->tree.root().id;
     const DraftNodeId unknown = *text->tree.add(root, kFakeVocab + 3, -0.1F, msg::Origin::Exit);
     CHECK(pass(model, {{text, {root, unknown}, 1}}).size() == 1);
-    CHECK(text->tree.find(unknown)->expanded);  // nothing will ever be said behind it
+    CHECK(text->tree.find(unknown)->expanded);  // nothing will ever be said after it
     const std::vector<TokenId> verdict{kFakeVocab + 3};
     (void)text->follow(verdict);
     for (int i = 0; i < 15; ++i) {

@@ -11,7 +11,7 @@
 using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the same
 
-TEST_CASE("Draft: a proposal behind each verdict; the trunk and its keys go to Correct") {
+TEST_CASE("Draft: a proposal after each verdict; the trunk and its keys go to Correct") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;
     FakeBackend backend{0, kFakeLayers, 256};

@@ -164,7 +164,7 @@ TEST_CASE("an exit's names become children, k at each row and the trunk's token 
     say(names, 20, msg::kBelowRoot, 0.3F, msg::Origin::Exit);
     say(names, 21, msg::kBelowRoot, 0.2F, msg::Origin::Exit);
     say(names, 22, msg::kBelowRoot, 0.1F, msg::Origin::Exit);
-    say(names, 30, 0, 0.5F, msg::Origin::Exit);  // behind a, whose trunk token is not drafted yet
+    say(names, 30, 0, 0.5F, msg::Origin::Exit);  // after a, whose trunk token is not drafted yet
     CHECK(tree.merge(names, text, Opinion::Exit, 2));
     CHECK(tree.child(tree.root().id, 20)->origin == msg::Origin::Exit);
     CHECK(tree.child(tree.root().id, 21) != nullptr);
@@ -182,7 +182,7 @@ TEST_CASE("a proposal for a root that the text has passed still counts where it 
     say(trunk, 5, msg::kBelowRoot, 0.9F);
     say(trunk, 8, msg::kBelowRoot, 0.05F);
     say(trunk, 6, 0, 0.9F);
-    say(trunk, 9, 1, 0.9F);  // behind what the text is not
+    say(trunk, 9, 1, 0.9F);  // after what the text is not
     say(trunk, 7, 2, 0.9F);
     CHECK(tree.merge(trunk, text, Opinion::Trunk, 0));
     REQUIRE(tree.nodes().size() == 2);
@@ -206,7 +206,7 @@ TEST_CASE(
     CHECK(std::exp(tree.child(root, 40)->log_prob) == doctest::Approx(0.1));
 }
 
-TEST_CASE("a snapshot holds the most probable nodes, parents first, none behind the last place") {
+TEST_CASE("a snapshot holds the most probable nodes, parents first, none after the last place") {
     std::mt19937_64 random{5};
     DraftTree tree{2000};
     tree.plant(1, 10);

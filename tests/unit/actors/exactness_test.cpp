@@ -49,7 +49,7 @@ int check_exact(const PipelineOptions& options, std::span<const Request> request
     }
     pipeline.run_dry();
     CHECK(pipeline.world.tensors_all_free());
-    // No row was computed behind the last one whose token could be committed.
+    // No row was computed after the last one whose token could be committed.
     CHECK(pipeline.backends.front()->highest_position <= last_useful);
     return verdicts;
 }

@@ -69,7 +69,7 @@ TEST_CASE("what a look costs is its time as far as somebody waited, and the rows
 TEST_CASE("candidates are settled when the text has come so far, along their own path only") {
     ExitRecord book;
     const auto settled = [&](std::vector<TokenId> text) { return book.settle(kOne, kFirst, text); };
-    // Behind the text 7: either 1 or 2 next; behind 1 comes 3; behind 2 comes 4.
+    // After the text 7: either 1 or 2 next; after 1 comes 3; after 2 comes 4.
     const std::vector<ExitCandidates::Place> said = {{.at = 1, .tokens = {1, 2}},
                                                      {.at = 2, .path = {1}, .tokens = {3}},
                                                      {.at = 2, .path = {2}, .tokens = {4}}};
@@ -84,7 +84,7 @@ TEST_CASE("candidates are settled when the text has come so far, along their own
     CHECK(settled({7}) == std::vector<std::size_t>{0});
 }
 
-TEST_CASE("in a chain nothing is right behind what was wrong") {
+TEST_CASE("in a chain nothing is right after what was wrong") {
     ExitRecord book;
     for (const bool chained : {false, true}) {
         book.add({.request = kOne,

@@ -1,4 +1,4 @@
-// Exits behind a segment's layers, deferred rows, and rows that die while they run.
+// Exits after a segment's layers, deferred rows, and rows that die while they run.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -149,7 +149,7 @@ struct ExitBench {
         early.evaluate(std::span{&part, 1}, hidden, {});
         return part;
     }
-    /// The exit's race behind row i, computed without it.
+    /// The exit's race after row i, computed without it.
     std::vector<Candidate> race(std::size_t i, int count) {
         std::vector<float> logits(kFakeVocab);
         backend.head(HeadId::Final, std::span{hidden}.subspan(i * kFakeDim, kFakeDim), 1, logits);
@@ -170,7 +170,7 @@ struct ExitBench {
 
 }  // namespace
 
-TEST_CASE("an exit names the best tokens behind every row, the trunk's own not counted") {
+TEST_CASE("an exit names the best tokens after every row, the trunk's own not counted") {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         const auto top = static_cast<std::uint32_t>(1 + seed % 4);
@@ -338,7 +338,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             part.watermark = {
                 .request = kOne, .attempt = kFirst, .watermark = &watermark, .word = &word};
             const Position root = bench.rows[0].position;
-            // The text has grown by `known` tokens: so many rows have a token behind them.
+            // The text has grown by `known` tokens: so many rows have a token after them.
             if (known > 0) watermark.write(kOne, kFirst, {root + static_cast<Position>(known), 1});
             bench.early.evaluate(std::span{&part, 1}, bench.hidden, {});
             REQUIRE(part.rows.size() == 5 - std::min<std::size_t>(known, 5));
@@ -360,7 +360,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
     }
 }
 
-TEST_CASE("heads that look ahead propose behind every verdict") {
+TEST_CASE("heads that look ahead propose after every verdict") {
     const Request request = small_request(3);
     const Oracle oracle = plain_answer(request);
     PipelineOptions options{.segments = 2, .exit_at = 2};

@@ -15,7 +15,7 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 namespace {
 
 /// A tree and its growth, with a model that says 0.6 for token 0, 0.3 for token 1 and so on
-/// behind every node; a log of what was expanded (as paths of digits) and said.
+/// after every node; a log of what was expanded (as paths of digits) and said.
 struct Draft {
     explicit Draft(const GrowthRule& by, std::int32_t request_gamma = 32)
         : rule{by}, growth{by, request_gamma}, tree{512} {
@@ -58,7 +58,7 @@ struct Draft {
         const bool prepared = tree.follow(tokens).prepared;
         growth.verified(static_cast<std::int32_t>(tokens.size()) - 1, could, prepared);
     }
-    /// An exit names `token` behind `parent` with probability `p`.
+    /// An exit names `token` after `parent` with probability `p`.
     void name_behind(const std::string& parent, TokenId token, float p) {
         for (const DraftNode& node : std::vector(tree.nodes().begin(), tree.nodes().end())) {
             if (name(node.id) != parent) continue;
@@ -141,7 +141,7 @@ TEST_CASE("FOLD, event-driven: whatever is most probable comes next, name or tru
     CHECK(draft.steps(1) == Log{"r00000"});                      // the budget is spent
 }
 
-TEST_CASE("nothing is grown behind an unlikely token, or at the end of an unlikely path") {
+TEST_CASE("nothing is grown after an unlikely token, or at the end of an unlikely path") {
     Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .reach_min = 0.2F}};
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", "r000", kComplete, ""});  // 0.6^3 = 0.216
     Draft confident{{.pace = DraftPace::Sequential, .gamma = 8, .confidence_min = 0.7F}};
@@ -345,7 +345,7 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right ca
     }
 }
 
-TEST_CASE("a chain stops behind an improbable token, or when the product gets too small") {
+TEST_CASE("a chain stops after an improbable token, or when the product gets too small") {
     const ChainStop confidence{.confidence_min = 0.6F};
     CHECK(confidence.ends_behind(std::log(0.59F), 0.0F));
     CHECK_FALSE(confidence.ends_behind(std::log(0.61F), -50.0F));
@@ -356,6 +356,6 @@ TEST_CASE("a chain stops behind an improbable token, or when the product gets to
         reach += std::log(0.8F);
         ++kept;
     }
-    CHECK(kept == 4);  // 0.8^4 = 0.41 is the first below 0.5: kept, nothing behind it
+    CHECK(kept == 4);  // 0.8^4 = 0.41 is the first below 0.5: kept, nothing after it
     CHECK_FALSE(ChainStop{}.ends_behind(-99.0F, -99.0F));
 }

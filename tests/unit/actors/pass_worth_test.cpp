@@ -41,7 +41,7 @@ TEST_CASE("a pass pays where the tokens it may bring take longer than it does") 
     CHECK(after(20'000, 2, 1000).reach_min() == doctest::Approx(0.4));
 }
 
-TEST_CASE("a draft as slow as the target goes on behind sure candidates only") {
+TEST_CASE("a draft as slow as the target goes on after sure candidates only") {
     CHECK(after(2000, 2, 1000).reach_min() == PassWorth::kMost);
 }
 

@@ -162,7 +162,7 @@ struct PipelineOptions {
     VerifyOptions verify = {};
     std::int32_t kv_slots = 1024;
     TokenId all_nan_at = -1;
-    int exit_at = 0;  // behind which segment `exit` stands; 0: behind none
+    int exit_at = 0;  // after which segment `exit` stands; 0: after none
     ExitOptions exit = {};
     Micros hold_limit{20'000};
     double candidate_right = 0.8;  // of the exit's head
@@ -172,7 +172,7 @@ struct PipelineOptions {
 enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
 inline constexpr std::uint64_t kExits = 7;
 
-/// Behind the last segment an exit can only look ahead, elsewhere it does the rest.
+/// After the last segment an exit can only look ahead, elsewhere it does the rest.
 inline void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
     ExitOptions exit;
     exit.names = kind == Exit::Names || kind == Exit::Everything || kind == Exit::Lockstep;

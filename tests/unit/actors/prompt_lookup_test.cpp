@@ -22,7 +22,7 @@ std::vector<TokenId> tokens_of(const std::vector<Candidate>& candidates) {
     return tokens;
 }
 
-/// The definition, by scanning the whole text: longest n-gram first, latest place first. Behind a
+/// The definition, by scanning the whole text: longest n-gram first, latest place first. After a
 /// path the n-gram is looked for in the text alone.
 Naive naive_behind(const std::vector<TokenId>& text,
                    const std::vector<TokenId>& path,
@@ -78,7 +78,7 @@ TEST_CASE("a proposal equals the naive search on any text, after every token") {
     }
 }
 
-TEST_CASE("a proposal behind a path equals the naive search") {
+TEST_CASE("a proposal after a path equals the naive search") {
     std::size_t matches = 0;
     for (std::uint64_t seed = 1; seed <= 200; ++seed) {
         CAPTURE(seed);
@@ -104,7 +104,7 @@ TEST_CASE("a proposal behind a path equals the naive search") {
 
 TEST_CASE(
     "the confidence in a length is how often it was right lately, all lengths by themselves") {
-    // The definition: every token behind a match counts 0.95 of the one after it.
+    // The definition: every token after a match counts 0.95 of the one after it.
     std::mt19937_64 random{11};
     PromptLookup lookup = PromptLookup::make({.min_ngram = 1, .max_ngram = 4}).value();
     std::vector<TokenId> text;

@@ -50,7 +50,7 @@ inline msg::Proposal scene_proposal(const std::vector<TokenId>& text,
     return proposal;
 }
 
-/// Accepts `nodes` and commits `tokens`, one more, behind `text`.
+/// Accepts `nodes` and commits `tokens`, one more, after `text`.
 inline msg::Verdict scene_verdict(const std::vector<TokenId>& text,
                                   const std::vector<TokenId>& tokens,
                                   const std::vector<NodeId>& nodes) {

@@ -16,7 +16,7 @@ namespace {
 constexpr RequestId kOne{1};
 constexpr auto kWave = static_cast<std::uint16_t>(msg::Kind::Wave);
 
-/// Logits behind a text, one row after the other, without waves, trees or slots that move.
+/// Logits after a text, one row after the other, without waves, trees or slots that move.
 class PlainForward {
 public:
     std::span<float> logits_behind(std::span<const TokenId> text) {

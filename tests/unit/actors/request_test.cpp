@@ -76,7 +76,7 @@ TEST_CASE("a count that claims more than there is allocates nothing and is refus
     std::vector<std::byte> bytes = encode_request(full_request());
     const std::uint32_t huge = 0xfffffff0U;
     std::memcpy(bytes.data() + 1, &huge,
-                sizeof(huge));  // behind the byte order mark: the count of `text`
+                sizeof(huge));  // after the byte order mark: the count of `text`
     const auto decoded = decode_request(bytes);
     REQUIRE_FALSE(decoded);
     CHECK(decoded.error().what.find("text claims 4294967280 items") != std::string::npos);

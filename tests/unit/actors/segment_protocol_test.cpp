@@ -165,7 +165,7 @@ TEST_CASE(
     middle.tell(kFirst, first.expect<msg::Wave>(kMiddle));
     middle.run_job("prefill");
     (void)middle.expect<msg::Wave>(kLast);
-    middle.expect_nothing_more();  // no candidate behind a prompt's inner tokens
+    middle.expect_nothing_more();  // no candidate after a prompt's inner tokens
 
     first.tell(kDraft, scene_proposal(request.text, {answer[0]}));
     first.run_job("verify");
@@ -180,7 +180,7 @@ TEST_CASE(
     CHECK(nodes[0].token == answer[0]);
     CHECK(std::count_if(nodes.begin(), nodes.end(), [](const msg::ProposedNode& node) {
               return node.origin == msg::Origin::Exit;
-          }) == 4);  // two behind each row
+          }) == 4);  // two after each row
     const auto early = middle.expect<msg::Proposal>(kFirst);
     REQUIRE(early.count == 2);
     CHECK(early.nodes[1].parent == 0);

@@ -214,7 +214,7 @@ TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
     }
 }
 
-TEST_CASE("improbable rows stay, end tokens and what lies behind the limits get no row") {
+TEST_CASE("improbable rows stay, end tokens and what lies after the limits get no row") {
     Scene scene = one_request({.start = StartRule::AtOnce, .reach_min = 0.5F}, kAnswer);
     msg::Proposal made = scene.proposal(0, 0);
     const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.4F);
@@ -232,7 +232,7 @@ TEST_CASE("improbable rows stay, end tokens and what lies behind the limits get 
     Scene counted = one_request({.start = StartRule::AtOnce}, {1, 2, 3});
     counted.scheduler.propose(chain(counted, 0, kAnswer), Speaker::Draft, counted.now);
     REQUIRE(counted.form());
-    CHECK(counted.in_flight.front().row_count == 3);  // behind 0, 1, 2; 3 is the last token
+    CHECK(counted.in_flight.front().row_count == 3);  // after 0, 1, 2; 3 is the last token
 }
 
 TEST_CASE("a proposal for an old root counts as far as the text went its way") {

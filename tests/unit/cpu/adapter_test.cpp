@@ -65,7 +65,7 @@ double worst_error(std::span<const float> got, std::span<const float> want) {
     return error / largest;
 }
 
-/// A text of `count` rows, then two siblings behind it in scratch slots and a row below the second.
+/// A text of `count` rows, then two siblings after it in scratch slots and a row below the second.
 struct Tree {
     std::vector<KvSlot> slots;
     std::vector<KvSlot> left, right, below;

@@ -2,7 +2,7 @@
 // left by all of their rows.
 //
 // The evidence is the cache. A wave runs over the keys of another text, and each of its layers replaces
-// them: behind a stop layers below the cut have the keys of an uncancelled run, layers above it the old
+// them: after a stop layers below the cut have the keys of an uncancelled run, layers above it the old
 // ones. On a GPU some blocks of the kernel that runs when the stop arrives have read the row count before
 // and some read it after, so the layer at the cut may be mixed there (backend.hpp: nothing may read it).
 #include <array>
@@ -148,7 +148,7 @@ private:
     [[nodiscard]] std::size_t layers() const {
         return static_cast<std::size_t>(backend_.config().layers);
     }
-    /// Whether two slots hold the same in a layer: layers lie one behind the other (cuda_pages.cpp).
+    /// Whether two slots hold the same in a layer: layers lie one after the other (cuda_pages.cpp).
     [[nodiscard]] bool equal(std::span<const std::byte> a,
                              std::span<const std::byte> b,
                              std::size_t layer) const {

@@ -216,7 +216,7 @@ std::vector<float> run(Backend& backend, std::span<const Row> rows, std::span<co
     return out;
 }
 
-/// A text of `count` rows, then two siblings behind it in scratch slots and a row below the second.
+/// A text of `count` rows, then two siblings after it in scratch slots and a row below the second.
 struct Tree {
     std::vector<KvSlot> slots;
     std::vector<KvSlot> paths[3];

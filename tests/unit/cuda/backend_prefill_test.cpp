@@ -89,7 +89,7 @@ SublayerMask mask_of(std::initializer_list<int> sublayers) {
     return mask;
 }
 
-/// A tree behind a prefix, and siblings of its root that start, stop and skip anywhere: one call.
+/// A tree after a prefix, and siblings of its root that start, stop and skip anywhere: one call.
 class MixedCall {
 public:
     MixedCall(const ModelConfig& config, int prefix, int nodes, int siblings)

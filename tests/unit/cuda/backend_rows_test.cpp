@@ -199,7 +199,7 @@ void check_tree(const Setting& setting, std::size_t prefix_length, std::mt19937&
     std::vector<float> logits(rows.size() * vocab);
     backend->head(HeadId::Final, hidden, static_cast<int>(rows.size()), logits);
 
-    // Alone: behind the same prefix, the path row by row where its slots would be at home.
+    // Alone: after the same prefix, the path row by row where its slots would be at home.
     const auto alone = make_cuda(file, options_of(setting));
     (void)sequence_logits(*alone, prefix, 64);
     const std::vector<KvSlot> home = home_slots(prefix_length + nodes.size());

@@ -90,7 +90,7 @@ std::uint64_t launches_of(CudaBackend& backend, Call& call, const CancelToken* c
     return cuda::emulated::launches() - before;
 }
 
-TEST_CASE("rows that nothing is drawn behind cost no head") {
+TEST_CASE("rows that nothing is drawn after cost no head") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {});
     Call call{*backend, 4, 1};

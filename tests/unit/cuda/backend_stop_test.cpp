@@ -1,5 +1,5 @@
 // Calls that are cancelled and rows that die before their wave begins: what is computed, what the cache
-// holds behind them, and that the next call is whole. backend_cut_test.cpp stops waves that are running.
+// holds after them, and that the next call is whole. backend_cut_test.cpp stops waves that are running.
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 #include "tests/unit/cuda/text_call.hpp"
@@ -28,8 +28,7 @@ TEST_CASE("a call that is cancelled before it begins writes no key, and the next
     CHECK(kv_of(*backend, text.slots) != keys);
 }
 
-TEST_CASE(
-    "a call that is cancelled between two waves computes none behind, and the next is whole") {
+TEST_CASE("a call that is cancelled between two waves computes none after, and the next is whole") {
     const ModelFile file = open_fixture("llama-q4_1");
     for (const auto& [rows_max, count] : {std::pair{2, 120}, {70, 200}}) {
         CAPTURE(rows_max);
@@ -58,7 +57,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("rows that nothing is drawn behind keep the token that stood there") {
+TEST_CASE("rows that nothing is drawn after keep the token that stood there") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {});
     Call call{*backend, 4, 1};

@@ -1,5 +1,5 @@
 // cuBLAS, which is another program's arithmetic, against our own products: a reference for them on
-// matrices of a real model's shape, and, with the finish behind it, what `exact = off` computes.
+// matrices of a real model's shape, and, with the finish after it, what `exact = off` computes.
 #include "model/kernels/cuda/blas.hpp"
 
 #include <array>
@@ -73,7 +73,7 @@ struct Weights {
     }
 };
 
-/// Rows of size one in bf16, with zeros behind the last input.
+/// Rows of size one in bf16, with zeros after the last input.
 OnDevice<std::uint16_t> make_rows(int rows, int inputs) {
     std::vector<float> values = random_floats(size_of(rows) * size_of(padded_inputs(inputs)), 2);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -99,7 +99,7 @@ std::vector<float> floats_of(const std::vector<std::uint16_t>& bits) {
     return values;
 }
 
-/// What a product with everything behind it wrote.
+/// What a product with everything after it wrote.
 struct Written {
     std::vector<float> out, next, squares;
 };
@@ -190,7 +190,7 @@ TEST_CASE("our products are cuBLAS's within rounding, for one row and for a pref
     }
 }
 
-TEST_CASE("what is finished behind cuBLAS's product is what is fused behind ours") {
+TEST_CASE("what is finished after cuBLAS's product is what is fused after ours") {
     if (missing()) return;
     for (const auto& [kind, outputs] :
          {std::pair{FinishKind::Store, 40}, std::pair{FinishKind::Residual, 96},
@@ -202,7 +202,7 @@ TEST_CASE("what is finished behind cuBLAS's product is what is fused behind ours
         CHECK(largest_difference(own.next, peer.next) < kBf16Tolerance);
         CHECK(largest_difference(own.squares, peer.squares) < 16 * kTolerance);
         if (kind == FinishKind::Store) {
-            // Columns behind the last output are nobody's.
+            // Columns after the last output are nobody's.
             for (std::size_t i = 0; i < own.out.size(); ++i)
                 CHECK(static_cast<double>(peer.out[i]) ==
                       doctest::Approx(static_cast<double>(own.out[i])).epsilon(kTolerance));

@@ -10,7 +10,7 @@ namespace {
 
 using test::OnDevice;
 
-constexpr std::size_t kBorder = 64;  // bytes in front of the target and behind it
+constexpr std::size_t kBorder = 64;  // bytes in front of the target and after it
 
 #ifdef PACELINE_EMULATED_DEVICE
 constexpr std::size_t kSizes[] = {16, 4096, 16 * 1024, 16 * 1024 + 16, 16 * 5000};
@@ -30,7 +30,7 @@ std::vector<std::byte> pattern(std::size_t count) {
     return bytes;
 }
 
-TEST_CASE("a copy brings every byte, and writes nothing in front of its target or behind it") {
+TEST_CASE("a copy brings every byte, and writes nothing in front of its target or after it") {
     for (const std::size_t size : kSizes) {
         for (const int processors : {1, 3, 132}) {
             CAPTURE(size);

@@ -22,7 +22,7 @@ inline std::size_t size_of(int count) {
 
 /// Numbers that the type can hold, on the host as floats and on the device as the kernel wants.
 struct Weights {
-    std::vector<float> values;  // [outputs][inputs], of the second matrix behind those of the first
+    std::vector<float> values;  // [outputs][inputs], of the second matrix after those of the first
     OnDevice<std::byte> memory;
     OnDevice<std::byte> second;
     DeviceMatrix matrix;

@@ -89,7 +89,7 @@ struct Left {
     }
 };
 
-/// A product of many rows with a norm in front and what `kind` says behind it. Without a choice the
+/// A product of many rows with a norm in front and what `kind` says after it. Without a choice the
 /// factors of the norm are put aside first.
 Left finished(FinishKind kind, const GemmChoice* choice) {
     constexpr int kOutputs = 80;  // of each of two
@@ -136,7 +136,7 @@ Left finished(FinishKind kind, const GemmChoice* choice) {
 
 }  // namespace
 
-TEST_CASE("what is fused behind a product has the same bits however it is spread") {
+TEST_CASE("what is fused after a product has the same bits however it is spread") {
     for (const FinishKind kind :
          {FinishKind::Store, FinishKind::Residual, FinishKind::Input, FinishKind::Gated}) {
         CAPTURE(static_cast<int>(kind));

@@ -1,5 +1,5 @@
 // The product kernel against a loop in double, for every type of weights, and its promises: a row's
-// bits are its own, and what is fused behind a product is what a kernel of its own would give.
+// bits are its own, and what is fused after a product is what a kernel of its own would give.
 #include "model/kernels/cuda/gemm.hpp"
 
 #include <algorithm>
@@ -170,7 +170,7 @@ TEST_CASE("a residual made ready by a product has the bits that the kernel of it
     CHECK(fused == inputs_of(false));
 }
 
-TEST_CASE("the norm in front of a product is a factor behind it") {
+TEST_CASE("the norm in front of a product is a factor after it") {
     constexpr int kDim = 96;
     constexpr int kRows = 2;
     const Weights weights = make_weights(WeightType::F32, 16, kDim, false, 14);

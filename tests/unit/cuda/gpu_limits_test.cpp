@@ -24,7 +24,7 @@ TEST_CASE(
     CHECK(make_cuda(file, {})->kv_slots() == 512);
 }
 
-/// Whether as many bytes are free behind three backends as before them.
+/// Whether as many bytes are free after three backends as before them.
 bool gives_back_what_it_takes(const ModelFile& file) {
     const std::uint64_t before = cuda::use_device(0).free_bytes;
     for (int i = 0; i < 3; ++i) (void)make_cuda(file, {.kv_slots = 1 << 16});

@@ -1,4 +1,4 @@
-// A call that draws behind some of its rows: for the tests of layers, head and draws in one go.
+// A call that draws after some of its rows: for the tests of layers, head and draws in one go.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ inline std::vector<SamplingParams> some_params() {
     return params;
 }
 
-/// A text, and what is drawn behind some of its rows.
+/// A text, and what is drawn after some of its rows.
 struct Call {
     std::vector<SamplingParams> params = some_params();
     std::vector<KvSlot> slots;

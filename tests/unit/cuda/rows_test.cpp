@@ -81,7 +81,7 @@ TEST_CASE("a row's embedding is its token's, for all types of weights; rows with
             CAPTURE(inputs);
             const Table table = make_table(type, outputs, inputs);
             const std::vector<std::int32_t> tokens = {outputs - 1, -1, 0, 9, 15, 8};
-            const int rows = static_cast<int>(tokens.size()) - 1;  // one more lies behind them
+            const int rows = static_cast<int>(tokens.size()) - 1;  // one more lies after them
             const OnDevice<std::int32_t> device_tokens{tokens};
             const OnDevice<std::int32_t> count{{rows}};
             const OnDevice<float> hidden{std::vector<float>(tokens.size() * size_of(inputs), 5.0f)};

@@ -41,7 +41,7 @@ TEST_CASE("a graph does again what was recorded, with what lies there now") {
     CHECK(contains(error_of([&] { Graph{}.launch(stream); }), "empty graph"));
 }
 
-TEST_CASE("pieces lie apart on the device and one behind the other on the host") {
+TEST_CASE("pieces lie apart on the device and one after the other on the host") {
     const test::OnDevice<int> values(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
     std::vector<int> host(4);
     Stream stream;

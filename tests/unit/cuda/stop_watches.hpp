@@ -37,7 +37,7 @@ private:
     std::size_t first_;
 };
 
-/// Cancels a call when it is asked about `row` or one behind it, and remembers which one that was: the
+/// Cancels a call when it is asked about `row` or one after it, and remembers which one that was: the
 /// first row of the first wave that begins there.
 class CancelsAtRow final : public CancelToken::RowWatch {
 public:

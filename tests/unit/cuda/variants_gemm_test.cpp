@@ -32,7 +32,7 @@ struct Left {
     }
 };
 
-/// A product of one shape with everything that can be in front of it and behind it.
+/// A product of one shape with everything that can be in front of it and after it.
 class Call {
 public:
     Call(WeightType type, FinishKind kind, int outputs, int inputs)
@@ -158,7 +158,7 @@ TEST_CASE("a combination of variants that is not compiled is refused, and so is 
 }
 
 #ifdef PACELINE_EMULATED_DEVICE
-TEST_CASE("with early launch a product lets the next kernel start right behind its wait") {
+TEST_CASE("with early launch a product lets the next kernel start right after its wait") {
     const Call call{WeightType::BF16, FinishKind::Store, 40, 64};
     for (const NamedVariants& named : kNamedVariants) {
         CAPTURE(named.name);

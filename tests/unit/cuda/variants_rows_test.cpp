@@ -140,7 +140,7 @@ TEST_CASE("rotation leaves equal queries, keys and values, and lets the next ker
     });
 }
 
-TEST_CASE("the finish behind cuBLAS leaves equal bits, and lets the next kernel start early") {
+TEST_CASE("the finish after cuBLAS leaves equal bits, and lets the next kernel start early") {
     if (!blas_problem().empty()) {
         MESSAGE("skipped: no cuBLAS: ", blas_problem());
         return;

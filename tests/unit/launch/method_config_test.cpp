@@ -148,7 +148,7 @@ TEST_CASE("one line makes many segments, in one process or each in its own") {
     CHECK(contains(error_of(stage("draft", "segments = 2")), "belongs to segments"));
 }
 
-TEST_CASE("an exit of many segments stands between them, not behind the last") {
+TEST_CASE("an exit of many segments stands between them, not after the last") {
     const PipelineConfig config =
         config_of(stage("segment", "segments = 3\nexit = true") + "[exit]\nproposes = true\n");
     const Placement placed = place(config, 30, {0}).value();

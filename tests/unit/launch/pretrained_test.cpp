@@ -58,7 +58,7 @@ std::unique_ptr<CpuBackend> backend_of(const ModelFile& file, const CpuOptions& 
     return std::move(made).value();
 }
 
-/// Logits behind the second of two tokens.
+/// Logits after the second of two tokens.
 std::vector<float> logits_of(CpuBackend& backend, HeadId head) {
     const std::vector<KvSlot> slots{0, 1};
     std::vector<Row> rows(2);
@@ -131,14 +131,14 @@ TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its 
         const PipelineConfig config = settled(config_of("", exit), search, target);
         return text_of(config);
     };
-    CHECK(contains(behind(""), "no trained exit for this model behind layer 1"));
+    CHECK(contains(behind(""), "no trained exit for this model after layer 1"));
     heads_of(target, {2}, 2, kTokens).write(folder.path() / "heads.safetensors");
     CHECK(contains(behind("head = \"adapter\"\n"), "no trained exit"));
     heads_of(target, {1, 2}, 2, kTokens).write(folder.path() / "heads.safetensors");
-    CHECK(contains(behind(""), "trained exit head: behind layer 1, "));
-    CHECK(contains(behind("head = \"adapter\"\n"), "trained exit head: behind layer 1, "));
+    CHECK(contains(behind(""), "trained exit head: after layer 1, "));
+    CHECK(contains(behind("head = \"adapter\"\n"), "trained exit head: after layer 1, "));
     adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
-    CHECK(contains(behind("head = \"adapter\"\n"), "trained adapter: exit behind layer 1, "));
+    CHECK(contains(behind("head = \"adapter\"\n"), "trained adapter: exit after layer 1, "));
     CHECK(contains(behind("head = \"logit-lens\"\n"), "logit lens"));
     CHECK(contains(behind("ahead = 3\n"), "no trained look-ahead heads for this model beyond 2"));
     const std::string adapter = (folder.path() / "adapter.safetensors").string();

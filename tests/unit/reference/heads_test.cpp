@@ -18,7 +18,7 @@ std::vector<float> scaled_identity(int dim, float factor) {
     return matrix;
 }
 
-TEST_CASE("heads of the reference: the identity, a factor before and behind the norm, a list") {
+TEST_CASE("heads of the reference: the identity, a factor before and after the norm, a list") {
     Result<ModelFile> opened =
         ModelFile::open(testing::fixtures() + "/models/llama-untied-f16.gguf");
     REQUIRE(opened.ok());

@@ -31,7 +31,7 @@ struct Subject {
     [[nodiscard]] std::size_t dim() const { return static_cast<std::size_t>(file.config().dim); }
     [[nodiscard]] int count() const { return static_cast<int>(golden.tokens.size()); }
 
-    /// Hidden states [rows, dim] behind the rows' last sub-layers.
+    /// Hidden states [rows, dim] after the rows' last sub-layers.
     std::vector<float> run(const std::vector<Row>& rows) {
         std::vector<float> hidden(rows.size() * dim());
         REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
@@ -96,7 +96,7 @@ TEST_CASE("keys may lie in any slots") {
     CHECK(same_bits(scattered, sequence_logits(subject.backend, subject.golden.tokens, 7)));
 }
 
-TEST_CASE("a path behind the prefix sees what a prefix table alone would") {
+TEST_CASE("a path after the prefix sees what a prefix table alone would") {
     Subject subject("qwen3-bf16");
     const std::vector<float> expected =
         sequence_logits(subject.backend, std::span(subject.golden.tokens).first(12), 12);
@@ -246,7 +246,7 @@ TEST_CASE("a row that skips everything keeps its embedding and writes no keys") 
     CHECK(same_bits(logits, std::span(before).last(logits.size())));
 }
 
-TEST_CASE("the mask belongs to the row, and its stack shows the residual behind each sub-layer") {
+TEST_CASE("the mask belongs to the row, and its stack shows the residual after each sub-layer") {
     Subject subject("qwen3-bf16");
     subject.prefill(5);
     const std::vector<KvSlot> prefix = home_slots(5);

@@ -81,7 +81,7 @@ TEST_CASE("a full channel between colocated actors still takes verdicts") {
     CHECK(send(*a.context, StageId{2}, msg::Verdict{}) == Push::Full);
 }
 
-TEST_CASE("a job's completion is a message: never inside submit, and behind what came before") {
+TEST_CASE("a job's completion is a message: never inside submit, and after what came before") {
     Nowhere outside;
     ActorHost host{outside, ActorHost::Channels::OnDemand};
     Recorder a;

@@ -39,7 +39,7 @@ struct Diary {
     SeededRandom random;
 };
 
-/// Submits jobs at the start, behind jobs and behind messages; each job's end sends a message
+/// Submits jobs at the start, after jobs and after messages; each job's end sends a message
 /// through some of the neighbours.
 struct Neighbour : Actor {
     Neighbour(Diary& the_diary, bool ends) : diary{the_diary}, stops{ends} {}

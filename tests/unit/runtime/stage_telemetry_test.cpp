@@ -249,7 +249,7 @@ TEST_CASE("events that were counted but never written are left out") {
     CHECK(fixture.view.trace().empty());
 }
 
-TEST_CASE("a writer that attaches again goes on behind the events that are there") {
+TEST_CASE("a writer that attaches again goes on after the events that are there") {
     TelemetryFixture fixture;
     for (std::uint32_t i = 1; i <= 3; ++i) fixture.telemetry.trace(mark(i));
     StageTelemetry again =

@@ -30,7 +30,7 @@ TEST_CASE("a wave's arrow goes from where it was formed through the segments to 
 }
 
 TEST_CASE("an arrow goes from each proposal to the verdict that verified its root") {
-    std::vector<ProcessTrace> all = one_wave();  // its verdict begins at 40, behind the root at 39
+    std::vector<ProcessTrace> all = one_wave();  // its verdict begins at 40, after the root at 39
     const auto proposal = [](std::int64_t time, Position root) {
         TraceEvent event = mark(time, TraceKind::Proposal);
         event.position = root;
@@ -42,7 +42,7 @@ TEST_CASE("an arrow goes from each proposal to the verdict that verified its roo
     other_attempt.attempt = Attempt{2};
     const std::vector<TraceEvent> sent{
         other_request,      other_attempt,      proposal(1030, 39),
-        proposal(1040, 38), proposal(2400, 39), proposal(2530, 39)};  // behind the verdict
+        proposal(1040, 38), proposal(2400, 39), proposal(2530, 39)};  // after the verdict
     all.push_back({"draft", StageId{3}, Epoch{1}, sent, sent.size()});
     const json trace = checked(all);
     std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> arrows;

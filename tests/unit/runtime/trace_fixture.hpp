@@ -103,7 +103,7 @@ inline std::vector<json> of_phase(const json& trace, const std::string& phase) {
     return found;
 }
 
-/// Slices of one row, in the order of the file: each lies within or behind the ones before it.
+/// Slices of one row, in the order of the file: each lies within or after the ones before it.
 inline void check_nesting(const std::vector<json>& slices) {
     std::map<int, std::vector<std::int64_t>> open;
     for (const json& slice : slices) {

@@ -15,7 +15,7 @@
 
 namespace paceline::test {
 
-/// Bytes on the heap with nothing behind them, so that AddressSanitizer sees one byte too far.
+/// Bytes on the heap with nothing after them, so that AddressSanitizer sees one byte too far.
 class ExactBytes {
 public:
     explicit ExactBytes(std::span<const std::byte> bytes)

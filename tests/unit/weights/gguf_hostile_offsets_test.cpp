@@ -17,7 +17,7 @@ Bytes with_offset(std::uint64_t offset) {
     return builder.bytes();
 }
 
-TEST_CASE("a tensor that begins or ends behind the file is refused (CVE-2026-7482)") {
+TEST_CASE("a tensor that begins or ends after the file is refused (CVE-2026-7482)") {
     const std::uint64_t file_bytes = tiny_model().bytes().size();
     const std::uint64_t aligned_end = file_bytes / 32 * 32;
     for (const std::uint64_t offset : {aligned_end, aligned_end + 32, std::uint64_t{1} << 40U}) {
@@ -26,7 +26,7 @@ TEST_CASE("a tensor that begins or ends behind the file is refused (CVE-2026-748
     GgufBuilder builder = tiny_model();
     BuiltTensor& last = builder.tensors.back();
     const std::uint64_t size = last.data.size();
-    last.data.resize(size - 1);  // begins inside, ends one byte behind
+    last.data.resize(size - 1);  // begins inside, ends one byte after
     expect_refused(builder.bytes(), Errc::BadFile,
                    {last.name, "does not fit the file", std::to_string(size)});
 }

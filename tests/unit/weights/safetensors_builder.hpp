@@ -49,7 +49,7 @@ inline std::vector<std::byte> safetensors_bytes(const std::string& header,
     return out;
 }
 
-/// Adds tensors one behind the other.
+/// Adds tensors one after the other.
 class SafetensorsBuilder {
 public:
     std::map<std::string, std::string> metadata;
@@ -153,7 +153,7 @@ inline SafetensorsBuilder draft_of(const ModelFile& target, const std::vector<To
     return part;
 }
 
-/// T = `diagonal` times the identity behind each of `layers`, and for `ahead` tokens further on.
+/// T = `diagonal` times the identity after each of `layers`, and for `ahead` tokens further on.
 inline SafetensorsBuilder heads_of(const ModelFile& target,
                                    const std::vector<int>& layers,
                                    int ahead,
@@ -175,7 +175,7 @@ inline SafetensorsBuilder heads_of(const ModelFile& target,
     return part;
 }
 
-/// The attention of the target's layer `layer` - 1 as an adapter behind `layer` layers.
+/// The attention of the target's layer `layer` - 1 as an adapter after `layer` layers.
 inline SafetensorsBuilder adapter_of(const ModelFile& target,
                                      int layer,
                                      const std::vector<TokenId>& tokens) {

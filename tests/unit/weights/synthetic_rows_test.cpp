@@ -61,7 +61,7 @@ TEST_CASE("a type says how finely a number is told, not which one it is") {
 }
 
 TEST_CASE(
-    "numbers follow from seed, tensor, row and column, and columns behind the last are zeros") {
+    "numbers follow from seed, tensor, row and column, and columns after the last are zeros") {
     const std::vector<float> row = row_of(StoredType::Q8_0, 7, 3, 40);
     REQUIRE(row.size() == 64);
     CHECK(row == row_of(StoredType::Q8_0, 7, 3, 40));

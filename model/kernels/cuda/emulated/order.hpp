@@ -50,7 +50,7 @@ void set_blas_problem(const std::string& what);
 /// How many kernels have run (a graph counts each of its own).
 [[nodiscard]] std::uint64_t launches();
 
-/// How many of these let the next kernel start right behind their wait_for_previous(): before the
+/// How many of these let the next kernel start right after their wait_for_previous(): before the
 /// first barrier or warp operation of their first thread.
 [[nodiscard]] std::uint64_t early_launches();
 

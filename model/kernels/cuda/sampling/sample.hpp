@@ -85,7 +85,7 @@ struct CandidateList {
 };
 
 /// Writes the `count` (1 .. kCandidatesMax) best of each row, at most, to `lists` [row_count];
-/// entries behind a list's count are 0.
+/// entries after a list's count are 0.
 void launch_candidates(Stream& stream,
                        const DrawInput& input,
                        DrawNeeds needs,
