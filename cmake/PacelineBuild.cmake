@@ -69,12 +69,20 @@ else()
     message(STATUS "CUDA: switched off with PACELINE_CUDA=OFF, built for the CPU only")
 endif()
 
-# paceline_part(NAME <name> SOURCES ... PUBLIC ... PRIVATE ...): a static library; with tests also
-# <name>_faults, the same sources with fault points and planted bugs (ipc/base/faults.hpp), which
-# links the *_faults flavour of whatever has one.
+# paceline_part(NAME <name> SOURCES ... FAULT_POINTS ... PUBLIC ... PRIVATE ...): a static library; with
+# tests also <name>_faults, which links the *_faults flavour of whatever has one. The sources in
+# FAULT_POINTS have fault points or planted bugs (ipc/base/faults.hpp) and are compiled for each flavour;
+# SOURCES have none, which faults.hpp checks, and are compiled once for both.
 function(paceline_part)
-    cmake_parse_arguments(P "" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-    add_library(${P_NAME} STATIC ${P_SOURCES})
+    cmake_parse_arguments(P "" "NAME" "SOURCES;FAULT_POINTS;PUBLIC;PRIVATE" ${ARGN})
+    set(sources ${P_FAULT_POINTS})
+    if(P_SOURCES)
+        add_library(${P_NAME}_objects OBJECT ${P_SOURCES})
+        target_link_libraries(${P_NAME}_objects PRIVATE ${P_PUBLIC} ${P_PRIVATE})
+        target_compile_definitions(${P_NAME}_objects PRIVATE PACELINE_BOTH_FLAVOURS)
+        list(APPEND sources $<TARGET_OBJECTS:${P_NAME}_objects>)
+    endif()
+    add_library(${P_NAME} STATIC ${sources})
     target_link_libraries(${P_NAME} PUBLIC ${P_PUBLIC} PRIVATE ${P_PRIVATE})
     if(NOT PACELINE_TESTS)
         return()
@@ -87,7 +95,7 @@ function(paceline_part)
             list(APPEND links ${library})
         endif()
     endforeach()
-    add_library(${P_NAME}_faults STATIC EXCLUDE_FROM_ALL ${P_SOURCES})
+    add_library(${P_NAME}_faults STATIC EXCLUDE_FROM_ALL ${sources})
     target_compile_definitions(${P_NAME}_faults PUBLIC PACELINE_FAULTS)
     target_link_libraries(${P_NAME}_faults PUBLIC ${links} PRIVATE ${P_PRIVATE})
 endfunction()

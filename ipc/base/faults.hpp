@@ -2,15 +2,21 @@
 //
 // A fault point is a named place at which a test may kill the process, stall it, or let another
 // else run. A planted bug is a switch that takes one safeguard out, to prove that the simulator
-// would notice. Both exist only in the libraries that are compiled with PACELINE_FAULTS (the
-// *_faults targets, which the tests alone link); everywhere else they are constants, cost nothing
-// and cannot be switched on.
+// would notice. Both exist only in sources that are compiled with PACELINE_FAULTS, for the *_faults
+// libraries, which the tests alone link; everywhere else they are constants, cost nothing and cannot
+// be switched on.
+//
+// A source that includes this stands in FAULT_POINTS of its library: it is compiled for both flavours.
+// All other sources are compiled once for both, so no header that they include may include this.
 //
 // Threads: hook and bug are set before the threads that meet them are started.
 #pragma once
 
 #include <cstdint>
 
+#ifdef PACELINE_BOTH_FLAVOURS
+#error "this source is compiled once for both flavours: list it in FAULT_POINTS (paceline_part)"
+#endif
 #ifdef PACELINE_FAULTS
 #include <atomic>
 #endif

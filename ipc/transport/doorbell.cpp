@@ -67,6 +67,14 @@ void Doorbell::announce() {
     ring();
 }
 
+bool Doorbell::arm() {
+    // Acquire pairs with the release of a producer's exchange in ring(): if it came first, what it
+    // had published is visible to the ready() that follows; if it comes second, it wakes us.
+    header_->sleeping.exchange(1, std::memory_order_acq_rel);
+    fault_point(FaultPoint::BellArmed);
+    return !planted(PlantedBug::NoRecheckBeforeSleep);
+}
+
 void Doorbell::sleep(Micros limit) {
     if (kFaultsCompiledIn && slept_for_test(header_->sleeping)) return;
     const auto micros = std::min(limit, kSleepMax).count();

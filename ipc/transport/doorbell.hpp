@@ -21,7 +21,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ipc/base/faults.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/ring_layout.hpp"
 #include "ipc/transport/shm_region.hpp"
@@ -74,11 +73,7 @@ public:
         if (ready()) return true;
         if (spin.count() > 0 && spin_until(ready, spin)) return true;
         if (limit.count() <= 0) return false;
-        // Acquire pairs with the release of a producer's exchange in ring(): if it came first,
-        // what it had published is visible to the ready() below; if it comes second, it wakes us.
-        header_->sleeping.exchange(1, std::memory_order_acq_rel);
-        fault_point(FaultPoint::BellArmed);
-        bool is_ready = !planted(PlantedBug::NoRecheckBeforeSleep) && ready();
+        bool is_ready = arm() && ready();
         if (!is_ready) {
             if (slept != nullptr) *slept = true;
             sleep(limit);
@@ -102,6 +97,8 @@ private:
         } while (std::chrono::steady_clock::now() < end);
         return false;
     }
+    /// Says that this consumer is about to sleep. True: look for input once more before.
+    [[nodiscard]] bool arm();
     void sleep(Micros limit);
 
     ShmRegion region_;

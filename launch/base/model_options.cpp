@@ -24,90 +24,85 @@ const std::vector<std::string>& isa_names() {
     return names;
 }
 
-void add_model_file_option(CLI::App& app, ModelOptions& options) {
+void add_model_file_option(Command& app, ModelOptions& options) {
     app.add_option("-m,--model", options.model,
                    "model, a GGUF file (default: $PACELINE_MODEL, else the demo model that "
                    "launch/fetch_model brings)");
 }
 
-void add_model_options(CLI::App& app, ModelOptions& options) {
+void add_model_options(Command& app, ModelOptions& options) {
     add_model_file_option(app, options);
     app.add_option("--dtype", options.dtype,
                    "weights in memory; auto keeps what the file has: F32 as f32, F16 and BF16 as "
                    "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
-        ->check(one_of(dtype_names()))
-        ->capture_default_str();
+        .check(one_of(dtype_names()))
+        .show_default();
     app.add_option("--kv-dtype", options.kv_dtype,
                    "keys and values in memory; auto is f16 on a CPU, bf16 on a GPU")
-        ->check(one_of(kv_dtype_names()))
-        ->capture_default_str();
+        .check(one_of(kv_dtype_names()))
+        .show_default();
     app.add_option("--isa", options.isa,
                    "instruction set of the kernels; auto takes the best there is")
-        ->check(one_of(isa_names()))
-        ->capture_default_str();
+        .check(one_of(isa_names()))
+        .show_default();
     app.add_option("-t,--threads", options.threads,
                    "threads, each on a core of its own (default: the physical cores that this "
                    "process may use)")
-        ->check(whole_number(1, 1024));
+        .check(whole_number(1, 1024));
     app.add_option("-c,--context", options.context,
                    "tokens that prompt and answer may have together (default: the model's own "
                    "context, at most " +
                        std::to_string(kContextDefault) + ")")
-        ->check(whole_number(1, 1 << 24));
+        .check(whole_number(1, 1 << 24));
 }
 
-void add_device_option(CLI::App& app, ModelOptions& options) {
-    const auto known = [](const std::string& word) {
+void add_device_option(Command& app, ModelOptions& options) {
+    const OptionCheck known{[](const std::string& word) {
         return parse_device(word) ? std::string{} : "'" + word + "' is not cpu or cuda:N";
-    };
+    }};
     app.add_option("--device", options.device, "what to decode on: cpu or cuda:N")
-        ->check(known)
-        ->capture_default_str();
+        .check(known)
+        .show_default();
 }
 
-void add_exact_option(CLI::App& app, ModelOptions& options) {
+void add_exact_option(Command& app, ModelOptions& options) {
     app.add_option("--exact", options.exact,
                    "off: in plain decoding a GPU multiplies waves of more than 64 rows with "
                    "cuBLAS, and the text may depend on how its rows came together")
-        ->check(one_of({"on", "off"}))
-        ->capture_default_str();
+        .check(one_of({"on", "off"}))
+        .show_default();
 }
 
 static_assert(kWaveRowsMax == 64, "kExactIsForPlain says so");
 
-void refuse_exact_option(CLI::App& app) {
-    const auto refuse = [](const std::string& word) {
-        if (word == "off") throw CLI::ValidationError(kExactIsForPlain);
+void refuse_exact_option(Command& app) {
+    const auto complaint = [](const std::string& word) {
+        return std::string{word == "off" ? kExactIsForPlain : ""};
     };
-    app.add_option_function<std::string>("--exact", refuse)
-        ->check(one_of({"on", "off"}))
-        ->group("");  // not in --help
+    app.refuse_option("--exact", complaint).check(one_of({"on", "off"}));
 }
 
-void add_random_options(CLI::App& app, ModelOptions& options) {
+void add_random_options(Command& app, ModelOptions& options) {
     std::string names;
     for (const std::string_view name : shape_names())
         names += (names.empty() ? "" : ", ") + std::string{name};
     app.add_option("--random", options.random,
-                   "no model file, but synthetic weights: a shape (" + names +
-                       ") or a file of one, as in configs/shapes")
-        ->type_name("CONFIG")
-        ->excludes(app.get_option("--model"));
+                   "no model file, but synthetic weights: a shape (" +
+                       names + ") or a file of one, as in configs/shapes")
+        .type_name("CONFIG")
+        .excludes("--model");
     app.add_option("--random-seed", options.random_seed, "seed of these weights")
-        ->check(whole_number(0))
-        ->needs("--random")
-        ->capture_default_str();
+        .check(whole_number(0))
+        .needs("--random")
+        .show_default();
 }
 
-void refuse_random_option(CLI::App& app) {
-    const auto refuse = [](const std::string& config) {
-        throw CLI::ValidationError(
-            "--random",
-            "'" + config +
-                "' has no tokenizer, and this command works on text; bench, inspect and "
-                "simulate --measure-costs take synthetic weights");
-    };
-    app.add_option_function<std::string>("--random", refuse)->group("");  // not in --help
+void refuse_random_option(Command& app) {
+    app.refuse_option("--random", [](const std::string& config) {
+        return "--random: '" + config +
+               "' has no tokenizer, and this command works on text; bench, inspect and simulate "
+               "--measure-costs take synthetic weights";
+    });
 }
 
 Device device_of(const ModelOptions& options) {
@@ -116,7 +111,7 @@ Device device_of(const ModelOptions& options) {
     return device;
 }
 
-void add_parts_option(CLI::App& app, ModelOptions& options) {
+void add_parts_option(Command& app, ModelOptions& options) {
     app.add_option("--parts", options.parts,
                    "trained drafts and exits of the model: a folder; none does without (default: "
                    "$PACELINE_PRETRAINED, else those that came with the program)");

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
 #include "ipc/base/result.hpp"
+#include "launch/base/command.hpp"
 #include "launch/base/device.hpp"
 #include "launch/base/environment.hpp"
 
@@ -34,27 +33,27 @@ inline constexpr int kContextDefault = 8192;
 [[nodiscard]] const std::vector<std::string>& kv_dtype_names();
 [[nodiscard]] const std::vector<std::string>& isa_names();
 
-void add_model_file_option(CLI::App& app, ModelOptions& options);
+void add_model_file_option(Command& app, ModelOptions& options);
 /// -m, --dtype, --kv-dtype, --isa, -t, -c
-void add_model_options(CLI::App& app, ModelOptions& options);
+void add_model_options(Command& app, ModelOptions& options);
 /// --device: "cpu" or "cuda:N"; whether it is there says check_device().
-void add_device_option(CLI::App& app, ModelOptions& options);
+void add_device_option(Command& app, ModelOptions& options);
 /// --exact: "on" or "off", for commands that decode plainly on a device.
-void add_exact_option(CLI::App& app, ModelOptions& options);
+void add_exact_option(Command& app, ModelOptions& options);
 /// For those that compare with a pipeline: whoever tries --exact off is told why not.
-void refuse_exact_option(CLI::App& app);
+void refuse_exact_option(Command& app);
 inline constexpr const char* kExactIsForPlain =
     "--exact off is for plain decoding: no wave of a pipeline has more than 64 rows, and only "
     "larger ones go to cuBLAS";
 /// --random, --random-seed: a shape in place of the model file, for commands that need no text.
 /// Precondition: the command has --model.
-void add_random_options(CLI::App& app, ModelOptions& options);
+void add_random_options(Command& app, ModelOptions& options);
 /// For those that do: whoever tries --random is told why not.
-void refuse_random_option(CLI::App& app);
+void refuse_random_option(Command& app);
 /// What --device and --exact say. Precondition: options.device has passed the option's check.
 [[nodiscard]] Device device_of(const ModelOptions& options);
 /// --parts: where a pipeline decodes
-void add_parts_option(CLI::App& app, ModelOptions& options);
+void add_parts_option(Command& app, ModelOptions& options);
 
 /// The file to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the
 /// command that fetches the demo model when there is none of the three.

@@ -57,60 +57,59 @@ std::vector<int> parse_int_list(const std::string& word) {
     return numbers;
 }
 
-CLI::Validator one_of(std::vector<std::string> words) {
+OptionCheck one_of(std::vector<std::string> words) {
     std::string allowed = alternatives(words);
-    const auto check = [words = std::move(words), allowed](std::string& value) -> std::string {
+    const auto check = [words = std::move(words),
+                        allowed](const std::string& value) -> std::string {
         const bool known = std::find(words.begin(), words.end(), value) != words.end();
         return known ? std::string{} : in_quotes(value) + " is not one of " + allowed;
     };
-    return CLI::Validator{check, allowed};
+    return OptionCheck{check, allowed};
 }
 
-CLI::Validator list_of(std::vector<std::string> words) {
+OptionCheck list_of(std::vector<std::string> words) {
     std::string allowed = alternatives(words);
-    const auto check = [words = std::move(words), allowed](std::string& value) -> std::string {
+    const auto check = [words = std::move(words),
+                        allowed](const std::string& value) -> std::string {
         for (const std::string& part : split_list(value)) {
             if (std::find(words.begin(), words.end(), part) != words.end()) continue;
             return in_quotes(part) + " is not one of " + allowed;
         }
         return {};
     };
-    return CLI::Validator{check, allowed + ",..."};
+    return OptionCheck{check, allowed + ",..."};
 }
 
-CLI::Validator number_between(double lowest, double highest, Bound low, Bound high) {
+OptionCheck number_between(double lowest, double highest, Bound low, Bound high) {
     std::ostringstream range;
     range << (low == Bound::Included ? "[" : "(") << lowest << ", " << highest
           << (high == Bound::Included ? "]" : ")");
-    const auto check = [=, text = range.str()](std::string& value) -> std::string {
+    const auto check = [=, text = range.str()](const std::string& value) -> std::string {
         const std::optional<double> number = parse_number<double>(value);
         if (!number || std::isnan(*number)) return in_quotes(value) + " is not a number";
         const bool above = low == Bound::Included ? *number >= lowest : *number > lowest;
         const bool below = high == Bound::Included ? *number <= highest : *number < highest;
         return above && below ? std::string{} : in_quotes(value) + " is not in " + text;
     };
-    return CLI::Validator{check, ""};
+    return OptionCheck{check};
 }
 
-CLI::Validator whole_number(long long lowest, long long highest) {
-    return CLI::Validator{[=](std::string& value) -> std::string {
-                              if (is_whole(value, lowest, highest)) return {};
-                              return in_quotes(value) + " is not a whole number, " +
-                                     range_text(lowest, highest);
-                          },
-                          ""};
+OptionCheck whole_number(long long lowest, long long highest) {
+    return OptionCheck{[=](const std::string& value) -> std::string {
+        if (is_whole(value, lowest, highest)) return {};
+        return in_quotes(value) + " is not a whole number, " + range_text(lowest, highest);
+    }};
 }
 
-CLI::Validator whole_number_list(long long lowest, long long highest) {
-    return CLI::Validator{[=](std::string& value) -> std::string {
-                              for (const std::string& part : split_list(value)) {
-                                  if (is_whole(part, lowest, highest)) continue;
-                                  return in_quotes(part) + " in " + in_quotes(value) +
-                                         " is not a whole number, " + range_text(lowest, highest);
-                              }
-                              return {};
-                          },
-                          ""};
+OptionCheck whole_number_list(long long lowest, long long highest) {
+    return OptionCheck{[=](const std::string& value) -> std::string {
+        for (const std::string& part : split_list(value)) {
+            if (is_whole(part, lowest, highest)) continue;
+            return in_quotes(part) + " in " + in_quotes(value) + " is not a whole number, " +
+                   range_text(lowest, highest);
+        }
+        return {};
+    }};
 }
 
 }  // namespace paceline

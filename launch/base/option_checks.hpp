@@ -1,35 +1,35 @@
-// Validators for command line options: the message names the option (CLI11 puts it in front),
-// the value and what is allowed.
+// Checks of command line options: the message names the option (CLI11 puts it in front), the value
+// and what is allowed.
 #pragma once
 
 #include <limits>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
+#include "launch/base/command.hpp"
 
 namespace paceline {
 
 /// One of the given words.
-[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
+[[nodiscard]] OptionCheck one_of(std::vector<std::string> words);
 /// "a,b": each part one of the given words.
-[[nodiscard]] CLI::Validator list_of(std::vector<std::string> words);
+[[nodiscard]] OptionCheck list_of(std::vector<std::string> words);
 
 enum class Bound : unsigned char { Included, Excluded };
 
 /// A number between two bounds.
-[[nodiscard]] CLI::Validator number_between(double lowest,
-                                            double highest,
-                                            Bound low = Bound::Included,
-                                            Bound high = Bound::Included);
+[[nodiscard]] OptionCheck number_between(double lowest,
+                                         double highest,
+                                         Bound low = Bound::Included,
+                                         Bound high = Bound::Included);
 
 /// A whole number of at least `lowest`.
-[[nodiscard]] CLI::Validator whole_number(long long lowest,
-                                          long long highest = std::numeric_limits<int>::max());
+[[nodiscard]] OptionCheck whole_number(long long lowest,
+                                       long long highest = std::numeric_limits<int>::max());
 
 /// "1,2,4" as numbers; every one at least `lowest`. For options that take a list in one word.
-[[nodiscard]] CLI::Validator whole_number_list(long long lowest,
-                                               long long highest = std::numeric_limits<int>::max());
+[[nodiscard]] OptionCheck whole_number_list(long long lowest,
+                                            long long highest = std::numeric_limits<int>::max());
 /// The numbers of a word that whole_number_list() has accepted.
 [[nodiscard]] std::vector<int> parse_int_list(const std::string& word);
 /// The parts of "a,b,c".

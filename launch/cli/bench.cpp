@@ -167,17 +167,15 @@ Status sweep(const BenchOptions& options,
 
 }  // namespace
 
-CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
-    CLI::App* command = app.add_subcommand(kCommand, "Measure prefill, decoding and waves of rows");
-    add_model_file_option(*command, options.model);
-    add_random_options(*command, options.model);
-    add_device_option(*command, options.model);
-    add_exact_option(*command, options.model);
-    const auto add = [command](const char* names, std::string& value, const char* text,
-                               CLI::Validator check) {
-        return command->add_option(names, value, text)
-            ->check(std::move(check))
-            ->capture_default_str();
+Command add_bench(Command& app, BenchOptions& options) {
+    Command command = app.add_command(kCommand, "Measure prefill, decoding and waves of rows");
+    add_model_file_option(command, options.model);
+    add_random_options(command, options.model);
+    add_device_option(command, options.model);
+    add_exact_option(command, options.model);
+    const auto add = [&command](const char* names, std::string& value, const char* text,
+                                OptionCheck check) {
+        return command.add_option(names, value, text).check(std::move(check)).show_default();
     };
     add("-t,--threads", options.threads,
         "threads, e.g. 1,2 (default: the physical cores that may be used)",
@@ -188,18 +186,18 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
     add("-d,--n-depth", options.depths, "tokens in the context before", whole_number_list(0));
     add("-w,--waves", options.waves, "rows of waves with logits for every row, e.g. 1,2,4,8,16,32",
         whole_number_list(1, 4096));
-    command->add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
+    command.add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
     add("--dtype", options.dtypes, "weights in memory", list_of(dtype_names()));
     add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
         one_of(kv_dtype_names()));
     add("--isa", options.model.isa, "instruction set of the kernels", one_of(isa_names()));
     command
-        ->add_option("-r,--repetitions", options.repetitions,
-                     "timed runs of each, after one that is not")
-        ->check(whole_number(1, 10000))
-        ->capture_default_str();
+        .add_option("-r,--repetitions", options.repetitions,
+                    "timed runs of each, after one that is not")
+        .check(whole_number(1, 10000))
+        .show_default();
     add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
-    command->footer(
+    command.footer(
         "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
         "logits\n"
         "for each; gemm8 its matrix products alone; '@ d512' after a context of 512 tokens.\n"

@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 
@@ -24,7 +23,7 @@ struct BenchOptions {
     std::string format = "md";  // md, csv, json
 };
 
-CLI::App* add_bench(CLI::App& app, BenchOptions& options);
+Command add_bench(Command& app, BenchOptions& options);
 int run_bench(const BenchOptions& options, const Environment& environment);
 
 }  // namespace paceline

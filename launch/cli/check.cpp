@@ -33,49 +33,46 @@ int report(const Error& error) {
                                            : report_failure(kCommand, error);
 }
 
-void add_what(CLI::App& command, CheckOptions& options) {
-    CLI::Option* config = command.add_option("--config", options.config_file,
-                                             "pipeline of processes (configs/*.toml)");
+void add_what(Command& command, CheckOptions& options) {
+    command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
     command.add_option("--method", options.method, "one of paceline run --list-methods")
-        ->excludes(config);
+        .excludes("--config");
     command.add_option("--draft-model", options.draft_model,
                        "model that drafts, instead of the configuration's");
     command
         .add_option("--set", options.settings,
                     "change the configuration: SECTION.KEY=VALUE or exit-layer=N; may be repeated")
-        ->take_all()
-        ->expected(1);
+        .repeated();
     command.add_option("--prompts", options.prompts_file,
                        "prompts, a JSON object per line (default: the built-in sixteen)");
     command.add_option("--first", options.prompts_max, "take only so many of the prompts; 0: all")
-        ->check(whole_number(0))
-        ->capture_default_str();
+        .check(whole_number(0))
+        .show_default();
     command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        ->check(whole_number(1))
-        ->capture_default_str();
+        .check(whole_number(1))
+        .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        ->check(whole_number(1, 256))
-        ->capture_default_str();
+        .check(whole_number(1, 256))
+        .show_default();
 }
 
-void add_faults(CLI::App& command, CheckOptions& options) {
+void add_faults(Command& command, CheckOptions& options) {
     command
         .add_option("--kills", options.kills,
                     "kill -9 a random stage so often, in the middle of answers; give the "
                     "configuration's [supervision] enough restarts")
-        ->check(whole_number(0, 10'000))
-        ->capture_default_str();
+        .check(whole_number(0, 10'000))
+        .show_default();
     command
         .add_option("--stalls", options.stalls,
                     "stop a random stage so often, and continue it up to 0.3 s later")
-        ->check(whole_number(0, 10'000))
-        ->capture_default_str();
+        .check(whole_number(0, 10'000))
+        .show_default();
     command
         .add_option(
             "--delay", options.delays,
             "NAME:PERCENT: that process is stopped for so much of the time; may be repeated")
-        ->take_all()
-        ->expected(1);
+        .repeated();
     command.add_option("--json", options.json_file, "write everything to FILE, as JSON");
     command.add_option("--log", options.log_file, "write what all stages log to FILE");
     command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
@@ -178,18 +175,18 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
 
 }  // namespace
 
-CLI::App* add_check(CLI::App& app, CheckOptions& options) {
-    CLI::App* command =
-        app.add_subcommand(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
-    add_model_options(*command, options.model);
-    add_device_option(*command, options.model);
-    refuse_exact_option(*command);
-    refuse_random_option(*command);
-    add_parts_option(*command, options.model);
-    add_what(*command, options);
-    add_faults(*command, options);
-    add_sampling_options(*command, options.sampling);
-    command->footer(kFooter);
+Command add_check(Command& app, CheckOptions& options) {
+    Command command =
+        app.add_command(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
+    add_model_options(command, options.model);
+    add_device_option(command, options.model);
+    refuse_exact_option(command);
+    refuse_random_option(command);
+    add_parts_option(command, options.model);
+    add_what(command, options);
+    add_faults(command, options);
+    add_sampling_options(command, options.sampling);
+    command.footer(kFooter);
     return command;
 }
 

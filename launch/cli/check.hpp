@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/cli/sampling_options.hpp"
@@ -31,7 +30,7 @@ struct CheckOptions {
     bool verbose = false;
 };
 
-CLI::App* add_check(CLI::App& app, CheckOptions& options);
+Command add_check(Command& app, CheckOptions& options);
 int run_check(const CheckOptions& options, const Environment& environment);
 
 }  // namespace paceline

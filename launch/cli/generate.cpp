@@ -269,20 +269,17 @@ Status generate(const GenerateOptions& options,
     return {};
 }
 
-void add_what(CLI::App& command, GenerateOptions& options) {
+void add_what(Command& command, GenerateOptions& options) {
     command
         .add_option("--prompts", options.prompts_files,
                     "prompts, a JSON object per line with \"prompt\", \"turns\", \"question\" or "
                     "\"text\"; may be repeated")
-        ->required()
-        ->take_all()
-        ->expected(1);
-    command.add_option("-o,--output", options.folder, "folder of the shards")->required();
+        .required()
+        .repeated();
+    command.add_option("-o,--output", options.folder, "folder of the shards").required();
     const auto number = [&command](const char* name, int& value, const char* text, int lowest,
                                    int highest) {
-        command.add_option(name, value, text)
-            ->check(whole_number(lowest, highest))
-            ->capture_default_str();
+        command.add_option(name, value, text).check(whole_number(lowest, highest)).show_default();
     };
     number("-n,--n-predict", options.max_tokens, "most tokens of each answer", 1, 1 << 20);
     number("--requests", options.requests, "answers made at the same time", 1, 512);
@@ -295,21 +292,21 @@ void add_what(CLI::App& command, GenerateOptions& options) {
     command
         .add_option("--hidden", options.hidden,
                     "keep the residual after these layers, such as 15,20,30")
-        ->check(whole_number_list(1));
+        .check(whole_number_list(1));
 }
 
 }  // namespace
 
-CLI::App* add_generate(CLI::App& app, GenerateOptions& options) {
-    CLI::App* command = app.add_subcommand(
+Command add_generate(Command& app, GenerateOptions& options) {
+    Command command = app.add_command(
         kCommand, "Answer many prompts, and keep what the target thought, for training");
-    add_model_options(*command, options.model);
-    add_device_option(*command, options.model);
-    add_exact_option(*command, options.model);
-    refuse_random_option(*command);
-    add_what(*command, options);
-    add_sampling_options(*command, options.sampling);
-    command->footer(kFooter);
+    add_model_options(command, options.model);
+    add_device_option(command, options.model);
+    add_exact_option(command, options.model);
+    refuse_random_option(command);
+    add_what(command, options);
+    add_sampling_options(command, options.sampling);
+    command.footer(kFooter);
     return command;
 }
 

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/cli/sampling_options.hpp"
@@ -25,7 +24,7 @@ struct GenerateOptions {
     SamplingOptions sampling;
 };
 
-CLI::App* add_generate(CLI::App& app, GenerateOptions& options);
+Command add_generate(Command& app, GenerateOptions& options);
 int run_generate(const GenerateOptions& options, const Environment& environment);
 
 }  // namespace paceline

@@ -132,19 +132,19 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 
 }  // namespace
 
-CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
-    CLI::App* command = app.add_subcommand(kCommand, "What a model file holds and needs in memory");
-    command->add_option("model,-m,--model", options.model.model,
-                        "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
-    add_random_options(*command, options.model);
+Command add_inspect(Command& app, InspectOptions& options) {
+    Command command = app.add_command(kCommand, "What a model file holds and needs in memory");
+    command.add_option("model,-m,--model", options.model.model,
+                       "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
+    add_random_options(command, options.model);
     command
-        ->add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
-        ->check(whole_number(1, 1 << 24));
-    command->add_flag("--tensors", options.all_tensors,
-                      "a line for every tensor, not for every kind");
-    command->add_option("-o,--output", options.format, "output")
-        ->check(one_of({"text", "json"}))
-        ->capture_default_str();
+        .add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
+        .check(whole_number(1, 1 << 24));
+    command.add_flag("--tensors", options.all_tensors,
+                     "a line for every tensor, not for every kind");
+    command.add_option("-o,--output", options.format, "output")
+        .check(one_of({"text", "json"}))
+        .show_default();
     return command;
 }
 

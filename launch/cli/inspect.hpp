@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 
@@ -16,7 +15,7 @@ struct InspectOptions {
     bool all_tensors = false;     // a line per tensor, not per kind of tensor
 };
 
-CLI::App* add_inspect(CLI::App& app, InspectOptions& options);
+Command add_inspect(Command& app, InspectOptions& options);
 int run_inspect(const InspectOptions& options, const Environment& environment);
 
 }  // namespace paceline

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/cli/bench.hpp"
@@ -48,19 +48,6 @@ constexpr const char* kFooter =
     "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
     "143 SIGTERM.";
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* first_word) {
-    std::string command = "paceline";
-    for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-    std::string what = error.what();
-    if (app.get_subcommands().empty() && first_word != nullptr && first_word[0] != '-') {
-        what = std::string{"'"} + first_word +
-               "' is not one of run|generate|tokenize|inspect|bench|top|check|simulate";
-    }
-    std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), what.c_str(),
-                 command.c_str());
-    return paceline::kExitUsage;
-}
-
 /// What a caller may have left in a state that stages would inherit or stumble over: closed standard
 /// streams, whose numbers the next descriptor would get, and children that must not be waited for.
 void repair_inheritance() {
@@ -79,12 +66,11 @@ bool is_stage(int argc, char** argv) {
 int run(int argc, char** argv) {
     if (is_stage(argc, argv)) return paceline::stage_main(std::atoi(argv[3]));
     const paceline::Environment environment = read_environment();
-    CLI::App app{"Paceline decodes large language models faster without changing one token.",
-                 "paceline"};
-    app.set_version_flag("--version", paceline::version_text,
-                         "version, commit, compiler, CPU, CUDA");
-    app.require_subcommand(1);
-    app.footer(kFooter);
+    paceline::CommandLine line{
+        "Paceline decodes large language models faster without changing one token.", "paceline"};
+    line.add_version(paceline::version_text, "version, commit, compiler, CPU, CUDA");
+    paceline::Command root = line.root();
+    root.footer(kFooter);
 
     paceline::RunOptions run_options;
     paceline::GenerateOptions generate_options;
@@ -94,30 +80,23 @@ int run(int argc, char** argv) {
     paceline::TopOptions top_options;
     paceline::SimulateOptions simulate_options;
     paceline::CheckOptions check_options;
-    const CLI::App* run_command = paceline::add_run(app, run_options);
-    const CLI::App* generate_command = paceline::add_generate(app, generate_options);
-    const CLI::App* tokenize_command = paceline::add_tokenize(app, tokenize_options);
-    const CLI::App* inspect_command = paceline::add_inspect(app, inspect_options);
-    const CLI::App* bench_command = paceline::add_bench(app, bench_options);
-    const CLI::App* top_command = paceline::add_top(app, top_options);
-    const CLI::App* simulate_command = paceline::add_simulate(app, simulate_options);
-    const CLI::App* check_command = paceline::add_check(app, check_options);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& help) {
-        return app.exit(help);  // --help, --version: prints them
-    } catch (const CLI::ParseError& error) {
-        return usage_error(app, error, argc > 1 ? argv[1] : nullptr);
-    }
-
-    if (run_command->parsed()) return paceline::run_run(run_options, environment);
-    if (generate_command->parsed()) return paceline::run_generate(generate_options, environment);
-    if (tokenize_command->parsed()) return paceline::run_tokenize(tokenize_options, environment);
-    if (inspect_command->parsed()) return paceline::run_inspect(inspect_options, environment);
-    if (bench_command->parsed()) return paceline::run_bench(bench_options, environment);
-    if (top_command->parsed()) return paceline::run_top(top_options, environment);
-    if (simulate_command->parsed()) return paceline::run_simulate(simulate_options, environment);
-    if (check_command->parsed()) return paceline::run_check(check_options, environment);
+    const paceline::Command run_command = paceline::add_run(root, run_options);
+    const paceline::Command generate_command = paceline::add_generate(root, generate_options);
+    const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
+    const paceline::Command inspect_command = paceline::add_inspect(root, inspect_options);
+    const paceline::Command bench_command = paceline::add_bench(root, bench_options);
+    const paceline::Command top_command = paceline::add_top(root, top_options);
+    const paceline::Command simulate_command = paceline::add_simulate(root, simulate_options);
+    const paceline::Command check_command = paceline::add_check(root, check_options);
+    if (const std::optional<int> code = line.parse(argc, argv)) return *code;
+    if (run_command.parsed()) return paceline::run_run(run_options, environment);
+    if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
+    if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);
+    if (inspect_command.parsed()) return paceline::run_inspect(inspect_options, environment);
+    if (bench_command.parsed()) return paceline::run_bench(bench_options, environment);
+    if (top_command.parsed()) return paceline::run_top(top_options, environment);
+    if (simulate_command.parsed()) return paceline::run_simulate(simulate_options, environment);
+    if (check_command.parsed()) return paceline::run_check(check_options, environment);
     return paceline::kExitUsage;
 }
 

@@ -36,7 +36,7 @@ Ctrl-C ends the answer and still prints the figures. SIGTERM lets the answer fin
 second signal ends the program at once. A stage that dies in the middle of an answer is started
 again and the answer goes on, with the same text; what is lost and back is said on stderr.)";
 
-void add_prompt_options(CLI::App& command, RunOptions& options) {
+void add_prompt_options(Command& command, RunOptions& options) {
     command.add_option("-p,--prompt", options.prompt.text,
                        "the prompt (or -f FILE, or standard input)");
     command.add_option("-f,--file", options.prompt.file,
@@ -50,24 +50,23 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
                      "chat: one message a line, the conversation stays in the KV cache");
 }
 
-void add_answer_options(CLI::App& command, RunOptions& options) {
+void add_answer_options(Command& command, RunOptions& options) {
     command
         .add_option("-n,--n-predict", options.max_tokens,
                     "most tokens of the answer; -1 until the model ends it or the context is "
                     "full, 0 only processes the prompt")
-        ->check(whole_number(-1))
-        ->capture_default_str();
+        .check(whole_number(-1))
+        .show_default();
     command
         .add_option("--stop", options.stop_strings,
                     "end the answer where this text appears; may be repeated")
-        ->take_all()
-        ->expected(1);
+        .repeated();
     command.add_option("--ids", options.ids_file,
                        "write the generated token ids to FILE, a JSON array");
     command.add_option("--stats", options.stats_file, "write the figures to FILE, as JSON");
 }
 
-void add_insight_options(CLI::App& command, RunOptions& options) {
+void add_insight_options(Command& command, RunOptions& options) {
     command.add_option("--log", options.log_file,
                        "write what the conductor and all stages log to FILE, one line each");
     command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
@@ -75,15 +74,15 @@ void add_insight_options(CLI::App& command, RunOptions& options) {
                        "write the events of all stages to FILE, for ui.perfetto.dev");
 }
 
-void add_method_options(CLI::App& command, RunOptions& options) {
-    CLI::Option* config = command.add_option(
-        "--config", options.config_file, "pipeline of processes to decode with (configs/*.toml)");
+void add_method_options(Command& command, RunOptions& options) {
+    command.add_option("--config", options.config_file,
+                       "pipeline of processes to decode with (configs/*.toml)");
     command
         .add_option("--method", options.method,
                     "how to decode: plain (one token after the other, in this process), or one "
                     "of --list-methods, a pipeline of processes. The text is the same")
-        ->capture_default_str()
-        ->excludes(config);
+        .show_default()
+        .excludes("--config");
     command.add_flag("--list-methods", options.list_methods, "print the methods and end");
     command.add_option("--draft-model", options.draft_model,
                        "what drafts think with: a GGUF file with the same tokenizer (default: as "
@@ -221,19 +220,19 @@ int report(const Error& error) {
 
 }  // namespace
 
-CLI::App* add_run(CLI::App& app, RunOptions& options) {
-    CLI::App* command = app.add_subcommand(kCommand, "Decode an answer to a prompt, or chat");
-    add_model_options(*command, options.model);
-    add_device_option(*command, options.model);
-    add_exact_option(*command, options.model);
-    refuse_random_option(*command);
-    add_parts_option(*command, options.model);
-    add_prompt_options(*command, options);
-    add_answer_options(*command, options);
-    add_method_options(*command, options);
-    add_insight_options(*command, options);
-    add_sampling_options(*command, options.sampling);
-    command->footer(kFooter);
+Command add_run(Command& app, RunOptions& options) {
+    Command command = app.add_command(kCommand, "Decode an answer to a prompt, or chat");
+    add_model_options(command, options.model);
+    add_device_option(command, options.model);
+    add_exact_option(command, options.model);
+    refuse_random_option(command);
+    add_parts_option(command, options.model);
+    add_prompt_options(command, options);
+    add_answer_options(command, options);
+    add_method_options(command, options);
+    add_insight_options(command, options);
+    add_sampling_options(command, options.sampling);
+    command.footer(kFooter);
     return command;
 }
 

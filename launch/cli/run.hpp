@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/text_input.hpp"
@@ -38,7 +37,7 @@ struct RunOptions {
     [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
 };
 
-CLI::App* add_run(CLI::App& app, RunOptions& options);
+Command add_run(Command& app, RunOptions& options);
 int run_run(const RunOptions& options, const Environment& environment);
 
 }  // namespace paceline

@@ -39,11 +39,11 @@ Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_
 
 }  // namespace
 
-void add_sampling_options(CLI::App& app, SamplingOptions& options) {
+void add_sampling_options(Command& app, SamplingOptions& options) {
     SamplingParams& p = options.params;
     const auto add = [&app](const char* name, auto& value, const char* text,
-                            const CLI::Validator& check) {
-        app.add_option(name, value, text)->check(check)->capture_default_str()->group(kGroup);
+                            const OptionCheck& check) {
+        app.add_option(name, value, text).check(check).show_default().group(kGroup);
     };
     constexpr double kLargest = std::numeric_limits<float>::max();
     add("--temp", p.temperature, "temperature; 0 is greedy", number_between(0.0, kLargest));
@@ -64,9 +64,8 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
         "how many of the last tokens count as seen; -1 is all", whole_number(-1));
     app.add_option("--logit-bias", options.bias_words,
                    "ID=VALUE, added to a token's logit; -inf bans it; may be repeated")
-        ->take_all()
-        ->expected(1)
-        ->group(kGroup);
+        .repeated()
+        .group(kGroup);
 }
 
 Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab_size) {

@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
 #include "ipc/base/result.hpp"
+#include "launch/base/command.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
@@ -16,7 +15,7 @@ struct SamplingOptions {
     std::vector<std::string> bias_words;  // --logit-bias ID=VALUE, as typed
 };
 
-void add_sampling_options(CLI::App& app, SamplingOptions& options);
+void add_sampling_options(Command& app, SamplingOptions& options);
 
 /// Errors: BadArgument naming option, value and what is allowed.
 [[nodiscard]] Result<SamplingParams> sampling_params(const SamplingOptions& options,

@@ -44,53 +44,50 @@ std::vector<int> numbers_of(const std::string& word) {
     return word.empty() ? std::vector<int>{} : parse_int_list(word);
 }
 
-void add_run_options(CLI::App& command, SimulateOptions& options) {
-    CLI::Option* config = command.add_option("--config", options.config_file,
-                                             "pipeline of processes (configs/*.toml)");
+void add_run_options(Command& command, SimulateOptions& options) {
+    command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
     command.add_option("--method", options.method, "one of paceline run --list-methods")
-        ->excludes(config);
+        .excludes("--config");
     command.add_option("--draft-model", options.draft_model,
                        "model that drafts, instead of the configuration's");
     command.add_option("--costs", options.costs_file, "cost table that feeds the clock");
-    CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "the prompt");
+    command.add_option("-p,--prompt", options.prompt, "the prompt");
     command
         .add_option("--prompts", options.prompts_file,
                     "prompts, a JSON object per line (default: the built-in sixteen)")
-        ->excludes(prompt);
+        .excludes("--prompt");
     command.add_option("--first", options.prompts_max, "take only so many of the prompts; 0: all")
-        ->check(whole_number(0))
-        ->capture_default_str();
+        .check(whole_number(0))
+        .show_default();
     command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        ->check(whole_number(1))
-        ->capture_default_str();
+        .check(whole_number(1))
+        .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        ->check(whole_number(1, 256))
-        ->capture_default_str();
+        .check(whole_number(1, 256))
+        .show_default();
     command
         .add_option("--device-threads", options.device_threads,
                     "a device costs what the table measured with so many threads")
-        ->check(whole_number(1, 1024))
-        ->capture_default_str();
+        .check(whole_number(1, 1024))
+        .show_default();
     command
         .add_option("--busy-neighbours", options.busy_neighbours,
                     "and with so many processes computing beside it")
-        ->check(whole_number(0, 1024))
-        ->capture_default_str();
+        .check(whole_number(0, 1024))
+        .show_default();
     command
         .add_option("--hop-us", options.hop_micros,
                     "microseconds of a message between devices, instead of the table's; 0: free")
-        ->check(number_between(0, 1e9));
+        .check(number_between(0, 1e9));
     command
         .add_option("--set", options.settings,
                     "change the configuration: SECTION.KEY=VALUE, exit-layer=N, draft-cost=X (a "
                     "pass of the draft in parts of one of the target); may be repeated")
-        ->take_all()
-        ->expected(1);
+        .repeated();
     command
         .add_option("--sweep", options.sweeps,
                     "the same with several values, KEY=V1,V2,...: a run for each; may be repeated")
-        ->take_all()
-        ->expected(1);
+        .repeated();
     command.add_flag("--check", options.check,
                      "compare every answer with plain decoding; exit code 1 if one differs");
     command.add_option("--trace", options.trace_file,
@@ -98,13 +95,13 @@ void add_run_options(CLI::App& command, SimulateOptions& options) {
     command.add_option("--json", options.json_file, "write everything to FILE, as JSON");
 }
 
-void add_measure_options(CLI::App& command, SimulateOptions& options) {
+void add_measure_options(Command& command, SimulateOptions& options) {
     command.add_option("--measure-costs", options.measure_file,
                        "measure this machine, write a cost table to FILE, and do nothing else");
     command.add_option("--draft-models", options.measure_drafts,
                        "models to measure beside -m, GGUF files");
     const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
-        command.add_option(name, value, text)->check(whole_number_list(low))->capture_default_str();
+        command.add_option(name, value, text).check(whole_number_list(low)).show_default();
     };
     list("--rows", options.rows, "rows of waves", 1);
     list("--contexts", options.contexts, "tokens that they see", 0);
@@ -113,8 +110,8 @@ void add_measure_options(CLI::App& command, SimulateOptions& options) {
     list("--neighbours", options.neighbours, "processes computing on other cores meanwhile", 0);
     list("--short-lists", options.short_lists, "tokens that a head knows; 0: all", 0);
     command.add_option("--samples", options.samples, "measurements of each, the median counts")
-        ->check(whole_number(1, 1000))
-        ->capture_default_str();
+        .check(whole_number(1, 1000))
+        .show_default();
 }
 
 struct MeasuredDrafts {
@@ -342,16 +339,16 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
 
 }  // namespace
 
-CLI::App* add_simulate(CLI::App& app, SimulateOptions& options) {
-    CLI::App* command = app.add_subcommand(
+Command add_simulate(Command& app, SimulateOptions& options) {
+    Command command = app.add_command(
         kCommand, "Run a pipeline on simulated devices, with the real model's text");
-    add_model_options(*command, options.model);
-    add_random_options(*command, options.model);
-    add_parts_option(*command, options.model);
-    add_run_options(*command, options);
-    add_measure_options(*command, options);
-    add_sampling_options(*command, options.sampling);
-    command->footer(kFooter);
+    add_model_options(command, options.model);
+    add_random_options(command, options.model);
+    add_parts_option(command, options.model);
+    add_run_options(command, options);
+    add_measure_options(command, options);
+    add_sampling_options(command, options.sampling);
+    command.footer(kFooter);
     return command;
 }
 

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/cli/sampling_options.hpp"
@@ -46,7 +45,7 @@ struct SimulateOptions {
     int samples = 5;
 };
 
-CLI::App* add_simulate(CLI::App& app, SimulateOptions& options);
+Command add_simulate(Command& app, SimulateOptions& options);
 int run_simulate(const SimulateOptions& options, const Environment& environment);
 
 }  // namespace paceline

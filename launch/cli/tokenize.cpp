@@ -75,23 +75,23 @@ int decode(const Tokenizer& tokenizer, const std::string& text) {
 
 }  // namespace
 
-CLI::App* add_tokenize(CLI::App& app, TokenizeOptions& options) {
-    CLI::App* command = app.add_subcommand(kCommand, "Text to token ids and back");
-    add_model_file_option(*command, options.model);
-    refuse_random_option(*command);
-    command->add_option("text", options.source.text, "the text (or -f FILE, or standard input)");
-    command->add_option("-f,--file", options.source.file,
-                        "read the text from FILE, - is standard input");
+Command add_tokenize(Command& app, TokenizeOptions& options) {
+    Command command = app.add_command(kCommand, "Text to token ids and back");
+    add_model_file_option(command, options.model);
+    refuse_random_option(command);
+    command.add_option("text", options.source.text, "the text (or -f FILE, or standard input)");
+    command.add_option("-f,--file", options.source.file,
+                       "read the text from FILE, - is standard input");
     command
-        ->add_option("-o,--output", options.format,
-                     "table: a line per token; ids: a JSON array; json: ids and their texts")
-        ->check(one_of({"table", "ids", "json"}))
-        ->capture_default_str();
-    command->add_flag("--plain", options.plain_text,
-                      "text such as <|im_start|> is only its characters, not the control token");
-    command->add_flag("--decode", options.decode,
-                      "the text is token ids, such as [1, 2]; print what they say");
-    command->footer(
+        .add_option("-o,--output", options.format,
+                    "table: a line per token; ids: a JSON array; json: ids and their texts")
+        .check(one_of({"table", "ids", "json"}))
+        .show_default();
+    command.add_flag("--plain", options.plain_text,
+                     "text such as <|im_start|> is only its characters, not the control token");
+    command.add_flag("--decode", options.decode,
+                     "the text is token ids, such as [1, 2]; print what they say");
+    command.footer(
         "Example:\n  paceline tokenize \"Hello, world\"\n"
         "  paceline run -p Hi --ids ids.json; paceline tokenize --decode -f ids.json");
     return command;

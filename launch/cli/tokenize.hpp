@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/text_input.hpp"
@@ -20,7 +19,7 @@ struct TokenizeOptions {
     bool decode = false;           // the text is token ids
 };
 
-CLI::App* add_tokenize(CLI::App& app, TokenizeOptions& options);
+Command add_tokenize(Command& app, TokenizeOptions& options);
 int run_tokenize(const TokenizeOptions& options, const Environment& environment);
 
 }  // namespace paceline

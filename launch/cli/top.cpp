@@ -115,19 +115,19 @@ int show_once(const TopOptions& options, const Pipelines& before, const CancelTo
 
 }  // namespace
 
-CLI::App* add_top(CLI::App& app, TopOptions& options) {
-    CLI::App* command = app.add_subcommand(kCommand, "What running pipelines are doing right now");
+Command add_top(Command& app, TopOptions& options) {
+    Command command = app.add_command(kCommand, "What running pipelines are doing right now");
     command
-        ->add_option("-i,--interval", options.interval_seconds,
-                     "seconds between two looks; rates are over this time")
-        ->check(number_between(0.05, 3600))
-        ->capture_default_str();
+        .add_option("-i,--interval", options.interval_seconds,
+                    "seconds between two looks; rates are over this time")
+        .check(number_between(0.05, 3600))
+        .show_default();
     command
-        ->add_option("--pid", options.pid,
-                     "only the pipeline of this conductor, the `paceline` that was started")
-        ->check(whole_number(1));
-    command->add_flag("--once", options.once, "print one table and end, as into a pipe");
-    command->footer(
+        .add_option("--pid", options.pid,
+                    "only the pipeline of this conductor, the `paceline` that was started")
+        .check(whole_number(1));
+    command.add_flag("--once", options.once, "print one table and end, as into a pipe");
+    command.footer(
         "A stage is `late` past the deadline that it set itself, and `gone` once its process is.\n"
         "docs/observability.md has the formula of every number.");
     return command;

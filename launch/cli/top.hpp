@@ -5,8 +5,7 @@
 // else, or with --once, it is printed once.
 #pragma once
 
-#include <CLI/App.hpp>
-
+#include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 
 namespace paceline {
@@ -17,7 +16,7 @@ struct TopOptions {
     bool once = false;
 };
 
-CLI::App* add_top(CLI::App& app, TopOptions& options);
+Command add_top(Command& app, TopOptions& options);
 int run_top(const TopOptions& options, const Environment& environment);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Validators of the command line: what they accept, and how they refuse.
+// Checks of the command line: what they accept, and how they refuse.
 #include "launch/base/option_checks.hpp"
 
 #include <string>
@@ -9,14 +9,14 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
 
-std::string verdict(const CLI::Validator& check, std::string value) {
-    return check(value);
+std::string verdict(const OptionCheck& check, const std::string& value) {
+    return check.complaint(value);
 }
 
 }  // namespace
 
 TEST_CASE("a word outside the list is refused with the list") {
-    const CLI::Validator check = one_of({"f32", "bf16"});
+    const OptionCheck check = one_of({"f32", "bf16"});
     CHECK(verdict(check, "f32").empty());
     CHECK(verdict(check, "f16") == "'f16' is not one of f32|bf16");
     CHECK(verdict(check, "f32,bf16") == "'f32,bf16' is not one of f32|bf16");
@@ -26,7 +26,7 @@ TEST_CASE("a word outside the list is refused with the list") {
 }
 
 TEST_CASE("numbers outside their range, and what is no number, are refused with the range") {
-    const CLI::Validator half_open = number_between(0.0, 1.0, Bound::Excluded);
+    const OptionCheck half_open = number_between(0.0, 1.0, Bound::Excluded);
     CHECK(verdict(half_open, "1").empty());
     CHECK(verdict(half_open, "0.25").empty());
     CHECK(verdict(half_open, "0") == "'0' is not in (0, 1]");
@@ -37,7 +37,7 @@ TEST_CASE("numbers outside their range, and what is no number, are refused with 
 }
 
 TEST_CASE("whole numbers do not overflow, truncate or take units") {
-    const CLI::Validator check = whole_number(-1);
+    const OptionCheck check = whole_number(-1);
     CHECK(verdict(check, "-1").empty());
     CHECK(verdict(check, "2147483647").empty());
     CHECK(verdict(check, "2147483648") == "'2147483648' is not a whole number, -1 or more");
@@ -48,7 +48,7 @@ TEST_CASE("whole numbers do not overflow, truncate or take units") {
 }
 
 TEST_CASE("lists of numbers name the part that is wrong") {
-    const CLI::Validator check = whole_number_list(1, 64);
+    const OptionCheck check = whole_number_list(1, 64);
     CHECK(verdict(check, "1,2,64").empty());
     CHECK(verdict(check, "1,,2") == "'' in '1,,2' is not a whole number, 1 to 64");
     CHECK(!verdict(check, "1,2,").empty());
