@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace paceline {
@@ -11,5 +12,9 @@ namespace paceline {
 /// least 2: then it is no guess but noise.
 [[nodiscard]] std::string_view nearest_word(std::string_view word,
                                             std::span<const std::string_view> known);
+
+/// The end of a message about `word`: ", did you mean 'pearl'? (known: pearl, plain)".
+[[nodiscard]] std::string known_text(std::string_view word,
+                                     std::span<const std::string_view> known);
 
 }  // namespace paceline
