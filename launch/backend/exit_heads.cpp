@@ -9,6 +9,8 @@ namespace paceline {
 
 namespace {
 
+constexpr std::uint64_t kNoiseSeed = 1;
+
 /// A T that keeps a vector's length on average and points anywhere.
 std::vector<float> random_transform(int dim, std::uint64_t seed) {
     const auto n = static_cast<std::size_t>(dim);
@@ -53,7 +55,7 @@ void choose_head(const ExitConfig& exit,
         case ExitHead::Trained:
             return add_head(trained_head(*parts.heads, parts.heads->exits.at(layer)), out);
         case ExitHead::Random:
-            return add_head({.transform = random_transform(model.dim, exit.seed),
+            return add_head({.transform = random_transform(model.dim, kNoiseSeed),
                              .tokens = short_list(exit.short_list, model.vocab_size)},
                             out);
         case ExitHead::LogitLens:
@@ -119,7 +121,7 @@ ExitHeads exit_heads(const ExitConfig& exit,
             out.heads.push_back(trained_head(*parts.heads, parts.heads->ahead[at]));
             continue;
         }
-        const std::uint64_t seed = exit.seed + 1 + static_cast<std::uint64_t>(i);
+        const std::uint64_t seed = kNoiseSeed + 1 + static_cast<std::uint64_t>(i);
         out.heads.push_back({.transform = random_transform(model.dim, seed),
                              .tokens = short_list(exit.short_list, model.vocab_size)});
     }

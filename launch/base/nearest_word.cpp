@@ -39,4 +39,14 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
     return nearest;
 }
 
+std::string known_text(std::string_view word, std::span<const std::string_view> known) {
+    std::string text;
+    const std::string_view nearest = nearest_word(word, known);
+    if (!nearest.empty()) text.append(", did you mean '").append(nearest).append("'?");
+    text += " (known:";
+    for (const std::string_view& one : known)
+        text.append(&one == known.data() ? " " : ", ").append(one);
+    return text + ")";
+}
+
 }  // namespace paceline

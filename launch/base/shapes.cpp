@@ -30,13 +30,9 @@ bool is_path(const std::string& config) {
 
 Error unknown(const std::string& config) {
     const std::vector<std::string_view> known = shape_names();
-    std::string what = "--random: '" + config + "' is neither a file nor a built-in shape";
-    const std::string_view meant = nearest_word(config, known);
-    if (!meant.empty()) what += ", did you mean '" + std::string{meant} + "'?";
-    what += " (built in:";
-    for (std::size_t i = 0; i < known.size(); ++i)
-        what += (i == 0 ? " " : ", ") + std::string{known[i]};
-    return Error{Errc::BadArgument, what + ")"};
+    return Error{Errc::BadArgument, "--random: '" + config +
+                                        "' is neither a file nor a built-in shape" +
+                                        known_text(config, known)};
 }
 
 }  // namespace

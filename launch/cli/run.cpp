@@ -11,6 +11,7 @@
 #include "launch/cli/chat_loop.hpp"
 #include "launch/cli/run_session.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/config/settings_page.hpp"
 
 namespace paceline {
 
@@ -84,6 +85,8 @@ void add_method_options(Command& command, RunOptions& options) {
         .show_default()
         .excludes("--config");
     command.add_flag("--list-methods", options.list_methods, "print the methods and end");
+    command.add_flag("--list-settings", options.list_settings,
+                     "print the keys of a --config file (docs/configuration.md) and end");
     command.add_option("--draft-model", options.draft_model,
                        "what drafts think with: a GGUF file with the same tokenizer (default: as "
                        "the method says, prompt lookup or the target's own first layers)");
@@ -237,8 +240,9 @@ Command add_run(Command& app, RunOptions& options) {
 }
 
 int run_run(const RunOptions& options, const Environment& environment) {
-    if (options.list_methods) {
-        const Status written = write_stdout(methods_table());
+    if (options.list_methods || options.list_settings) {
+        const Status written =
+            write_stdout(options.list_methods ? methods_table() : settings_text());
         return written.ok() ? kExitOk : report_failure(kCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());

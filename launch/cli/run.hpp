@@ -24,6 +24,7 @@ struct RunOptions {
     std::string config_file;  // --config
     std::string method = "plain";
     bool list_methods = false;
+    bool list_settings = false;
     std::string draft_model;  // --draft-model
     bool figures = false;     // --figures
     bool baseline = false;    // --baseline

@@ -9,7 +9,6 @@
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
-#include "launch/config/config_source.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/tools/check_compare.hpp"

@@ -1,66 +1,16 @@
 #include "launch/config/exit_config.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "actors/target/exit_options.hpp"
-#include "ipc/base/limits.hpp"
+#include "launch/config/field.hpp"
+#include "launch/config/toml_reader.hpp"
 
 namespace paceline {
-
 namespace {
 
 constexpr int kVocabularyMax = 1 << 24;
 constexpr int kAheadMax = 8;
-
-Status read_head(const TomlTable& table, ExitConfig& exit) {
-    std::string head = "trained";
-    Status s = table.read_choice("head", {"trained", "adapter", "logit-lens", "random"}, head);
-    if (head == "adapter") exit.head = ExitHead::Adapter;
-    if (head == "logit-lens") exit.head = ExitHead::LogitLens;
-    if (head == "random") exit.head = ExitHead::Random;
-    if (s.ok()) s = table.read_text("part", exit.part);
-    int seed = 1;
-    if (s.ok()) s = table.read_int("seed", 0, std::numeric_limits<int>::max(), seed);
-    exit.seed = static_cast<std::uint64_t>(seed);
-    if (s.ok()) s = table.read_int("short_list", 0, kVocabularyMax, exit.short_list);
-    if (!s.ok()) return s;
-    return {};
-}
-
-Status read_uses(const TomlTable& table, ExitConfig& exit) {
-    exit.names_said = table.has("names");
-    Status s = table.read_bool("names", exit.names);
-    if (s.ok()) s = table.read_int("top", 1, static_cast<int>(kExitTopMax), exit.top);
-    if (s.ok()) s = table.read_bool("lockstep", exit.lockstep);
-    if (s.ok()) s = table.read_bool("proposes", exit.proposes);
-    if (s.ok()) s = table.read_number("gate", 0.0, 1.0, exit.gate);
-    if (s.ok()) s = table.read_int("early_max", 1, kGammaMax, exit.early_max);
-    if (s.ok()) s = table.read_bool("defers", exit.defers);
-    auto limit = static_cast<int>(exit.defer_limit.count());
-    if (s.ok()) s = table.read_int("defer_limit_us", 1, 10'000'000, limit);
-    exit.defer_limit = std::chrono::microseconds{limit};
-    if (s.ok()) s = table.read_int("ahead", 0, kAheadMax, exit.ahead);
-    if (s.ok()) s = table.read_int("ahead_top", 1, static_cast<int>(kExitTopMax), exit.ahead_top);
-    if (s.ok()) s = table.read_bool("always_on", exit.always_on);
-    return s;
-}
-
-/// Settings of a use that is not asked for are a misunderstanding.
-Status check_uses(const TomlTable& table, const ExitConfig& exit) {
-    for (const char* key : {"gate", "early_max", "defers"}) {
-        if (!exit.proposes && table.has(key)) {
-            return table.error(key, "is for exits that propose (proposes = true)");
-        }
-    }
-    if (!exit.defers && table.has("defer_limit_us")) {
-        return table.error("defer_limit_us", "is for exits that defer (defers = true)");
-    }
-    if (exit.ahead == 0 && table.has("ahead_top")) {
-        return table.error("ahead_top", "is for heads that look ahead (ahead = 1 or more)");
-    }
-    return {};
-}
 
 }  // namespace
 
@@ -77,16 +27,51 @@ ExitHead ExitConfig::head_behind(int layer) const {
     return settled_head(head, in(adapter_layers), in(head_layers));
 }
 
-Result<ExitConfig> read_exit(const TomlTable& table) {
-    ExitConfig exit;
-    Status s = table.allow_only({"head", "part", "seed", "short_list", "names", "top", "lockstep",
-                                 "proposes", "gate", "early_max", "defers", "defer_limit_us",
-                                 "ahead", "ahead_top", "always_on"});
-    if (s.ok()) s = read_head(table, exit);
-    if (s.ok()) s = read_uses(table, exit);
-    if (s.ok()) s = check_uses(table, exit);
-    if (!s.ok()) return s.error();
-    return exit;
+std::vector<Field> fields_of(ExitConfig& e) {
+    return {
+        {"head", word(e.head, {"trained", "adapter", "logit-lens", "random"}),
+         "the head `trained` for the layer, the trained `adapter`, which sees the text before, the "
+         "target's own head (`logit-lens`), or noise for tests (`random`). Where a layer has no "
+         "adapter its trained head is used, without that the logit lens"},
+        {"part", TextField{&e.part}, "file of the trained heads or adapter",
+         "found by fingerprint"},
+        {"short_list", number(e.short_list, 0, kVocabularyMax),
+         "heads that are not trained know the first so many token ids; 0: all"},
+        {"names", &e.names,
+         "FOLD: draft and correct are sent the `top` best tokens behind each row",
+         "true with a draft, unless the exit proposes"},
+        {"top", number(e.top, 1, kExitTopMax), "tokens that an exit names per row"},
+        {"lockstep", &e.lockstep,
+         "FOLD as published: the batch goes on when the draft has done `gamma_early` steps"},
+        {"proposes", &e.proposes,
+         "AdaDecode: a token that the exit is sure of enters layer 0 at once"},
+        {"gate", number(e.gate, 0, 1), "`proposes`: the least probability of such a token"},
+        {"early_max", number(e.early_max, 1, kGammaMax),
+         "`proposes`: rows without a verdict that such a token may stand behind"},
+        {"defers", &e.defers,
+         "`proposes`: rows wait here until the exit is not sure of one, then go on together"},
+        {"defer_limit_us", micros(e.defer_limit, 1, 10'000'000),
+         "`defers`: microseconds after which they go on anyway"},
+        {"ahead", number(e.ahead, 0, kAheadMax),
+         "heads of the last segment for positions + 2, + 3, ...; noise where none are trained"},
+        {"ahead_top", number(e.ahead_top, 1, kExitTopMax),
+         "`ahead`: children per node of its tree"},
+        {"always_on", &e.always_on,
+         "also while its measured cost exceeds its gain; with `lockstep` it always is"},
+    };
+}
+
+Status finish_exit(const TomlTable& table, ExitConfig& exit) {
+    exit.names_said = table.has("names");
+    for (const char* key : {"gate", "early_max", "defers"}) {
+        if (!exit.proposes && table.has(key))
+            return table.error(key, "is for exits that propose (proposes = true)");
+    }
+    if (!exit.defers && table.has("defer_limit_us"))
+        return table.error("defer_limit_us", "is for exits that defer (defers = true)");
+    if (exit.ahead == 0 && table.has("ahead_top"))
+        return table.error("ahead_top", "is for heads that look ahead (ahead = 1 or more)");
+    return {};
 }
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/base/nearest_word.hpp"
+#include "launch/base/text_input.hpp"
 #include "launch/config/pipeline_checks.hpp"
 
 namespace paceline {
@@ -15,11 +16,16 @@ constexpr auto kMethods = std::to_array<Method>({
 #include "launch/configs.inc"
 });
 
-const Method* find(std::string_view name) {
-    if (name == "plain") name = "autoregressive";
-    const auto* const found = std::find_if(kMethods.begin(), kMethods.end(),
-                                           [&](const Method& m) { return m.name == name; });
-    return found == kMethods.end() ? nullptr : found;
+/// Also "plain". Errors: BadArgument with the name that was probably meant.
+Result<Method> method_of(std::string_view name) {
+    const std::string_view own = name == "plain" ? "autoregressive" : name;
+    std::vector<std::string_view> known{"plain"};
+    for (const Method& method : kMethods) {
+        if (method.name == own) return method;
+        known.push_back(method.name);
+    }
+    return Error{Errc::BadArgument,
+                 "--method: '" + std::string{name} + "' is no method" + known_text(name, known)};
 }
 
 }  // namespace
@@ -29,19 +35,21 @@ std::span<const Method> methods() {
 }
 
 Result<PipelineConfig> method_config(std::string_view name) {
-    if (const Method* method = find(name)) {
-        return parse_pipeline_config(method->text,
-                                     "configs/" + std::string{method->name} + ".toml");
+    const Result<Method> method = method_of(name);
+    if (!method) return method.error();
+    return parse_pipeline_config(method.value().text,
+                                 "configs/" + std::string{method.value().name} + ".toml");
+}
+
+Result<ConfigSource> config_source(const std::string& config_file, const std::string& method) {
+    if (!config_file.empty()) {
+        Result<std::string> text = read_file(config_file);
+        if (!text) return text.error();
+        return ConfigSource{std::move(text).value(), config_file};
     }
-    std::vector<std::string_view> known{"plain"};
-    for (const Method& method : kMethods) known.push_back(method.name);
-    std::string what = "--method: '" + std::string{name} + "' is no method";
-    const std::string_view meant = nearest_word(name, known);
-    if (!meant.empty()) what += ", did you mean '" + std::string{meant} + "'?";
-    what += " (known:";
-    for (std::size_t i = 0; i < known.size(); ++i)
-        what += (i == 0 ? " " : ", ") + std::string{known[i]};
-    return Error{Errc::BadArgument, what + ")"};
+    const Result<Method> known = method_of(method);
+    if (!known) return known.error();
+    return ConfigSource{std::string{known.value().text}, "method " + method};
 }
 
 std::string methods_table() {

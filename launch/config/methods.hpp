@@ -23,6 +23,16 @@ struct Method {
 /// Also "plain" (autoregressive). Errors: BadArgument with the name that was probably meant.
 [[nodiscard]] Result<PipelineConfig> method_config(std::string_view name);
 
+/// A configuration's text, for commands that change settings in it.
+struct ConfigSource {
+    std::string toml;
+    std::string file;  // what errors name
+};
+/// Of a file, or (if `config_file` is empty) of a method. Errors: BadArgument naming the method,
+/// BadFile naming the file.
+[[nodiscard]] Result<ConfigSource> config_source(const std::string& config_file,
+                                                 const std::string& method);
+
 /// "name  summary" lines, for --list-methods.
 [[nodiscard]] std::string methods_table();
 

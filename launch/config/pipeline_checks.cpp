@@ -8,9 +8,8 @@ namespace paceline {
 
 namespace {
 
-Error config_error(const PipelineConfig& config, const std::string& what) {
-    return Error{Errc::BadArgument, config.file + ": " + what};
-}
+/// What is wrong; empty: nothing.
+using Complaint = std::string;
 
 std::vector<const StageConfig*> segments_of(const PipelineConfig& config) {
     std::vector<const StageConfig*> found;
@@ -25,179 +24,151 @@ std::size_t exits_of(const PipelineConfig& config) {
                                                   [](const StageConfig& s) { return s.exit; }));
 }
 
-Status check_counts(const PipelineConfig& config) {
+Complaint check_counts(const PipelineConfig& config) {
     std::set<std::string> names;
     std::map<StageRole, int> count;
     for (const StageConfig& stage : config.stages) {
-        if (!names.insert(stage.name).second) {
-            return config_error(config, "[[stage]] name \"" + stage.name + "\" is used twice");
-        }
+        if (!names.insert(stage.name).second)
+            return "[[stage]] name \"" + stage.name + "\" is used twice";
         ++count[stage.role];
     }
     const int segments = count[StageRole::Segment];
     if (segments < 1 || segments > static_cast<int>(kSegmentsMax)) {
-        return config_error(config, "has " + std::to_string(segments) +
-                                        " stages with role = \"segment\", expected 1 to " +
-                                        std::to_string(kSegmentsMax));
+        return "has " + std::to_string(segments) +
+               " stages with role = \"segment\", expected 1 to " + std::to_string(kSegmentsMax);
     }
     for (const auto& [role, word] :
          {std::pair{StageRole::Draft, "draft"}, std::pair{StageRole::Correct, "correct"}}) {
         if (count[role] <= 1) continue;
-        return config_error(config, "has " + std::to_string(count[role]) +
-                                        " stages with role = \"" + word + "\", expected at most 1");
+        return "has " + std::to_string(count[role]) + " stages with role = \"" + word +
+               "\", expected at most 1";
     }
-    if (count[StageRole::Draft] == 1 && !config.draft) {
-        return config_error(config, "has a stage with role = \"draft\" but no [draft] table");
-    }
-    if (count[StageRole::Draft] == 0 && config.draft) {
-        return config_error(config, "has a [draft] table but no stage with role = \"draft\"");
-    }
+    if (count[StageRole::Draft] == 1 && !config.draft)
+        return "has a stage with role = \"draft\" but no [draft] table";
+    if (count[StageRole::Draft] == 0 && config.draft)
+        return "has a [draft] table but no stage with role = \"draft\"";
     return {};
 }
 
 /// Logs and tables know a process by one name: its stages' `process`, or its only stage's own.
-Status check_processes(const PipelineConfig& config) {
+Complaint check_processes(const PipelineConfig& config) {
     for (const StageConfig& stage : config.stages) {
         for (const StageConfig& other : config.stages) {
             if (!stage.process.empty() || stage.name != other.process) continue;
-            return config_error(config, "[[stage]] \"" + other.name + "\": process = \"" +
-                                            other.process +
-                                            "\" is the name of a stage outside of it");
+            return "[[stage]] \"" + other.name + "\": process = \"" + other.process +
+                   "\" is the name of a stage outside of it";
         }
     }
     return {};
 }
 
 /// A GPU's memory belongs to one process: stages on the same GPU must share theirs.
-Status check_shared_gpus(const PipelineConfig& config) {
+Complaint check_shared_gpus(const PipelineConfig& config) {
     std::map<int, const StageConfig*> first_on;
     for (const StageConfig& stage : config.stages) {
         if (!stage.device.gpu) continue;
         const auto [at, is_first] = first_on.emplace(*stage.device.gpu, &stage);
         const StageConfig& other = *at->second;
         if (is_first || (!stage.process.empty() && stage.process == other.process)) continue;
-        return config_error(config, "[[stage]] \"" + stage.name + "\": device = \"" +
-                                        to_text(stage.device) + "\" is that of \"" + other.name +
-                                        "\" too; stages that share a GPU must be in one process "
-                                        "(process = \"...\", the same in both)");
+        return "[[stage]] \"" + stage.name + "\": device = \"" + to_text(stage.device) +
+               "\" is that of \"" + other.name +
+               "\" too; stages that share a GPU must be in one process (process = \"...\", the "
+               "same in both)";
     }
     return {};
 }
 
-/// CPUs and GPUs sum in different orders; a text is of one of them. A draft may be anywhere.
-Status check_one_kind_of_device(const PipelineConfig& config) {
+/// CPUs and GPUs sum in different orders; a text is of one of them. Who only candidates may be anywhere.
+Complaint check_one_kind_of_device(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {
         const StageConfig& first = *segments.front();
         if (segment->device.gpu.has_value() == first.device.gpu.has_value()) continue;
-        return config_error(config, "[[stage]] \"" + segment->name + "\": device = \"" +
-                                        to_text(segment->device) + "\", that of \"" + first.name +
-                                        "\" is \"" + to_text(first.device) +
-                                        "\"; a CPU and a GPU do not give equal bits: put all "
-                                        "segments on CPUs, or all on GPUs");
+        return "[[stage]] \"" + segment->name + "\": device = \"" + to_text(segment->device) +
+               "\", that of \"" + first.name + "\" is \"" + to_text(first.device) +
+               "\"; a CPU and a GPU do not give equal bits: put all segments on CPUs, or all on "
+               "GPUs";
     }
     return {};
 }
 
-Status check_exits(const PipelineConfig& config) {
+Complaint check_exits(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {
         const bool last = segment == segments.back();
         if (segment->final && !last) {
-            return config_error(config, "[[stage]] \"" + segment->name +
-                                            "\": role = \"final-verify\" is for the last segment, "
-                                            "\"" +
-                                            segments.back()->name + "\" comes after it");
+            return "[[stage]] \"" + segment->name +
+                   "\": role = \"final-verify\" is for the last segment, \"" +
+                   segments.back()->name + "\" comes behind it";
         }
         if (segment->exit && last) {
-            return config_error(config, "[[stage]] \"" + segment->name +
-                                            "\": an exit at the end of the last segment; an exit "
-                                            "needs a later segment whose layers it is ahead of");
+            return "[[stage]] \"" + segment->name +
+                   "\": an exit at the end of the last segment; an exit needs a later segment "
+                   "whose layers it is ahead of";
         }
     }
     if (!config.exit) return {};
     const std::size_t exits = exits_of(config);
-    if (exits == 0 && config.exit->ahead == 0) {
-        return config_error(config,
-                            "has an [exit] table but no stage with exit = true or role = "
-                            "\"early-verify\"");
-    }
-    if (exits == 0 && (config.exit->names || config.exit->proposes)) {
-        return config_error(config, "[exit] names or proposes, but no stage has exit = true");
-    }
-    if (exits > 0 && !config.exit->names && !config.exit->proposes) {
-        return config_error(config, "[exit] neither names nor proposes: the exit would do nothing");
-    }
+    if (exits == 0 && config.exit->ahead == 0)
+        return "has an [exit] table but no stage with exit = true or role = \"early-verify\"";
+    if (exits == 0 && (config.exit->names || config.exit->proposes))
+        return "[exit] names or proposes, but no stage has exit = true";
+    if (exits > 0 && !config.exit->names && !config.exit->proposes)
+        return "[exit] neither names nor proposes: the exit would do nothing";
     return {};
 }
 
-Status check_names(const PipelineConfig& config) {
+Complaint check_names(const PipelineConfig& config) {
     const bool grows = config.draft && config.draft->growth.exit_alternatives > 0;
     if (grows && !config.exit_names()) {
-        return config_error(config, "[draft] exit_alternatives = " +
-                                        std::to_string(config.draft->growth.exit_alternatives) +
-                                        " needs an exit that names (role = \"early-verify\")");
+        return "[draft] exit_alternatives = " +
+               std::to_string(config.draft->growth.exit_alternatives) +
+               " needs an exit that names (role = \"early-verify\")";
     }
     if (config.stage_of(StageRole::Correct) != nullptr && (!config.draft || !config.exit_names())) {
-        return config_error(config,
-                            "role = \"correct\" needs a stage with role = \"draft\" and an "
-                            "exit that names (role = \"early-verify\")");
+        return "role = \"correct\" needs a stage with role = \"draft\" and an exit that names "
+               "(role = \"early-verify\")";
     }
     if (!config.exit_names()) return {};
-    if (!config.draft) {
-        return config_error(config,
-                            "[exit] names = true, but there is no stage with role = "
-                            "\"draft\" to tell");
-    }
+    if (!config.draft)
+        return "[exit] names = true, but there is no stage with role = \"draft\" to tell";
     if (!grows) {
-        return config_error(config,
-                            "[exit] names = true, but no stage continues its candidates: give "
-                            "[draft] exit_alternatives = 1 or more");
+        return "[exit] names = true, but nobody grows what it names: give [draft] "
+               "exit_alternatives = 1 or more";
     }
     if (exits_of(config) != 1) {
-        return config_error(config, "[exit] names = true is for one exit, " +
-                                        std::to_string(exits_of(config)) + " stages have one");
+        return "[exit] names = true is for one exit, " + std::to_string(exits_of(config)) +
+               " stages have one";
     }
     return {};
 }
 
-Status check_lockstep(const PipelineConfig& config) {
+Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
     if (mode != StartRule::AtOnce && !config.draft) {
-        const char* word = mode == StartRule::Sequential ? "sequential" : "lockstep";
-        return config_error(config, std::string{"[schedule] mode = \""} + word +
-                                        "\" needs a stage with role = \"draft\" to wait for");
+        const char* word = mode == StartRule::Sequential ? "turns" : "lockstep";
+        return std::string{"[schedule] mode = \""} + word +
+               "\" needs a stage with role = \"draft\" to wait for";
     }
-    if ((mode == StartRule::Lockstep) != paced) {
-        return config_error(config,
-                            "lockstep is for both or neither: [schedule] mode and "
-                            "[draft] pace");
-    }
+    if ((mode == StartRule::Lockstep) != paced)
+        return "lockstep is for both or neither: [schedule] mode and [draft] pace";
     const bool exit_waits = config.exit && config.exit->lockstep;
-    if (paced && config.draft->growth.gamma_early > 0 && !config.exit_names()) {
-        return config_error(config,
-                            "[draft] gamma_early needs an exit that names "
-                            "(role = \"early-verify\")");
-    }
+    if (paced && config.draft->growth.gamma_early > 0 && !config.exit_names())
+        return "[draft] gamma_early needs an exit that names (role = \"early-verify\")";
     if (exit_waits && (!paced || config.draft->growth.gamma_early == 0)) {
-        return config_error(config,
-                            "[exit] lockstep = true waits for the first steps of a draft "
-                            "with pace = \"lockstep\" and gamma_early = 1 or more");
+        return "[exit] lockstep = true waits for the first steps of a draft with pace = "
+               "\"lockstep\" and gamma_early = 1 or more";
     }
-    if (exit_waits && !segments_of(config).front()->exit) {
-        return config_error(config, "[exit] lockstep = true is for an exit of the first segment");
+    if (exit_waits && !segments_of(config).front()->exit)
+        return "[exit] lockstep = true is for an exit of the first segment";
+    const DispatchOptions& schedule = config.schedule.options;
+    if (paced && schedule.waves_in_flight_max > 1) {
+        return "[schedule] waves_in_flight = " + std::to_string(schedule.waves_in_flight_max) +
+               ", with mode = \"lockstep\" there is one at a time";
     }
-    if (paced && config.schedule.waves_in_flight > 1) {
-        return config_error(config, "[schedule] waves_in_flight = " +
-                                        std::to_string(config.schedule.waves_in_flight) +
-                                        ", with mode = \"lockstep\" there is one at a time");
-    }
-    if (paced && config.exit && config.exit->proposes) {
-        return config_error(config,
-                            "[exit] proposes = true starts tokens at once, lockstep does "
-                            "not");
-    }
+    if (paced && config.exit && config.exit->proposes)
+        return "[exit] proposes = true starts tokens at once, lockstep does not";
     return {};
 }
 
@@ -217,14 +188,12 @@ void complete_pipeline(PipelineConfig& config) {
 }
 
 Status check_pipeline(const PipelineConfig& config) {
-    Status s = check_counts(config);
-    if (s.ok()) s = check_processes(config);
-    if (s.ok()) s = check_shared_gpus(config);
-    if (s.ok()) s = check_one_kind_of_device(config);
-    if (s.ok()) s = check_exits(config);
-    if (s.ok()) s = check_names(config);
-    if (s.ok()) s = check_lockstep(config);
-    return s;
+    for (const auto check : {check_counts, check_processes, check_shared_gpus,
+                             check_one_kind_of_device, check_exits, check_names, check_lockstep}) {
+        if (const Complaint what = check(config); !what.empty())
+            return Error{Errc::BadArgument, config.file + ": " + what};
+    }
+    return {};
 }
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
 // TOML file (configs/ holds commented examples, which are the methods of `paceline run --method`).
 //
-//     [pipeline]     name
+//     [pipeline]     its name
 //     [[stage]]      in pipeline order: stage_config.hpp
 //     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
 //     [exit]         what heads at the end of segments are used for: exit_config.hpp
@@ -12,9 +12,9 @@
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
 // use_parts() (pretrained.hpp) settles with which trained parts.
-// Everything that a later part trusts has been checked when a value is returned; what is wrong is
-// named with file, key and value, an unknown key is refused, and so are combinations that
-// cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
+// The keys of each table are listed once, by its fields_of() (field.hpp). Everything that a later part
+// trusts has been checked when a value is returned; what is wrong is named with file, key and value, an
+// unknown key is refused, and so are combinations that cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
 #pragma once
 
 #include <optional>
@@ -49,6 +49,9 @@ struct PipelineConfig {
     /// Whether an exit names alternatives to a draft.
     [[nodiscard]] bool exit_names() const { return exit && exit->names; }
 };
+
+/// The keys of [pipeline].
+[[nodiscard]] std::vector<Field> fields_of(PipelineConfig& config);
 
 /// Reads and checks `path`. Errors: BadFile (missing, not TOML, with the line), BadArgument
 /// (unknown keys, values out of range, names used twice, what cannot work together).

@@ -1,39 +1,48 @@
 #include "launch/config/schedule_config.hpp"
 
+#include "launch/config/field.hpp"
+#include "launch/config/toml_reader.hpp"
+
 namespace paceline {
 
-Result<ScheduleConfig> read_schedule(const TomlTable& table) {
-    ScheduleConfig schedule;
-    Status s = table.allow_only({"mode", "shape", "rows_max", "waves_in_flight", "draft_wait_us",
-                                 "requests_max", "reach_min"});
-    std::string mode = "at-once";
-    if (s.ok()) s = table.read_choice("mode", {"sequential", "at-once", "lockstep"}, mode);
-    if (table.has("mode")) {
-        schedule.mode = mode == "sequential" ? StartRule::Sequential
-                        : mode == "lockstep" ? StartRule::Lockstep
-                                             : StartRule::AtOnce;
-    }
-    std::string shape = "chain";
-    if (s.ok()) s = table.read_choice("shape", {"chain", "tree"}, shape);
-    if (shape == "tree") schedule.shape = WaveShape::Tree;
-    if (s.ok()) s = table.read_int("rows_max", 1, kGammaMax + 1, schedule.rows_max);
-    if (s.ok()) s = table.read_int("waves_in_flight", 1, kSegmentsMax, schedule.waves_in_flight);
-    int wait_us = 0;
-    if (s.ok()) s = table.read_int("draft_wait_us", 0, 10'000'000, wait_us);
-    if (table.has("draft_wait_us")) schedule.draft_wait = std::chrono::microseconds{wait_us};
-    if (s.ok()) s = table.read_int("requests_max", 1, kWavePartsMax, schedule.requests_max);
-    if (s.ok()) s = table.read_number("reach_min", 0.0, 1.0, schedule.reach_min);
-    if (!s.ok()) return s.error();
-    return schedule;
+std::vector<Field> fields_of(DispatchOptions& s) {
+    return {
+        {"mode", word(s.start, {"at-once", "turns", "lockstep"}),
+         "verification starts `at-once` with the candidates that are there, when the draft has "
+         "answered the new root (`turns`), or in rounds with the draft (`lockstep`)",
+         "as the draft's `pace`; `at-once` without a draft"},
+        {"shape", word(s.shape, {"chain", "tree"}),
+         "candidates of a verify batch: the trunk, or the most probable nodes"},
+        {"rows_max", number(s.rows_max, 1, kGammaMax + 1),
+         "rows of one request in a verify batch, the root included"},
+        {"waves_in_flight", number(s.waves_in_flight_max, 1, kSegmentsMax),
+         "verify batches of one request at a time",
+         "1; the number of segments with `at-once`; `early_max` + 1 if an exit proposes"},
+        {"draft_wait_us", micros(s.proposal_wait, 0, 10'000'000),
+         "microseconds, then the target starts with the root alone; with `lockstep` 200000"},
+        {"requests_max", number(s.requests_max, 1, kWavePartsMax), "requests that share a batch"},
+        {"reach_min", number(s.reach_min, 0, 1),
+         "a candidate is sent only if its path is at least this probable; 0: always"},
+    };
 }
 
-Result<AcceptanceRule> read_acceptance(const TomlTable& table) {
-    std::string rule = "coupled";
-    Status s = table.allow_only({"rule"});
-    if (s.ok()) s = table.read_choice("rule", {"coupled", "rejection", "unverified"}, rule);
-    if (!s.ok()) return s.error();
-    if (rule == "unverified") return AcceptanceRule::Unverified;
-    return rule == "rejection" ? AcceptanceRule::Rejection : AcceptanceRule::Coupled;
+std::vector<Field> fields_of(ScheduleConfig& schedule) {
+    return fields_of(schedule.options);
+}
+
+std::vector<Field> fields_of(AcceptanceRule& rule) {
+    return {
+        {"rule", word(rule, {"coupled", "rejection", "unverified"}),
+         "the bytes of plain decoding (`coupled`); the rule of the papers, the same distribution "
+         "but other bytes (`rejection`); candidates without verification, for measurements "
+         "(`unverified`)"}};
+}
+
+Status finish_schedule(const TomlTable& table, ScheduleConfig& schedule) {
+    schedule.mode_given = table.has("mode");
+    schedule.wait_given = table.has("draft_wait_us");
+    schedule.waves_given = table.has("waves_in_flight");
+    return {};
 }
 
 }  // namespace paceline

@@ -1,16 +1,6 @@
 // StageConfig: one [[stage]] of a pipeline's file.
 //
-//     name       unique, at most 64 bytes
-//     role       "segment", or what a segment is there for: "early-verify" (an exit that names
-//                stands at its end) and "final-verify" (the last one); "draft", "correct"
-//     layers     of a segment: [first, last], fractions of the depth, or "auto": an even share
-//     segments   of a segment with "auto" layers: it stands for so many, called name-1, name-2, ...
-//     exit       of a segment: whether [exit] stands at its end
-//     cores, threads, process, on_death      where it runs, what its loss means
-//     device     "cpu" (the default) or "cuda:N": what it computes on. All segments are on CPUs or
-//                all on GPUs; those that share a GPU share a process
-//
-// Plain values; any thread.
+// Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +10,12 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/base/device.hpp"
-#include "launch/config/toml_reader.hpp"
 #include "runtime/parent/recovery.hpp"
 
 namespace paceline {
+
+struct Field;
+class TomlTable;
 
 enum class StageRole : std::uint8_t { Segment, Draft, Correct };
 
@@ -51,6 +43,7 @@ struct StageConfig {
     bool exit = false;         // of a segment: [exit] stands at its end
     bool final = false;        // written as "final-verify": must be the last segment
     bool one_of_many = false;  // of a [[stage]] with `segments`
+    int segments = 1;          // that this one stands for, until expand_stage()
     LayerChoice layers{};      // of a segment
     std::vector<int> cores{};  // empty: all that the process may use
     int threads = 0;           // 0: one per core
@@ -59,11 +52,13 @@ struct StageConfig {
     OnDeath on_death = OnDeath::RebuildChain;
 };
 
-/// A name that fits into one line of a log and one cell of a table.
-[[nodiscard]] Status read_name(const TomlTable& table, std::string_view key, std::string& name);
+[[nodiscard]] std::vector<Field> fields_of(StageConfig& stage);
+/// A key `name` that fits into one line of a log and one cell of a table.
+[[nodiscard]] Field name_field(std::string_view key, std::string& name, std::string_view sentence);
 
-/// The stages that one [[stage]] stands for: one, or as many as `segments` says.
-/// Errors: BadArgument, naming file, line, key, value and range.
-[[nodiscard]] Result<std::vector<StageConfig>> read_stages(const TomlTable& table);
+/// The stages that `stage`, just read from `table`, stands for: one, or as many as `segments` says.
+/// Errors: BadArgument for keys that are missing, or contradict each other.
+[[nodiscard]] Result<std::vector<StageConfig>> expand_stage(const TomlTable& table,
+                                                            StageConfig stage);
 
 }  // namespace paceline

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "launch/config/field.hpp"
+#include "launch/config/toml_reader.hpp"
+
 namespace paceline {
 namespace {
 
@@ -10,53 +13,54 @@ using Millis = SupervisionConfig::Millis;
 constexpr double kSecondsMax = 86'400;
 constexpr std::size_t kBackoffsMax = 32;
 
-Status read_seconds(const TomlTable& table, std::string_view key, double lowest, Millis& out) {
-    double seconds = std::chrono::duration<double>(out).count();
-    if (Status s = table.read_number(key, lowest, kSecondsMax, seconds); !s.ok()) return s;
-    out = Millis{std::llround(seconds * 1000.0)};
-    return {};
-}
-
-Status read_backoff(const TomlTable& table, std::vector<Millis>& out) {
-    constexpr std::string_view kKey = "backoff_ms";
-    if (!table.has(kKey)) return {};
-    const Result<NumberList> list = table.number_list(kKey);
-    if (!list) return list.error();
-    const std::vector<double>& values = list.value().values;
-    if (values.empty() || values.size() > kBackoffsMax) {
-        return table.error(kKey, "must have 1 to " + std::to_string(kBackoffsMax) + " numbers");
-    }
-    out.clear();
-    for (const double value : values) {
-        if (!(value >= 0 && value <= kSecondsMax * 1000.0)) {
-            return table.error(kKey, "must hold milliseconds from 0 to 86400000");
+/// A list of milliseconds.
+OwnField backoff_field(std::vector<Millis>& backoff) {
+    OwnField field;
+    field.type = "a list of 1 to " + std::to_string(kBackoffsMax) + " numbers from 0 to 86400000";
+    for (const Millis pause : backoff)
+        field.value += (field.value.empty() ? "[" : ", ") + std::to_string(pause.count());
+    field.value += "]";
+    field.read = [&backoff](const TomlTable& table, std::string_view key) -> Status {
+        const TomlValue value = table.value(key);
+        const auto* list = std::get_if<TomlNumbers>(&value);
+        if (list == nullptr) return table.error(key, "must be a list of numbers");
+        if (list->empty() || list->size() > kBackoffsMax)
+            return table.error(key, "must have 1 to " + std::to_string(kBackoffsMax) + " numbers");
+        backoff.clear();
+        for (const TomlNumber& pause : *list) {
+            if (!(pause.value >= 0 && pause.value <= kSecondsMax * 1000.0))
+                return table.error(key, "must hold milliseconds from 0 to 86400000");
+            backoff.push_back(Millis{std::llround(pause.value)});
         }
-        out.push_back(Millis{std::llround(value)});
-    }
-    return {};
+        return {};
+    };
+    return field;
 }
 
 }  // namespace
 
-Result<SupervisionConfig> read_supervision(const TomlTable& table) {
-    SupervisionConfig config;
-    Status s = table.allow_only({"restarts_max", "restart_period_s", "backoff_ms", "hang_limit_s",
-                                 "stop_grace_s", "start_limit_s", "recovery_limit_s", "drain_s",
-                                 "shutdown_grace_s", "checksums"});
-    auto restarts = static_cast<int>(config.restarts_max);
-    if (s.ok()) s = table.read_int("restarts_max", 0, 1'000'000, restarts);
-    config.restarts_max = static_cast<std::uint32_t>(restarts);
-    if (s.ok()) s = read_seconds(table, "restart_period_s", 0.001, config.restart_period);
-    if (s.ok()) s = read_backoff(table, config.backoff);
-    if (s.ok()) s = read_seconds(table, "hang_limit_s", 0, config.hang_limit);
-    if (s.ok()) s = read_seconds(table, "stop_grace_s", 0, config.stop_grace);
-    if (s.ok()) s = read_seconds(table, "start_limit_s", 0.001, config.start_limit);
-    if (s.ok()) s = read_seconds(table, "recovery_limit_s", 0.001, config.recovery_limit);
-    if (s.ok()) s = read_seconds(table, "drain_s", 0, config.drain);
-    if (s.ok()) s = read_seconds(table, "shutdown_grace_s", 0, config.shutdown_grace);
-    if (s.ok()) s = table.read_bool("checksums", config.checksums);
-    if (!s.ok()) return s.error();
-    return config;
+std::vector<Field> fields_of(SupervisionConfig& s) {
+    return {
+        {"restarts_max", number(s.restarts_max, 0, 1'000'000),
+         "a stage that dies more often within the period is given up: the run ends, or goes on "
+         "without its draft"},
+        {"restart_period_s", seconds(s.restart_period, 0.001, kSecondsMax), "that period, seconds"},
+        {"backoff_ms", backoff_field(s.backoff),
+         "milliseconds before the first, second, ... restart; the last number stays"},
+        {"hang_limit_s", seconds(s.hang_limit, 0, kSecondsMax),
+         "seconds that a job may take beyond what its stage expects; 0: no limit"},
+        {"stop_grace_s", seconds(s.stop_grace, 0, kSecondsMax),
+         "seconds that a stopped stage (SIGSTOP, a debugger) is waited for"},
+        {"start_limit_s", seconds(s.start_limit, 0.001, kSecondsMax),
+         "seconds until a started stage has loaded its model"},
+        {"recovery_limit_s", seconds(s.recovery_limit, 0.001, kSecondsMax),
+         "seconds that an answer waits for the pipeline to be complete again"},
+        {"drain_s", seconds(s.drain, 0, kSecondsMax),
+         "seconds that the running answer may take after SIGTERM"},
+        {"shutdown_grace_s", seconds(s.shutdown_grace, 0, kSecondsMax),
+         "seconds until stages that do not end are killed"},
+        {"checksums", &s.checksums, "of whole messages between processes, not of headers alone"},
+    };
 }
 
 }  // namespace paceline

@@ -2,31 +2,43 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 
+/// toml++ asserts that no key begins with '[', which a file can do ("[[["): no reason to abort.
+constexpr void toml_assert(bool holds, const char* what) {
+    if (!holds) throw std::logic_error{what};
+}
+#define TOML_ASSERT(expr) toml_assert(static_cast<bool>(expr), #expr)
 #include <toml++/toml.h>
 
 #include "launch/base/nearest_word.hpp"
-#include "launch/base/text_input.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
 // TomlTable::Node is never defined: it is toml::table under a name that headers can say.
 namespace {
 
-const toml::table& as_table(const TomlTable::Node* node) {
-    return *reinterpret_cast<const toml::table*>(node);
+using NodePointer = std::shared_ptr<const TomlTable::Node>;
+
+const toml::table& as_table(const NodePointer& node) {
+    return *reinterpret_cast<const toml::table*>(node.get());
 }
 
-const TomlTable::Node* as_node(const toml::table& table) {
-    return reinterpret_cast<const TomlTable::Node*>(&table);
+/// `table` of the file that `owner` keeps.
+template <class Owner>
+NodePointer as_node(const std::shared_ptr<Owner>& owner, const toml::table& table) {
+    return {owner, reinterpret_cast<const TomlTable::Node*>(&table)};
 }
 
 std::string value_text(const toml::node& node) {
     std::ostringstream text;
     if (const toml::value<std::string>* word = node.as_string()) {
-        text << '"' << word->get() << '"';
+        text << quoted(word->get());
     } else if (const toml::array* array = node.as_array()) {
-        text << *array;
+        for (const toml::node& element : *array)
+            text << (&element == array->get(0) ? "[ " : ", ") << value_text(element);
+        text << (array->empty() ? "[]" : " ]");
     } else if (node.is_table()) {
         text << "a table";
     } else {
@@ -37,32 +49,33 @@ std::string value_text(const toml::node& node) {
     return text.str();
 }
 
-std::string joined(std::initializer_list<std::string_view> words, const char* quote) {
-    std::string text;
-    for (const std::string_view word : words) {
-        if (!text.empty()) text += ", ";
-        text.append(quote).append(word).append(quote);
-    }
-    return text;
+TomlNumber number_of(const toml::node& node) {
+    return {node.value<double>().value_or(0.0), node.is_integer()};
 }
 
 }  // namespace
 
-struct TomlDocument::Impl {
-    toml::table table;
-    std::string file;
-};
-
-TomlTable::TomlTable(const Node* node, std::string file, std::string where)
-    : node_{node}, file_{std::move(file)}, where_{std::move(where)} {}
+TomlTable::TomlTable(NodePointer node, std::string file, std::string where)
+    : node_{std::move(node)}, file_{std::move(file)}, where_{std::move(where)} {}
 
 bool TomlTable::has(std::string_view key) const {
     return as_table(node_).contains(key);
 }
 
-bool TomlTable::is_text(std::string_view key) const {
+TomlValue TomlTable::value(std::string_view key) const {
     const toml::node* node = as_table(node_).get(key);
-    return node != nullptr && node->is_string();
+    if (node == nullptr) return {};
+    if (const toml::value<bool>* flag = node->as_boolean()) return flag->get();
+    if (const toml::value<std::string>* text = node->as_string()) return text->get();
+    if (node->is_number()) return number_of(*node);
+    const toml::array* array = node->as_array();
+    if (array == nullptr) return {};
+    TomlNumbers list;
+    for (const toml::node& element : *array) {
+        if (!element.is_number()) return {};
+        list.push_back(number_of(element));
+    }
+    return list;
 }
 
 Error TomlTable::error(std::string_view key, const std::string& what) const {
@@ -72,103 +85,26 @@ Error TomlTable::error(std::string_view key, const std::string& what) const {
     if (place.begin.line > 0) text += ":" + std::to_string(place.begin.line);
     text += ": ";
     if (!where_.empty()) text += where_ + " ";
-    text += key;
+    const std::string shown = quoted(key);  // escaped
+    text += shown.substr(1, shown.size() - 2);
     if (node != nullptr) text += " = " + value_text(*node);
     return Error{Errc::BadArgument, text + " " + what};
 }
 
-Status TomlTable::allow_only(std::initializer_list<std::string_view> known) const {
+Status TomlTable::allow_only(std::span<const std::string_view> known) const {
     for (const auto& [key, node] : as_table(node_)) {
         const std::string_view name = key.str();
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
-            const std::string_view nearest = nearest_word(name, {known.begin(), known.size()});
-            std::string what = "is not a known key";
-            if (!nearest.empty()) what.append(", did you mean ").append(nearest).append("?");
-            return error(name, what + " (known: " + joined(known, "") + ")");
-        }
+        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+        return error(name, "is not a known key" + known_text(name, known));
     }
     return {};
 }
 
-Status TomlTable::read_text(std::string_view key, std::string& out) const {
-    const toml::node* node = as_table(node_).get(key);
-    if (node == nullptr) return {};
-    const toml::value<std::string>* text = node->as_string();
-    if (text == nullptr) return error(key, "must be a text in quotes");
-    out = text->get();
-    return {};
-}
-
-Status TomlTable::read_choice(std::string_view key,
-                              std::initializer_list<std::string_view> allowed,
-                              std::string& out) const {
-    std::string word = out;
-    if (Status s = read_text(key, word); !s.ok()) return s;
-    if (has(key) && std::find(allowed.begin(), allowed.end(), word) == allowed.end()) {
-        return error(key, "is not allowed (allowed: " + joined(allowed, "\"") + ")");
-    }
-    out = word;
-    return {};
-}
-
-Status TomlTable::read_int(std::string_view key, int lowest, int highest, int& out) const {
-    const toml::node* node = as_table(node_).get(key);
-    if (node == nullptr) return {};
-    const toml::value<std::int64_t>* number = node->as_integer();
-    if (number == nullptr || number->get() < lowest || number->get() > highest) {
-        return error(key, "must be a whole number from " + std::to_string(lowest) + " to " +
-                              std::to_string(highest));
-    }
-    out = static_cast<int>(number->get());
-    return {};
-}
-
-Status TomlTable::read_bool(std::string_view key, bool& out) const {
-    const toml::node* node = as_table(node_).get(key);
-    if (node == nullptr) return {};
-    const toml::value<bool>* value = node->as_boolean();
-    if (value == nullptr) return error(key, "must be true or false");
-    out = value->get();
-    return {};
-}
-
-Status TomlTable::read_number(std::string_view key,
-                              double lowest,
-                              double highest,
-                              double& out) const {
-    const toml::node* node = as_table(node_).get(key);
-    if (node == nullptr) return {};
-    const double number = node->value<double>().value_or(lowest - 1);
-    // Also refuses what is no number, and NaN, which is in no range.
-    if (!node->is_number() || !(number >= lowest && number <= highest)) {
-        std::ostringstream range;
-        range << "must be a number from " << lowest << " to " << highest;
-        return error(key, range.str());
-    }
-    out = number;
-    return {};
-}
-
-Result<NumberList> TomlTable::number_list(std::string_view key) const {
-    const toml::node* node = as_table(node_).get(key);
-    const toml::array* array = node == nullptr ? nullptr : node->as_array();
-    if (array == nullptr) return error(key, "must be a list of numbers");
-    NumberList list;
-    for (const toml::node& element : *array) {
-        if (!element.is_number()) return error(key, "must be a list of numbers");
-        list.all_whole = list.all_whole && element.is_integer();
-        list.values.push_back(element.value<double>().value_or(0.0));
-    }
-    return list;
-}
-
-Result<std::optional<TomlTable>> TomlTable::table(std::string_view key) const {
-    const toml::node* node = as_table(node_).get(key);
-    if (node == nullptr) return std::optional<TomlTable>{};
-    const toml::table* table = node->as_table();
-    if (table == nullptr) return error(key, "must be a table: [" + std::string{key} + "]");
-    return std::optional<TomlTable>{
-        TomlTable{as_node(*table), file_, "[" + std::string{key} + "]"}};
+Result<TomlTable> TomlTable::table(std::string_view key) const {
+    const toml::table* table = as_table(node_).get_as<toml::table>(key);
+    const std::string title = "[" + std::string{key} + "]";
+    if (table == nullptr) return error(key, "must be a table: " + title);
+    return TomlTable{as_node(node_, *table), file_, title};
 }
 
 Result<std::vector<TomlTable>> TomlTable::tables(std::string_view key) const {
@@ -182,34 +118,23 @@ Result<std::vector<TomlTable>> TomlTable::tables(std::string_view key) const {
         const toml::table* table = element.as_table();
         if (table == nullptr) return error(key, "must be a list of tables: " + title);
         const std::string name = (*table)["name"].value_or(std::string{});
-        found.emplace_back(as_node(*table), file_,
-                           name.empty() ? title : title + " \"" + name + "\":");
+        found.emplace_back(as_node(node_, *table), file_,
+                           name.empty() ? title : title + " " + quoted(name) + ":");
     }
     return found;
 }
 
-TomlDocument::TomlDocument(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
-TomlDocument::TomlDocument(TomlDocument&&) noexcept = default;
-TomlDocument& TomlDocument::operator=(TomlDocument&&) noexcept = default;
-TomlDocument::~TomlDocument() = default;
-
-Result<TomlDocument> TomlDocument::read(const std::string& path) {
-    Result<std::string> text = read_file(path);
-    if (!text) return text.error();
-    return parse(text.value(), path);
-}
-
-Result<TomlDocument> TomlDocument::parse(std::string_view text, const std::string& file) {
+Result<TomlTable> parse_toml(std::string_view text, const std::string& file) {
     try {
-        return TomlDocument{std::make_unique<Impl>(Impl{toml::parse(text, file), file})};
+        const auto root = std::make_shared<const toml::table>(toml::parse(text, file));
+        return TomlTable{as_node(root, *root), file, ""};
     } catch (const toml::parse_error& wrong) {
         return Error{Errc::BadFile, file + ":" + std::to_string(wrong.source().begin.line) + ": " +
                                         std::string{wrong.description()}};
+    } catch (const std::logic_error& /*wrong*/) {
+        return Error{Errc::BadFile,
+                     file + ": is not TOML: a key begins with a character such as ["};
     }
-}
-
-TomlTable TomlDocument::root() const {
-    return TomlTable{as_node(impl_->table), impl_->file, ""};
 }
 
 }  // namespace paceline

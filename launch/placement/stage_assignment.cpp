@@ -1,95 +1,121 @@
 #include "launch/placement/stage_assignment.hpp"
 
 #include <istream>
-#include <type_traits>
+#include <limits>
+#include <variant>
 
 #include "ipc/wire/bounded_archive.hpp"
 #include "ipc/wire/control.hpp"
+#include "launch/config/field.hpp"
 
 namespace paceline {
-
 namespace {
 
+constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
+constexpr int kCoresMax = 1024;
+constexpr std::size_t kDutyBytesMin = 4 * sizeof(double) + 2;
 constexpr int kNoGpu = -1;
+constexpr double kStagesMax = kSegmentsMax + 2;  // draft and correct beside the segments
+
+/// Writes the value of a field, or reads it; one that is out of its range is refused.
+template <class Archive>
+struct Transfer {
+    Archive& archive;
+    const Field& field;
+
+    void operator()(bool* at) const {
+        auto value = static_cast<std::uint8_t>(*at);
+        archive(value);
+        require(value <= 1, value);
+        *at = value == 1;
+    }
+    void operator()(const NumberField& number) const {
+        double value = number.get();
+        archive(value);
+        require(number.allows(value), value);
+        number.set(value);
+    }
+    void operator()(const TextField& text) const {
+        archive(bounded(*text.at, static_cast<std::uint32_t>(text.bytes_max)));
+    }
+    void operator()(const WordField& word) const {
+        auto index = static_cast<std::uint8_t>(word.get());
+        archive(index);
+        require(index < word.words.size(), index);
+        word.set(index);
+    }
+    void operator()(const OwnField& /*own*/) const {
+        PACE_CHECK(false, "a key with a notation of its own is not sent to stages");
+    }
+
+    void require(bool allowed, double value) const {
+        if (allowed || Archive::is_saving::value) return;
+        throw cereal::Exception(std::string{field.key} + " = " + value_text(value) + ", must be " +
+                                type_text(field));
+    }
+};
+
+template <class Archive>
+void transfer(Archive& archive, const std::vector<Field>& fields) {
+    for (const Field& field : fields) std::visit(Transfer<Archive>{archive, field}, field.value);
+}
 
 }  // namespace
 
 template <class Archive>
 void serialize(Archive& archive, StageDuty& duty) {
     int gpu = duty.device.gpu.value_or(kNoGpu);
-    archive(duty.id, duty.role, duty.layers.first, duty.layers.last, duty.exit, gpu);
-    const Device device{gpu == kNoGpu ? std::nullopt : std::optional{gpu}};
-    if (!(device == duty.device)) duty.device = device;  // was read; what is written may be const
+    transfer(archive, {{"id", number(duty.id.value, 1, kStagesMax)},
+                       {"role", word(duty.role, {"segment", "draft", "correct"})},
+                       {"first layer", number(duty.layers.first, 0, kIntMax)},
+                       {"last layer", number(duty.layers.last, 0, kIntMax)},
+                       {"exit", &duty.exit},
+                       {"gpu", number(gpu, kNoGpu, kIntMax)}});
+    duty.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
 }
 
 namespace {
 
-constexpr std::uint32_t kPathBytesMax = 4096;
-constexpr std::uint32_t kCoresMax = 1024;
-constexpr std::size_t kDutyBytesMin = 4;
-
-/// `Of` with the constness of `As`: an output archive reads its fields, an input archive sets them.
-template <class As, class Of>
-using Like = std::conditional_t<std::is_const_v<As>, const Of, Of>;
-
-template <class Archive, class Duration>
-void micros(Archive& archive, Duration& duration) {
-    std::int64_t count = duration.count();
-    archive(count);
-    if constexpr (!std::is_const_v<Duration>) duration = Duration{count};
-}
-
-template <class Archive, class Draft>
-void draft_fields(Archive& archive, Draft& d) {
-    archive(d.lookup, d.model, bounded(d.model_file, kPathBytesMax), d.size, d.layers, d.short_list,
-            d.min_ngram, d.max_ngram);
-    Like<Draft, GrowthRule>& g = d.growth;
-    archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.while_worth,
-            g.width, g.own_alternatives, g.exit_alternatives, g.branch_budget, g.reach_min);
-}
-
-template <class Archive, class Exit>
-void exit_fields(Archive& archive, Exit& e) {
-    archive(e.head, bounded(e.heads_file, kPathBytesMax), bounded(e.adapter_file, kPathBytesMax),
-            e.seed, e.short_list, e.names, e.top, e.lockstep, e.proposes, e.gate, e.early_max,
-            e.defers, e.ahead, e.ahead_top, e.always_on);
-    micros(archive, e.defer_limit);
-}
-
-template <class Archive, class Dispatch>
-void dispatch_fields(Archive& archive, Dispatch& d) {
-    archive(d.start, d.shape, d.rows_max, d.waves_in_flight_max, d.prefill_rows, d.requests_max,
-            d.reach_min);
-    micros(archive, d.proposal_wait);
-}
-
-/// The fields in their order on the wire, for writing and for reading.
-template <class Archive, class Assignment>
-void fields(Archive& archive, Assignment& a) {
-    archive(bounded(a.model.model, kPathBytesMax), bounded(a.model.dtype, control::kNameBytesMax),
-            bounded(a.model.kv_dtype, control::kNameBytesMax),
-            bounded(a.model.isa, control::kNameBytesMax), a.model.context);
+/// The parts in their order on the wire, for writing and for reading.
+template <class Archive>
+void transfer(Archive& archive, StageAssignment& a) {
+    transfer(archive, {{"model", TextField{&a.model.model}},
+                       {"dtype", TextField{&a.model.dtype}},
+                       {"kv dtype", TextField{&a.model.kv_dtype}},
+                       {"isa", TextField{&a.model.isa}},
+                       {"context", number(a.model.context, 0, kIntMax)},
+                       {"threads", number(a.threads, 1, kCoresMax)},
+                       {"usable cores", number(a.usable_cores, 0, kIntMax)},
+                       {"kv slots", number(a.kv_slots, 0, kIntMax)},
+                       {"segments", number(a.segments, 1, kSegmentsMax)},
+                       {"draft stage", number(a.draft_stage, 0, kStagesMax)},
+                       {"correct stage", number(a.correct_stage, 0, kStagesMax)},
+                       {"naming stage", number(a.naming_stage, 0, kStagesMax)},
+                       {"verbose", &a.verbose}});
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
-    archive(bounded(a.cores, kCoresMax, sizeof(int)), a.threads, a.usable_cores);
-    archive(a.kv_slots, a.segments, a.draft_stage, a.correct_stage, a.naming_stage, a.verbose);
-    dispatch_fields(archive, a.dispatch);
-    draft_fields(archive, a.draft);
+    std::size_t cores = a.cores.size();
+    transfer(archive, {{"cores", number(cores, 0, kCoresMax)}});
+    a.cores.resize(cores);
+    for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
+    transfer(archive, fields_of(a.dispatch));
+    transfer(archive, fields_of(a.draft));
     bool exit = a.exit.has_value();
-    archive(exit);
-    if constexpr (!std::is_const_v<Assignment>) {
-        if (exit) a.exit.emplace();
-    }
-    if (exit) exit_fields(archive, *a.exit);
+    transfer(archive, {{"has an exit", &exit}});
+    if (!exit) return;
+    if (!a.exit) a.exit.emplace();
+    transfer(archive, fields_of(*a.exit));
+    transfer(archive, {{"heads", TextField{&a.exit->heads_file}},
+                       {"adapter", TextField{&a.exit->adapter_file}}});
 }
 
 }  // namespace
 
-std::vector<std::byte> encode(const StageAssignment& assignment) {
+std::vector<std::byte> encode(StageAssignment assignment) {
     std::vector<std::byte> bytes;
     VectorBuffer buffer{bytes};
     std::ostream stream{&buffer};
     BoundedOutput archive{stream};
-    fields(archive, assignment);
+    transfer(archive, assignment);
     return bytes;
 }
 
@@ -99,7 +125,7 @@ Result<StageAssignment> decode_assignment(std::span<const std::byte> bytes) {
     StageAssignment assignment;
     try {
         BoundedInput archive{buffer, stream};
-        fields(archive, assignment);
+        transfer(archive, assignment);
     } catch (const cereal::Exception& error) {
         return Error{Errc::Protocol,
                      std::string{"a stage's assignment does not decode: "} + error.what()};

@@ -1,7 +1,7 @@
 // StageAssignment: what the conductor tells a stage process to be: the payload of its Assign.
 //
 // A plain value with a bounded encoding, made by pipeline_layout.cpp and read by stage_actors.cpp.
-// Paths and settings were checked by the conductor; the stage checks them again by using them.
+// Settings travel as the fields of their structs (launch/config/field.hpp), whose ranges hold here too.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ struct StageAssignment {
     bool verbose = false;  // log normal events too
 };
 
-[[nodiscard]] std::vector<std::byte> encode(const StageAssignment& assignment);
-/// Errors: Protocol.
+[[nodiscard]] std::vector<std::byte> encode(StageAssignment assignment);
+/// Errors: Protocol, for bytes that are too few or too many and values out of range.
 [[nodiscard]] Result<StageAssignment> decode_assignment(std::span<const std::byte> bytes);
 
 }  // namespace paceline

@@ -8,27 +8,6 @@
 
 namespace paceline {
 
-Result<OnDeath> parse_on_death(std::string_view text) {
-    for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
-        if (text == name_of(policy)) return policy;
-    }
-    return Error{Errc::BadArgument, "'" + std::string{text} +
-                                        "' is not a policy for a stage's death: stop-run, "
-                                        "restart-alone or rebuild-chain"};
-}
-
-const char* name_of(OnDeath policy) {
-    switch (policy) {
-        case OnDeath::StopRun:
-            return "stop-run";
-        case OnDeath::RestartAlone:
-            return "restart-alone";
-        case OnDeath::RebuildChain:
-            return "rebuild-chain";
-    }
-    return "unknown";
-}
-
 const char* name_of(StageHealth health) {
     switch (health) {
         case StageHealth::Up:

@@ -30,7 +30,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -46,9 +45,6 @@ enum class OnDeath : std::uint8_t {
     RestartAlone,  // what it held is disposable: the others go on, it comes back when it can
     RebuildChain,  // it held state: it is restarted and requests are replayed
 };
-/// "stop-run", "restart-alone", "rebuild-chain": as written in a configuration.
-[[nodiscard]] Result<OnDeath> parse_on_death(std::string_view text);
-[[nodiscard]] const char* name_of(OnDeath policy);
 
 /// As in Erlang/OTP: more than restarts_max within `period` and the supervisor gives up.
 struct RestartRules {

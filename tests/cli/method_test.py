@@ -93,7 +93,7 @@ class Methods(CliTest):
             lengths[gamma] = json.loads(report.read_text())["figures"]["mean_acceptance_length"]
         self.assertLessEqual(lengths[1], 2)
         self.assertGreater(lengths[8], lengths[1])
-        for setting, says in (("draft.gama=8", "did you mean gamma?"), ("draft-cost=1", "--set draft-cost=1"),
+        for setting, says in (("draft.gama=8", "did you mean 'gamma'?"), ("draft-cost=1", "--set draft-cost=1"),
                               ("gamma", "'gamma' is no setting")):
             with self.subTest(setting=setting):
                 self.assertIn(says, self.run_fails(2, *check, "--set", setting))

@@ -122,9 +122,9 @@ class WrongFiles(CliTest):
 
     def test_an_unknown_key_is_named_with_the_one_that_was_probably_meant(self):
         self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\nlayer = "auto"\n', USAGE,
-                           ":4: ", 'layer = "auto" is not a known key', "did you mean layers?")
+                           ":4: ", 'layer = "auto" is not a known key', "did you mean 'layers'?")
         self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\n[supervision]\nrestart_max = 3\n', USAGE,
-                           ":5: [supervision] restart_max = 3", "did you mean restarts_max?")
+                           ":5: [supervision] restart_max = 3", "did you mean 'restarts_max'?")
 
     def test_a_device_that_does_not_exist_is_named_with_the_stage_and_what_there_is(self):
         self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\ndevice = "cuda:99"\n', USAGE,

@@ -55,7 +55,7 @@ def pipeline_toml(segments: int, draft: bool, of_each: str = "") -> str:
     for index in range(1, segments + 1):
         text += f'[[stage]]\nname = "segment-{index}"\nrole = "segment"\nlayers = "auto"\nthreads = 1\n{of_each}'
     if draft:
-        text += '[draft]\nmethod = "prompt-lookup"\ngamma = 6\nmin_ngram = 1\nmax_ngram = 3\n'
+        text += '[draft]\nsource = "prompt-lookup"\ngamma = 6\nmin_ngram = 1\nmax_ngram = 3\n'
     return text
 
 

@@ -202,8 +202,13 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
         {draft + segment + "[draft]\nwhile_worth = true\npace = \"ahead\"\n", "is for pace"},
-        {draft + segment + "[draft]\nngrams = [3, 2]\n", "[shortest, longest]"},
-        {draft + segment + "[draft]\nsource = \"model\"\nmethod = \"model\"\n", "older name"},
+        {draft + segment + "[draft]\nmin_ngram = 3\nmax_ngram = 2\n",
+         "min_ngram = 3 is greater than max_ngram 2"},
+        {draft + segment + "[draft]\nmax_ngram = 17\n", "must be a whole number from 1 to 16"},
+        {draft + stage("early-verify", "exit = true") + stage("final-verify") + kGrows,
+         "goes without saying for role = \"early-verify\""},
+        {stage("segment", "process = \"\""), "process = \"\" is empty"},
+        {stage("final-verify", "segments = 2"), "there is one \"final-verify\" only"},
         {draft + draft + segment + "[draft]\n", "is used twice"},
         {segment + "[acceptance]\nrule = \"trust\"\n", "rule = \"trust\" is not allowed"},
     };
@@ -261,6 +266,51 @@ TEST_CASE("every method's assignments come out of their bytes as they went in") 
             CHECK(!decode_assignment(std::span{bytes}.first(bytes.size() - 1)).ok());
         }
     }
+}
+
+TEST_CASE("an assignment with a value out of its range is refused by the field's name") {
+    StageAssignment assignment;
+    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}}};
+    assignment.exit.emplace();
+    CHECK(decode_assignment(encode(assignment)).ok());
+    const auto refusal = [&](auto change) {
+        StageAssignment wrong = assignment;
+        change(wrong);
+        const Result<StageAssignment> got = decode_assignment(encode(wrong));
+        REQUIRE(!got.ok());
+        CHECK(got.error().code == Errc::Protocol);
+        return got.error().what;
+    };
+    using A = StageAssignment;
+    CHECK(contains(refusal([](A& a) { a.draft.growth.gamma = 33; }),
+                   "gamma = 33, must be a whole number from 1 to 32"));
+    CHECK(contains(refusal([](A& a) { a.draft.growth.reach_min = -1.0F; }), "reach_min = -1,"));
+    CHECK(contains(refusal([](A& a) { a.exit->top = 9; }), "top = 9,"));
+    CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
+    CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));
+    CHECK(contains(refusal([](A& a) { a.duties[0].id = StageId{0}; }), "id = 0,"));
+    CHECK(contains(refusal([](A& a) { a.segments = 65; }), "segments = 65,"));
+    CHECK(contains(refusal([](A& a) { a.cores = {0, -1}; }), "core = -1,"));
+    CHECK(contains(refusal([](A& a) { a.model.dtype = std::string(5000, 'x'); }), "a count over"));
+}
+
+TEST_CASE("an assignment with any byte changed is refused, or is one that can be sent on") {
+    const PipelineConfig config = method_config("four-stages").value();
+    const Placement placed = place(config, 30, {0, 1}).value();
+    const std::vector<std::byte> good =
+        encode(assignment_of(placed.processes[0], placed, config, {}));
+    int refused = 0;
+    for (std::size_t at = 0; at < good.size(); ++at) {
+        CAPTURE(at);
+        for (const unsigned mask : {0x01U, 0x80U, 0xffU}) {
+            std::vector<std::byte> bytes = good;
+            bytes[at] ^= static_cast<std::byte>(mask);
+            const Result<StageAssignment> got = decode_assignment(bytes);
+            if (got.ok()) CHECK(decode_assignment(encode(got.value())).ok());
+            refused += got.ok() ? 0 : 1;
+        }
+    }
+    CHECK(refused > static_cast<int>(good.size()) / 2);
 }
 
 TEST_CASE("exit heads are the target's own, a short list of it, or the same noise every time") {

@@ -76,7 +76,8 @@ TEST_CASE("a key is replaced where it stands, added to its table, or added with 
     // The same key of another table stays.
     CHECK(with_key("[exit]\ntop = 1\n[draft]\ntop = 2\n", "draft", "top", "7") ==
           "[exit]\ntop = 1\n[draft]\ntop = 7\n");
-    CHECK(with_key("[draft]\n", "draft", "ngrams", "[1, 3]") == "[draft]\nngrams = [1, 3]\n");
+    CHECK(with_key("[supervision]\n", "supervision", "backoff_ms", "[1, 3]") ==
+          "[supervision]\nbackoff_ms = [1, 3]\n");
     CHECK(with_key("[draft]\n", "draft", "adaptive", "true") == "[draft]\nadaptive = true\n");
 }
 
@@ -108,7 +109,7 @@ TEST_CASE("sweeps are all combinations, and lists in brackets stay whole") {
     REQUIRE(one.ok());
     REQUIRE(one.value().size() == 3);
     CHECK(one.value()[1].value == "4");
-    const auto lists = parse_sweep("draft.ngrams=[1,3],[2,4]");
+    const auto lists = parse_sweep("supervision.backoff_ms=[1,3],[2,4]");
     REQUIRE(lists.ok());
     REQUIRE(lists.value().size() == 2);
     CHECK(lists.value()[1].value == "[2,4]");

@@ -236,10 +236,3 @@ TEST_CASE("a survivor that never takes its new channels is replaced, not the new
     r.tick(Micros{1001});
     CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "joined 2.2", "kill 3.1"});
 }
-
-TEST_CASE("policies are read by the names they are written with") {
-    for (const OnDeath policy : {OnDeath::StopRun, OnDeath::RestartAlone, OnDeath::RebuildChain}) {
-        CHECK(parse_on_death(name_of(policy)).value() == policy);
-    }
-    CHECK_FALSE(parse_on_death("shrug").ok());
-}
