@@ -365,8 +365,6 @@ void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::V
     end(request, verdict.finish, {});
 }
 
-void ConductorActor::on_control(StageId /*from*/, const control::Message& /*message*/) {}
-
 // ---- Ends
 
 ConductorActor::Answer* ConductorActor::find(RequestId request, std::uint64_t turn) {

@@ -125,14 +125,12 @@ private:
 class Mute final : public Actor {
 public:
     void on_start(StageContext&) override {}
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
 };
 
 class TestConductor final : public Actor {
 public:
     void on_start(StageContext&) override {}
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t kind, std::span<const std::byte> bytes) override {
         REQUIRE(kind == static_cast<std::uint16_t>(msg::Kind::Verdict));
         const msg::Verdict verdict = decode_message<msg::Verdict>(bytes).value();
