@@ -77,7 +77,7 @@ void WaveWalk::take_own(std::optional<TokenId> own) {
 
 /// What was accepted so far stands: its last token takes the place of the target's own.
 void WaveWalk::fail() {
-    judged_.finish = msg::Finish::Failed;
+    judged_.finish = FinishReason::Failed;
     if (!judged_.nodes.empty()) judged_.nodes.pop_back();
     at_.reset();
 }
@@ -88,7 +88,7 @@ void WaveWalk::commit(TokenId own) {
     judged_.last_row = from;
     judged_.finish = input_.finish.after(own, input_.rows[from].position + 1);
     at_.reset();
-    if (judged_.finish != msg::Finish::No || judged_.tokens.size() > kGammaMax) return;
+    if (judged_.finish != FinishReason::None || judged_.tokens.size() > kGammaMax) return;
     for (const std::size_t child : children(from)) {
         if (input_.rows[child].token != own) continue;
         judged_.nodes.push_back(input_.rows[child].node);

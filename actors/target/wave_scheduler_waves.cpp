@@ -16,7 +16,7 @@ bool WaveScheduler::worth_a_row(const Lane& lane, const TreeNode& node) const {
     const FinishRule& rule = lane.state->finish_rule();
     // The root ended nothing: it may be an end token that stands in the prompt.
     if (node.id == lane.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
-    return rule.after(node.token, node.position) == msg::Finish::No;
+    return rule.after(node.token, node.position) == FinishReason::None;
 }
 
 /// In the order in which they should go. Any beginning of it can be sent: parents come first.

@@ -200,7 +200,7 @@ TEST_CASE("an end token inside an accepted path ends the answer there") {
         const Oracle unlimited = plain_answer(request);
         request.end_tokens = {unlimited.answer[seed % 20]};
         const Oracle ended = plain_answer(request);
-        REQUIRE(ended.finish == msg::Finish::EndToken);
+        REQUIRE(ended.finish == FinishReason::EndToken);
         check_exact({.segments = 2, .drafting = Drafting::Oracle, .seed = seed}, request);
     }
 }
@@ -239,7 +239,7 @@ TEST_CASE("a full context stops the answer and says so") {
         request.gamma = 8;
         request.context = static_cast<Position>(request.text.size()) + room;
         const Oracle oracle = plain_answer(request);
-        CHECK(oracle.finish == msg::Finish::ContextFull);
+        CHECK(oracle.finish == FinishReason::ContextFull);
         CHECK(oracle.answer.size() == static_cast<std::size_t>(room));
         PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle};
         options.dispatch.waves_in_flight_max = 2;
@@ -254,7 +254,7 @@ TEST_CASE("logits that are all NaN fail the request after what was accepted befo
     const Oracle whole = plain_answer(request);
     const TokenId poison = whole.answer[10];
     const Oracle failed = plain_answer(request, poison);
-    REQUIRE(failed.finish == msg::Finish::Failed);
+    REQUIRE(failed.finish == FinishReason::Failed);
     for (const Drafting drafting : kDraftings) {
         check_exact({.segments = 2, .drafting = drafting, .all_nan_at = poison}, request);
     }

@@ -13,7 +13,7 @@ public:
     void on_start(StageContext& context) override { context_ = &context; }
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         const Commit commit = log.commit(decode_message<msg::Verdict>(bytes).value());
-        if (commit.finish != msg::Finish::No) context_->stop();
+        if (commit.finish != FinishReason::None) context_->stop();
     }
     CommitLog log;
 

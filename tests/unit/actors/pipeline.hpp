@@ -15,10 +15,10 @@
 
 #include "actors/conductor/commit_log.hpp"
 #include "actors/decoding/plain_decoder.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/protocol/message_checks.hpp"
-#include "actors/protocol/request.hpp"
 #include "actors/target/segment_actor.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 #include "tests/unit/actors/fake_backend.hpp"
@@ -138,13 +138,13 @@ public:
         CHECK(commit.kind != CommitKind::Gap);
         if (commit.kind != CommitKind::Counts) return;
         ++verdicts;
-        if (commit.finish != msg::Finish::No) {
+        if (commit.finish != FinishReason::None) {
             finish = commit.finish;
             ++finished;
         }
     }
     CommitLog log;
-    msg::Finish finish = msg::Finish::No;
+    FinishReason finish = FinishReason::None;
     int finished = 0;
     int verdicts = 0;
 };

@@ -162,7 +162,7 @@ private:
             if (!root) {
                 REQUIRE(job.sent.contains(row.parent));  // before it, or in an earlier wave
                 REQUIRE(tree.find(NodeId{row.parent})->position + 1 == row.position);
-                REQUIRE(job.state->finish_rule().after(row.token, row.position) == msg::Finish::No);
+                REQUIRE(job.state->finish_rule().after(row.token, row.position) == FinishReason::None);
             }
         }
     }
@@ -184,7 +184,7 @@ private:
             const TokenId own = job.oracle.at(static_cast<std::size_t>(at.position) + 1);
             verdict.tokens.at(verdict.count++) = own;
             verdict.finish = state.finish_rule().after(own, at.position + 1);
-            if (verdict.finish != msg::Finish::No) break;
+            if (verdict.finish != FinishReason::None) break;
             const auto next =
                 std::find_if(alive.begin(), alive.end(), [&](const msg::WaveRow& row) {
                     return row.parent == at.node.value && row.token == own;
