@@ -166,16 +166,16 @@ void WaveScheduler::merge(Lane& lane, const msg::Proposal& proposal, Speaker spe
     const std::span<const TokenId> text = lane.state->text();
     const auto at = static_cast<std::size_t>(proposal.root_position);
     if (lane.state->over() || text[at] != proposal.root_token) {
-        ++figures_.proposals_outdated;
+        ++proposals_.outdated;
         return;
     }
     if (speaker == Speaker::Draft) hear(lane, proposal, now);
     const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
     if (!top) {
-        ++figures_.proposals_outdated;
+        ++proposals_.outdated;
         return;
     }
-    ++figures_.proposals_used;
+    ++proposals_.used;
     // Made for an older root, it had foreseen this one.
     if (lane.open && !lane.open->prepared && *top != msg::kBelowRoot) {
         lane.open->prepared = true;
@@ -224,7 +224,6 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     Lane& lane = found->second;
     for (const TreeNode& node : step.committed) lane.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) lane.slots.free(node.position, node.slot);
-    figures_.rows_wasted += step.dropped.size();
     const TokenTree& tree = lane.state->tree();
     std::erase_if(lane.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
@@ -237,22 +236,13 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     if (lane.state->over()) return {};
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
     outcome.open = options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(lane);
-    if (outcome.open) {
-        lane.open = Outcome{};
-    } else {
-        count(outcome);
-    }
+    if (outcome.open) lane.open = Outcome{};
     for (std::size_t i = 0; i < lane.ahead.size(); ++i) {
         std::optional<msg::Proposal>& ahead = lane.ahead[i];
         if (!ahead || ahead->root_position > tree.root().position) continue;
         merge(lane, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
     return outcome;
-}
-
-void WaveScheduler::count(const Outcome& outcome) {
-    ++(outcome.prepared ? figures_.outcomes[static_cast<std::size_t>(outcome.origin)]
-                        : figures_.outcomes_none);
 }
 
 std::vector<Outcome> WaveScheduler::take_settled() {

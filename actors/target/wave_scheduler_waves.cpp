@@ -220,13 +220,9 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Lane& lane, const Candi
     }
     if (lane.in_flight.empty() && waits_for_draft(lane)) {
         ++lane.silent;
-        ++figures_.turns_waited_out;
+        ++proposals_.waited_out;
     }
-    if (sent.size() == 1 && sent.front() == tree.root().id) ++figures_.roots_alone;
-    if (lane.open) {
-        count(*lane.open);
-        settled_.push_back(*std::exchange(lane.open, std::nullopt));
-    }
+    if (lane.open) settled_.push_back(*std::exchange(lane.open, std::nullopt));
     const auto rows = static_cast<std::uint32_t>(sent.size());
     lane.in_flight.push_back(std::move(sent));
     return rows;

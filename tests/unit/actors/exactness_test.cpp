@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "actors/protocol/counters.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -227,7 +228,9 @@ TEST_CASE("no row is computed whose token could not be committed any more") {
         Pipeline pipeline{{.segments = 1, .drafting = Drafting::Oracle}, request, oracle};
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
-        CHECK(pipeline.segment_actors.front()->figures().rows == static_cast<std::uint64_t>(most));
+        const std::uint64_t rows = pipeline.world.counted(kFirstSegment, counters::kWaveRows) -
+                                   pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
+        CHECK(rows == static_cast<std::uint64_t>(most));
     }
 }
 
@@ -285,7 +288,10 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
         for (TokenId token = 0; token < 9; ++token) second.text.push_back(token);
         const Oracle second_oracle = plain_answer(second);
-        const std::uint64_t prefilled = pipeline.segment_actors.front()->figures().prefill_rows;
+        const auto prefill_rows = [&] {
+            return pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
+        };
+        const std::uint64_t prefilled = prefill_rows();
         pipeline.conductor.log.close(kOne);
         CHECK(pipeline.conductor.log.open(kOne, second.text));
         const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
@@ -293,7 +299,7 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         pipeline.begin(kOne, second, attempt);
         pipeline.run_until_finished(finished + 1);
         CHECK(answer_of(pipeline, kOne) == second_oracle.answer);
-        CHECK(pipeline.segment_actors.front()->figures().prefill_rows == prefilled + 9);
+        CHECK(prefill_rows() == prefilled + 9);
     }
 }
 
