@@ -38,7 +38,7 @@ Result<Attempt> CommitLog::extend(RequestId request, std::span<const TokenId> te
     Entry& entry = entries_[request];
     entry.prompt_tokens = text.size();
     entry.text.assign(text.begin(), text.end());
-    entry.finish = msg::Finish::No;
+    entry.finish = FinishReason::None;
     return attempt;
 }
 
@@ -52,11 +52,11 @@ Commit CommitLog::commit(const msg::Verdict& verdict) {
     Entry& entry = found->second;
     const bool old = verdict.route.attempt != entry.attempt;
     if (old && !planted(PlantedBug::CommitIgnoresAttempt)) return {};
-    if (entry.finish != msg::Finish::No) return {};
+    if (entry.finish != FinishReason::None) return {};
     const auto next = static_cast<Position>(entry.text.size());
     if (verdict.base < next && !planted(PlantedBug::CommitIgnoresPosition)) return {};
     if (verdict.base > next || verdict.count > verdict.tokens.size()) {
-        return {.kind = CommitKind::Gap, .tokens = {}, .finish = msg::Finish::No};
+        return {.kind = CommitKind::Gap, .tokens = {}, .finish = FinishReason::None};
     }
     const std::span tokens{verdict.tokens.data(), verdict.count};
     entry.text.insert(entry.text.end(), tokens.begin(), tokens.end());

@@ -26,7 +26,7 @@ enum class CommitKind : std::uint8_t {
 struct Commit {
     CommitKind kind = CommitKind::Stale;
     std::span<const TokenId> tokens;  // what was appended; valid until the next call
-    msg::Finish finish = msg::Finish::No;
+    FinishReason finish = FinishReason::None;
 };
 
 class CommitLog {
@@ -53,7 +53,7 @@ private:
         Attempt attempt;
         std::size_t prompt_tokens = 0;
         std::vector<TokenId> text;
-        msg::Finish finish = msg::Finish::No;
+        FinishReason finish = FinishReason::None;
     };
     std::map<RequestId, Entry> entries_;
 };

@@ -85,7 +85,7 @@ void ConductorActor::cancel(RequestId request) {
     const auto found = answers_.find(request);
     if (found == answers_.end() || found->second.phase == Phase::Ended) return;
     if (found->second.phase == Phase::Running) send_stop(request, found->second.attempt);
-    end(request, msg::Finish::No, {});
+    end(request, FinishReason::Interrupted, {});
 }
 
 void ConductorActor::drain(Micros limit) {
@@ -103,7 +103,7 @@ void ConductorActor::stop_all(const Status& status) {
             const auto found = answers_.find(request);
             if (found == answers_.end() || found->second.phase != phase) continue;
             if (phase == Phase::Running) send_stop(request, found->second.attempt);
-            end(request, msg::Finish::No, status);
+            end(request, FinishReason::Interrupted, status);
         }
     }
 }
@@ -251,7 +251,7 @@ void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage&
     context_->cancel_before(request, answer.attempt);
     answer.phase = Phase::Waiting;
     if (++answer.losses < plan_.poison_limit) return;
-    end(request, msg::Finish::No,
+    end(request, FinishReason::Interrupted,
         Error{Errc::PeerGone, name_of(request) + " is given up: it was running when " +
                                   name_of(lost) + " was lost, the " +
                                   std::to_string(answer.losses) +
@@ -272,7 +272,7 @@ void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
             if (!candidate.essential || !lost_.contains(candidate.id)) continue;
             missing += (missing.empty() ? "" : ", ") + name_of(candidate);
         }
-        end(request, msg::Finish::No,
+        end(request, FinishReason::Interrupted,
             Error{Errc::PeerGone, name_of(request) + " waited " +
                                       std::to_string(plan_.recovery_limit.count() / 1000) +
                                       " ms for " + missing +
@@ -327,23 +327,13 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     event.kind = TraceKind::Commit;
     context_->trace(event);
     context_->count(counters::kTokensCommitted, verdict.count);
-    if (answer.figures.generated_tokens == 0) answer.figures.first_token = context_->now();
-    record(verdict, answer.figures);
-    if (observer_) observer_(verdict);
+    AnswerFigures& figures = answer.figures;
+    if (figures.generated_tokens == 0) figures.prefilled = figures.first_token = context_->now();
+    figures.verdicts.add(verdict);
     if (verdict.count > 0) answer.losses = 0;
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;
     hand_on(request, answer.turn, verdict);
-}
-
-void ConductorActor::record(const msg::Verdict& verdict, AnswerFigures& figures) {
-    const std::uint32_t accepted = verdict.count > 0 ? verdict.count - 1 : 0;
-    ++figures.waves;
-    figures.proposed_tokens += verdict.wave_rows > 0 ? verdict.wave_rows - 1 : 0;
-    figures.accepted_tokens += accepted;
-    figures.rows_verified += verdict.wave_rows;
-    for (std::uint32_t i = 0; i < std::min(verdict.depth, kGammaMax); ++i) ++figures.verified_at[i];
-    for (std::uint32_t i = 0; i < std::min(accepted, kGammaMax); ++i) ++figures.accepted_at[i];
 }
 
 /// A callback may end this answer or any other, and close them.
@@ -361,11 +351,9 @@ void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::V
         answer->held = std::min(answer->held, static_cast<std::int32_t>(answer->length));
         return cancel(request);
     }
-    if (verdict.finish == msg::Finish::No || find(request, turn) == nullptr) return;
+    if (verdict.finish == FinishReason::None || find(request, turn) == nullptr) return;
     end(request, verdict.finish, {});
 }
-
-void ConductorActor::on_control(StageId /*from*/, const control::Message& /*message*/) {}
 
 // ---- Ends
 
@@ -385,7 +373,7 @@ void ConductorActor::send_stop(RequestId request, Attempt attempt) {
     }
 }
 
-void ConductorActor::end(RequestId request, msg::Finish finish, const Status& status) {
+void ConductorActor::end(RequestId request, FinishReason finish, const Status& status) {
     Answer& answer = answers_.at(request);
     PACE_CHECK(answer.phase != Phase::Ended, "an answer ends twice");
     if (answer.phase == Phase::Running) {

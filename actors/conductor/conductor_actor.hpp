@@ -24,7 +24,6 @@
 // Threads: all calls come from its loop, or between two runs of it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,8 +35,9 @@
 #include <vector>
 
 #include "actors/conductor/commit_log.hpp"
+#include "actors/decoding/answer_figures.hpp"
 #include "actors/decoding/plain_decoder.hpp"
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
@@ -56,24 +56,6 @@ struct ConductorPlan {
     std::uint32_t poison_limit = 3;
 };
 
-struct AnswerFigures {
-    std::int32_t prompt_tokens = 0;  // not reused from the KV cache
-    std::int32_t generated_tokens = 0;
-    std::int64_t waves = 0;            // verdicts
-    std::int64_t proposed_tokens = 0;  // rows of the waves but for their roots
-    std::int64_t accepted_tokens = 0;
-    std::int64_t rows_verified = 0;  // rows of the waves, the roots included
-    // [i]: verdicts about a candidate at depth i + 1 below the root, and those that accepted one there.
-    std::array<std::int64_t, kGammaMax> verified_at{};
-    std::array<std::int64_t, kGammaMax> accepted_at{};
-    std::uint32_t replays = 0;  // attempts begun because a stage was lost
-    Micros begun{0};
-    Micros first_token{0};  // when it came; times are of the context's clock
-    Micros last_token{0};
-    // No: stopped from outside, or given up. Failed: the target yielded no token.
-    msg::Finish finish = msg::Finish::No;
-};
-
 /// One answer to be given.
 struct AnswerOrder {
     using OnToken = PlainDecoder::OnToken;
@@ -84,6 +66,7 @@ struct AnswerOrder {
     OnToken on_token;                 // for each committed token, in order
     std::function<bool()> cancelled;  // asked now and then; may be empty
     /// Once, at the end, whatever it is. The status is an error if the answer could not be given.
+    /// Times are of the context's clock.
     std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
 };
 
@@ -91,12 +74,6 @@ class ConductorActor final : public Actor {
 public:
     /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
     ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots);
-
-    /// Calls `observer` with each verdict that the commit log takes, before its tokens are handed on.
-    /// Set before the loop runs.
-    void observe(std::function<void(const msg::Verdict& verdict)> observer) {
-        observer_ = std::move(observer);
-    }
 
     /// Takes an order: it runs as soon as the pipeline is whole and the KV caches have room for
     /// its context beside those that run; first come, first served. Before the loop runs, between
@@ -117,7 +94,6 @@ public:
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
-    void on_control(StageId from, const control::Message& message) override;
     void on_peer(StageId peer, PeerChange change) override;
 
     /// Prompt and answer of a request, as handed on. Empty if it is unknown. Valid until it is
@@ -154,17 +130,15 @@ private:
     void lose_essential(const ConductorPlan::Stage& lost);
     void replay_later(RequestId request, const ConductorPlan::Stage& lost);
     void follow(const msg::Verdict& verdict);
-    static void record(const msg::Verdict& verdict, AnswerFigures& figures);
     void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
     void send_stop(RequestId request, Attempt attempt);
-    void end(RequestId request, msg::Finish finish, const Status& status);
+    void end(RequestId request, FinishReason finish, const Status& status);
     void stop_all(const Status& status);
     void watch_for_cancel(RequestId request, std::uint64_t turn);
     void watch_recovery(RequestId request, Answer& answer);
     void show_gauges();
 
     StageContext* context_ = nullptr;
-    std::function<void(const msg::Verdict&)> observer_;
     ConductorPlan plan_;
     int vocab_size_;
     std::int32_t kv_slots_;

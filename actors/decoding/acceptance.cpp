@@ -77,7 +77,7 @@ void WaveWalk::take_own(std::optional<TokenId> own) {
 
 /// What was accepted so far stands: its last token takes the place of the target's own.
 void WaveWalk::fail() {
-    result_.finish = msg::Finish::Failed;
+    result_.finish = FinishReason::Failed;
     if (!result_.nodes.empty()) result_.nodes.pop_back();
     at_.reset();
 }
@@ -88,7 +88,7 @@ void WaveWalk::commit(TokenId own) {
     result_.last_row = from;
     result_.finish = input_.finish.after(own, input_.rows[from].position + 1);
     at_.reset();
-    if (result_.finish != msg::Finish::No || result_.tokens.size() > kGammaMax) return;
+    if (result_.finish != FinishReason::None || result_.tokens.size() > kGammaMax) return;
     for (const std::size_t child : children(from)) {
         if (input_.rows[child].token != own) continue;
         result_.nodes.push_back(input_.rows[child].node);

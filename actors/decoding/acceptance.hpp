@@ -50,7 +50,7 @@ struct WalkResult {
     std::vector<TokenId>
         tokens;                 // committed by this wave: the accepted ones, then the target's own
     std::vector<NodeId> nodes;  // the accepted nodes: tokens.size() - 1 of them
-    msg::Finish finish = msg::Finish::No;
+    FinishReason finish = FinishReason::None;
     std::size_t rows_sampled = 0;
     std::size_t last_row = 0;  // the row that the target's own last token was drawn from
 };

@@ -17,41 +17,48 @@ std::uint16_t saturated_half(float value) {
     return float_to_half(std::clamp(value, -kHalfMax, kHalfMax));
 }
 
+FinishRule rule_of(const AnswerTask& task, const BatchParams& params) {
+    FinishRule rule = params.request.finish_rule();
+    rule.answer_begin = static_cast<Position>(task.tokens.size());
+    return rule;
+}
+
 /// Positions that a request's rows may take.
-Position positions_of(const AnswerTask& task, const AnswerParams& params) {
-    const auto most = static_cast<std::int64_t>(task.tokens.size()) + params.max_tokens;
-    return static_cast<Position>(std::min<std::int64_t>(params.context, most));
+Position positions_of(const AnswerTask& task, const BatchParams& params) {
+    const auto begin = static_cast<Position>(task.tokens.size());
+    return begin + rule_of(task, params).room_at(begin);
 }
 
 }  // namespace
 
-std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const AnswerParams& params) {
+std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const BatchParams& params) {
     std::vector<std::int32_t> pages;
     pages.reserve(tasks.size());
     for (const AnswerTask& task : tasks) pages.push_back(pages_for(positions_of(task, params)));
     std::sort(pages.begin(), pages.end(), std::greater<>{});
     std::int32_t total = 0;
-    for (std::size_t i = 0; i < pages.size() && i < static_cast<std::size_t>(params.requests); ++i)
+    for (std::size_t i = 0; i < pages.size() && i < static_cast<std::size_t>(params.seats); ++i)
         total += pages[i];
     return total * kKvPageSlots;
 }
 
-AnswerWaves::AnswerWaves(Backend& backend, AnswerParams params)
+AnswerWaves::AnswerWaves(Backend& backend, BatchParams params)
     : backend_{&backend},
       params_{std::move(params)},
-      winner_is_drawn_{params_.sampling.greedy() && !params_.sampling.has_penalties() &&
-                       params_.sampling.logit_bias.empty()},
+      winner_is_drawn_{params_.request.sampling.greedy() &&
+                       !params_.request.sampling.has_penalties() &&
+                       params_.request.sampling.logit_bias.empty()},
       pages_{backend.kv_slots()} {
     const ModelConfig& config = backend.config();
     PACE_CHECK(backend.first_layer() == 0 && backend.last_layer() == config.layers,
                "answers need all layers");
-    PACE_CHECK(params_.requests >= 1 && params_.wave_rows >= params_.requests,
+    PACE_CHECK(params_.seats >= 1 && params_.wave_rows >= params_.seats,
                "every request has a row in a wave");
     const auto dim = static_cast<std::size_t>(config.dim);
-    const auto requests = static_cast<std::size_t>(params_.requests);
+    const auto seats = static_cast<std::size_t>(params_.seats);
     hidden_.resize(static_cast<std::size_t>(params_.wave_rows) * dim);
-    end_hidden_.resize(requests * dim);
-    logits_.resize(requests * static_cast<std::size_t>(config.vocab_size));
+    end_hidden_.resize(seats * dim);
+    logits_.resize(seats * static_cast<std::size_t>(config.vocab_size));
 }
 
 Status AnswerWaves::run(std::span<const AnswerTask> tasks,
@@ -73,26 +80,21 @@ Status AnswerWaves::run(std::span<const AnswerTask> tasks,
 }
 
 Status AnswerWaves::seat_next(std::span<const AnswerTask>& waiting) {
-    while (!waiting.empty() && seats_.size() < static_cast<std::size_t>(params_.requests)) {
+    while (!waiting.empty() && seats_.size() < static_cast<std::size_t>(params_.seats)) {
         const AnswerTask& task = waiting.front();
         Result<RequestSlots> slots = RequestSlots::make(pages_, positions_of(task, params_));
         if (!slots) {
             if (seats_.empty()) return slots.error();
             return {};  // the pages of the next answer that ends
         }
-        const auto begin = static_cast<Position>(task.tokens.size());
         MadeAnswer answer{.task = task, .tokens = {task.tokens.begin(), task.tokens.end()}};
         answer.hidden.resize(params_.hidden.size());
-        SamplingParams sampling = params_.sampling;
+        SamplingParams sampling = params_.request.sampling;
         sampling.seed += static_cast<std::uint64_t>(task.index);
-        FinishRule rule{.end_tokens = params_.end_tokens,
-                        .max_tokens = params_.max_tokens,
-                        .answer_begin = begin,
-                        .context = params_.context};
         seats_.push_back(std::make_unique<Seat>(Seat{.answer = std::move(answer),
                                                      .slots = std::move(slots).value(),
                                                      .sampling = std::move(sampling),
-                                                     .rule = std::move(rule)}));
+                                                     .rule = rule_of(task, params_)}));
         waiting = waiting.subspan(1);
     }
     return {};
@@ -182,9 +184,7 @@ Status AnswerWaves::draw() {
         }
         const auto position = static_cast<Position>(seat.answer.tokens.size());
         seat.answer.tokens.push_back(*token);
-        const msg::Finish finish = seat.rule.after(*token, position);
-        seat.over = finish != msg::Finish::No;
-        seat.answer.ended = finish == msg::Finish::EndToken;
+        seat.answer.finish = seat.rule.after(*token, position);
     }
     return {};
 }
@@ -220,7 +220,7 @@ Status AnswerWaves::clear_seats(const Done& done) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto top = static_cast<std::size_t>(params_.top);
     for (const auto& seat : seats_) {
-        if (!seat->over) continue;
+        if (!seat->over()) continue;
         MadeAnswer& answer = seat->answer;
         answer.top_ids.resize(answer.tokens.size() * top, -1);
         answer.top_logprob.resize(answer.tokens.size() * top, 0);
@@ -230,7 +230,7 @@ Status AnswerWaves::clear_seats(const Done& done) {
         }
         if (Status s = done(std::move(answer)); !s) return s;
     }
-    std::erase_if(seats_, [](const auto& seat) { return seat->over; });
+    std::erase_if(seats_, [](const auto& seat) { return seat->over(); });
     return {};
 }
 

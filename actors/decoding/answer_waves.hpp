@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/finish_rule.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
@@ -28,15 +28,12 @@
 
 namespace paceline {
 
-struct AnswerParams {
-    SamplingParams sampling = {};  // its seed is that of answer 0: answer i draws with seed + i
-    std::vector<TokenId> end_tokens = {};
-    std::int32_t max_tokens = 256;  // of an answer, >= 1
-    Position context = 0;           // tokens of prompt and answer together
-    int requests = 32;              // seats, >= 1
-    int wave_rows = 64;             // of one wave, >= requests
-    int top = 0;                    // likeliest tokens kept per row; 0: none
-    std::vector<int> hidden = {};   // layers after which the residual is kept; ascending, from 1
+struct BatchParams {
+    Request request = {};          // of every answer but for its text; answer i draws with seed + i
+    int seats = 32;                // requests at a time, >= 1
+    int wave_rows = 64;            // of one wave, >= seats
+    int top = 0;                   // likeliest tokens kept per row; 0: none
+    std::vector<int> hidden = {};  // layers behind which the residual is kept; ascending, from 1
 };
 
 struct AnswerTask {
@@ -49,9 +46,9 @@ struct AnswerTask {
 /// A row i is the token at position i. What lies after the last token is known only if it ran.
 struct MadeAnswer {
     AnswerTask task;
-    std::vector<TokenId> tokens = {};   // prompt and answer; an end token is the last of them
-    bool ended = false;                 // by an end token, else by a limit
-    std::vector<TokenId> top_ids = {};  // [tokens, top], best first, -1: not known
+    std::vector<TokenId> tokens = {};  // prompt and answer; an end token is the last of them
+    FinishReason finish = FinishReason::None;
+    std::vector<TokenId> top_ids = {};            // [tokens, top], best first, -1: not known
     std::vector<std::uint16_t> top_logprob = {};  // [tokens, top] f16: log softmax of the logits
     std::vector<std::vector<std::uint16_t>> hidden = {};  // per layer [tokens, dim] f16
 
@@ -62,7 +59,7 @@ struct MadeAnswer {
 
 /// KV slots with which a request never waits for pages: those of the largest that fill all seats.
 [[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,
-                                        const AnswerParams& params);
+                                        const BatchParams& params);
 
 class AnswerWaves {
 public:
@@ -71,7 +68,7 @@ public:
     using OnWave = std::function<void(int drawn, int rows)>;
 
     /// Preconditions: `params` are in their ranges; the backend holds all layers.
-    AnswerWaves(Backend& backend, AnswerParams params);
+    AnswerWaves(Backend& backend, BatchParams params);
 
     /// Answers all tasks, begun in their order; `done` gets each answer when it is complete.
     /// Every task has room in the context for one token of answer.
@@ -89,8 +86,8 @@ private:
         SamplingParams sampling;
         FinishRule rule;
         Position fed = 0;  // rows that have run
-        bool over = false;
 
+        [[nodiscard]] bool over() const { return answer.finish != FinishReason::None; }
         [[nodiscard]] Position unfed() const {
             return static_cast<Position>(answer.tokens.size()) - fed;
         }
@@ -111,7 +108,7 @@ private:
     [[nodiscard]] Status clear_seats(const Done& done);
 
     Backend* backend_;
-    AnswerParams params_;
+    BatchParams params_;
     bool winner_is_drawn_;  // greedy without penalties: the likeliest token is the one drawn
     KvPages pages_;         // before the seats, which give theirs back
     std::vector<std::unique_ptr<Seat>> seats_;  // in the order in which they joined
@@ -119,8 +116,8 @@ private:
     std::vector<WaveRow> wave_;      // what each row is
     std::vector<std::size_t> ends_;  // rows that are the newest of their text
     std::vector<float> hidden_;      // [wave_rows, dim]
-    std::vector<float> end_hidden_;  // [requests, dim]
-    std::vector<float> logits_;      // [requests, vocab]
+    std::vector<float> end_hidden_;  // [seats, dim]
+    std::vector<float> logits_;      // [seats, vocab]
     SamplerScratch scratch_;
 };
 

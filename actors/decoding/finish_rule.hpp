@@ -23,14 +23,14 @@ struct FinishRule {
 
     /// Whether `token`, committed at `position`, is the answer's last. An end token wins over
     /// the count, the count over the context. The end token itself belongs to the answer.
-    [[nodiscard]] msg::Finish after(TokenId token, Position position) const {
+    [[nodiscard]] FinishReason after(TokenId token, Position position) const {
         if (std::find(end_tokens.begin(), end_tokens.end(), token) != end_tokens.end()) {
-            return msg::Finish::EndToken;
+            return FinishReason::EndToken;
         }
         if (max_tokens != kUnlimitedTokens && position - answer_begin + 1 >= max_tokens) {
-            return msg::Finish::MaxTokens;
+            return FinishReason::MaxTokens;
         }
-        return position + 1 >= context ? msg::Finish::ContextFull : msg::Finish::No;
+        return position + 1 >= context ? FinishReason::ContextFull : FinishReason::None;
     }
 
     /// How many more tokens can be committed when the next one stands at `position`.

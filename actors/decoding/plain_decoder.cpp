@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "actors/decoding/finish_rule.hpp"
 #include "ipc/base/check.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 
@@ -63,7 +62,8 @@ void PlainDecoder::reset() {
     fed_ = 0;
 }
 
-Status PlainDecoder::check(std::span<const TokenId> more, const PlainParams& params) const {
+Status PlainDecoder::check(const Request& request, Position context) const {
+    const std::vector<TokenId>& more = request.text;
     const int vocab = backend_->config().vocab_size;
     for (std::size_t i = 0; i < more.size(); ++i) {
         if (more[i] < 0 || more[i] >= vocab) {
@@ -73,16 +73,16 @@ Status PlainDecoder::check(std::span<const TokenId> more, const PlainParams& par
     }
     const std::size_t length = text_.size() + more.size();
     if (length == 0) return bad("the prompt is empty: there is nothing to continue");
-    if (length >= static_cast<std::size_t>(context_)) {
+    if (length >= static_cast<std::size_t>(context)) {
         return bad("the prompt has " + std::to_string(length) +
-                   " tokens, which leaves no room in the context of " + std::to_string(context_) +
+                   " tokens, which leaves no room in the context of " + std::to_string(context) +
                    " tokens; use a larger context or a shorter prompt");
     }
-    if (params.max_tokens < 1 && params.max_tokens != kUnlimitedTokens) {
-        return bad("max_tokens = " + std::to_string(params.max_tokens) +
+    if (request.max_tokens < 1 && request.max_tokens != kUnlimitedTokens) {
+        return bad("max_tokens = " + std::to_string(request.max_tokens) +
                    ", must be at least 1, or -1");
     }
-    return validate(params.sampling, vocab);
+    return validate(request.sampling, vocab);
 }
 
 RunOutcome PlainDecoder::feed(std::int32_t count,
@@ -141,56 +141,54 @@ std::optional<TokenId> PlainDecoder::drawn(const SamplingParams& sampling, Posit
     return token;
 }
 
-Result<PlainFigures> PlainDecoder::run(std::span<const TokenId> more,
-                                       const PlainParams& params,
-                                       const OnToken& on_token,
-                                       const CancelToken* cancel,
-                                       const Clock& clock) {
-    if (const Status checked = check(more, params); !checked) return checked.error();
-    text_.insert(text_.end(), more.begin(), more.end());
+Result<AnswerFigures> PlainDecoder::run(const Request& request,
+                                        const OnToken& on_token,
+                                        const CancelToken* cancel,
+                                        const Clock& clock) {
+    const Position context = request.context == 0 ? context_ : std::min(request.context, context_);
+    if (const Status checked = check(request, context); !checked) return checked.error();
+    text_.insert(text_.end(), request.text.begin(), request.text.end());
     const auto length = static_cast<Position>(text_.size());
-    const FinishRule rule{.end_tokens = params.end_tokens,
-                          .max_tokens = params.max_tokens,
-                          .answer_begin = length,
-                          .context = context_};
-    PlainFigures figures;
+    const FinishRule rule{.end_tokens = request.end_tokens,
+                          .max_tokens = request.max_tokens,
+                          .answer_begin = length - request.replayed,
+                          .context = context};
+    const SamplingParams& sampling = request.sampling;
+    AnswerFigures figures;
     figures.prompt_tokens = length - fed_;
-    const auto begin = clock();
-    auto first = begin;
+    figures.begun = clock();
+    const auto end = [&figures](FinishReason reason) {
+        figures.finish = reason;
+        return figures;
+    };
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
             const auto unfed = static_cast<std::int32_t>(text_.size()) - fed_;
-            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), params.sampling, cancel) ==
+            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), sampling, cancel) ==
                 RunOutcome::Cancelled) {
-                return figures;
+                return end(FinishReason::Interrupted);
             }
         }
         const auto position = static_cast<Position>(text_.size());
-        const bool device_draws = backend_->draws(params.sampling);
+        const bool device_draws = backend_->draws(sampling);
         std::optional<TokenId> token;
-        if (device_draws) token = drawn(params.sampling, position);
+        if (device_draws) token = drawn(sampling, position);
         const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
-        if (figures.generated_tokens == 0) figures.prefill = clock() - begin;
-        if (!device_draws) {
-            token = sample(logits, position, {.committed = text_, .path = {}}, params.sampling,
-                           *scratch_);
-        }
+        if (figures.generated_tokens == 0) figures.prefilled = clock();
+        if (!device_draws)
+            token = sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_);
         if (!token) {
-            figures.finish = msg::Finish::Failed;
             --fed_;  // whoever goes on asks for it anew
-            return figures;
+            return end(FinishReason::Failed);
         }
         text_.push_back(*token);
-        const auto now = clock();
-        if (figures.generated_tokens++ == 0) {
-            first = now;
-            figures.first_token = now - begin;
-        }
-        figures.decode = now - first;
-        figures.finish = rule.after(*token, position);
+        figures.last_token = clock();
+        if (figures.generated_tokens++ == 0) figures.first_token = figures.last_token;
+        const FinishReason finish = rule.after(*token, position);
         const Go go = on_token(*token);
-        if (figures.finish != msg::Finish::No || go == Go::Stop) return figures;
-        if (cancel != nullptr && cancel->cancelled()) return figures;
+        if (finish != FinishReason::None) return end(finish);
+        if (go == Go::Stop || (cancel != nullptr && cancel->cancelled()))
+            return end(FinishReason::Interrupted);
     }
 }
 

@@ -18,9 +18,10 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/sampling.hpp"
 
@@ -31,22 +32,7 @@ struct PlainOptions {
     Position context = 0;    // tokens of the whole text; 0: what the model and its KV cache hold
 };
 
-struct PlainParams {
-    SamplingParams sampling = {};
-    std::vector<TokenId> end_tokens = {};
-    std::int32_t max_tokens = -1;  // of this answer, >= 1; -1: until the context is full
-};
-
 enum class Go : std::uint8_t { On, Stop };
-
-struct PlainFigures {
-    std::int32_t prompt_tokens = 0;        // rows of the prefill: what was not in the KV cache yet
-    std::int32_t generated_tokens = 0;     // as given to on_token
-    std::chrono::microseconds prefill{0};  // until the logits of the first token were there
-    std::chrono::microseconds first_token{0};  // until the first token was drawn
-    std::chrono::microseconds decode{0};       // from the first token to the last
-    msg::Finish finish = msg::Finish::No;      // No: the callback or the cancel token stopped it
-};
 
 class PlainDecoder {
 public:
@@ -62,15 +48,16 @@ public:
     PlainDecoder& operator=(const PlainDecoder&) = delete;
     ~PlainDecoder();
 
-    /// Appends `more` to the text (a prompt, or the next turn of a chat), then generates. Tokens
-    /// are appended to the text as they are drawn. `cancel` may be nullptr.
+    /// Appends request.text to the text (a prompt, or the next turn of a chat), then generates.
+    /// Tokens are appended to the text as they are drawn. Nothing is proposed, so gamma, acceptance
+    /// and reuse are not read; a context of 0 is the decoder's, a larger one is cut to it. `cancel`
+    /// may be nullptr.
     /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
     /// parameters, or a text that leaves no room in the context (then the text is as before).
-    Result<PlainFigures> run(std::span<const TokenId> more,
-                             const PlainParams& params,
-                             const OnToken& on_token,
-                             const CancelToken* cancel,
-                             const Clock& clock);
+    Result<AnswerFigures> run(const Request& request,
+                              const OnToken& on_token,
+                              const CancelToken* cancel,
+                              const Clock& clock);
 
     /// Prompts and answers so far.
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
@@ -81,7 +68,7 @@ public:
 
 private:
     PlainDecoder(Backend& backend, int prefill_rows, Position context);
-    [[nodiscard]] Status check(std::span<const TokenId> more, const PlainParams& params) const;
+    [[nodiscard]] Status check(const Request& request, Position context) const;
     RunOutcome feed(std::int32_t rows, const SamplingParams& sampling, const CancelToken* cancel);
     RunOutcome run_rows(std::span<const Row> rows,
                         const SamplingParams& sampling,

@@ -245,7 +245,7 @@ void DraftWork::send(const RequestPtr& request, msg::ProposalState state) {
     if (trunk_ != nullptr && !request->uses_model()) trunk_->tell(*request, {});
     if (copies_to_) (void)emit<DraftWork>(*context_, *copies_to_, proposal);
     if (emit<DraftWork>(*context_, plan_.first_segment, proposal) == Push::Full) {
-        ++figures_.dropped;  // the target goes on without it
+        // The target goes on without it.
         request->unsent = std::max(state, request->unsent.value_or(state));
         return;
     }
@@ -255,7 +255,6 @@ void DraftWork::send(const RequestPtr& request, msg::ProposalState state) {
                      .attempt = request->attempt,
                      .position = request->text->tree.root().position,
                      .count = proposal.count});
-    ++figures_.proposals;
 }
 
 }  // namespace paceline

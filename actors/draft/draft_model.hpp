@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "actors/decoding/draft_tree.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
-#include "actors/protocol/request.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"

@@ -144,7 +144,7 @@ void DraftWork::follow(const msg::Verdict& verdict) {
     const DraftRequest::Fit fit = request->fit(verdict);
     if (fit == DraftRequest::Fit::Old) return;
     // A gap: sent while this stage was lost, or too slow to take it.
-    if (fit == DraftRequest::Fit::Gap || verdict.finish != msg::Finish::No) {
+    if (fit == DraftRequest::Fit::Gap || verdict.finish != FinishReason::None) {
         return stop(request->id);
     }
     request->worth.verified(context_->now(), static_cast<int>(verdict.count));

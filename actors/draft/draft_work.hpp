@@ -47,11 +47,6 @@ namespace paceline {
 
 class TrunkSender;
 
-struct DraftFigures {
-    std::uint64_t proposals = 0;  // sent
-    std::uint64_t dropped = 0;    // not sent: the channel was full
-};
-
 class DraftWork : public Actor {
 public:
     using Handles = Kinds<msg::Verdict, msg::Stop>;
@@ -65,8 +60,6 @@ public:
 
     Status handle(StageId from, const msg::Verdict& verdict);
     Status handle(StageId from, const msg::Stop& stop);
-
-    [[nodiscard]] const DraftFigures& figures() const { return figures_; }
 
 protected:
     using RequestPtr = std::shared_ptr<DraftRequest>;
@@ -124,7 +117,6 @@ private:
     RequestId served_;  // the last one that a job was for
     std::shared_ptr<Pass> pass_;
     bool busy_ = false;  // a job runs
-    DraftFigures figures_;
 };
 
 /// The error of a message that a speculative stage does not expect from its sender.

@@ -140,12 +140,12 @@ Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
 }
 
 Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
-    if (verdict.finish > msg::Finish::Failed) {
+    if (verdict.finish > FinishReason::Failed) {
         return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
     }
     // Only a row for which no token could be drawn commits nothing.
     if (verdict.count > kGammaMax + 1 ||
-        (verdict.count == 0 && verdict.finish != msg::Finish::Failed)) {
+        (verdict.count == 0 && verdict.finish != FinishReason::Failed)) {
         return bad("a verdict", "count", verdict.count);
     }
     if (verdict.wave_rows > kWaveRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);

@@ -86,7 +86,7 @@ Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
     for (const TreeNode& node : step.committed) slots_.push_back(node.slot);
     text_.insert(text_.end(), verdict.tokens.begin(), verdict.tokens.begin() + verdict.count);
     finish_ = verdict.finish;
-    if (finish_ != msg::Finish::No) {
+    if (finish_ != FinishReason::None) {
         // The answer is over: what is proposed below its last token will never be asked.
         for (const TreeNode& node : tree_.nodes()) {
             if (node.sent()) step.dropped.push_back(node);

@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/request.hpp"
 #include "actors/decoding/token_tree.hpp"
-#include "actors/protocol/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
@@ -46,10 +46,10 @@ public:
     [[nodiscard]] const std::vector<KvSlot>& slots() const { return slots_; }
     [[nodiscard]] TokenTree& tree() { return tree_; }
     [[nodiscard]] const TokenTree& tree() const { return tree_; }
-    [[nodiscard]] msg::Finish finish() const { return finish_; }
+    [[nodiscard]] FinishReason finish() const { return finish_; }
     /// The answer has ended or was stopped: nothing new is computed for it. What is committed
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
-    [[nodiscard]] bool over() const { return stopped_ || finish_ != msg::Finish::No; }
+    [[nodiscard]] bool over() const { return stopped_ || finish_ != FinishReason::None; }
     void stop() { stopped_ = true; }
     /// Whether one of these verify rows is still of use: it is in the tree of a request that runs.
     [[nodiscard]] bool wants(std::span<const msg::WaveRow> rows) const;
@@ -74,7 +74,7 @@ private:
     std::vector<TokenId> text_;
     std::vector<KvSlot> slots_;
     TokenTree tree_;
-    msg::Finish finish_ = msg::Finish::No;
+    FinishReason finish_ = FinishReason::None;
     bool stopped_ = false;
 };
 

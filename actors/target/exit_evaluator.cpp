@@ -251,7 +251,7 @@ bool ExitEvaluator::starts_early(const ExitPart& part, const ExitRow& row) const
     const auto waiting =
         static_cast<std::uint32_t>(row.position - state.tree().root().position) + 1;
     if (waiting > options_.early_max) return false;
-    return state.finish_rule().after(best.token, row.position + 1) == msg::Finish::No;
+    return state.finish_rule().after(best.token, row.position + 1) == FinishReason::None;
 }
 
 std::optional<msg::Proposal> ExitEvaluator::early(const ExitPart& part) const {

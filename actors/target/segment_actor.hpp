@@ -69,12 +69,6 @@ struct SegmentPlan {
     Micros hold_limit{200'000};        // held parts that wait for longer than this run anyway
 };
 
-struct SegmentFigures {
-    std::uint64_t waves = 0;  // runs through the layers with verify rows
-    std::uint64_t rows = 0;   // their rows
-    std::uint64_t prefill_rows = 0;
-};
-
 class SegmentActor final : public Actor {
 public:
     using Handles = Kinds<msg::Wave, msg::Verdict, msg::Stop>;
@@ -96,8 +90,7 @@ public:
     Status handle(StageId from, const msg::Verdict& verdict);
     Status handle(StageId from, const msg::Stop& stop);
 
-    [[nodiscard]] const SegmentFigures& figures() const { return figures_; }
-    /// The first segment's scheduler, for figures and tests; nullptr elsewhere.
+    /// The first segment's scheduler, for tests; nullptr elsewhere.
     [[nodiscard]] const WaveScheduler* scheduler() const {
         return dispatcher_ ? &dispatcher_->scheduler() : nullptr;
     }
@@ -150,7 +143,6 @@ private:
     SegmentQueue queue_;
     RunPtr running_;
     std::optional<Micros> wake_at_;  // the timer that is set
-    SegmentFigures figures_;
 };
 
 }  // namespace paceline

@@ -144,10 +144,8 @@ void SegmentActor::record(const SegmentRun& run) {
     context.count(counters::kWaves);
     context.count(counters::kWaveRows, run.named.size());
     for (const RunPart& part : run.parts) {
-        (part.prefill() ? figures_.prefill_rows : figures_.rows) += part.part.rows;
         if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
     }
-    if (run.verifies()) ++figures_.waves;
     if (dispatcher_) dispatcher_->record(run);
 }
 

@@ -169,16 +169,16 @@ void WaveScheduler::merge(Entry& entry,
     const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(proposal.root_position);
     if (entry.state->over() || text[at] != proposal.root_token) {
-        ++figures_.proposals_outdated;
+        ++proposals_.outdated;
         return;
     }
     if (speaker == Speaker::Draft) hear(entry, proposal, now);
     const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
     if (!top) {
-        ++figures_.proposals_outdated;
+        ++proposals_.outdated;
         return;
     }
-    ++figures_.proposals_used;
+    ++proposals_.used;
     // Made for an older root, it had foreseen this one.
     if (entry.open && !entry.open->prepared && *top != msg::kBelowRoot) {
         entry.open->prepared = true;
@@ -227,7 +227,6 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     Entry& entry = found->second;
     for (const TreeNode& node : step.committed) entry.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) entry.slots.free(node.position, node.slot);
-    figures_.rows_wasted += step.dropped.size();
     const TokenTree& tree = entry.state->tree();
     std::erase_if(entry.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
@@ -239,24 +238,14 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     entry.blocked = false;
     if (entry.state->over()) return {};
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
-    outcome.open =
-        options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
-    if (outcome.open) {
-        entry.open = Outcome{};
-    } else {
-        count(outcome);
-    }
+    outcome.open = options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
+    if (outcome.open) entry.open = Outcome{};
     for (std::size_t i = 0; i < entry.ahead.size(); ++i) {
         std::optional<msg::Proposal>& ahead = entry.ahead[i];
         if (!ahead || ahead->root_position > tree.root().position) continue;
         merge(entry, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
     return outcome;
-}
-
-void WaveScheduler::count(const Outcome& outcome) {
-    ++(outcome.prepared ? figures_.outcomes[static_cast<std::size_t>(outcome.origin)]
-                        : figures_.outcomes_none);
 }
 
 std::vector<Outcome> WaveScheduler::take_settled() {

@@ -81,15 +81,12 @@ struct Outcome {
     bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
 };
 
-struct DispatchFigures {
-    std::uint64_t proposals_used = 0;      // continued the text below the root of the day
-    std::uint64_t proposals_outdated = 0;  // did not: the text went on in another way
-    std::uint64_t waits_expired = 0;       // started without what the draft was to say
-    std::array<std::uint64_t, msg::kOrigins> outcomes{};  // verdicts whose new root stood ready,
-                                                          // by whose candidate it was
-    std::uint64_t outcomes_none = 0;                      // it had not been proposed
-    std::uint64_t rows_wasted = 0;                        // of verify waves, not committed
-    std::uint64_t roots_alone = 0;                        // verify parts of one row, the root
+/// What became of proposals. No counter of the stage's page has these events; what the page counts
+/// (actors/protocol/counters.hpp) is counted there alone, by the Dispatcher.
+struct ProposalTally {
+    std::uint64_t used = 0;        // continued the text below the root of the day
+    std::uint64_t outdated = 0;    // did not: the text went on in another way
+    std::uint64_t waits_expired = 0;  // turns that started without what the draft was to say
 };
 
 class WaveScheduler {
@@ -131,7 +128,7 @@ public:
     /// When a wave (or halfway()) will be due even if nothing else happens.
     [[nodiscard]] std::optional<Micros> due() const;
 
-    [[nodiscard]] const DispatchFigures& figures() const { return figures_; }
+    [[nodiscard]] const ProposalTally& proposals() const { return proposals_; }
     /// KV slots in use by a request; 0 if it is not here.
     [[nodiscard]] std::int32_t slots_in_use(RequestId request) const;
 
@@ -176,7 +173,6 @@ private:
     void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
     void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;
     void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
-    void count(const Outcome& outcome);
     [[nodiscard]] Position wanted_root(const Entry& entry) const;
     [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 
@@ -199,7 +195,7 @@ private:
     std::uint64_t waves_ = 0;
     bool draft_present_ = true;
     std::vector<Outcome> settled_;
-    DispatchFigures figures_;
+    ProposalTally proposals_;
 };
 
 }  // namespace paceline

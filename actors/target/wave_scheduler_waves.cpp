@@ -16,7 +16,7 @@ bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const 
     const FinishRule& rule = entry.state->finish_rule();
     // The root ended nothing: it may be an end token that stands in the prompt.
     if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
-    return rule.after(node.token, node.position) == msg::Finish::No;
+    return rule.after(node.token, node.position) == FinishReason::None;
 }
 
 /// In the order in which they should go. Any beginning of it can be sent: parents come first.
@@ -221,13 +221,9 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Can
     }
     if (entry.in_flight.empty() && waits_for_draft(entry)) {
         ++entry.silent;
-        ++figures_.waits_expired;
+        ++proposals_.waits_expired;
     }
-    if (sent.size() == 1 && sent.front() == tree.root().id) ++figures_.roots_alone;
-    if (entry.open) {
-        count(*entry.open);
-        settled_.push_back(*std::exchange(entry.open, std::nullopt));
-    }
+    if (entry.open) settled_.push_back(*std::exchange(entry.open, std::nullopt));
     const auto rows = static_cast<std::uint32_t>(sent.size());
     entry.in_flight.push_back(std::move(sent));
     return rows;

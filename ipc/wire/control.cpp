@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kEdgeWireBytes = 2 + 2 + 4 + 1 + 3 * 4;
 constexpr std::size_t kStageIdBytes = 2;
-constexpr std::size_t kFigureBytesMin = 4 + 8;
 
 }  // namespace
 
@@ -58,16 +57,6 @@ void serialize(Archive& archive, Ready& message) {
 template <class Archive>
 void serialize(Archive& archive, Begin& message) {
     archive(message.request.value, message.attempt.value, bounded(message.payload, kBeginBytesMax));
-}
-
-template <class Archive>
-void serialize(Archive& archive, Figure& figure) {
-    archive(bounded(figure.name, kNameBytesMax), figure.value);
-}
-
-template <class Archive>
-void serialize(Archive& archive, Stats& message) {
-    archive(bounded(message.figures, kFiguresMax, kFigureBytesMin));
 }
 
 template <class Archive>
@@ -142,9 +131,6 @@ void check_limits(const Message& message) {
         fits(wire->edges.size(), kEdgesMax);
     } else if (const auto* begin = std::get_if<Begin>(&message)) {
         fits(begin->payload.size(), kBeginBytesMax);
-    } else if (const auto* stats = std::get_if<Stats>(&message)) {
-        fits(stats->figures.size(), kFiguresMax);
-        for (const Figure& figure : stats->figures) fits(figure.name.size(), kNameBytesMax);
     } else if (const auto* failed = std::get_if<Failed>(&message)) {
         fits(failed->text.size(), kTextBytesMax);
     } else if (const auto* unwire = std::get_if<Unwire>(&message)) {
@@ -161,9 +147,9 @@ void check_limits(const Message& message) {
 
 Type type_of(const Message& message) {
     static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Assign>);
-    static_assert(std::is_same_v<std::variant_alternative_t<7, Message>, Shutdown>);
-    static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, EdgeFault>);
-    static_assert(std::variant_size_v<Message> == 12, "types are numbered in the order of Message");
+    static_assert(std::is_same_v<std::variant_alternative_t<6, Message>, Shutdown>);
+    static_assert(std::is_same_v<std::variant_alternative_t<10, Message>, EdgeFault>);
+    static_assert(std::variant_size_v<Message> == 11, "types are numbered in the order of Message");
     return static_cast<Type>(message.index() + 1);
 }
 
@@ -179,8 +165,6 @@ const char* name_of(Type type) {
             return "ready";
         case Type::Begin:
             return "begin";
-        case Type::Stats:
-            return "stats";
         case Type::Failed:
             return "failed";
         case Type::Shutdown:
@@ -209,8 +193,6 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
             return roomy(0);
         case Type::Begin:
             return roomy(kBeginBytesMax);
-        case Type::Stats:
-            return roomy(kFiguresMax * (12 + kNameBytesMax));
         case Type::Failed:
             return roomy(kTextBytesMax);
         case Type::Shutdown:
@@ -258,8 +240,6 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
             return decode_as<Ready>(body, name);
         case Type::Begin:
             return decode_as<Begin>(body, name);
-        case Type::Stats:
-            return decode_as<Stats>(body, name);
         case Type::Failed:
             return decode_as<Failed>(body, name);
         case Type::Shutdown:

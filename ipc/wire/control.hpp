@@ -7,7 +7,6 @@
 //        | ---- Wire (+ memory files) ---> |  your doorbell and your channels
 //        | <--- Ready -------------------- |
 //        | ---- Begin -------------------> |  one request: prompt and parameters (opaque)
-//        | <--- Stats -------------------- |  figures, at any time
 //        | ---- Unwire ------------------> |  that peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  its next incarnation: new channels
 //        | <--- Rewired ------------------ |  attached
@@ -35,7 +34,6 @@ namespace paceline::control {
 
 inline constexpr std::uint32_t kNameBytesMax = 256;         // names, classes, fingerprints
 inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;   // error texts
-inline constexpr std::uint32_t kFiguresMax = 256;           // Stats
 inline constexpr std::uint32_t kEdgesMax = 256;             // channels of one process
 inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
 inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
@@ -50,13 +48,12 @@ enum class Type : std::uint16_t {
     Wire = 3,
     Ready = 4,
     Begin = 5,
-    Stats = 6,
-    Failed = 7,
-    Shutdown = 8,
-    Unwire = 9,
-    Rewire = 10,
-    Rewired = 11,
-    EdgeFault = 12,
+    Failed = 6,
+    Shutdown = 7,
+    Unwire = 8,
+    Rewire = 9,
+    Rewired = 10,
+    EdgeFault = 11,
 };
 
 /// conductor -> stage, once, right after the process started. Two memory files come along: the
@@ -119,14 +116,6 @@ struct Begin {
     std::vector<std::byte> payload;  // token ids and parameters; only the actors understand it
 };
 
-struct Figure {
-    std::string name;
-    double value = 0.0;
-};
-struct Stats {
-    std::vector<Figure> figures;
-};
-
 /// stage -> conductor: the stage cannot go on and exits.
 struct Failed {
     std::uint8_t code = 0;  // an Errc
@@ -168,7 +157,6 @@ using Message = std::variant<Assign,
                              Wire,
                              Ready,
                              Begin,
-                             Stats,
                              Failed,
                              Shutdown,
                              Unwire,

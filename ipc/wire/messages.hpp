@@ -27,11 +27,12 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
+#include "ipc/wire/finish_reason.hpp"
 
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 4;
+inline constexpr std::uint32_t kWireVersion = 5;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -168,8 +169,6 @@ struct TensorNote {
     return elements * each;
 }
 
-enum class Finish : std::uint32_t { No, EndToken, MaxTokens, ContextFull, Failed };
-
 /// last segment -> everyone. `accepted` nodes below the root stand, then the target's own next
 /// token, which is the new root: count = accepted + 1 tokens are committed, always.
 struct Verdict {
@@ -180,7 +179,7 @@ struct Verdict {
     std::uint32_t count;      // accepted + 1
     std::uint32_t wave_rows;  // rows of this request that were verified, the root included
     std::uint32_t depth;      // of the deepest of them below the root: how much could be accepted
-    Finish finish;            // not No: tokens[count-1] is the last token of the answer
+    FinishReason finish;      // not None: tokens[count-1] is the last token of the answer
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };

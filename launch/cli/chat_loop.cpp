@@ -54,11 +54,11 @@ int chat_loop(RunSession& session,
                          room.error().what.c_str());
             continue;
         }
-        Result<AnswerEnd> end = session.answer(std::move(tokens));
+        Result<FinishReason> end = session.answer(std::move(tokens));
         if (!end) return report_failure("run", end.error());
-        if (end.value() == AnswerEnd::Interrupted && session.interrupt().draining())
+        if (end.value() == FinishReason::Interrupted && session.interrupt().draining())
             return kExitTerminated;
-        if (end.value() == AnswerEnd::ContextFull) {
+        if (end.value() == FinishReason::ContextFull) {
             std::fprintf(stderr,
                          "[the context of %d tokens is full; /reset forgets the conversation]\n",
                          session.context());

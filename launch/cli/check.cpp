@@ -128,13 +128,13 @@ Result<CheckTask> task_of(const CheckOptions& options, const OpenedModel& model)
     Result<SamplingParams> sampling =
         sampling_params(options.sampling, model.file.config().vocab_size);
     if (!sampling) return sampling.error();
-    task.params.sampling = std::move(sampling).value();
-    task.params.end_tokens = model.tokenizer.end_tokens();
-    task.params.max_tokens = options.max_tokens;
+    task.request.sampling = std::move(sampling).value();
+    task.request.end_tokens = model.tokenizer.end_tokens();
+    task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
     task.faults.kills = options.kills;
     task.faults.stalls = options.stalls;
-    task.faults.seed = task.params.sampling.seed;
+    task.faults.seed = task.request.sampling.seed;
     for (const std::string& word : options.delays) {
         Result<SlowStage> slow = parse_slow_stage(word);
         if (!slow) return slow.error();

@@ -48,7 +48,7 @@ int report(const Error& error) {
 struct Job {
     OpenedModel model;
     std::vector<std::vector<TokenId>> prompts;
-    AnswerParams params;
+    BatchParams params;
     std::vector<AnswerTask> tasks;  // of all answers, also those that are there already
 };
 
@@ -65,23 +65,23 @@ Result<std::vector<int>> hidden_layers(const std::string& word, int layers) {
     return chosen;
 }
 
-Result<AnswerParams> params_of(const GenerateOptions& options, const OpenedModel& model) {
+Result<BatchParams> params_of(const GenerateOptions& options, const OpenedModel& model) {
     const ModelConfig& config = model.file.config();
-    AnswerParams params;
+    BatchParams params;
     Result<SamplingParams> sampling = sampling_params(options.sampling, config.vocab_size);
     if (!sampling) return sampling.error();
     Result<std::vector<int>> hidden = hidden_layers(options.hidden, config.layers);
     if (!hidden) return hidden.error();
-    params.sampling = std::move(sampling).value();
-    params.end_tokens = model.tokenizer.end_tokens();
-    params.max_tokens = options.max_tokens;
-    params.context = context_of(options.model, config);
-    params.requests = options.requests;
+    params.request.sampling = std::move(sampling).value();
+    params.request.end_tokens = model.tokenizer.end_tokens();
+    params.request.max_tokens = options.max_tokens;
+    params.request.context = context_of(options.model, config);
+    params.seats = options.requests;
     params.wave_rows = options.requests + kJoiningRows;
     params.top = options.top;
     params.hidden = std::move(hidden).value();
-    if (params.context > config.context_length) {
-        return Error{Errc::BadArgument, "-c: " + std::to_string(params.context) +
+    if (params.request.context > config.context_length) {
+        return Error{Errc::BadArgument, "-c: " + std::to_string(params.request.context) +
                                             " is more than the model's context of " +
                                             std::to_string(config.context_length)};
     }
@@ -104,13 +104,13 @@ Result<std::vector<Prompt>> read_all_prompts(const std::vector<std::string>& fil
 
 /// Skips prompts that leave no room for a token of answer, and says how many.
 std::vector<AnswerTask> tasks_of(const std::vector<std::vector<TokenId>>& prompts,
-                                 const AnswerParams& params,
+                                 Position context,
                                  int samples) {
     std::vector<AnswerTask> tasks;
     std::size_t skipped = 0;
     for (std::size_t p = 0; p < prompts.size(); ++p) {
         const std::vector<TokenId>& tokens = prompts[p];
-        if (tokens.empty() || tokens.size() >= static_cast<std::size_t>(params.context)) {
+        if (tokens.empty() || tokens.size() >= static_cast<std::size_t>(context)) {
             ++skipped;
             continue;
         }
@@ -125,7 +125,7 @@ std::vector<AnswerTask> tasks_of(const std::vector<std::vector<TokenId>>& prompt
         std::fprintf(stderr,
                      "paceline generate: %zu of %zu prompts are skipped, they do not fit into the "
                      "context of %d tokens\n",
-                     skipped, prompts.size(), params.context);
+                     skipped, prompts.size(), context);
     }
     return tasks;
 }
@@ -135,7 +135,7 @@ Result<Job> job_of(const GenerateOptions& options, const Environment& environmen
     if (!prompts) return prompts.error();
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
-    Result<AnswerParams> params = params_of(options, model.value());
+    Result<BatchParams> params = params_of(options, model.value());
     if (!params) return params.error();
     Result<std::vector<std::vector<TokenId>>> encoded =
         encode_prompts(prompts.value(), model.value().file, model.value().tokenizer);
@@ -144,7 +144,7 @@ Result<Job> job_of(const GenerateOptions& options, const Environment& environmen
             .prompts = std::move(encoded).value(),
             .params = std::move(params).value(),
             .tasks = {}};
-    job.tasks = tasks_of(job.prompts, job.params, options.samples);
+    job.tasks = tasks_of(job.prompts, job.params.request.context, options.samples);
     if (job.tasks.empty())
         return Error{Errc::BadArgument, "--prompts: none of the prompts fits into the context"};
     return job;
@@ -165,7 +165,7 @@ std::string joined(const std::vector<int>& numbers) {
 
 /// Everything that the tokens and tensors of a shard depend on.
 ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
-    const SamplingParams& sampling = job.params.sampling;
+    const SamplingParams& sampling = job.params.request.sampling;
     const ModelConfig& config = job.model.file.config();
     std::string bias;
     for (const auto& [token, value] : sampling.logit_bias)
@@ -186,8 +186,8 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
         {"dtype", options.model.dtype + (device.gpu ? " on cuda" : "") +
                       (device.exact ? "" : ", exact off")},
         {"kv_dtype", std::string{name(kv_type(options.model, device))}},
-        {"context", std::to_string(job.params.context)},
-        {"max_tokens", std::to_string(job.params.max_tokens)},
+        {"context", std::to_string(job.params.request.context)},
+        {"max_tokens", std::to_string(job.params.request.max_tokens)},
         {"samples", std::to_string(options.samples)},
         {"shard_size", std::to_string(options.shard_size)},
         {"top", std::to_string(job.params.top)},

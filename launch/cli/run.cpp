@@ -200,9 +200,9 @@ int single_answer(RunSession& session,
                   std::vector<TokenId> tokens,
                   const RunOptions& options,
                   const Environment& environment) {
-    Result<AnswerEnd> end = session.answer(std::move(tokens));
+    Result<FinishReason> end = session.answer(std::move(tokens));
     if (!end) return report_failure(kCommand, end.error());
-    if (end.value() == AnswerEnd::ContextFull) {
+    if (end.value() == FinishReason::ContextFull) {
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
                      session.context());
     }
@@ -211,7 +211,7 @@ int single_answer(RunSession& session,
         if (Status s = session.print_figures(options, environment); !s.ok())
             return report_failure(kCommand, s.error());
     }
-    if (end.value() != AnswerEnd::Interrupted) return kExitOk;
+    if (end.value() != FinishReason::Interrupted) return kExitOk;
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
 

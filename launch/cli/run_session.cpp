@@ -55,8 +55,10 @@ RunSession::RunSession(OpenedModel model, const RunOptions& options)
       model_options_{options.model},
       context_{context_of(options.model, model_->file.config())},
       cancel_{std::make_unique<CancelToken>()} {
-    request_.stop_strings = options.stop_strings;
-    request_.max_tokens = options.max_tokens;
+    wanted_.stop_strings = options.stop_strings;
+    wanted_.prompt_only = options.max_tokens == 0;
+    wanted_.request.max_tokens = wanted_.prompt_only ? 1 : options.max_tokens;
+    wanted_.request.end_tokens = model_->tokenizer.end_tokens();
 }
 
 Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
@@ -80,7 +82,7 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
 
     RunSession session{std::move(model).value(), options};
     session.chat_ = std::move(chat).value();
-    session.request_.sampling = std::move(sampling).value();
+    session.wanted_.request.sampling = std::move(sampling).value();
     return session;
 }
 
@@ -106,7 +108,7 @@ std::vector<TokenId> RunSession::turn(const std::string& text) const {
 std::vector<TokenId> RunSession::next_turn(const std::string& text) const {
     std::vector<TokenId> ids;
     // An answer that was cut short lacks the token that the template wants between two turns.
-    if (last_end_ != AnswerEnd::EndToken) {
+    if (last_end_ != FinishReason::EndToken) {
         const std::optional<TokenId> close = model_->tokenizer.find("<|im_end|>");
         ids.push_back(close ? *close : model_->tokenizer.end_tokens().front());
     }
@@ -160,32 +162,32 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
     return {};
 }
 
-Result<AnswerEnd> RunSession::answer(std::vector<TokenId> tokens) {
-    request_.tokens = std::move(tokens);
+Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
+    wanted_.request.text = std::move(tokens);
     bool at_line_start = true;
     const auto sink = [&](std::string_view text) {
         at_line_start = text.back() == '\n';
         return write_stdout(text);
     };
-    Result<Answer> answer = stream_answer(*generator_, model_->tokenizer, request_, *cancel_, sink);
+    Result<Answer> answer = stream_answer(*generator_, model_->tokenizer, wanted_, *cancel_, sink);
     if (!answer) return answer.error();
     if (!at_line_start) {
         if (Status s = write_stdout("\n"); !s.ok()) return s.error();
     }
 
-    Record record{answer.value().ids, figures_of(answer.value(), request_, *generator_)};
+    Record record{answer.value().ids, figures_of(answer.value(), wanted_.request, *generator_)};
     record.figures.model = model_->file.path();
     record.figures.dtype = model_options_.dtype;
     record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
     record.figures.exact = device_of(model_options_).exact;
     record.figures.load_seconds = load_seconds_;
     record.pipeline = generator_->pipeline_figures();
-    if (record.pipeline) record.pipeline->rate = record.figures.decode_rate();
+    if (record.pipeline) record.pipeline->rate = record.figures.answer.decode_rate();
     log_->info("answer: " + one_line(record.figures));
     records_.push_back(std::move(record));
     in_conversation_ = true;
-    last_end_ = answer.value().end;
-    return answer.value().end;
+    last_end_ = answer.value().figures.finish;
+    return last_end_;
 }
 
 /// The same prompt again, plainly, in this process; the stages have nothing to do meanwhile.
@@ -194,11 +196,11 @@ Result<double> RunSession::baseline_rate(const Environment& environment) const {
         make_plain_generator(model_->file, model_options_, environment);
     if (!plain) return plain.error();
     const Record& record = records_.back();
-    AnswerRequest request = request_;
-    request.max_tokens = static_cast<std::int32_t>(record.ids.size());
+    TextRequest wanted = wanted_;
+    wanted.request.max_tokens = static_cast<std::int32_t>(record.ids.size());
     const auto discard = [](std::string_view) { return Status{}; };
     const Result<Answer> answer =
-        stream_answer(*plain.value(), model_->tokenizer, request, *cancel_, discard);
+        stream_answer(*plain.value(), model_->tokenizer, wanted, *cancel_, discard);
     if (!answer) return answer.error();
     if (acceptance_ == AcceptanceRule::Coupled && answer.value().ids != record.ids &&
         !cancel_->cancelled()) {
@@ -206,7 +208,7 @@ Result<double> RunSession::baseline_rate(const Environment& environment) const {
                      "the answer differs from plain decoding's; please report this, with the "
                      "command"};
     }
-    return figures_of(answer.value(), request, *plain.value()).decode_rate();
+    return answer.value().figures.decode_rate();
 }
 
 Status RunSession::print_figures(const RunOptions& options, const Environment& environment) {

@@ -38,7 +38,7 @@ public:
                               RunLog& log);
 
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
-    [[nodiscard]] Result<AnswerEnd> answer(std::vector<TokenId> tokens);
+    [[nodiscard]] Result<FinishReason> answer(std::vector<TokenId> tokens);
 
     /// The table of the last answer on stderr, for --figures; with --baseline the prompt is
     /// decoded plainly first. Errors: those of the plain decoding; Protocol if the texts differ
@@ -72,7 +72,7 @@ private:
     std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
     std::optional<ChatTemplate> chat_;    // nothing: --raw
     std::string system_;
-    AnswerRequest request_;                                // of every answer, but for its tokens
+    TextRequest wanted_;                                   // of every answer, but for its tokens
     AcceptanceRule acceptance_ = AcceptanceRule::Coupled;  // of the pipeline, if there is one
     ModelOptions model_options_;
     int context_ = 0;
@@ -82,8 +82,8 @@ private:
     std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
     std::unique_ptr<Generator> generator_;
     std::vector<Record> records_;
-    bool in_conversation_ = false;              // an answer has been given since the last reset
-    AnswerEnd last_end_ = AnswerEnd::EndToken;  // of that answer
+    bool in_conversation_ = false;  // an answer has been given since the last reset
+    FinishReason last_end_ = FinishReason::EndToken;  // of that answer
 };
 
 }  // namespace paceline

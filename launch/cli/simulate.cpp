@@ -241,9 +241,9 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
         sweeps.push_back(std::move(sweep).value());
     }
     SimulateTask task{.prompts = std::move(encoded).value(),
-                      .sampling = std::move(sampling).value(),
-                      .end_tokens = model.value().tokenizer.end_tokens(),
-                      .max_tokens = options.max_tokens,
+                      .request = {.sampling = std::move(sampling).value(),
+                                  .end_tokens = model.value().tokenizer.end_tokens(),
+                                  .max_tokens = options.max_tokens},
                       .at_once = options.at_once,
                       .trace = !options.trace_file.empty()};
     StageTimingOptions timing;
@@ -310,9 +310,8 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
     if (!common) return common.error();
     const SimulateTask& task = common.value().task;
     if (options.check) {
-        const PlainParams params{task.sampling, task.end_tokens, task.max_tokens};
         Result<std::vector<PlainAnswer>> plain = decode_plainly(
-            common.value().model.file, options.model, environment, task.prompts, params);
+            common.value().model.file, options.model, environment, task.prompts, task.request);
         if (!plain) return plain.error();
         common.value().plain = std::move(plain).value();
     }

@@ -13,17 +13,16 @@
 
 namespace paceline {
 
-struct AnswerRequest {
-    std::vector<TokenId> tokens;  // the prompt, or the next turn of a conversation
-    SamplingParams sampling;
-    std::vector<std::string> stop_strings;
-    std::int32_t max_tokens = -1;  // 0: process the prompt, generate nothing
+/// A Request whose answer is wanted as text.
+struct TextRequest {
+    Request request = {};  // its text: the prompt, or the next turn of a conversation
+    std::vector<std::string> stop_strings = {};
+    bool prompt_only = false;  // process the prompt, generate nothing; request.max_tokens is 1
 };
 
 struct Answer {
     std::vector<TokenId> ids;  // as generated; an end token is the last of them
-    AnswerEnd end = AnswerEnd::EndToken;
-    GeneratorFigures figures;
+    AnswerFigures figures;
 };
 
 using TextSink = std::function<Status(std::string_view)>;
@@ -33,13 +32,13 @@ using TextSink = std::function<Status(std::string_view)>;
 /// BadFile if the model gives no number to draw a token from.
 [[nodiscard]] Result<Answer> stream_answer(Generator& generator,
                                            const Tokenizer& tokenizer,
-                                           const AnswerRequest& request,
+                                           const TextRequest& wanted,
                                            const CancelToken& cancel,
                                            const TextSink& sink);
 
-/// The figures of `answer`; load time, model and sampling are the caller's to add.
+/// The figures of `answer`; load time and model are the caller's to add.
 [[nodiscard]] Figures figures_of(const Answer& answer,
-                                 const AnswerRequest& request,
+                                 const Request& request,
                                  const Generator& generator);
 
 }  // namespace paceline

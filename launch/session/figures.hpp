@@ -1,4 +1,5 @@
-// Figures: what one answer cost, for the line at the end of a run and for --stats.
+// Figures: what one answer cost, for the line at the end of a run and for --stats: its account
+// (AnswerFigures), and what decoded it.
 //
 // Prompt tokens/s: tokens that had to be processed before the first could be drawn, over the
 // time that took. Tokens/s: tokens after the first, over the time from the first to the last.
@@ -11,41 +12,32 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "ipc/base/result.hpp"
+#include "actors/decoding/answer_figures.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
 
-enum class AnswerEnd : std::uint8_t { EndToken, MaxTokens, ContextFull, StopString, Interrupted };
-
-[[nodiscard]] const char* name(AnswerEnd end);
+/// What decodes; the same from answer to answer.
+struct GeneratorTraits {
+    std::string method;  // "plain", or the pipeline's name
+    std::string equality_class;
+    int threads = 0;               // of all stages together
+    MemoryUse memory;              // of all stages together
+    std::uint64_t peak_bytes = 0;  // of the stages' own processes so far; 0 without any
+};
 
 struct Figures {
-    std::string model;   // path
-    std::string method;  // "plain", or the pipeline's name
-    std::string dtype;   // as asked for
+    std::string model;  // path
+    std::string dtype;  // as asked for
     std::string kv_dtype;
-    std::string equality_class;
     bool exact = true;  // false: cuBLAS may multiply (--exact off); equality_class says so too
-    int threads = 0;
     std::uint64_t seed = 0;
-    double load_seconds = 0.0;          // opening, checking and packing
-    std::int32_t prompt_tokens = 0;     // of the whole prompt or turn
-    std::int32_t processed_tokens = 0;  // of these, not yet in the KV cache
-    double prefill_seconds = 0.0;
-    double first_token_seconds = 0.0;
-    std::int32_t generated_tokens = 0;
-    double decode_seconds = 0.0;
-    std::int64_t waves = 0;            // of a pipeline: verified waves,
-    std::int64_t proposed_tokens = 0;  // tokens that a draft proposed,
-    std::int64_t accepted_tokens = 0;  // and how many of them stood
-    std::uint32_t replays = 0;         // times that a lost stage made it begin anew
-    MemoryUse memory;
-    std::uint64_t peak_bytes = 0;
-    AnswerEnd end = AnswerEnd::EndToken;
+    double load_seconds = 0.0;       // opening, checking and packing
+    std::int32_t prompt_tokens = 0;  // of the whole prompt or turn, also those in the KV cache
+    GeneratorTraits traits;          // its peak_bytes with those of this process
+    AnswerFigures answer;
 
     [[nodiscard]] double prompt_rate() const;  // tokens/s; 0 where there is nothing to divide
-    [[nodiscard]] double decode_rate() const;
 };
 
 /// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"

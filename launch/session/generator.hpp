@@ -6,11 +6,9 @@
 // One thread; the cancel token may be raised from any, also from a signal handler.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "actors/decoding/plain_decoder.hpp"
@@ -21,28 +19,11 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/session/figures.hpp"
 #include "launch/session/pipeline_figures.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
-
-/// What a run cost. All but the first stay 0 where nothing is speculated or distributed.
-struct GeneratorFigures {
-    PlainFigures decoding;
-    std::int64_t waves = 0;
-    std::int64_t proposed_tokens = 0;
-    std::int64_t accepted_tokens = 0;
-    std::uint32_t replays = 0;  // how often the answer was begun anew after what was committed
-};
-
-/// What stays the same from run to run.
-struct GeneratorTraits {
-    std::string method;
-    std::string equality_class;
-    int threads = 0;               // of all stages together
-    MemoryUse memory;              // of all stages together
-    std::uint64_t peak_bytes = 0;  // of the stages' own processes so far; 0 without any
-};
 
 class Generator {
 public:
@@ -51,12 +32,12 @@ public:
     Generator& operator=(const Generator&) = delete;
     virtual ~Generator() = default;
 
-    /// Appends `more` to the text and generates until the parameters, the callback or `cancel`
-    /// end it. Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
-    virtual Result<GeneratorFigures> run(std::span<const TokenId> more,
-                                         const PlainParams& params,
-                                         const PlainDecoder::OnToken& on_token,
-                                         const CancelToken& cancel) = 0;
+    /// Appends request.text to the text and generates until the request's limits, the callback or
+    /// `cancel` end it. A context of 0 is the generator's; gamma, acceptance and reuse are its own.
+    /// Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
+    virtual Result<AnswerFigures> run(const Request& request,
+                                      const PlainDecoder::OnToken& on_token,
+                                      const CancelToken& cancel) = 0;
 
     [[nodiscard]] virtual Position text_tokens() const = 0;  // prompts and answers so far
     [[nodiscard]] virtual Position context() const = 0;

@@ -135,35 +135,6 @@ void add_accounts(const PipelineFigures& f,
 
 }  // namespace
 
-void VerdictTally::add(const msg::Verdict& verdict) {
-    ++waves;
-    emitted += verdict.count;
-    ++by_rows[std::max<std::uint32_t>(verdict.wave_rows, 1)];
-    if (verdict.wave_rows <= 1) {
-        ++alone;
-        return;
-    }
-    ++drafts;
-    candidates += verdict.wave_rows - 1;
-    const std::uint32_t right = verdict.count > 0 ? verdict.count - 1 : 0;
-    accepted += right;
-    for (std::size_t i = 0; i < std::min<std::size_t>(right, accepted_at.size()); ++i)
-        ++accepted_at[i];
-}
-
-double VerdictTally::mean_acceptance_length() const {
-    return 1.0 + ratio(static_cast<double>(accepted), static_cast<double>(drafts));
-}
-
-std::vector<double> VerdictTally::rate_by_position() const {
-    std::vector<double> rates;
-    for (const std::int64_t count : accepted_at) {
-        if (count == 0) break;  // a later one cannot stand without this one
-        rates.push_back(ratio(static_cast<double>(count), static_cast<double>(drafts)));
-    }
-    return rates;
-}
-
 PipelineAccounts accounts_of(const PipelineConfig& config) {
     PipelineAccounts accounts{.names = config.exit_names(),
                               .proposes = config.exit && config.exit->proposes};
@@ -223,7 +194,9 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"wasted_rows", f.counter(counters::kRowsWasted)},
                         {"draft_forwards", f.counter(counters::kDraftForwards)},
                         {"draft_rows", f.counter(counters::kDraftRows)}};
-    for (const auto& [rows, count] : v.by_rows) json["waves_by_rows"][std::to_string(rows)] = count;
+    for (std::size_t rows = 0; rows < v.by_rows.size(); ++rows) {
+        if (v.by_rows[rows] > 0) json["waves_by_rows"][std::to_string(rows)] = v.by_rows[rows];
+    }
     for (const OriginCounter& origin : kOutcomes)
         json["outcomes"][origin.name] = f.counter(origin.counter);
     if (f.rate > 0.0) json["tokens_per_second"] = f.rate;

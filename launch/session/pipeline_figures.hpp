@@ -1,44 +1,26 @@
 // PipelineFigures: what a pipeline did while it answered, for the table at the end of a run, for
 // --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
-// Counted from two places: the verdicts that the conductor's log took (VerdictTally), and the
-// telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
+// Nothing is counted here. Two accounts are read: that of the answers (VerdictTally, summed), and the
+// pages in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
+// The last segment's page has verdicts too, for who looks from outside while a run goes on, but also
+// those that the commit log fenced.
 // Plain values; any thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "ipc/base/ids.hpp"
-#include "ipc/wire/messages.hpp"
+#include "actors/decoding/answer_figures.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "runtime/observe/counters.hpp"
 
 namespace paceline {
-
-/// Of the verdicts that were committed.
-struct VerdictTally {
-    std::int64_t waves = 0;       // parts of verify waves that were verified
-    std::int64_t alone = 0;       // of them, those of the root alone
-    std::int64_t drafts = 0;      // of them, those that held a candidate
-    std::int64_t candidates = 0;  // rows of the waves but for their roots
-    std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
-    std::int64_t emitted = 0;
-    std::array<std::int64_t, kGammaMax> accepted_at{};  // [i]: drafts whose candidate i stood
-    std::map<std::uint32_t, std::int64_t> by_rows{};    // waves of so many rows
-
-    void add(const msg::Verdict& verdict);
-    /// 1 + accepted / drafts; 1 without any.
-    [[nodiscard]] double mean_acceptance_length() const;
-    /// accepted_at[i] / drafts, for as many i as a candidate was ever accepted at.
-    [[nodiscard]] std::vector<double> rate_by_position() const;
-};
 
 /// One process, or several incarnations of it.
 struct ProcessFigures {

@@ -11,18 +11,14 @@ public:
     explicit PipelineGenerator(std::unique_ptr<PipelineSession> session)
         : session_{std::move(session)} {}
 
-    Result<GeneratorFigures> run(std::span<const TokenId> more,
-                                 const PlainParams& params,
-                                 const PlainDecoder::OnToken& on_token,
-                                 const CancelToken& cancel) override {
+    Result<AnswerFigures> run(const Request& request,
+                              const PlainDecoder::OnToken& on_token,
+                              const CancelToken& cancel) override {
         AnswerFigures figures;
         Status answered;
         AnswerOrder order;
         order.continues = request_;
-        order.request.text.assign(more.begin(), more.end());
-        order.request.sampling = params.sampling;
-        order.request.end_tokens = params.end_tokens;
-        order.request.max_tokens = params.max_tokens;
+        order.request = request;
         order.on_token = on_token;
         order.cancelled = [&cancel] { return cancel.cancelled(); };
         order.on_end = [&](const AnswerFigures& cost, const Status& status) {
@@ -35,7 +31,7 @@ public:
         request_ = taken.value();
         if (Status ended = session_->run(); !ended) return ended.error();
         if (!answered) return answered.error();
-        return to_generator_figures(figures);
+        return figures;
     }
 
     [[nodiscard]] Position text_tokens() const override {
@@ -53,23 +49,6 @@ public:
     }
 
 private:
-    static GeneratorFigures to_generator_figures(const AnswerFigures& a) {
-        GeneratorFigures figures;
-        figures.decoding.prompt_tokens = a.prompt_tokens;
-        figures.decoding.generated_tokens = a.generated_tokens;
-        figures.decoding.finish = a.finish;
-        if (a.generated_tokens > 0) {
-            figures.decoding.prefill = a.first_token - a.begun;
-            figures.decoding.first_token = a.first_token - a.begun;
-            figures.decoding.decode = a.last_token - a.first_token;
-        }
-        figures.waves = a.waves;
-        figures.proposed_tokens = a.proposed_tokens;
-        figures.accepted_tokens = a.accepted_tokens;
-        figures.replays = a.replays;
-        return figures;
-    }
-
     std::unique_ptr<PipelineSession> session_;
     std::optional<RequestId> request_;  // the conversation, once it has begun
 };

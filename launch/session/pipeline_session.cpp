@@ -48,7 +48,6 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs)} {
-        conductor_.observe([this](const msg::Verdict& verdict) { tally_.add(verdict); });
         loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;
@@ -64,6 +63,7 @@ public:
         if (order.request.context == 0) order.request.context = plan_.context;
         const auto on_end = std::exchange(order.on_end, nullptr);
         order.on_end = [this, on_end](const AnswerFigures& figures, const Status& status) {
+            tally_.add(figures.verdicts);
             if (on_end) on_end(figures, status);  // may submit another one
             if (--open_ == 0 && running_) conductor_.leave();
         };
@@ -187,13 +187,13 @@ private:
 
     std::unique_ptr<Supervisor> supervisor_;  // before the loop, which borrows it
     ConductorActor conductor_;
-    VerdictTally tally_;
     std::unique_ptr<StageLoop> loop_;
     PipelinePlan plan_;
     PipelineConfig config_;
     std::vector<control::Hello> hellos_;  // in the order of the processes
     RunLog& log_;
     std::string table_;
+    VerdictTally tally_;                    // of the answers that have ended
     std::map<Incarnation, Counts> before_;  // at the last reset_figures()
     double seconds_ = 0.0;
     int open_ = 0;

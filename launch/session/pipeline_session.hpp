@@ -74,7 +74,7 @@ public:
     [[nodiscard]] Position context() const;  // of one request
     [[nodiscard]] GeneratorTraits traits() const;
     /// What happened since the session was opened or reset_figures() was called; time counts
-    /// inside run() only.
+    /// inside run() only, verdicts when their answer has ended.
     [[nodiscard]] PipelineFigures figures() const;
     void reset_figures();
     [[nodiscard]] std::vector<SessionProcess> stages() const;

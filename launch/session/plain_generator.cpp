@@ -19,13 +19,10 @@ public:
     PlainGenerator(std::unique_ptr<Backend> backend, PlainDecoder decoder, int threads)
         : backend_{std::move(backend)}, decoder_{std::move(decoder)}, threads_{threads} {}
 
-    Result<GeneratorFigures> run(std::span<const TokenId> more,
-                                 const PlainParams& params,
-                                 const PlainDecoder::OnToken& on_token,
-                                 const CancelToken& cancel) override {
-        Result<PlainFigures> figures = decoder_.run(more, params, on_token, &cancel, steady_now);
-        if (!figures) return figures.error();
-        return GeneratorFigures{.decoding = figures.value()};
+    Result<AnswerFigures> run(const Request& request,
+                              const PlainDecoder::OnToken& on_token,
+                              const CancelToken& cancel) override {
+        return decoder_.run(request, on_token, &cancel, steady_now);
     }
 
     [[nodiscard]] Position text_tokens() const override {

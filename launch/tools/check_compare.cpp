@@ -1,7 +1,6 @@
 #include "launch/tools/check_compare.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 namespace paceline {
@@ -37,7 +36,7 @@ Result<std::vector<PlainAnswer>> decode_plainly(const ModelFile& file,
                                                 const ModelOptions& model,
                                                 const Environment& environment,
                                                 const std::vector<std::vector<TokenId>>& prompts,
-                                                const PlainParams& params) {
+                                                Request request) {
     Result<std::unique_ptr<Generator>> generator = make_plain_generator(file, model, environment);
     if (!generator) return generator.error();
     std::vector<PlainAnswer> answers;
@@ -49,11 +48,10 @@ Result<std::vector<PlainAnswer>> decode_plainly(const ModelFile& file,
             return Go::On;
         };
         generator.value()->reset();
-        Result<GeneratorFigures> figures = generator.value()->run(prompt, params, keep, never);
+        request.text = prompt;
+        Result<AnswerFigures> figures = generator.value()->run(request, keep, never);
         if (!figures) return figures.error();
-        const double took = std::chrono::duration<double>(figures.value().decoding.decode).count();
-        if (answer.ids.size() > 1 && took > 0)
-            answer.rate = static_cast<double>(answer.ids.size() - 1) / took;
+        answer.rate = figures.value().decode_rate();
         answers.push_back(std::move(answer));
     }
     return answers;

@@ -10,7 +10,6 @@
 #include "ipc/base/result.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/session/generator.hpp"
-#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 
@@ -33,13 +32,13 @@ struct PlainAnswer {
     double rate = 0.0;  // tokens/s after the first one
 };
 
-/// Plain decoding of all prompts, one after the other, in this process on all its cores; the model
-/// is unloaded again. Errors: those of make_plain_generator() and Generator::run().
+/// Plain decoding of all prompts as `request` says but for its text, one after the other, in this
+/// process on all its cores; the model is unloaded again. Errors: those of make_plain_generator() and Generator::run().
 [[nodiscard]] Result<std::vector<PlainAnswer>> decode_plainly(
     const ModelFile& file,
     const ModelOptions& model,
     const Environment& environment,
     const std::vector<std::vector<TokenId>>& prompts,
-    const PlainParams& params);
+    Request request);
 
 }  // namespace paceline

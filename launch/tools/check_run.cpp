@@ -42,10 +42,8 @@ private:
 
     AnswerOrder order_of(std::size_t index) {
         AnswerOrder order;
+        order.request = task_.request;
         order.request.text = prompts_[index];
-        order.request.sampling = task_.params.sampling;
-        order.request.end_tokens = task_.params.end_tokens;
-        order.request.max_tokens = task_.params.max_tokens;
         order.on_token = [this, index](TokenId token) {
             answers[index].ids.push_back(token);
             faults_.tick(index, answers[index].ids.size(), session_);
@@ -55,9 +53,7 @@ private:
             CheckedAnswer& answer = answers[index];
             answer.figures = figures;
             if (!status.ok()) answer.error = status.error().what;
-            const double took = seconds_of(figures.last_token - figures.first_token);
-            if (answer.ids.size() > 1 && took > 0)
-                answer.rate = static_cast<double>(answer.ids.size() - 1) / took;
+            answer.rate = figures.decode_rate();
             next();
         };
         return order;
@@ -145,7 +141,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     ModelOptions plain_options = options;
     plain_options.device = to_text(target_device(config));
     Result<std::vector<PlainAnswer>> plain =
-        decode_plainly(model.file, plain_options, environment, prompts.value(), task.params);
+        decode_plainly(model.file, plain_options, environment, prompts.value(), task.request);
     if (!plain) return plain.error();
     CheckResult result;
     result.plain = std::move(plain).value();
@@ -160,7 +156,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     PipelineSession& session = *opened.value();
     if (Status s = check_slow_stages(task.faults, session); !s) return s.error();
     {
-        const auto tokens = static_cast<std::size_t>(std::max(1, task.params.max_tokens));
+        const auto tokens = static_cast<std::size_t>(std::max(1, task.request.max_tokens));
         StageFaults faults{task.faults, prompts.value().size(), tokens};
         Asking asking{session, prompts.value(), task, faults};
         asking.begin();

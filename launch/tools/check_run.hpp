@@ -22,7 +22,7 @@ namespace paceline {
 
 struct CheckTask {
     std::vector<Prompt> prompts;
-    PlainParams params;
+    Request request;  // of every answer but for its text
     int at_once = 1;  // answers decoded at the same time
     FaultPlan faults;
 };

@@ -101,7 +101,8 @@ Status append_numbers(SafetensorsWriter& writer, const std::vector<MadeAnswer>& 
         return s;
     if (Status s = append_column(writer, answers, [](Answer a) { return a.task.sample; }); !s)
         return s;
-    return append_column(writer, answers, [](Answer a) { return a.ended ? 0 : 1; });
+    return append_column(writer, answers,
+                         [](Answer a) { return a.finish == FinishReason::EndToken ? 0 : 1; });
 }
 
 Status append_rows(SafetensorsWriter& writer,

@@ -23,8 +23,8 @@ struct ShardLayout {
     std::string folder;
     std::int64_t size = 500;       // answers of a shard
     int dim = 0;                   // of a residual
-    int top = 0;                   // as AnswerParams
-    std::vector<int> hidden = {};  // as AnswerParams
+    int top = 0;                   // as BatchParams
+    std::vector<int> hidden = {};  // as BatchParams
     // What the answers depend on; equal in all shards of a folder.
     std::map<std::string, std::string> metadata = {};
 };

@@ -43,7 +43,7 @@ std::string SimulateReport::last_text() const {
         const SimulatedAnswer& answer = made.run.answers[i];
         char line[256];
         std::snprintf(line, sizeof line, "  %-24.24s %5zu tokens %9.2f tokens/s",
-                      prompts_[i].id.c_str(), answer.ids.size(), answer.rate());
+                      prompts_[i].id.c_str(), answer.ids.size(), answer.figures.decode_rate());
         text += line;
         if (first_loop(answer.ids)) text += "  repeats itself";
         if (!plain_.empty()) {
@@ -90,10 +90,10 @@ std::string SimulateReport::json_text() const {
             const SimulatedAnswer& answer = made.run.answers[i];
             nlohmann::json row{{"id", prompts_[i].id},
                                {"tokens", answer.ids.size()},
-                               {"tokens_per_second", answer.rate()},
-                               {"waves", answer.figures.waves},
-                               {"proposed", answer.figures.proposed_tokens},
-                               {"accepted", answer.figures.accepted_tokens},
+                               {"tokens_per_second", answer.figures.decode_rate()},
+                               {"waves", answer.figures.verdicts.waves},
+                               {"proposed", answer.figures.verdicts.guesses},
+                               {"accepted", answer.figures.verdicts.accepted},
                                {"loops", first_loop(answer.ids).has_value()},
                                {"ids", answer.ids}};
             if (!plain_.empty()) row["equal"] = equal(made, i);

@@ -168,10 +168,8 @@ private:
         if (asked_ == answers.size() || error) return;
         const std::size_t index = asked_++;
         AnswerOrder order;
+        order.request = task_.request;
         order.request.text = task_.prompts[index];
-        order.request.sampling = task_.sampling;
-        order.request.end_tokens = task_.end_tokens;
-        order.request.max_tokens = task_.max_tokens;
         order.request.gamma = config_.draft ? config_.draft->growth.gamma : 0;
         order.request.acceptance = config_.acceptance;
         order.request.context = context_;
@@ -208,8 +206,9 @@ Result<Position> context_for(const SimulateTask& task,
         return Error{Errc::BadArgument, "a prompt has " + std::to_string(longest) +
                                             " tokens, the context is " + std::to_string(most)};
     }
-    if (task.max_tokens < 0) return most;
-    return std::min(most, static_cast<Position>(longest) + task.max_tokens + 1);
+    const std::int32_t limit = task.request.max_tokens;
+    if (limit < 0) return most;
+    return std::min(most, static_cast<Position>(longest) + limit + 1);
 }
 
 void add_rates(SimulatedRun& run, int at_once) {
@@ -224,7 +223,7 @@ void add_rates(SimulatedRun& run, int at_once) {
         tokens += answer.figures.generated_tokens;
         if (answer.figures.generated_tokens < 2) continue;
         behind_first += answer.figures.generated_tokens - 1;
-        decoding += seconds_of(answer.figures.last_token - answer.figures.first_token);
+        decoding += seconds_of(answer.figures.decode_time());
     }
     if (ended > begun) run.seconds = seconds_of(ended - begun);
     if (at_once > 1) {
@@ -237,17 +236,16 @@ void add_rates(SimulatedRun& run, int at_once) {
 void add_figures(SimulatedRun& run,
                  const SimWorld& world,
                  const PipelineConfig& config,
-                 const VerdictTally& tally,
                  const Placement& placement) {
     PipelineFigures& figures = run.figures;
     figures.method = config.name;
     figures.seconds = run.seconds;
     figures.rate = run.rate;
-    figures.verdicts = tally;
+    for (const SimulatedAnswer& answer : run.answers) figures.verdicts.add(answer.figures.verdicts);
     figures.accounts = accounts_of(config);
     for (const auto& process : world.incarnations()) {
-        const SimFigures& counted = process->figures();
-        for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted.counters[i];
+        const auto& counted = process->counters();
+        for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted[i];
         if (process->id() == kConductor) continue;
         if (process->id() == StageId{1}) {
             // Every segment counts the waves that go through its own layers.
@@ -255,11 +253,12 @@ void add_figures(SimulatedRun& run,
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
                 return placement.stage(id).role == StageRole::Segment;
             });
-            figures.target_forwards = counted.counters[static_cast<std::size_t>(counters::kWaves)] /
+            figures.target_forwards = counted[static_cast<std::size_t>(counters::kWaves)] /
                                       static_cast<std::uint64_t>(segments);
         }
-        const double busy =
-            run.seconds > 0 ? static_cast<double>(counted.busy.count()) / 1e9 / run.seconds : 0.0;
+        const double busy = run.seconds > 0
+                                ? static_cast<double>(process->busy().count()) / 1e9 / run.seconds
+                                : 0.0;
         figures.processes.push_back(
             {.name = process->spec().name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
     }
@@ -290,11 +289,6 @@ Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const As
 
 }  // namespace
 
-double SimulatedAnswer::rate() const {
-    const double took = seconds_of(figures.last_token - figures.first_token);
-    return figures.generated_tokens > 1 && took > 0 ? (figures.generated_tokens - 1) / took : 0.0;
-}
-
 Result<SimulatedRun> simulate(const ModelFile& file,
                               const ModelOptions& model,
                               const PipelineConfig& config,
@@ -323,8 +317,6 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
     ConductorActor conductor{conductor_plan(placement, config.supervision),
                              file.config().vocab_size, kv_slots};
-    VerdictTally tally;
-    conductor.observe([&tally](const msg::Verdict& verdict) { tally.add(verdict); });
     Asking asking{task, config, context.value(), conductor};
     world.start(conductor);
     world.call_at(SimTime{0}, [&asking] { asking.begin(); });
@@ -334,7 +326,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimulatedRun run;
     run.answers = std::move(asking.answers);
     add_rates(run, task.at_once);
-    add_figures(run, world, config, tally, placement);
+    add_figures(run, world, config, placement);
     BusySpans spans;
     for (const auto& process : world.incarnations()) add_spans(process->events(), spans);
     run.overlap = overlap_of(spans);

@@ -27,19 +27,15 @@ namespace paceline {
 
 struct SimulateTask {
     std::vector<std::vector<TokenId>> prompts;
-    SamplingParams sampling;
-    std::vector<TokenId> end_tokens;
-    std::int32_t max_tokens = 128;  // of each answer
-    int at_once = 1;                // answers that are decoded at the same time
+    Request request;  // of every answer but for its text; context, gamma and acceptance are the
+                      // pipeline's
+    int at_once = 1;  // answers that are decoded at the same time
     bool trace = false;
 };
 
 struct SimulatedAnswer {
     std::vector<TokenId> ids;
     AnswerFigures figures;
-
-    /// Tokens per simulated second after the first one; 0 for fewer than two.
-    [[nodiscard]] double rate() const;
 };
 
 struct SimulatedRun {

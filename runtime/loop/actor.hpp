@@ -78,10 +78,10 @@ public:
     /// The bytes live until the handler returns and are aligned for every message.
     virtual void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
 
-    /// One cold message: Begin at a stage; Stats and the like at the conductor. A Begin comes
-    /// before any hot message that a stage sent because of it, if the conductor posts it last to
-    /// those that act on it first.
-    virtual void on_control(StageId from, const control::Message& message) = 0;
+    /// One cold message of the conductor to a stage: Begin. It comes before any hot message that a
+    /// stage sent because of it, if the conductor posts it last to those that act on it first.
+    virtual void on_control([[maybe_unused]] StageId from,
+                            [[maybe_unused]] const control::Message& message) {}
 
     /// There may be room again towards `to`: after send() said Full, or a tensor pool had no
     /// free slot.

@@ -60,11 +60,6 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         recovery_->rewired(who.id, rewired->peer, rewired->peer_epoch, micros_now());
     } else if (const auto* fault = std::get_if<control::EdgeFault>(&message)) {
         on_edge_fault(*stage, *fault);
-    } else if (std::holds_alternative<control::Stats>(message) &&
-               std::count(stage->spec.actors.begin(), stage->spec.actors.end(),
-                          received.envelope.from) != 0) {
-        received.envelope.to = kConductor;
-        events_.emplace_back(PortMail{received.envelope, std::move(message)});
     } else {
         // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
         on_nonsense(*stage, "it sent '" + std::string{control::name_of(control::type_of(message))} +

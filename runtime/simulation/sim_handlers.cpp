@@ -150,7 +150,7 @@ void SimProcess::start_job() {
     if (core.now < slow_until_) takes *= slow_;
     busy_ = true;
     job_began_ = core.now;
-    ++figures_.jobs;
+    count(Counter::Jobs, 1);
     tell([&] {
         return "begins a job: " + std::string{label_.name} + ", " + std::to_string(label_.rows) +
                " rows, wave " + std::to_string(label_.id);
@@ -168,7 +168,7 @@ void SimProcess::job_done(std::uint64_t job) {
     if (life_ == Life::Ended || job != job_) return;
     if (frozen()) return site_.core.push(frozen_until_, SimEventKind::JobDone, serial_, job);
     const SimTime took = site_.core.now - job_began_;
-    figures_.busy += took;
+    in_jobs_ += took;
     tell([] { return std::string{"ends its job"}; });
     if (!ran_early_) guarded([&] { host_->run_job(); });
     busy_ = false;

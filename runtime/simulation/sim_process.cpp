@@ -112,13 +112,13 @@ Push SimProcess::send(StageId from,
         if (channel.read) {
             site_.process(channel.to.serial).wake(arrives);
         } else {
-            ++figures_.frames_stale;
+            count(Counter::FramesStale, 1);
         }
         if (sends_left_ && (*sends_left_)-- <= 1) doomed_ = true;
         return Push::Ok;
     }
     PACE_CHECK(absent_.contains(to), "a message to a stage without a channel to it");
-    ++figures_.frames_stale;
+    count(Counter::FramesStale, 1);
     return Push::Ok;
 }
 
@@ -157,7 +157,7 @@ void SimProcess::trace(TraceEvent event) {
 }
 
 void SimProcess::count(Counter counter, std::uint64_t add) {
-    figures_.counters[static_cast<std::size_t>(counter)] += add;
+    counters_[static_cast<std::size_t>(counter)] += add;
 }
 
 const std::atomic<std::uint64_t>* SimProcess::cancel_word(RequestId request) {

@@ -141,14 +141,6 @@ private:
 
 [[nodiscard]] std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes);
 
-struct SimFigures {
-    std::uint64_t jobs = 0;
-    SimTime busy{0};
-    std::uint64_t frames_stale =
-        0;  // for a peer that is gone, or on a channel that is no longer read
-    std::array<std::uint64_t, kCounters> counters{};
-};
-
 class SimProcess final : public Outside {
 public:
     enum class Life : std::uint8_t { Loading, Waiting, Running, Ended };
@@ -195,7 +187,11 @@ public:
     [[nodiscard]] ActorHost& host() { return *host_; }
     /// Its outgoing edges, for faults and for the search for leaks.
     [[nodiscard]] SimChannels channels_out() const;
-    [[nodiscard]] const SimFigures& figures() const { return figures_; }
+    /// As a stage's page has them; the runtime's own are not counted here but for Jobs and
+    /// FramesStale.
+    [[nodiscard]] const std::array<std::uint64_t, kCounters>& counters() const { return counters_; }
+    /// Time in jobs, which may take parts of a microsecond.
+    [[nodiscard]] SimTime busy() const { return in_jobs_; }
     [[nodiscard]] const std::vector<TraceEvent>& events() const { return trace_; }
 
     // ---- Outside ----
@@ -293,7 +289,8 @@ private:
     std::string exit_report_;
     bool failed_by_itself_ = false;
     bool allocation_failed_ = false;
-    SimFigures figures_;
+    std::array<std::uint64_t, kCounters> counters_{};
+    SimTime in_jobs_{0};
     std::vector<TraceEvent> trace_;
 };
 

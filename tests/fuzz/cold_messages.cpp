@@ -62,8 +62,6 @@ control::Message cold_message(std::uint32_t which, SeededRandom& random) {
         case control::Type::Begin:
             return control::Begin{RequestId{random.next()}, Attempt{random.below(5)},
                                   some_bytes(random)};
-        case control::Type::Stats:
-            return control::Stats{{{some_text(random), 0.5}, {some_text(random), -1e300}}};
         case control::Type::Failed:
             return control::Failed{static_cast<std::uint8_t>(random.next()), some_text(random)};
         case control::Type::Shutdown:

@@ -33,8 +33,6 @@ void Saboteur::on_start(StageContext& context) {
 }
 
 void Saboteur::handle(StageId /*from*/, std::uint16_t /*kind*/, std::span<const std::byte>) {}
-void Saboteur::on_control(StageId /*from*/, const control::Message& /*message*/) {}
-
 void Saboteur::on_peer(StageId peer, PeerChange change) {
     if (change == PeerChange::Lost) {
         lost_.insert(peer);

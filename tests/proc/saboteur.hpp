@@ -46,7 +46,6 @@ public:
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
-    void on_control(StageId from, const control::Message& message) override;
     void on_peer(StageId peer, PeerChange change) override;
     /// To be told of every committed token.
     void on_token(Micros now);

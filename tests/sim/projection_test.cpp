@@ -155,8 +155,8 @@ Projection project(const Pipeline& pipeline,
                 CHECK(figures.generated_tokens == tokens);
                 begun = std::min(begun, figures.begun);
                 ended = std::max(ended, figures.last_token);
-                proposed += figures.proposed_tokens;
-                accepted += figures.accepted_tokens;
+                proposed += figures.verdicts.guesses;
+                accepted += figures.verdicts.accepted;
                 --open;
             };
             REQUIRE(conductor.submit(std::move(order)).ok());
@@ -172,11 +172,10 @@ Projection project(const Pipeline& pipeline,
         projection.acceptance = static_cast<double>(accepted) / static_cast<double>(proposed);
     }
     for (const auto& process : world.incarnations()) {
-        projection.busy[process->id()] =
-            static_cast<double>(process->figures().busy.count()) / 1e9 / took;
+        projection.busy[process->id()] = static_cast<double>(process->busy().count()) / 1e9 / took;
         if (process->id() != kFirst) continue;
         projection.events = process->events();
-        projection.busy_first = process->figures().busy;
+        projection.busy_first = process->busy();
     }
     return projection;
 }

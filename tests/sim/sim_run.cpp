@@ -147,7 +147,7 @@ void Client::end(std::uint64_t number, const AnswerFigures& figures, const Statu
             world_.violate("an answer ends after " + std::to_string(given_) + " of " +
                            std::to_string(expected_.size()) + " tokens");
         }
-        if (figures.finish == msg::Finish::No) {
+        if (figures.finish == FinishReason::None || figures.finish == FinishReason::Interrupted) {
             world_.violate("an answer ends by itself and does not say why");
         }
     }

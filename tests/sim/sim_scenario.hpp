@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/target/exit_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"

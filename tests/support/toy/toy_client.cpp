@@ -22,8 +22,6 @@ void ToyClient::on_start(StageContext& context) {
 }
 
 void ToyClient::handle(StageId /*from*/, std::uint16_t /*kind*/, std::span<const std::byte>) {}
-void ToyClient::on_control(StageId /*from*/, const control::Message& /*message*/) {}
-
 /// Closes what has ended, orders anew, and ends the loop when there is nothing left to wait for.
 void ToyClient::tick() {
     for (auto entry = streams_.begin(); entry != streams_.end();) {

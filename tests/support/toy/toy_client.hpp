@@ -39,7 +39,6 @@ public:
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
-    void on_control(StageId from, const control::Message& message) override;
 
     /// What went wrong, one sentence each; empty if every answer was right.
     [[nodiscard]] const std::vector<std::string>& complaints() const { return complaints_; }

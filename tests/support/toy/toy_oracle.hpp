@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "actors/decoding/plain_decoder.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/draft/draft_source.hpp"
-#include "actors/protocol/request.hpp"
 #include "tests/support/toy/toy_backend.hpp"
 
 namespace paceline::testing {
@@ -18,25 +18,20 @@ namespace paceline::testing {
 /// What plain decoding makes of a request, on a fresh backend.
 struct Oracle {
     std::vector<TokenId> answer;
-    msg::Finish finish = msg::Finish::No;
+    FinishReason finish = FinishReason::None;
 };
 inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
     FakeBackend backend{0, kFakeLayers, 4096};
     backend.all_nan_at = all_nan_at;
     PlainDecoder decoder =
         PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
-    const PlainParams params{.sampling = request.sampling,
-                             .end_tokens = request.end_tokens,
-                             .max_tokens = request.max_tokens == kUnlimitedTokens
-                                               ? kUnlimitedTokens
-                                               : request.max_tokens - request.replayed};
     Oracle oracle;
     const auto on_token = [&](TokenId token) {
         oracle.answer.push_back(token);
         return Go::On;
     };
     const auto clock = [] { return Micros{0}; };
-    oracle.finish = decoder.run(request.text, params, on_token, nullptr, clock).value().finish;
+    oracle.finish = decoder.run(request, on_token, nullptr, clock).value().finish;
     return oracle;
 }
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "actors/conductor/conductor_actor.hpp"
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 #include "runtime/loop/actor.hpp"
 #include "runtime/loop/wiring.hpp"
 #include "tests/support/toy/toy_backend.hpp"

@@ -69,7 +69,7 @@ TEST_CASE("the walk follows a sibling where the target says so, and samples only
     const WalkResult result = scene.walk();
     CHECK(result.tokens == std::vector<TokenId>{1, 5, 6, 7});
     CHECK(result.nodes == std::vector<NodeId>{NodeId{11}, NodeId{14}, NodeId{15}});
-    CHECK(result.finish == msg::Finish::No);
+    CHECK(result.finish == FinishReason::None);
     CHECK(scene.asked == std::vector<std::size_t>{0, 1, 4, 5});
     CHECK(result.rows_sampled == 4);
     CHECK(result.last_row == 5);
@@ -82,7 +82,7 @@ TEST_CASE("unverified candidates stand, and where there is none the target draws
     CHECK(result.nodes == std::vector<NodeId>{NodeId{11}, NodeId{12}, NodeId{13}});
     CHECK(result.last_row == 3);
     scene.rule.end_tokens = {2};
-    CHECK(scene.walk(AcceptanceRule::Unverified).finish == msg::Finish::EndToken);
+    CHECK(scene.walk(AcceptanceRule::Unverified).finish == FinishReason::EndToken);
 }
 
 TEST_CASE("a miss at the root commits the target's own token alone") {
@@ -100,7 +100,7 @@ TEST_CASE("nothing is committed after an end token, even if the wave holds its c
     const WalkResult result = scene.walk();
     CHECK(result.tokens == std::vector<TokenId>{1, 5});
     CHECK(result.nodes == std::vector<NodeId>{NodeId{11}});
-    CHECK(result.finish == msg::Finish::EndToken);
+    CHECK(result.finish == FinishReason::EndToken);
 }
 
 TEST_CASE("an end token as the first token ends the answer there") {
@@ -113,11 +113,11 @@ TEST_CASE("the token count and the context end the walk at the exact token") {
     Scene counted = tree();
     counted.rule.max_tokens = 3;
     CHECK(counted.walk().tokens == std::vector<TokenId>{1, 5, 6});
-    CHECK(counted.walk().finish == msg::Finish::MaxTokens);
+    CHECK(counted.walk().finish == FinishReason::MaxTokens);
     Scene full = tree();
     full.rule.context = 3;  // positions 0, 1, 2
     CHECK(full.walk().tokens == std::vector<TokenId>{1, 5});
-    CHECK(full.walk().finish == msg::Finish::ContextFull);
+    CHECK(full.walk().finish == FinishReason::ContextFull);
 }
 
 TEST_CASE("penalties see the prompt, the committed tokens and the path") {
@@ -144,7 +144,7 @@ TEST_CASE("a row without any token ends the walk after what was accepted before 
     Scene scene = tree();
     scene.wants[4] = kNothing;
     const WalkResult result = scene.walk();
-    CHECK(result.finish == msg::Finish::Failed);
+    CHECK(result.finish == FinishReason::Failed);
     CHECK(result.tokens == std::vector<TokenId>{1, 5});  // 5 takes the place of the own token
     CHECK(result.nodes == std::vector<NodeId>{NodeId{11}});
     CHECK(result.last_row == 1);
@@ -182,7 +182,7 @@ TEST_CASE("coupled text is the text of plain sampling, whatever random trees are
             for (float& logit : logits) logit = static_cast<float>(row() % 1000) / 250.0F;
         };
         std::vector<TokenId> plain{0, 4};
-        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+        for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
             fill(plain[plain.size() - 2], plain.back());
             const auto position = static_cast<Position>(plain.size());
             plain.push_back(
@@ -191,7 +191,7 @@ TEST_CASE("coupled text is the text of plain sampling, whatever random trees are
             end = rule.after(plain.back(), position);
         }
         std::vector<TokenId> text{0, 4};
-        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+        for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
             std::vector<msg::WaveRow> rows{{NodeId{0}, msg::kNoParent, text.back(),
                                             static_cast<Position>(text.size()) - 1, 0}};
             for (std::uint32_t i = 1; i < 12; ++i) {

@@ -48,12 +48,12 @@ std::vector<TokenId> every_32nd_token() {
     return tokens;
 }
 
-AnswerParams params_of(int requests, const SamplingParams& sampling) {
-    return {.sampling = sampling,
-            .end_tokens = every_32nd_token(),
-            .max_tokens = 24,
-            .context = 128,
-            .requests = requests,
+BatchParams params_of(int requests, const SamplingParams& sampling) {
+    return {.request = {.sampling = sampling,
+                        .end_tokens = every_32nd_token(),
+                        .max_tokens = 24,
+                        .context = 128},
+            .seats = requests,
             .wave_rows = requests + 5,
             .top = kTop,
             .hidden = {1, 2}};
@@ -61,7 +61,7 @@ AnswerParams params_of(int requests, const SamplingParams& sampling) {
 
 /// By index; every answer comes once.
 std::map<std::int64_t, MadeAnswer> generate(Backend& backend,
-                                            const AnswerParams& params,
+                                            const BatchParams& params,
                                             const std::vector<AnswerTask>& tasks) {
     std::map<std::int64_t, MadeAnswer> made;
     AnswerWaves waves{backend, params};
@@ -78,7 +78,7 @@ std::map<std::int64_t, MadeAnswer> generate(Backend& backend,
     return made;
 }
 
-CpuOptions room_for(const AnswerParams& params, const std::vector<AnswerTask>& tasks) {
+CpuOptions room_for(const BatchParams& params, const std::vector<AnswerTask>& tasks) {
     return {.kv_slots = kv_slots_for(tasks, params)};
 }
 
@@ -91,21 +91,22 @@ std::vector<SamplingParams> samplings() {
 
 struct PlainAnswer {
     std::vector<TokenId> tokens;
-    bool ended;
+    FinishReason finish;
 };
 
-PlainAnswer decode_plainly(Backend& backend, const AnswerTask& task, const AnswerParams& params) {
-    PlainDecoder decoder = PlainDecoder::make(backend, {.context = params.context}).value();
-    PlainParams plain{params.sampling, params.end_tokens, params.max_tokens};
+PlainAnswer decode_plainly(Backend& backend, const AnswerTask& task, const BatchParams& params) {
+    PlainDecoder decoder = PlainDecoder::make(backend, {}).value();
+    Request plain = params.request;
+    plain.text.assign(task.tokens.begin(), task.tokens.end());
     plain.sampling.seed += static_cast<std::uint64_t>(task.index);
-    PlainAnswer answer{.tokens = {}, .ended = false};
+    PlainAnswer answer{.tokens = {}, .finish = FinishReason::None};
     const auto on_token = [&](TokenId token) {
         answer.tokens.push_back(token);
         return Go::On;
     };
     const auto no_time = [] { return std::chrono::microseconds{0}; };
-    const auto figures = decoder.run(task.tokens, plain, on_token, nullptr, no_time);
-    answer.ended = figures.value().finish == msg::Finish::EndToken;
+    const auto figures = decoder.run(plain, on_token, nullptr, no_time);
+    answer.finish = figures.value().finish;
     return answer;
 }
 
@@ -188,16 +189,16 @@ TEST_CASE("any number of requests at a time gives the answers of plain decoding"
         std::vector<PlainAnswer> expected;
         for (const AnswerTask& task : tasks) {
             expected.push_back(decode_plainly(*plain_backend, task, params_of(1, sampling)));
-            ended += expected.back().ended ? 1 : 0;
+            ended += expected.back().finish == FinishReason::EndToken ? 1 : 0;
         }
         for (const int requests : {1, 3, 12, 20}) {
-            const AnswerParams params = params_of(requests, sampling);
+            const BatchParams params = params_of(requests, sampling);
             const auto backend = make_backend(file, room_for(params, tasks));
             const auto made = generate(*backend, params, tasks);
             for (std::size_t i = 0; i < tasks.size(); ++i) {
                 const MadeAnswer& answer = made.at(static_cast<std::int64_t>(i));
                 CHECK(std::ranges::equal(answer.answer(), expected[i].tokens));
-                CHECK(answer.ended == expected[i].ended);
+                CHECK(answer.finish == expected[i].finish);
             }
         }
     }
@@ -209,7 +210,7 @@ TEST_CASE("fewer KV pages than the requests want only make them wait") {
     const ModelFile file = open_fixture("llama-q4_1");
     const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
-    const AnswerParams params = params_of(8, {});
+    const BatchParams params = params_of(8, {});
     const auto roomy = make_backend(file, room_for(params, tasks));
     const auto tight = make_backend(file, {.kv_slots = 160});
     const auto expected = generate(*roomy, params, tasks);
@@ -222,7 +223,7 @@ TEST_CASE("what is kept beside the tokens is what a forward pass of the text say
     const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
     // Penalties change what is drawn, not what the target thought.
-    const AnswerParams params = params_of(4, samplings()[2]);
+    const BatchParams params = params_of(4, samplings()[2]);
     const auto backend = make_backend(file, room_for(params, tasks));
     const auto dim = static_cast<std::size_t>(file.config().dim);
     std::vector<float> logits(static_cast<std::size_t>(file.config().vocab_size));
@@ -247,8 +248,8 @@ TEST_CASE("a raised token ends the run, and no answer is half made") {
     const ModelFile file = open_fixture("llama-q4_1");
     const auto prompts = synthetic_prompts(file.config().vocab_size);
     const std::vector<AnswerTask> tasks = tasks_of(prompts);
-    AnswerParams params = params_of(4, {});
-    params.end_tokens = {};
+    BatchParams params = params_of(4, {});
+    params.request.end_tokens = {};
     const auto backend = make_backend(file, room_for(params, tasks));
     AnswerWaves waves{*backend, params};
     CancelToken cancel;

@@ -3,6 +3,7 @@
 #include <random>
 #include <set>
 
+#include "actors/protocol/counters.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -332,6 +333,6 @@ TEST_CASE("requests that run at once share waves and keep their own sampling") {
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracles[i].answer);
     }
     // Several verdicts come out of a run.
-    const auto runs = pipeline.segment_actors.back()->figures().waves;
+    const auto runs = pipeline.world.counted(segment_id(2), counters::kWaves);
     CHECK(runs * 5 < static_cast<std::uint64_t>(pipeline.conductor.verdicts) * 4);
 }

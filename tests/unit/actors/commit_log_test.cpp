@@ -46,7 +46,7 @@ TEST_CASE("a chat's next turn goes on after the old text, under a new attempt") 
     CommitLog log;
     const Attempt first = log.open(kOne, kPrompt).value();
     msg::Verdict last = verdict(first, 3, {1});
-    last.finish = msg::Finish::EndToken;
+    last.finish = FinishReason::EndToken;
     CHECK(log.commit(last).kind == CommitKind::Counts);
     const std::vector<TokenId> text{10, 11, 12, 1, 20, 21};
     const Attempt second = log.extend(kOne, text).value();
@@ -62,8 +62,8 @@ TEST_CASE("nothing counts after the answer has ended or the request is closed") 
     CommitLog log;
     const Attempt attempt = log.open(kOne, kPrompt).value();
     msg::Verdict last = verdict(attempt, 3, {1});
-    last.finish = msg::Finish::EndToken;
-    CHECK(log.commit(last).finish == msg::Finish::EndToken);
+    last.finish = FinishReason::EndToken;
+    CHECK(log.commit(last).finish == FinishReason::EndToken);
     CHECK(log.commit(verdict(attempt, 4, {2})).kind == CommitKind::Stale);
     log.close(kOne);
     CHECK(log.commit(verdict(attempt, 4, {2})).kind == CommitKind::Stale);

@@ -135,7 +135,7 @@ struct Bench {
                  std::uint32_t attempt,
                  Position base,
                  const std::vector<TokenId>& tokens,
-                 msg::Finish finish = msg::Finish::No) {
+                 FinishReason finish = FinishReason::None) {
         msg::Verdict made{};
         made.route = {id, Attempt{attempt}, Epoch{1}};
         made.base = base;
@@ -193,35 +193,26 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     CHECK(ends == 1);
 }
 
-TEST_CASE("each verdict counts where it verified candidates and where it accepted them") {
+TEST_CASE("an answer's account has each verdict that the log takes, and no stale or late one") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted
-    bench.verdict(id, 1, 7, {53});
-    bench.verdict(id, 1, 8, {54, 55}, msg::Finish::EndToken);
-    const AnswerFigures& figures = bench.ears[0]->figures;
-    CHECK(figures.waves == 3);
-    CHECK(figures.rows_verified == 4 + 2 + 3);
-    CHECK(std::vector(figures.verified_at.begin(), figures.verified_at.begin() + 4) ==
-          std::vector<std::int64_t>{3, 2, 1, 0});
-    CHECK(std::vector(figures.accepted_at.begin(), figures.accepted_at.begin() + 3) ==
-          std::vector<std::int64_t>{2, 1, 0});
-}
-
-TEST_CASE("the observer sees each verdict that the log takes, and no stale or late one") {
-    Bench bench;
-    std::vector<Position> seen;
-    bench.conductor.observe([&](const msg::Verdict& verdict) { seen.push_back(verdict.base); });
-    const RequestId id = bench.submit(request());
-    bench.verdict(id, 1, 4, {50, 51});
     bench.lose(kFirst);
     bench.join(kFirst);
-    bench.verdict(id, 1, 6, {52});  // of the attempt before the loss
-    bench.verdict(id, 2, 6, {53});
-    bench.conductor.cancel(id);
-    bench.verdict(id, 2, 7, {54});
-    CHECK(seen == std::vector<Position>{4, 6});
-    CHECK(copy(bench.conductor.text(id)).back() == 53);
+    bench.verdict(id, 1, 7, {52});  // of the attempt before the loss
+    bench.verdict(id, 2, 7, {53});
+    bench.verdict(id, 2, 8, {54, 55}, FinishReason::EndToken);
+    bench.verdict(id, 2, 10, {56});
+    const AnswerFigures& figures = bench.ears[0]->figures;
+    CHECK(figures.generated_tokens == 6);
+    const VerdictTally& verdicts = figures.verdicts;
+    CHECK(verdicts.waves == 3);
+    CHECK(verdicts.candidates + verdicts.waves == 4 + 2 + 3);
+    CHECK(verdicts.emitted == 6);
+    CHECK(verdicts.accepted == 3);
+    CHECK(std::vector(verdicts.accepted_at.begin(), verdicts.accepted_at.begin() + 3) ==
+          std::vector<std::int64_t>{2, 1, 0});
+    CHECK(copy(bench.conductor.text(id)).back() == 55);
 }
 
 TEST_CASE("tokens are handed on in order and the verdict that ends the answer ends it once") {
@@ -230,13 +221,13 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     bench.verdict(id, 1, 4, {50, 51});
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});
     CHECK(bench.ears[0]->ends == 0);
-    bench.verdict(id, 1, 6, {52}, msg::Finish::EndToken);
+    bench.verdict(id, 1, 6, {52}, FinishReason::EndToken);
     CHECK(bench.ears[0]->ends == 1);
     CHECK(bench.ears[0]->status.ok());
-    CHECK(bench.ears[0]->figures.finish == msg::Finish::EndToken);
+    CHECK(bench.ears[0]->figures.finish == FinishReason::EndToken);
     CHECK(bench.ears[0]->figures.generated_tokens == 3);
-    CHECK(bench.ears[0]->figures.accepted_tokens == 1);
-    CHECK(bench.ears[0]->figures.waves == 2);
+    CHECK(bench.ears[0]->figures.verdicts.accepted == 1);
+    CHECK(bench.ears[0]->figures.verdicts.waves == 2);
     CHECK(bench.context.counted[counters::kTokensCommitted] == 3);
     CHECK(bench.context.traced[TraceKind::Commit] == 2);
     bench.verdict(id, 1, 7, {53});
@@ -299,7 +290,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
     CHECK(bench.context.counted[counters::kReplays] == 1);
     bench.verdict(id, 1, 6, {52});
     CHECK(bench.ears[0]->tokens.size() == 2);
-    bench.verdict(id, 2, 6, {53}, msg::Finish::MaxTokens);
+    bench.verdict(id, 2, 6, {53}, FinishReason::MaxTokens);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 53});
     CHECK(bench.ears[0]->figures.replays == 1);
     CHECK(bench.ears[0]->ends == 1);
@@ -447,7 +438,7 @@ TEST_CASE("requests wait for room in the KV caches, first come, first served") {
     bench.submit(request(4, 32));  // it would fit, but is not the next
     CHECK(bench.context.posted.empty());
     CHECK(bench.context.gauges[gauges::kQueueDepth] == 2);
-    bench.verdict(first, 1, 4, {50}, msg::Finish::EndToken);
+    bench.verdict(first, 1, 4, {50}, FinishReason::EndToken);
     CHECK(bench.context.posted.size() == 6);
     CHECK(bench.context.gauges[gauges::kQueueDepth] == 0);
 }
@@ -467,7 +458,7 @@ TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss"
     for (const bool loses : {false, true}) {
         Bench bench;
         const RequestId id = bench.submit(request());
-        bench.verdict(id, 1, 4, {50, 51}, msg::Finish::EndToken);
+        bench.verdict(id, 1, 4, {50, 51}, FinishReason::EndToken);
         if (loses) {
             bench.lose(kFirst);
             bench.join(kFirst);
@@ -480,7 +471,7 @@ TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss"
         CHECK(posted.request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1, 2});
         CHECK(posted.request.replayed == 0);
         CHECK(posted.request.reuse == (loses ? 0 : 5));
-        bench.verdict(id, 2, 9, {60}, msg::Finish::EndToken);
+        bench.verdict(id, 2, 9, {60}, FinishReason::EndToken);
         CHECK(bench.ears[1]->tokens == std::vector<TokenId>{60});
         CHECK(bench.ears[1]->figures.prompt_tokens == (loses ? 9 : 4));
     }
@@ -512,7 +503,7 @@ TEST_CASE("what drains takes nothing new, and stops what is not done in time wit
     bench.lose(kDraft);
     bench.conductor.drain(Micros{1'000'000});
     CHECK_FALSE(bench.conductor.submit(bench.order(request())));
-    bench.verdict(first, 1, 4, {50}, msg::Finish::EndToken);
+    bench.verdict(first, 1, 4, {50}, FinishReason::EndToken);
     CHECK(bench.ears[0]->status.ok());
     CHECK(bench.ears[1]->ends == 0);
     bench.context.pass(Micros{1'000'000});

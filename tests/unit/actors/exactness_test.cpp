@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "actors/protocol/counters.hpp"
 #include "tests/unit/actors/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -200,7 +201,7 @@ TEST_CASE("an end token inside an accepted path ends the answer there") {
         const Oracle unlimited = plain_answer(request);
         request.end_tokens = {unlimited.answer[seed % 20]};
         const Oracle ended = plain_answer(request);
-        REQUIRE(ended.finish == msg::Finish::EndToken);
+        REQUIRE(ended.finish == FinishReason::EndToken);
         check_exact({.segments = 2, .drafting = Drafting::Oracle, .seed = seed}, request);
     }
 }
@@ -227,7 +228,9 @@ TEST_CASE("no row is computed whose token could not be committed any more") {
         Pipeline pipeline{{.segments = 1, .drafting = Drafting::Oracle}, request, oracle};
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
-        CHECK(pipeline.segment_actors.front()->figures().rows == static_cast<std::uint64_t>(most));
+        const std::uint64_t rows = pipeline.world.counted(kFirstSegment, counters::kWaveRows) -
+                                   pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
+        CHECK(rows == static_cast<std::uint64_t>(most));
     }
 }
 
@@ -239,7 +242,7 @@ TEST_CASE("a full context stops the answer and says so") {
         request.gamma = 8;
         request.context = static_cast<Position>(request.text.size()) + room;
         const Oracle oracle = plain_answer(request);
-        CHECK(oracle.finish == msg::Finish::ContextFull);
+        CHECK(oracle.finish == FinishReason::ContextFull);
         CHECK(oracle.answer.size() == static_cast<std::size_t>(room));
         PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle};
         options.dispatch.waves_in_flight_max = 2;
@@ -254,7 +257,7 @@ TEST_CASE("logits that are all NaN fail the request after what was accepted befo
     const Oracle whole = plain_answer(request);
     const TokenId poison = whole.answer[10];
     const Oracle failed = plain_answer(request, poison);
-    REQUIRE(failed.finish == msg::Finish::Failed);
+    REQUIRE(failed.finish == FinishReason::Failed);
     for (const Drafting drafting : kDraftings) {
         check_exact({.segments = 2, .drafting = drafting, .all_nan_at = poison}, request);
     }
@@ -285,7 +288,10 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
         for (TokenId token = 0; token < 9; ++token) second.text.push_back(token);
         const Oracle second_oracle = plain_answer(second);
-        const std::uint64_t prefilled = pipeline.segment_actors.front()->figures().prefill_rows;
+        const auto prefill_rows = [&] {
+            return pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
+        };
+        const std::uint64_t prefilled = prefill_rows();
         pipeline.conductor.log.close(kOne);
         CHECK(pipeline.conductor.log.open(kOne, second.text));
         const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
@@ -293,7 +299,7 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         pipeline.begin(kOne, second, attempt);
         pipeline.run_until_finished(finished + 1);
         CHECK(answer_of(pipeline, kOne) == second_oracle.answer);
-        CHECK(pipeline.segment_actors.front()->figures().prefill_rows == prefilled + 9);
+        CHECK(prefill_rows() == prefilled + 9);
     }
 }
 

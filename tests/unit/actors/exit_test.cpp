@@ -251,8 +251,8 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
             pipeline.run_until_finished();
             const auto answer = pipeline.conductor.log.answer(kOne);
             CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-            waves_first += pipeline.segment_actors[0]->figures().waves;
-            waves_last += pipeline.segment_actors[1]->figures().waves;
+            waves_first += pipeline.world.counted(kFirstSegment, counters::kWaves);
+            waves_last += pipeline.world.counted(segment_id(2), counters::kWaves);
             proposed += pipeline.world.counted(kFirstSegment, counters::kEarlyProposed);
             right += pipeline.world.counted(kFirstSegment, counters::kEarlyRight);
         }

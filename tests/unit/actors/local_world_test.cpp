@@ -11,10 +11,9 @@ namespace {
 class StoppingConductor final : public Actor {
 public:
     void on_start(StageContext& context) override { context_ = &context; }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         const Commit commit = log.commit(decode_message<msg::Verdict>(bytes).value());
-        if (commit.finish != msg::Finish::No) context_->stop();
+        if (commit.finish != FinishReason::None) context_->stop();
     }
     CommitLog log;
 

@@ -127,9 +127,9 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     verdict.count = kGammaMax + 2;
     refused(verdict, "count = 34");
     verdict.count = 1;
-    verdict.finish = static_cast<msg::Finish>(7);
-    refused(verdict, "finish = 7");
-    verdict.finish = msg::Finish::No;
+    verdict.finish = FinishReason::StopString;  // nothing that a target can know
+    refused(verdict, "finish = 5");
+    verdict.finish = FinishReason::None;
     verdict.wave_rows = kWaveRowsMax + 1;
     refused(verdict, "wave_rows = 65");
     verdict.wave_rows = 4;

@@ -15,10 +15,10 @@
 
 #include "actors/conductor/commit_log.hpp"
 #include "actors/decoding/plain_decoder.hpp"
+#include "actors/decoding/request.hpp"
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/protocol/message_checks.hpp"
-#include "actors/protocol/request.hpp"
 #include "actors/target/segment_actor.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 #include "tests/unit/actors/fake_backend.hpp"
@@ -125,14 +125,12 @@ private:
 class Mute final : public Actor {
 public:
     void on_start(StageContext&) override {}
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
 };
 
 class TestConductor final : public Actor {
 public:
     void on_start(StageContext&) override {}
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t kind, std::span<const std::byte> bytes) override {
         REQUIRE(kind == static_cast<std::uint16_t>(msg::Kind::Verdict));
         const msg::Verdict verdict = decode_message<msg::Verdict>(bytes).value();
@@ -140,13 +138,13 @@ public:
         CHECK(commit.kind != CommitKind::Gap);
         if (commit.kind != CommitKind::Counts) return;
         ++verdicts;
-        if (commit.finish != msg::Finish::No) {
+        if (commit.finish != FinishReason::None) {
             finish = commit.finish;
             ++finished;
         }
     }
     CommitLog log;
-    msg::Finish finish = msg::Finish::No;
+    FinishReason finish = FinishReason::None;
     int finished = 0;
     int verdicts = 0;
 };

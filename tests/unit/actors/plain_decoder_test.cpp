@@ -15,19 +15,20 @@ Micros no_time() {
 
 struct Run {
     std::vector<TokenId> tokens;
-    Result<PlainFigures> figures = PlainFigures{};
+    Result<AnswerFigures> figures = AnswerFigures{};
 };
 
 Run run(PlainDecoder& decoder,
         const std::vector<TokenId>& more,
-        const PlainParams& params,
+        Request request,
         const CancelToken* cancel = nullptr) {
+    request.text = more;
     Run made;
     const auto on_token = [&](TokenId token) {
         made.tokens.push_back(token);
         return Go::On;
     };
-    made.figures = decoder.run(more, params, on_token, cancel, no_time);
+    made.figures = decoder.run(request, on_token, cancel, no_time);
     return made;
 }
 
@@ -59,8 +60,8 @@ TEST_CASE("a device that draws with the layers gives the same tokens, and one he
                 FakeBackend backend{0, kFakeLayers, 256};
                 backend.draws_itself = draws_itself;
                 PlainDecoder decoder = PlainDecoder::make(backend, {.prefill_rows = rows}).value();
-                const PlainParams params{.sampling = sampling, .max_tokens = 20};
-                const Run made = run(decoder, kPrompt, params);
+                const Request request{.sampling = sampling, .max_tokens = 20};
+                const Run made = run(decoder, kPrompt, request);
                 if (expected.empty()) expected = made.tokens;
                 CHECK(made.tokens == expected);
                 CHECK(backend.head_rows == 20);
@@ -95,7 +96,7 @@ TEST_CASE("the context ends the answer, and a prompt that fills it is refused wi
     PlainDecoder decoder = PlainDecoder::make(backend, {.prefill_rows = 8, .context = 16}).value();
     const Run made = run(decoder, kPrompt, {});
     CHECK(made.tokens.size() == 5);
-    CHECK(made.figures.value().finish == msg::Finish::ContextFull);
+    CHECK(made.figures.value().finish == FinishReason::ContextFull);
     CHECK(decoder.text().size() == 16);
 
     decoder.reset();
@@ -103,6 +104,16 @@ TEST_CASE("the context ends the answer, and a prompt that fills it is refused wi
     REQUIRE_FALSE(refused.figures);
     CHECK(refused.figures.error().what.find("16 tokens") != std::string::npos);
     CHECK(decoder.text().empty());
+}
+
+TEST_CASE("a request's own context is the answer's, as far as the decoder has one") {
+    for (const auto& [context, tokens] : {std::pair{14, 3U}, std::pair{100, 5U}}) {
+        FakeBackend backend{0, kFakeLayers, 256};
+        PlainDecoder decoder = PlainDecoder::make(backend, {.context = 16}).value();
+        const Run made = run(decoder, kPrompt, {.context = context});
+        CHECK(made.tokens.size() == tokens);
+        CHECK(made.figures.value().finish == FinishReason::ContextFull);
+    }
 }
 
 TEST_CASE("cancelling stops between tokens, and the text can go on from there") {
@@ -115,15 +126,15 @@ TEST_CASE("cancelling stops between tokens, and the text can go on from there") 
         if (tokens.size() == 4) cancel.cancel();
         return Go::On;
     };
-    const PlainParams params{.max_tokens = 12};
-    const auto figures = decoder.run(kPrompt, params, on_token, &cancel, no_time);
-    CHECK(figures.value().finish == msg::Finish::No);
+    const Request request{.text = kPrompt, .max_tokens = 12};
+    const auto figures = decoder.run(request, on_token, &cancel, no_time);
+    CHECK(figures.value().finish == FinishReason::Interrupted);
     CHECK(tokens.size() == 4);
     const Run rest = run(decoder, {}, {.max_tokens = 8});
     tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
     FakeBackend fresh{0, kFakeLayers, 256};
     PlainDecoder undisturbed = PlainDecoder::make(fresh, {}).value();
-    CHECK(run(undisturbed, kPrompt, params).tokens == tokens);
+    CHECK(run(undisturbed, kPrompt, request).tokens == tokens);
 }
 
 TEST_CASE("an answer that failed for want of a logit can be asked for again") {
@@ -136,7 +147,7 @@ TEST_CASE("an answer that failed for want of a logit can be asked for again") {
         backend.all_nan_at = kPrompt.back();
         const Run failed = run(decoder, kPrompt, {.max_tokens = 8});
         CHECK(failed.tokens.empty());
-        CHECK(failed.figures.value().finish == msg::Finish::Failed);
+        CHECK(failed.figures.value().finish == FinishReason::Failed);
         CHECK(decoder.fed() < static_cast<Position>(decoder.text().size()));
         backend.all_nan_at = -1;
         CHECK(run(decoder, {}, {.max_tokens = 8}).tokens == whole.tokens);
@@ -150,13 +161,14 @@ TEST_CASE("the callback can stop the answer, and figures say how many tokens it 
     const auto on_token = [&](TokenId) { return ++seen == 3 ? Go::Stop : Go::On; };
     int ticks = 0;
     const auto clock = [&] { return Micros{++ticks}; };
-    const PlainFigures figures = decoder.run(kPrompt, {}, on_token, nullptr, clock).value();
+    const Request request{.text = kPrompt};
+    const AnswerFigures figures = decoder.run(request, on_token, nullptr, clock).value();
     CHECK(figures.generated_tokens == 3);
     CHECK(figures.prompt_tokens == 11);
-    CHECK(figures.finish == msg::Finish::No);
-    CHECK(figures.prefill > Micros{0});
-    CHECK(figures.first_token > figures.prefill);
-    CHECK(figures.decode > Micros{0});
+    CHECK(figures.finish == FinishReason::Interrupted);
+    CHECK(figures.prefill_time() > Micros{0});
+    CHECK(figures.time_to_first() > figures.prefill_time());
+    CHECK(figures.decode_time() > Micros{0});
 }
 
 TEST_CASE("an end token is the answer's last token") {
@@ -168,7 +180,7 @@ TEST_CASE("an end token is the answer's last token") {
     const Run ended = run(decoder, kPrompt, {.end_tokens = {47, end}, .max_tokens = 20});
     CHECK(ended.tokens.back() == end);
     CHECK(ended.tokens.size() <= 8);
-    CHECK(ended.figures.value().finish == msg::Finish::EndToken);
+    CHECK(ended.figures.value().finish == FinishReason::EndToken);
 }
 
 TEST_CASE("what makes no sense is refused by name") {

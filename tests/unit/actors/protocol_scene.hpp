@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 #include "ipc/wire/control.hpp"
 #include "ipc/wire/messages.hpp"
 #include "runtime/loop/control_port.hpp"

@@ -194,16 +194,16 @@ TEST_CASE("a draft that is away is not waited for, and proposes again when it is
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 5; });
     cluster.lose(kTheDraft);
     cluster.run_steps(10);
-    const std::uint64_t waited = cluster.scheduler().figures().waits_expired;
+    const std::uint64_t waited = cluster.scheduler().proposals().waits_expired;
     const Micros lost_at = cluster.world.now;
     const std::size_t before = cluster.heard[0]->tokens.size();
     cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= before + 10; });
-    CHECK(cluster.scheduler().figures().waits_expired == waited);
+    CHECK(cluster.scheduler().proposals().waits_expired == waited);
     CHECK(cluster.world.now - lost_at < Micros{100'000});
-    const std::uint64_t used = cluster.scheduler().figures().proposals_used;
+    const std::uint64_t used = cluster.scheduler().proposals().used;
     cluster.rejoin(kTheDraft);
     cluster.run_until_ended();
-    CHECK(cluster.scheduler().figures().proposals_used > used);
+    CHECK(cluster.scheduler().proposals().used > used);
     CHECK(cluster.heard[0]->figures.replays == 0);
     cluster.run_dry();
     load.check();
@@ -221,7 +221,8 @@ TEST_CASE("a further turn after a loss computes its text anew and is exact") {
         Request first = small_request(seed);
         const RequestId id = cluster.submit(first, {}, seed % 2 == 0 ? 7 : 0).value();
         cluster.run_until_ended();
-        const std::uint64_t prefilled = cluster.segment(1).figures().prefill_rows;
+        const std::uint64_t prefilled =
+            cluster.world.counted(kFirstSegment, counters::kPrefillRows);
         const bool loses = seed % 3 != 0;
         // The loss comes between the turns, or when the second one is on its way.
         if (loses && seed % 3 == 1) {
@@ -248,7 +249,7 @@ TEST_CASE("a further turn after a loss computes its text anew and is exact") {
             CHECK(cluster.heard[1]->figures.prompt_tokens >= 9);
             CHECK(cluster.heard[1]->figures.prompt_tokens <=
                   static_cast<std::int32_t>(whole.text.size()) - held + 1);
-            CHECK(cluster.segment(1).figures().prefill_rows <= prefilled + 10);
+            CHECK(cluster.world.counted(kFirstSegment, counters::kPrefillRows) <= prefilled + 10);
         }
         check_nothing_leaked(cluster, options);
     }

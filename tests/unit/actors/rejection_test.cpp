@@ -147,7 +147,7 @@ struct Toy {
     std::vector<TokenId> plain(Chance& chance) {
         std::vector<TokenId> text{0, 3};
         std::vector<float> p(kVocab);
-        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+        for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
             fill_logits(seed, text[text.size() - 2], text.back(), logits);
             REQUIRE(probabilities(logits, {.committed = text, .path = {}}, sampling, p, scratch));
             const Weights weights(p.begin(), p.end());
@@ -183,7 +183,7 @@ struct Toy {
     }
     std::vector<TokenId> speculative(std::size_t shape, Chance& chance) {
         std::vector<TokenId> text{0, 3};
-        for (msg::Finish end = msg::Finish::No; end == msg::Finish::No;) {
+        for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
             const std::vector<msg::WaveRow> rows = wave(text, shape);
             WaveWalk walk{{.rows = rows,
                            .committed = text,

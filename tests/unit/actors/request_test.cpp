@@ -1,4 +1,4 @@
-#include "actors/protocol/request.hpp"
+#include "actors/decoding/request.hpp"
 
 #include <cstring>
 #include <functional>

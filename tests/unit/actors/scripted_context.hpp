@@ -50,7 +50,10 @@ public:
     [[nodiscard]] Push send(StageId to,
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override {
-        if (full) return Push::Full;
+        if (full) {
+            ++refused;
+            return Push::Full;
+        }
         sent_[to].push_back({kind, {bytes.begin(), bytes.end()}});
         return Push::Ok;
     }
@@ -147,6 +150,7 @@ public:
     std::optional<Error> failure;
     std::vector<JobLabel> labels;
     std::map<Counter, std::uint64_t> counted;
+    std::size_t refused = 0;  // messages that found no room
 
 private:
     struct Letter {

@@ -123,7 +123,7 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
     REQUIRE(verdict.count == 2);
     CHECK(verdict.tokens[0] == answer[0]);
     CHECK(verdict.tokens[1] == answer[1]);
-    CHECK(verdict.finish == msg::Finish::No);
+    CHECK(verdict.finish == FinishReason::None);
     CHECK(last.expect<msg::Verdict>(kDraft).count == 2);
     first.tell(kLast, last.expect<msg::Verdict>(kFirst));
 

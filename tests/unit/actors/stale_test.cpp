@@ -70,7 +70,7 @@ TEST_CASE("a draft that runs far ahead of the first segment's Begin does no harm
     pipeline.run_until_finished();
     const auto committed = pipeline.conductor.log.answer(kOne);
     CHECK(std::vector<TokenId>(committed.begin(), committed.end()) == oracle.answer);
-    CHECK(pipeline.segment_actors.front()->scheduler()->figures().proposals_used == 1);
+    CHECK(pipeline.segment_actors.front()->scheduler()->proposals().used == 1);
 }
 
 TEST_CASE("a segment that is destroyed with waves in its queue touches no tensor any more") {
@@ -136,6 +136,6 @@ TEST_CASE("a draft that never answers is waited for only a few times") {
     Pipeline pipeline{options, request, oracle};
     pipeline.open_and_begin(kOne, request);
     pipeline.run_until_finished();
-    CHECK(pipeline.segment_actors.front()->scheduler()->figures().waits_expired == 3);
+    CHECK(pipeline.segment_actors.front()->scheduler()->proposals().waits_expired == 3);
     CHECK(pipeline.world.now < Micros{400'000});
 }

@@ -130,7 +130,9 @@ public:
     std::vector<Job> jobs;
     std::deque<msg::Wave> in_flight;
     std::uint64_t waves = 0;
-    std::uint64_t rows_sent = 0;  // of verify parts
+    std::uint64_t rows_sent = 0;    // of verify parts
+    std::uint64_t rows_wasted = 0;  // of these, not committed
+    std::vector<Outcome> outcomes;  // of roots, as known when their verdict came
 
 private:
     void check_part(const msg::WavePart& part, std::span<const msg::WaveRow> rows) {
@@ -162,7 +164,8 @@ private:
             if (!root) {
                 REQUIRE(job.sent.contains(row.parent));  // before it, or in an earlier wave
                 REQUIRE(tree.find(NodeId{row.parent})->position + 1 == row.position);
-                REQUIRE(job.state->finish_rule().after(row.token, row.position) == msg::Finish::No);
+                REQUIRE(job.state->finish_rule().after(row.token, row.position) ==
+                        FinishReason::None);
             }
         }
     }
@@ -184,7 +187,7 @@ private:
             const TokenId own = job.oracle.at(static_cast<std::size_t>(at.position) + 1);
             verdict.tokens.at(verdict.count++) = own;
             verdict.finish = state.finish_rule().after(own, at.position + 1);
-            if (verdict.finish != msg::Finish::No) break;
+            if (verdict.finish != FinishReason::None) break;
             const auto next =
                 std::find_if(alive.begin(), alive.end(), [&](const msg::WaveRow& row) {
                     return row.parent == at.node.value && row.token == own;
@@ -204,7 +207,9 @@ private:
         for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
         CHECK(job.state->slots().size() == used_before + verdict.count);
         REQUIRE(job.state->slots() == job.verifier_state->slots());
-        (void)scheduler.follow(job.state->request(), step.value(), now);
+        rows_wasted += step.value().dropped.size();
+        const Outcome outcome = scheduler.follow(job.state->request(), step.value(), now);
+        if (!job.state->over() && !outcome.open) outcomes.push_back(outcome);
     }
 
     DispatchOptions options_;

@@ -133,7 +133,7 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             committed += job.oracle.size() - job.state->spec().text.size();
         }
         // Every row of a verify wave was committed (the root that stands before each token) or not.
-        CHECK(scene.rows_sent == committed + scene.scheduler.figures().rows_wasted);
+        CHECK(scene.rows_sent == committed + scene.rows_wasted);
     }
 }
 
@@ -245,7 +245,7 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     (void)Scene::add(old, x, 3);
     (void)Scene::add(old, Scene::add(old, a, 2), 3);
     scene.scheduler.propose(old, Speaker::Other, scene.now);
-    CHECK(scene.scheduler.figures().proposals_used == 1);
+    CHECK(scene.scheduler.proposals().used == 1);
     REQUIRE(scene.form());
     const auto rows = rows_of(scene.in_flight.front());
     REQUIRE(rows.size() == 3);
@@ -254,7 +254,7 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     msg::Proposal wrong = scene.proposal(0, 0);
     (void)Scene::add(wrong, msg::kBelowRoot, 4);
     scene.scheduler.propose(wrong, Speaker::Other, scene.now);
-    CHECK(scene.scheduler.figures().proposals_outdated == 1);
+    CHECK(scene.scheduler.proposals().outdated == 1);
 }
 
 TEST_CASE("a proposal for a root that is still to come is kept until its verdict is here") {
@@ -288,7 +288,7 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
         REQUIRE(scene.form());
         (void)scene.verifier();
     }
-    CHECK(scene.scheduler.figures().waits_expired == 3);
+    CHECK(scene.scheduler.proposals().waits_expired == 3);
     REQUIRE(scene.form());  // it is not waited for any longer,
     (void)scene.verifier();
     scene.scheduler.propose(chain(scene, 0, {}), Speaker::Draft, scene.now);  // until it speaks
@@ -331,7 +331,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     CHECK_FALSE(scene.form());
     scene.now = scene.scheduler.due().value();
     CHECK(scene.form());
-    CHECK(scene.scheduler.figures().waits_expired == 1);
+    CHECK(scene.scheduler.proposals().waits_expired == 1);
 }
 
 TEST_CASE("a wave is not held for the Halfway of a draft that is lost") {
@@ -350,7 +350,7 @@ TEST_CASE("a proposal below a token that is not the text's changes nothing") {
     made.root_token = 3;
     scene.scheduler.propose(made, Speaker::Draft, scene.now);
     CHECK(scene.jobs[0].state->tree().nodes().size() == 1);
-    CHECK(scene.scheduler.figures().proposals_outdated == 1);
+    CHECK(scene.scheduler.proposals().outdated == 1);
 }
 
 TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
@@ -371,23 +371,22 @@ TEST_CASE("an outcome names whose candidate the new root was, and what had not b
     (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);
     (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     scene.scheduler.propose(made, Speaker::Draft, scene.now);
-    REQUIRE(scene.form());   // the root and 3
-    (void)scene.verifier();  // 1
-    CHECK(scene.scheduler.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)] == 1);
-    CHECK(scene.scheduler.figures().rows_wasted == 1);
-    CHECK(scene.scheduler.figures().roots_alone == 0);
-    REQUIRE(scene.form());
-    (void)scene.verifier();
-    CHECK(scene.scheduler.figures().outcomes_none == 1);
-    CHECK(scene.scheduler.figures().roots_alone == 1);
+    REQUIRE(scene.form());  // the root and 3
+    (void)scene.walk();    // 1
+    REQUIRE(scene.outcomes.size() == 1);
+    CHECK(scene.outcomes[0].prepared);
+    CHECK(scene.outcomes[0].origin == msg::Origin::Exit);
+    CHECK(scene.rows_wasted == 1);
+    REQUIRE(scene.form());  // the root alone
+    CHECK(scene.rows_sent == 3);
+    (void)scene.walk();
+    REQUIRE(scene.outcomes.size() == 2);
+    CHECK_FALSE(scene.outcomes[1].prepared);
 }
 
 TEST_CASE("in lockstep a round that comes after the verdict says whose candidate the root was") {
     Scene scene =
         one_request({.start = StartRule::Lockstep, .proposal_wait = Micros{100}}, kAnswer);
-    const auto early = [&] {
-        return scene.scheduler.figures().outcomes[static_cast<std::size_t>(msg::Origin::Exit)];
-    };
     REQUIRE(scene.form());
     (void)scene.verifier();  // 1
     msg::Proposal round = scene.proposal(0, 0);
@@ -397,8 +396,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     CHECK(scene.scheduler.take_settled().empty());
     REQUIRE(scene.form());
-    CHECK(early() == 1);
-    const std::vector<Outcome> settled = scene.scheduler.take_settled();
+    std::vector<Outcome> settled = scene.scheduler.take_settled();
     REQUIRE(settled.size() == 1);
     CHECK(settled.front().prepared);
     CHECK(settled.front().origin == msg::Origin::Exit);
@@ -408,12 +406,14 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     (void)Scene::add(round, msg::kBelowRoot, 4);
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.scheduler.figures().outcomes_none == 1);
-    (void)scene.verifier();
+    (void)scene.walk();
     scene.now = scene.scheduler.due().value();
     REQUIRE(scene.form());
-    CHECK(scene.scheduler.figures().outcomes_none == 2);
-    CHECK(early() == 1);
+    settled = scene.scheduler.take_settled();
+    REQUIRE(settled.size() == 2);
+    CHECK_FALSE(settled[0].prepared);
+    CHECK_FALSE(settled[1].prepared);
+    CHECK(scene.outcomes.empty());  // none was known with its verdict
 }
 
 TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {

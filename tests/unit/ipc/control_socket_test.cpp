@@ -107,8 +107,8 @@ TEST_CASE("more descriptors than the kernel takes at once arrive in order, with 
 
 TEST_CASE("an envelope says whose message it is and for whom; without one it is the process's") {
     auto [a, b] = ControlSocket::make_pair().value();
-    REQUIRE(a.send(control::Stats{}, {}, 10s, {StageId{4}, StageId{513}}).ok());
-    REQUIRE(a.send(control::Stats{}).ok());
+    REQUIRE(a.send(control::Ready{}, {}, 10s, {StageId{4}, StageId{513}}).ok());
+    REQUIRE(a.send(control::Ready{}).ok());
     const auto addressed = b.receive(soon()).value();
     CHECK(addressed.envelope.from == StageId{4});
     CHECK(addressed.envelope.to == StageId{513});

@@ -41,7 +41,6 @@ std::vector<control::Message> one_of_each() {
         wire,
         control::Ready{Epoch{9}},
         control::Begin{RequestId{77}, Attempt{3}, bytes_of(std::string(5000, 'x'))},
-        control::Stats{{{"waves", 12.5}, {"rows", -1.0}}},
         control::Failed{static_cast<std::uint8_t>(Errc::OutOfMemory), "no room"},
         control::Shutdown{},
         control::Unwire{{StageId{3}, StageId{4}}, Epoch{2}},
@@ -89,19 +88,19 @@ TEST_CASE("what a recovery says names every actor, incarnation and channel again
     };
     const auto assign = std::get<control::Assign>(again(1));
     CHECK(assign.actors == std::vector{StageId{2}, StageId{7}});
-    const auto unwire = std::get<control::Unwire>(again(9));
+    const auto unwire = std::get<control::Unwire>(again(8));
     CHECK(unwire.peers == std::vector{StageId{3}, StageId{4}});
     CHECK(unwire.peer_epoch == Epoch{2});
-    const auto rewire = std::get<control::Rewire>(again(10));
+    const auto rewire = std::get<control::Rewire>(again(9));
     CHECK(rewire.peers == std::vector{StageId{3}});
     CHECK(rewire.peer_epoch == Epoch{3});
     REQUIRE(rewire.edges.size() == 2);
     CHECK(rewire.edges[0].self == StageId{2});
     CHECK(rewire.edges[0].bell_file == 3);
-    const auto rewired = std::get<control::Rewired>(again(11));
+    const auto rewired = std::get<control::Rewired>(again(10));
     CHECK(rewired.peer == StageId{3});
     CHECK(rewired.peer_epoch == Epoch{3});
-    const auto fault = std::get<control::EdgeFault>(again(12));
+    const auto fault = std::get<control::EdgeFault>(again(11));
     CHECK(fault.peer == StageId{1});
     CHECK(fault.text == "a sequence number is wrong");
 }
@@ -110,22 +109,22 @@ TEST_CASE("more peers or edges than a process can have do not decode") {
     // Unwire: endianness byte, count u32, 2 bytes per peer, epoch u32.
     std::vector<std::byte> unwire = control::encode(
         control::Unwire{std::vector<StageId>(control::kActorsMax, StageId{1}), Epoch{1}});
-    CHECK(control::decode(9, unwire).ok());
+    CHECK(control::decode(8, unwire).ok());
     const std::uint32_t peers = control::kActorsMax + 1;
     std::memcpy(unwire.data() + 1, &peers, sizeof peers);
     unwire.insert(unwire.end(), sizeof(StageId), std::byte{0});
-    const Result<control::Message> decoded = control::decode(9, unwire);
+    const Result<control::Message> decoded = control::decode(8, unwire);
     REQUIRE_FALSE(decoded.ok());
     CHECK(decoded.error().what.find("over its limit") != std::string::npos);
 
     control::Rewire full{{}, Epoch{1}, std::vector<control::EdgeWire>(control::kEdgesMax)};
     std::vector<std::byte> rewire = control::encode(full);
-    CHECK(control::decode(10, rewire).ok());
+    CHECK(control::decode(9, rewire).ok());
     // Rewire: endianness byte, no peers (count u32), epoch u32, count of edges u32.
     const std::uint32_t edges = control::kEdgesMax + 1;
     std::memcpy(rewire.data() + 9, &edges, sizeof edges);
     rewire.insert(rewire.end(), 64, std::byte{0});
-    CHECK_FALSE(control::decode(10, rewire).ok());
+    CHECK_FALSE(control::decode(9, rewire).ok());
 }
 
 TEST_CASE("a truncated message does not decode, wherever it is cut") {
@@ -156,13 +155,13 @@ TEST_CASE("a count beyond its limit or beyond the message allocates nothing") {
         std::memcpy(begin.data() + 13, &count, sizeof count);
         CHECK_FALSE(control::decode(5, begin).ok());
     }
-    // Stats: endianness byte, count u32. 256 figures need at least 3,072 bytes.
-    std::vector<std::byte> stats = control::encode(control::Stats{});
-    REQUIRE(stats.size() == 5);
-    stats.resize(100);
-    const std::uint32_t count = 256;
-    std::memcpy(stats.data() + 1, &count, sizeof count);
-    const Result<control::Message> decoded = control::decode(6, stats);
+    // Unwire: endianness byte, count u32. 72 stages need at least 144 bytes.
+    std::vector<std::byte> unwire = control::encode(control::Unwire{});
+    REQUIRE(unwire.size() == 1 + 4 + 4);
+    unwire.resize(100);
+    const std::uint32_t count = control::kActorsMax;
+    std::memcpy(unwire.data() + 1, &count, sizeof count);
+    const Result<control::Message> decoded = control::decode(8, unwire);
     REQUIRE_FALSE(decoded.ok());
     CHECK(decoded.error().what.find("beyond the message") != std::string::npos);
 }

@@ -20,18 +20,19 @@ Tokenizer two_letters() {
 /// Draws `tokens`, then ends as `finish` says.
 class Scripted final : public Generator {
 public:
-    Scripted(std::vector<TokenId> tokens, msg::Finish finish)
+    Scripted(std::vector<TokenId> tokens, FinishReason finish)
         : tokens_{std::move(tokens)}, finish_{finish} {}
 
-    Result<GeneratorFigures> run(std::span<const TokenId> /*more*/,
-                                 const PlainParams& /*params*/,
-                                 const PlainDecoder::OnToken& on_token,
-                                 const CancelToken& /*cancel*/) override {
-        GeneratorFigures figures;
+    Result<AnswerFigures> run(const Request& /*request*/,
+                              const PlainDecoder::OnToken& on_token,
+                              const CancelToken& /*cancel*/) override {
+        AnswerFigures figures{.finish = finish_};
         for (const TokenId token : tokens_) {
-            if (on_token(token) == Go::Stop) return figures;
+            ++figures.generated_tokens;
+            if (on_token(token) == Go::On) continue;
+            figures.finish = FinishReason::Interrupted;
+            break;
         }
-        figures.decoding.finish = finish_;
         return figures;
     }
     [[nodiscard]] Position text_tokens() const override { return 0; }
@@ -41,13 +42,13 @@ public:
 
 private:
     std::vector<TokenId> tokens_;
-    msg::Finish finish_;
+    FinishReason finish_;
 };
 
-Result<Answer> answer_of(Scripted generator, std::string& text) {
-    const AnswerRequest request{.tokens = {0}, .sampling = {}, .stop_strings = {}};
+Result<Answer> answer_of(Scripted generator, std::string& text, TextRequest wanted = {}) {
+    wanted.request.text = {0};
     const CancelToken cancel;
-    return stream_answer(generator, two_letters(), request, cancel, [&](std::string_view more) {
+    return stream_answer(generator, two_letters(), wanted, cancel, [&](std::string_view more) {
         text += more;
         return Status{};
     });
@@ -57,18 +58,40 @@ Result<Answer> answer_of(Scripted generator, std::string& text) {
 
 TEST_CASE("an answer that ends by itself is all its text") {
     std::string text;
-    const Result<Answer> answer = answer_of({{0, 1, 2}, msg::Finish::EndToken}, text);
+    const Result<Answer> answer = answer_of({{0, 1, 2}, FinishReason::EndToken}, text);
     REQUIRE(answer.ok());
     CHECK(text == "ab");
-    CHECK(answer.value().end == AnswerEnd::EndToken);
+    CHECK(answer.value().figures.finish == FinishReason::EndToken);
     CHECK(answer.value().ids == std::vector<TokenId>{0, 1, 2});
 }
 
 TEST_CASE("a model that gives no number is an error, not an answer that was interrupted") {
     std::string text;
-    const Result<Answer> answer = answer_of({{0, 1}, msg::Finish::Failed}, text);
+    const Result<Answer> answer = answer_of({{0, 1}, FinishReason::Failed}, text);
     REQUIRE_FALSE(answer.ok());
     CHECK(answer.error().code == Errc::BadFile);
     CHECK(answer.error().what.find("after 2 of the answer") != std::string::npos);
     CHECK(text == "ab");  // what came before it was shown
+}
+
+TEST_CASE("a stop string ends the answer before its text, and is the reason") {
+    std::string text;
+    const Result<Answer> answer =
+        answer_of({{0, 1, 0, 1}, FinishReason::MaxTokens}, text, {.stop_strings = {"ba"}});
+    REQUIRE(answer.ok());
+    CHECK(text == "a");
+    CHECK(answer.value().figures.finish == FinishReason::StopString);
+    CHECK(name_of(answer.value().figures.finish) == std::string{"stop_string"});
+    CHECK(answer.value().ids == std::vector<TokenId>{0, 1, 0});
+}
+
+TEST_CASE("a prompt that is only processed has no answer, and ends by its count") {
+    std::string text;
+    const Result<Answer> answer =
+        answer_of({{0, 1}, FinishReason::MaxTokens}, text, {.prompt_only = true});
+    REQUIRE(answer.ok());
+    CHECK(text.empty());
+    CHECK(answer.value().ids.empty());
+    CHECK(answer.value().figures.generated_tokens == 0);
+    CHECK(answer.value().figures.finish == FinishReason::MaxTokens);
 }

@@ -74,7 +74,7 @@ CostTable random_costs(std::uint32_t seed) {
 struct Fixture {
     Fixture() : file{ModelFile::open(kModel).value()} {
         model.model = kModel;
-        task.max_tokens = 24;
+        task.request.max_tokens = 24;
         std::mt19937 random{4};
         for (const std::size_t length : {1U, 9U, 70U}) {
             std::vector<TokenId> prompt(length);
@@ -92,8 +92,7 @@ struct Fixture {
         return simulate(file, model, config.value(), costs, "costs.tsv", {}, task);
     }
     [[nodiscard]] std::vector<PlainAnswer> plain() const {
-        const PlainParams params{task.sampling, task.end_tokens, task.max_tokens};
-        return decode_plainly(file, model, {}, task.prompts, params).value();
+        return decode_plainly(file, model, {}, task.prompts, task.request).value();
     }
 
     ModelFile file;
@@ -105,8 +104,8 @@ struct Fixture {
 
 TEST_CASE_FIXTURE(Fixture, "whatever the pipeline and its costs, the text is plain decoding's") {
     for (const float temperature : {0.0F, 0.8F}) {
-        task.sampling.temperature = temperature;
-        task.sampling.seed = 17;
+        task.request.sampling.temperature = temperature;
+        task.request.sampling.seed = 17;
         const std::vector<PlainAnswer> expected = plain();
         for (const Shape& shape : shapes()) {
             for (const std::uint32_t seed : {1U, 2U}) {

@@ -40,7 +40,6 @@ struct Recorder : Actor {
     void handle(StageId, std::uint16_t kind, std::span<const std::byte>) override {
         kinds.push_back(kind);
     }
-    void on_control(StageId, const control::Message&) override {}
     StageContext* context = nullptr;
     std::vector<std::uint16_t> kinds;
 };

@@ -47,7 +47,6 @@ struct Neighbour : Actor {
         context = &c;
         submit_some(1);
     }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         auto message = as<msg::Proposal>(bytes);
         diary.entries.push_back({Diary::What::Heard, message.count});

@@ -44,7 +44,6 @@ private:
 
 struct IdleConductor : Actor {
     void on_start(StageContext& c) override { context = &c; }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
     StageContext* context = nullptr;
 };

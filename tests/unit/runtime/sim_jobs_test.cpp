@@ -33,7 +33,6 @@ struct Story {
 struct Worker : Actor {
     explicit Worker(Story& the_story) : story{the_story} {}
     void on_start(StageContext& c) override { context = &c; }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t kind, std::span<const std::byte>) override {
         if (kind == static_cast<std::uint16_t>(msg::Kind::Verdict)) {
             story.verdict_at = context->now();

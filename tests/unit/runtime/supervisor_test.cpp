@@ -238,7 +238,6 @@ struct Pinger : Actor {
         context = &c;
         ping();
     }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         CHECK(as<msg::Proposal>(bytes).root_position == 1002);
         ++pongs;

@@ -57,7 +57,6 @@ struct Sender : Actor {
         send_on();
     }
     void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
-    void on_control(StageId, const control::Message&) override {}
     void on_room(StageId) override { send_on(); }
 
     void send_on() {
@@ -90,7 +89,6 @@ struct Sender : Actor {
 /// Reads each tensor where it lies, and gives it back.
 struct Receiver : Actor {
     void on_start(StageContext& given) override { context = &given; }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
         CHECK(kind == static_cast<std::uint16_t>(msg::Kind::TensorNote));
         notes.push_back(as<msg::TensorNote>(bytes));

@@ -113,9 +113,6 @@ public:
         context_ = &context;
         push_on();
     }
-    void on_control(StageId from, const control::Message& message) override {
-        if (std::holds_alternative<control::Stats>(message)) stats_from.push_back(from);
-    }
     void handle([[maybe_unused]] StageId from,
                 [[maybe_unused]] std::uint16_t kind,
                 std::span<const std::byte> bytes) override {
@@ -134,7 +131,6 @@ public:
     std::vector<Position> answers;
     std::vector<StageId> lost;
     std::vector<StageId> joined;
-    std::vector<StageId> stats_from;
     int rooms = 0;
 
 protected:

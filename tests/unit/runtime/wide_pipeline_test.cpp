@@ -62,7 +62,6 @@ struct Pinger : Actor {
         context = &c;
         ping();
     }
-    void on_control(StageId, const control::Message&) override {}
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         // Each adds 1, and 1000 for the tensor that it was sent.
         CHECK(as<msg::Proposal>(bytes).root_position == kStages + 1000 * (kStages - 1));

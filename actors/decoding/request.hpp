@@ -1,8 +1,13 @@
-// Request: what is to be decoded, as the conductor hands it to every stage.
+// Request: what is to be decoded, in tokens. The one description of it: whatever asks for text or for
+// many answers contains a Request and adds what tokens do not know.
 //
-// It travels as the opaque payload of the cold Begin message: the runtime carries the bytes, only
-// actors know what they mean. The decoder of those bytes trusts nothing: every count is bounded,
-// and checked against the bytes that are left before anything is allocated.
+//     TextRequest   (launch/session)   + stop strings               one answer as text
+//     AnswerOrder   (conductor)        + callbacks, the turn before one answer of a pipeline
+//     BatchParams   (answer_waves)     + seats, what is kept        many answers on one backend
+//     control::Begin                   encode_request() as its payload, to every stage
+//
+// The decoder of those bytes trusts nothing: every count is bounded, and checked against the bytes
+// that are left before anything is allocated. Plain values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +29,14 @@ inline constexpr std::uint32_t kEndTokensMax = 64;
 inline constexpr std::uint32_t kLogitBiasMax = 1U << 16;
 
 struct Request {
-    std::vector<TokenId> text;  // the prompt; on a replay also what was already committed
+    // The prompt, or what is appended to the text of the turn before. On a replay also what was
+    // already committed.
+    std::vector<TokenId> text = {};
     std::int32_t replayed = 0;  // trailing tokens of `text` that belong to the answer already
     std::int32_t reuse = 0;     // leading tokens of `text` whose keys and values the stages may
                                 // still hold from the turn before (same id, attempt before)
-    SamplingParams sampling;
-    std::vector<TokenId> end_tokens;
+    SamplingParams sampling = {};
+    std::vector<TokenId> end_tokens = {};
     std::int32_t max_tokens = kUnlimitedTokens;  // of the answer, >= 1
     std::int32_t gamma = 8;                      // tokens to propose at once, 0 .. kGammaMax
     AcceptanceRule acceptance = AcceptanceRule::Coupled;

@@ -1,4 +1,4 @@
-#include "model/sampling/stop_rules.hpp"
+#include "model/sampling/stop_matcher.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -46,14 +46,14 @@ std::vector<std::size_t> borders_of(const std::string& text) {
 
 }  // namespace
 
-Status validate(const StopRules& rules) {
-    if (rules.stop_strings.size() > kStopStringsMax) {
+Status validate_stop_strings(std::span<const std::string> stop_strings) {
+    if (stop_strings.size() > kStopStringsMax) {
         return Error{Errc::BadArgument,
                      fmt::format("there are {} stop strings, allowed are at most {}",
-                                 rules.stop_strings.size(), kStopStringsMax)};
+                                 stop_strings.size(), kStopStringsMax)};
     }
-    for (std::size_t i = 0; i < rules.stop_strings.size(); ++i) {
-        const std::string& text = rules.stop_strings[i];
+    for (std::size_t i = 0; i < stop_strings.size(); ++i) {
+        const std::string& text = stop_strings[i];
         if (text.empty()) {
             return Error{
                 Errc::BadArgument,
@@ -68,42 +68,27 @@ Status validate(const StopRules& rules) {
             return Error{Errc::BadArgument, fmt::format("stop string {} is not valid UTF-8", i)};
         }
     }
-    if (rules.max_tokens != -1 && rules.max_tokens < 1) {
-        return Error{Errc::BadArgument,
-                     fmt::format("max_tokens is {}, allowed is -1 (no limit) or 1 and more",
-                                 rules.max_tokens)};
-    }
     return {};
 }
 
-StopMatcher::StopMatcher(StopRules rules) : rules_{std::move(rules)} {
-    std::sort(rules_.end_tokens.begin(), rules_.end_tokens.end());
-    for (const std::string& text : rules_.stop_strings) {
-        PACE_CHECK(!text.empty(), "stop strings have passed validate()");
+StopMatcher::StopMatcher(std::span<const std::string> stop_strings) {
+    for (const std::string& text : stop_strings) {
+        PACE_CHECK(!text.empty(), "stop strings have passed validate_stop_strings()");
         patterns_.push_back({.text = text, .border = borders_of(text)});
     }
 }
 
-StopMatcher::Step StopMatcher::push(TokenId token, std::string_view text) {
-    PACE_CHECK(reason_ == StopReason::None && !finished_, "the answer has not ended");
-    ++tokens_;
-    if (std::binary_search(rules_.end_tokens.begin(), rules_.end_tokens.end(), token)) {
-        reason_ = StopReason::EndToken;
-        return {.text = {}, .reason = reason_};
-    }
-    std::string certain = read(text);
-    if (reason_ == StopReason::None && rules_.max_tokens > 0 && tokens_ >= rules_.max_tokens) {
-        reason_ = StopReason::MaxTokens;
-    }
-    return {.text = std::move(certain), .reason = reason_};
+std::string StopMatcher::push(std::string_view text) {
+    PACE_CHECK(!found_ && !finished_, "the answer has not ended");
+    return read(text);
 }
 
 std::string StopMatcher::finish(std::string_view rest) {
     PACE_CHECK(!finished_, "finish() is called once");
     finished_ = true;
-    if (reason_ == StopReason::StopString) return {};
+    if (found_) return {};
     std::string certain = read(rest);
-    if (reason_ != StopReason::StopString) certain += release(held_.size());
+    if (!found_) certain += release(held_.size());
     return certain;
 }
 
@@ -122,7 +107,7 @@ std::string StopMatcher::read(std::string_view text) {
         if (found > 0) {
             std::string certain = release(held_.size() - found);
             held_.clear();
-            reason_ = StopReason::StopString;
+            found_ = true;
             return certain;
         }
     }

@@ -1,0 +1,62 @@
+// AnswerFigures: the account of one answer, kept by whoever decodes it (PlainDecoder, the conductor)
+// and read by all: session, chat, check, simulate, --stats.
+//
+// An answer is counted here and not in the pages of runtime/observe, which know processes and no
+// requests: an account of one answer cannot be read from totals while others are decoded beside it,
+// and it must outlive the stages that worked on it. What a run did with verdicts is the sum over
+// its answers; what its processes did is in their pages.
+// Plain values; any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "ipc/base/limits.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+
+/// Of the verdicts that were committed.
+struct VerdictTally {
+    std::int64_t waves = 0;     // parts of verify waves that were judged
+    std::int64_t alone = 0;     // of them, those of the root alone
+    std::int64_t drafts = 0;    // of them, those that held a guess
+    std::int64_t guesses = 0;   // rows of the waves but for their roots
+    std::int64_t accepted = 0;  // guesses that were emitted: cut at an end token
+    std::int64_t emitted = 0;
+    std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose guess i stood
+    std::array<std::int64_t, kWaveRowsMax + 1> by_rows{};  // [n]: waves of n rows
+
+    void add(const msg::Verdict& verdict);
+    void add(const VerdictTally& other);
+    /// 1 + accepted / drafts; 1 without any.
+    [[nodiscard]] double mean_acceptance_length() const;
+    /// accepted_at[i] / drafts, for as many i as a guess was ever accepted at.
+    [[nodiscard]] std::vector<double> rate_by_position() const;
+};
+
+struct AnswerFigures {
+    using Micros = std::chrono::microseconds;
+
+    std::int32_t prompt_tokens = 0;     // rows of the prefill: what was not in the KV cache yet
+    std::int32_t generated_tokens = 0;  // as given to on_token
+    VerdictTally verdicts{};            // empty where nothing is speculated
+    std::uint32_t replays = 0;          // attempts begun because a stage was lost
+    // Times of one clock; 0: it did not come to that.
+    Micros begun{0};
+    Micros prefilled{0};  // the logits of the first token were there; in a pipeline as first_token
+    Micros first_token{0};
+    Micros last_token{0};
+    FinishReason finish = FinishReason::None;
+
+    [[nodiscard]] Micros prefill_time() const { return std::max(prefilled - begun, Micros{0}); }
+    [[nodiscard]] Micros time_to_first() const { return std::max(first_token - begun, Micros{0}); }
+    [[nodiscard]] Micros decode_time() const { return last_token - first_token; }
+    /// Tokens/s behind the first one; 0 for fewer than two.
+    [[nodiscard]] double decode_rate() const;
+};
+
+}  // namespace paceline
