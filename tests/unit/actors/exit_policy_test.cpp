@@ -70,7 +70,7 @@ TEST_CASE("candidates are settled when the text has come so far, along their own
     ExitRecord book;
     const auto settled = [&](std::vector<TokenId> text) { return book.settle(kOne, kFirst, text); };
     // Behind the text 7: either 1 or 2 next; behind 1 comes 3; behind 2 comes 4.
-    const std::vector<ExitCandidates::Candidate> said = {{.at = 1, .tokens = {1, 2}},
+    const std::vector<ExitCandidates::Place> said = {{.at = 1, .tokens = {1, 2}},
                                                          {.at = 2, .path = {1}, .tokens = {3}},
                                                          {.at = 2, .path = {2}, .tokens = {4}}};
     book.add({.request = kOne, .attempt = kFirst, .candidates = said});
@@ -105,7 +105,7 @@ TEST_CASE("looks of other requests wait, those of old attempts go, and there are
     CHECK(book.settle(kOne, Attempt{2}, text).empty());
     CHECK(book.settle(kOne, kFirst, text).empty());
     CHECK(book.settle(RequestId{2}, kFirst, text) == std::vector<std::size_t>{1});
-    for (std::size_t i = 0; i < ExitRecord::kLooksMax + 9; ++i)
+    for (std::size_t i = 0; i < ExitRecord::kEvaluationsMax + 9; ++i)
         book.add({.request = kOne, .attempt = kFirst, .candidates = {{.at = 1, .tokens = {1}}}});
-    CHECK(book.settle(kOne, kFirst, text).size() == ExitRecord::kLooksMax);
+    CHECK(book.settle(kOne, kFirst, text).size() == ExitRecord::kEvaluationsMax);
 }
