@@ -209,7 +209,7 @@ void DraftRequest::take(const DraftModel::Said& said) {
 float DraftRequest::least_reach() const {
     // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
-    return std::log(std::max(plan_.growth.reach_min, all_sent ? kWorthARow : 0.0F));
+    return std::log(std::max(plan_.growth.draft_reach_min, all_sent ? kWorthARow : 0.0F));
 }
 
 void DraftRequest::take_chain(DraftNodeId behind,

@@ -150,7 +150,7 @@ Status read_growth(const TomlTable& table, GrowthRule& growth) {
     if (s.ok()) s = table.read_number("reach_min", 0.0, 1.0, reach);
     if (!s.ok()) return s;
     growth.confidence_min = static_cast<float>(confidence);
-    growth.reach_min = static_cast<float>(reach);
+    growth.draft_reach_min = static_cast<float>(reach);
     if (growth.gamma_early != 0 && growth.pace != DraftPace::Lockstep) {
         return table.error("gamma_early", "is for pace = \"lockstep\"");
     }

@@ -110,7 +110,7 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
         options.start == StartRule::Lockstep ? kLockstepWait : kTurnWait);
     options.rows_max = static_cast<std::uint32_t>(schedule.rows_max);
     options.requests_max = static_cast<std::uint32_t>(schedule.requests_max);
-    options.reach_min = static_cast<float>(schedule.reach_min);
+    options.verify_reach_min = static_cast<float>(schedule.reach_min);
     int waves = 1;
     if (options.start == StartRule::AtOnce) waves = config.segments();
     // Every early token is a wave of its own; the row that the exit was not sure of is one more.

@@ -45,7 +45,7 @@ void draft_fields(Archive& archive, Draft& d) {
             d.min_ngram, d.max_ngram);
     Like<Draft, GrowthRule>& g = d.growth;
     archive(g.pace, g.part, g.gamma, g.gamma_early, g.adaptive, g.confidence_min, g.while_worth,
-            g.width, g.own_alternatives, g.exit_alternatives, g.branch_budget, g.reach_min);
+            g.width, g.own_alternatives, g.exit_alternatives, g.branch_budget, g.draft_reach_min);
 }
 
 template <class Archive, class Exit>
@@ -59,7 +59,7 @@ void exit_fields(Archive& archive, Exit& e) {
 template <class Archive, class Dispatch>
 void dispatch_fields(Archive& archive, Dispatch& d) {
     archive(d.start, d.shape, d.rows_max, d.waves_in_flight_max, d.prefill_rows, d.requests_max,
-            d.reach_min);
+            d.verify_reach_min);
     micros(archive, d.proposal_wait);
 }
 
