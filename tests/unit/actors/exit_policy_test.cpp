@@ -71,8 +71,8 @@ TEST_CASE("candidates are settled when the text has come so far, along their own
     const auto settled = [&](std::vector<TokenId> text) { return book.settle(kOne, kFirst, text); };
     // Behind the text 7: either 1 or 2 next; behind 1 comes 3; behind 2 comes 4.
     const std::vector<ExitCandidates::Place> said = {{.at = 1, .tokens = {1, 2}},
-                                                         {.at = 2, .path = {1}, .tokens = {3}},
-                                                         {.at = 2, .path = {2}, .tokens = {4}}};
+                                                     {.at = 2, .path = {1}, .tokens = {3}},
+                                                     {.at = 2, .path = {2}, .tokens = {4}}};
     book.add({.request = kOne, .attempt = kFirst, .candidates = said});
     CHECK(settled({7}).empty());
     CHECK(settled({7, 2}).empty());
