@@ -40,7 +40,8 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
                                          const GrowthView& view) {
     const auto nodes = tree.nodes();
     const std::vector<bool> trunk = marked_trunk(tree, rule.part);
-    const ChainStop stop{.confidence_min = rule.confidence_min, .product_min = rule.reach_min};
+    const ChainStop stop{.confidence_min = rule.confidence_min,
+                         .product_min = rule.draft_reach_min};
     std::int32_t budget = rule.branch_budget;
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -73,7 +74,7 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
 
 Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause)
     : rule_{rule},
-      reach_min_{rule.reach_min},
+      reach_min_{rule.draft_reach_min},
       length_{request_gamma <= 0                   ? 0
               : rule.pace == DraftPace::Sequential ? std::min(rule.gamma, request_gamma)
                                                    : rule.gamma,
@@ -183,7 +184,7 @@ Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
 }
 
 void Growth::expand_down_to(float reach) {
-    if (rule_.pace == DraftPace::Sequential) rule_.reach_min = std::max(reach_min_, reach);
+    if (rule_.pace == DraftPace::Sequential) rule_.draft_reach_min = std::max(reach_min_, reach);
 }
 
 void Growth::passed(std::int32_t tokens) {

@@ -9,8 +9,6 @@
 namespace paceline {
 namespace {
 
-constexpr float kTrustWeight = 0.1F;  // of one token: the last ten or so count
-constexpr float kTrustLeast = 0.02F;
 // A row more costs a wave of a few rows about a tenth of its time, and what the target finds
 // after it is worth more the faster the text goes on: a path less probable does not pay.
 constexpr float kWorthARow = 0.15F;
@@ -51,7 +49,6 @@ DraftRequest::DraftRequest(const control::Begin& begin,
     if (!tools.source) return;
     source = tools.source(spec);
     source->commit(spec.text);
-    trust_ = source->confidence();
     source_due = true;
 }
 
@@ -70,20 +67,9 @@ DraftRequest::Fit DraftRequest::fit(const msg::Verdict& verdict) const {
     return verdict.base == next && verdict.count > 0 ? Fit::Next : Fit::Gap;
 }
 
-void DraftRequest::rate_source(std::span<const TokenId> tokens) {
-    for (std::size_t i = 0; i < std::min(tokens.size(), chain_.size()); ++i) {
-        const bool right = tokens[i] == chain_[i];
-        trust_ += kTrustWeight * ((right ? 1.0F : 0.0F) - trust_);
-        if (!right) break;
-    }
-    trust_ = std::max(trust_, kTrustLeast);
-    chain_.clear();
-}
-
 void DraftRequest::follow(const msg::Verdict& verdict) {
     const std::span tokens{verdict.tokens.data(), verdict.count};
     if (source != nullptr) {
-        rate_source(tokens);
         if (source_busy) {
             uncommitted_.insert(uncommitted_.end(), tokens.begin(), tokens.end());
         } else {
@@ -223,7 +209,7 @@ void DraftRequest::take(const DraftModel::Said& said) {
 float DraftRequest::least_reach() const {
     // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
-    return std::log(std::max(plan_.growth.reach_min, all_sent ? kWorthARow : 0.0F));
+    return std::log(std::max(plan_.growth.draft_reach_min, all_sent ? kWorthARow : 0.0F));
 }
 
 void DraftRequest::take_chain(DraftNodeId behind,
@@ -233,21 +219,17 @@ void DraftRequest::take_chain(DraftNodeId behind,
     DraftTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
     const bool alone = !uses_model();
-    if (behind == tree.root().id) {
-        chain_.clear();
-        for (const Candidate& candidate : candidates) chain_.push_back(candidate.token);
-    }
     std::optional<DraftNodeId> at = behind;
     std::int32_t added = 0;
     for (const Candidate& candidate : candidates) {
         // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
         if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
-        const float log_prob = source->weighs() ? candidate.log_prob : std::log(trust_);
-        if (source->weighs() && tree.find(*at)->reach + log_prob < least_reach()) break;
+        if (tree.find(*at)->reach + candidate.log_prob < least_reach()) break;
         const DraftNode* known = tree.child(*at, candidate.token);
         if (alone) tree.close(*at);
-        at = known != nullptr ? known->id
-                              : tree.add(*at, candidate.token, log_prob, source->origin());
+        at = known != nullptr
+                 ? known->id
+                 : tree.add(*at, candidate.token, candidate.log_prob, source->origin());
         if (!at) break;
         ++added;
     }

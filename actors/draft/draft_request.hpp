@@ -1,9 +1,7 @@
 // DraftRequest: one request at a speculative stage: its text, its tree of candidates and how it grows.
 //
 // Follows the text by verdicts; takes in the candidates of a model, a source, an exit or the other
-// speculative stage. Of a source that gives no probabilities it learns how often its candidates were
-// accepted lately, which is the probability of its next ones. Sends nothing and submits no job: that
-// is DraftWork's part.
+// speculative stage. Sends nothing and submits no job: that is DraftWork's part.
 // Threads: the actor's loop; a job may hold the work's source (source_busy) or its text.
 #pragma once
 
@@ -84,7 +82,6 @@ public:
 
 private:
     void close_ends();
-    void rate_source(std::span<const TokenId> tokens);
     [[nodiscard]] float least_reach() const;
     bool take_branches();
     [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
@@ -93,8 +90,6 @@ private:
     DraftModel* model_;
     FinishRule finish_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
-    std::vector<TokenId> chain_;        // the source's last candidate after this root
-    float trust_ = 0.0F;                // how often the source's tokens were right lately
     std::optional<msg::Proposal> names_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;
     std::optional<msg::Proposal> branches_;  // Correct's latest

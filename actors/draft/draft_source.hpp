@@ -27,6 +27,8 @@ enum class DraftCost : std::uint8_t {
 };
 
 struct DraftSource {
+    static constexpr float kUnknown = 0.9F;  // 18 in a row are still worth their rows
+
     DraftSource() = default;
     DraftSource(const DraftSource&) = delete;
     DraftSource& operator=(const DraftSource&) = delete;
@@ -40,19 +42,15 @@ struct DraftSource {
     [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) = 0;
-    /// How probable each of them is before it is known how often they are right; for the order in
-    /// which nodes are grown and sent.
-    [[nodiscard]] virtual float confidence() const { return 0.7F; }
-    /// Whether the source can tell how probable each token is: then weigh() is asked instead, and
-    /// sequential: no token is sent that is not worth its row.
-    [[nodiscard]] virtual bool weighs() const { return false; }
-    /// propose(), with the log probability of each token if those before it are right.
+    /// propose(), with the log probability of each token if those before it are right: it decides
+    /// which candidates are grown and sent first, and which are too improbable to be sent. A source
+    /// that knows these probabilities overrides it; kUnknown stands for each of the others'.
     [[nodiscard]] virtual std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) {
         std::vector<Candidate> candidates;
         for (const TokenId token : propose(path, gamma, cancel)) {
-            candidates.push_back({.token = token, .log_prob = std::log(confidence())});
+            candidates.push_back({.token = token, .log_prob = std::log(kUnknown)});
         }
         return candidates;
     }

@@ -23,7 +23,6 @@ public:
         for (const Candidate& one : weigh(path, gamma, cancel)) tokens.push_back(one.token);
         return tokens;
     }
-    [[nodiscard]] bool weighs() const override { return true; }
     [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {

@@ -59,9 +59,10 @@ Status validate(const DispatchOptions& options) {
         !parts) {
         return parts;
     }
-    if (!(options.reach_min >= 0.0F && options.reach_min <= 1.0F)) {
-        return Error{Errc::BadArgument, "dispatch: reach_min = " +
-                                            std::to_string(options.reach_min) + ", must be 0 .. 1"};
+    if (!(options.verify_reach_min >= 0.0F && options.verify_reach_min <= 1.0F)) {
+        return Error{Errc::BadArgument,
+                     "dispatch: reach_min = " + std::to_string(options.verify_reach_min) +
+                         ", must be 0 .. 1"};
     }
     if (options.proposal_wait < Micros{0}) {
         return Error{Errc::BadArgument,

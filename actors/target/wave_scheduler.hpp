@@ -68,7 +68,7 @@ struct DispatchOptions {
     std::uint32_t requests_max = kWavePartsMax;  // that share a wave
     // A row is sent only if its path is at least this probable, as its proposers believe; the root
     // always is. 0: no limit.
-    float reach_min = 0.0F;
+    float verify_reach_min = 0.0F;
 };
 
 /// Errors: BadArgument naming the field, its value and the allowed range.

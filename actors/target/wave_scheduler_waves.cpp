@@ -30,11 +30,11 @@ std::vector<NodeId> WaveScheduler::unsent_nodes(const Entry& entry) const {
 
 std::vector<NodeId> WaveScheduler::unsent_trunk(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
-    const float reach_min = std::log(options_.reach_min);  // of 0: -inf
+    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
     std::vector<NodeId> nodes;
     for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
          node = tree.trunk_child(node->id)) {
-        if (!worth_a_row(entry, *node) || node->reach < reach_min) break;
+        if (!worth_a_row(entry, *node) || node->reach < verify_reach_min) break;
         if (!node->sent()) nodes.push_back(node->id);
     }
     return nodes;
@@ -43,7 +43,7 @@ std::vector<NodeId> WaveScheduler::unsent_trunk(const Entry& entry) const {
 std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
-    const float reach_min = std::log(options_.reach_min);  // of 0: -inf
+    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
     std::vector<const TreeNode*> found;
     std::vector<NodeId> reachable;  // sent, or in `found`: ascending, as the tree's nodes are
     for (const TreeNode& node : tree.nodes()) {
@@ -51,7 +51,7 @@ std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
         if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
             continue;
         }
-        if (!worth_a_row(entry, node) || node.reach < reach_min || node.position > deepest)
+        if (!worth_a_row(entry, node) || node.reach < verify_reach_min || node.position > deepest)
             continue;
         reachable.push_back(node.id);
         if (!node.sent()) found.push_back(&node);

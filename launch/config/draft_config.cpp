@@ -140,7 +140,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "of the alternatives that an exit names at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),
          "nodes off the trunk that are expanded per root"},
-        {"reach_min", number(g.reach_min, 0, 1), "a less probable path is not expanded"},
+        {"reach_min", number(g.draft_reach_min, 0, 1), "a less probable path is not expanded"},
     };
 }
 

@@ -7,9 +7,9 @@ namespace paceline {
 
 std::vector<Field> fields_of(DispatchOptions& s) {
     return {
-        {"mode", word(s.start, {"at-once", "turns", "lockstep"}),
+        {"mode", word(s.start, {"at-once", "sequential", "lockstep"}),
          "verification starts `at-once` with the candidates that are there, when the draft has "
-         "answered the new root (`turns`), or in rounds with the draft (`lockstep`)",
+         "answered the new root (`sequential`), or in rounds with the draft (`lockstep`)",
          "as the draft's `pace`; `at-once` without a draft"},
         {"shape", word(s.shape, {"chain", "tree"}),
          "candidates of a verify batch: the trunk, or the most probable nodes"},
@@ -21,7 +21,7 @@ std::vector<Field> fields_of(DispatchOptions& s) {
         {"draft_wait_us", micros(s.proposal_wait, 0, 10'000'000),
          "microseconds, then the target starts with the root alone; with `lockstep` 200000"},
         {"requests_max", number(s.requests_max, 1, kWavePartsMax), "requests that share a batch"},
-        {"reach_min", number(s.reach_min, 0, 1),
+        {"reach_min", number(s.verify_reach_min, 0, 1),
          "a candidate is sent only if its path is at least this probable; 0: always"},
     };
 }

@@ -264,10 +264,10 @@ TEST_CASE("judging many requests at once says what judging each alone says, in f
         }
         std::vector<VerifyPart> parts;
         for (const VerifyCase& verify_case : cases) parts.push_back(part_of(verify_case));
-        at_once.verifier(parts);
+        at_once.verify(parts);
         for (std::size_t i = 0; i < cases.size(); ++i) {
             std::vector<VerifyPart> alone{part_of(cases[i])};
-            one_by_one.verifier(alone);
+            one_by_one.verify(alone);
             CHECK(parts[i].result.tokens == alone[0].result.tokens);
             CHECK(parts[i].result.nodes == alone[0].result.nodes);
             CHECK(parts[i].result.finish == alone[0].result.finish);
@@ -289,7 +289,7 @@ TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, w
         Verifier verify{backend, {}};
         const VerifyCase verify_case = random_case(random, seed);
         std::vector<VerifyPart> want{part_of(verify_case)};
-        verify.verifier(want);
+        verify.verify(want);
 
         if (!verify.draws_behind_rows(*verify_case.state)) continue;  // it has penalties
         ++verified;
@@ -302,7 +302,7 @@ TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, w
         got[0].drawn = drawn;
         got[0].hidden = {};
         const std::size_t heads = backend.head_calls;
-        verify.verifier(got);
+        verify.verify(got);
         CHECK(backend.head_calls == heads);
         CHECK(got[0].result.tokens == want[0].result.tokens);
         CHECK(got[0].result.nodes == want[0].result.nodes);

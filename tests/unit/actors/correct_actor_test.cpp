@@ -82,13 +82,14 @@ TEST_CASE("Draft goes on below the branch of Correct's that the target took, in 
         CAPTURE(late);
         FakeBackend draft_backend{0, kFakeLayers, 1024};
         FakeBackend backend{0, kFakeLayers, 1024};
-        DraftPlan plan = plan_of({.pace = DraftPace::Ahead, .gamma = 6, .reach_min = 0.0F});
+        DraftPlan plan = plan_of({.pace = DraftPace::Ahead, .gamma = 6, .draft_reach_min = 0.0F});
         plan.exit.reset();
         DraftBench draft{plan, with_model(draft_backend), kCorrectId};
-        CorrectBench correct{
-            plan_of(
-                {.pace = DraftPace::Ahead, .gamma = 6, .exit_alternatives = 1, .reach_min = 0.0F}),
-            with_model(backend)};
+        CorrectBench correct{plan_of({.pace = DraftPace::Ahead,
+                                      .gamma = 6,
+                                      .exit_alternatives = 1,
+                                      .draft_reach_min = 0.0F}),
+                             with_model(backend)};
         draft.begin(request_of(21));
         correct.begin(request_of(21));
         while (draft.context.run_job()) {

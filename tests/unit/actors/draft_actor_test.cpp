@@ -1,6 +1,7 @@
 #include "actors/draft/draft_actor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <random>
@@ -288,6 +289,24 @@ TEST_CASE("a job whose attempt is cancelled ends the request here, and a lost ve
     while (bench.context.run_job()) {
     }
     CHECK(bench.proposals().size() == 1);
+}
+
+TEST_CASE("a source without probabilities proposes until its chain does not pay for a row") {
+    DraftTools tools;
+    const std::vector<TokenId> answer(40, 3);
+    tools.source = [&](const Request&) {
+        return std::make_unique<OracleSource>(answer, 1.0, DraftCost::Instant, 1);
+    };
+    DraftBench bench{plan_of({.gamma = 32}), std::move(tools)};
+    Request request;
+    request.text = {1, 2};
+    request.context = 100;
+    request.gamma = 32;
+    bench.begin(request);
+    const std::vector<msg::Proposal> said = bench.proposals();
+    REQUIRE(said.size() == 1);
+    CHECK(chain_of(said[0]) == std::vector<TokenId>(18, 3));
+    CHECK(said[0].nodes[1].log_prob == doctest::Approx(std::log(DraftSource::kUnknown)));
 }
 
 TEST_CASE("a source's chain comes first, and the model goes on beside and below it") {

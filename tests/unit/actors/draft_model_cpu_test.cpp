@@ -182,7 +182,7 @@ TEST_CASE("a draft on the real kernels proposes what its own layers would say") 
     const ModelFile file = open_fixture("llama-q4_1");
     const std::unique_ptr<CpuBackend> backend = draft_backend(file);
     const std::unique_ptr<CpuBackend> oracle = draft_backend(file);
-    DraftPlan plan = plan_of({.gamma = 6, .reach_min = 0.0F});
+    DraftPlan plan = plan_of({.gamma = 6, .draft_reach_min = 0.0F});
     plan.vocab_size = file.config().vocab_size;
     DraftTools tools;
     tools.model = std::make_unique<DraftModel>(*backend, options_of(*backend));

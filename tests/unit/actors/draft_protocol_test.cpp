@@ -17,7 +17,7 @@ TEST_CASE("Draft: a proposal after each verdict; the trunk and its keys go to Co
     FakeBackend backend{0, kFakeLayers, 256};
     ScriptedPool pool{4, kFakeLayers * sizeof(std::uint64_t)};
     ProtocolScene<DraftActor> draft{
-        kDraftId, plan_of({.pace = DraftPace::Sequential, .gamma = 2, .reach_min = 0.0F}),
+        kDraftId, plan_of({.pace = DraftPace::Sequential, .gamma = 2, .draft_reach_min = 0.0F}),
         with_model(backend), kCorrectId};
     draft.context.out = &pool.producer;
 
@@ -51,10 +51,12 @@ TEST_CASE("Correct: candidates below what the exit names, to the first segment a
     const TokenId other = (answer[0] + 1) % kFakeVocab;
     FakeBackend backend{0, kFakeLayers, 256};
     ScriptedPool pool{1, kFakeLayers * sizeof(std::uint64_t)};
-    ProtocolScene<CorrectActor> correct{
-        kCorrectId,
-        plan_of({.pace = DraftPace::Ahead, .gamma = 2, .exit_alternatives = 1, .reach_min = 0.0F}),
-        with_model(backend), kDraftId};
+    ProtocolScene<CorrectActor> correct{kCorrectId,
+                                        plan_of({.pace = DraftPace::Ahead,
+                                                 .gamma = 2,
+                                                 .exit_alternatives = 1,
+                                                 .draft_reach_min = 0.0F}),
+                                        with_model(backend), kDraftId};
     correct.context.in = &pool.consumer;
 
     correct.begin(request);

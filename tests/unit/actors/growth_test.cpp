@@ -142,7 +142,7 @@ TEST_CASE("FOLD, event-driven: whatever is most probable comes next, name or tru
 }
 
 TEST_CASE("nothing is grown after an unlikely token, or at the end of an unlikely path") {
-    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .reach_min = 0.2F}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .draft_reach_min = 0.2F}};
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", "r000", kComplete, ""});  // 0.6^3 = 0.216
     Draft confident{{.pace = DraftPace::Sequential, .gamma = 8, .confidence_min = 0.7F}};
     CHECK(confident.steps(9) == Log{"r", kComplete, ""});
@@ -150,7 +150,7 @@ TEST_CASE("nothing is grown after an unlikely token, or at the end of an unlikel
 
 TEST_CASE(
     "in turns a chain ends where another pass does not pay, ahead it does not cost anything") {
-    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .reach_min = 0.2F}};
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .draft_reach_min = 0.2F}};
     draft.growth.expand_down_to(0.5F);
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});  // 0.6, and 0.6^2 = 0.36
     draft.verdict({5}, 2);
@@ -254,7 +254,7 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
         const GrowthRule rule{.confidence_min = random() % 2 == 0 ? 0.0F : 0.3F,
                               .width = 1 + static_cast<std::int32_t>(random() % 8),
                               .branch_budget = static_cast<std::int32_t>(random() % 30),
-                              .reach_min = 0.02F};
+                              .draft_reach_min = 0.02F};
         const GrowthView view{.trunk_depth = static_cast<std::int32_t>(random() % 6),
                               .branch_depth = static_cast<std::int32_t>(random() % 6),
                               .trunk_first = random() % 2 == 0};
@@ -279,7 +279,7 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
                 if (node.position - 5 >= (is_trunk ? view.trunk_depth : view.branch_depth))
                     continue;
                 if (!root && std::exp(node.log_prob) < rule.confidence_min) continue;
-                if (!root && std::exp(node.reach) < rule.reach_min) continue;
+                if (!root && std::exp(node.reach) < rule.draft_reach_min) continue;
                 const bool favoured = view.trunk_first && expected.empty();
                 const auto rank = [&](const DraftNode& n) {
                     return (favoured && on_trunk(n.id) ? 1000.0F : 0.0F) + n.reach;

@@ -295,9 +295,9 @@ TEST_CASE("dispatch options out of range are refused by name") {
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kWaveRowsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = 0}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = kWavePartsMax + 1}));
-    CHECK_FALSE(validate(DispatchOptions{.reach_min = -0.1F}));
-    CHECK_FALSE(validate(DispatchOptions{.reach_min = std::nanf("")}));
-    CHECK(validate(DispatchOptions{.waves_in_flight_max = kSegmentsMax, .reach_min = 1.0F}));
+    CHECK_FALSE(validate(DispatchOptions{.verify_reach_min = -0.1F}));
+    CHECK_FALSE(validate(DispatchOptions{.verify_reach_min = std::nanf("")}));
+    CHECK(validate(DispatchOptions{.waves_in_flight_max = kSegmentsMax, .verify_reach_min = 1.0F}));
     const Status waves = validate(DispatchOptions{.waves_in_flight_max = 0});
     REQUIRE_FALSE(waves);
     CHECK(waves.error().what.find("waves_in_flight_max = 0") != std::string::npos);

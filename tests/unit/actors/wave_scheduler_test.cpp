@@ -60,7 +60,7 @@ DispatchOptions random_options(std::mt19937_64& random) {
     options.waves_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
     options.prefill_rows = 1 + static_cast<std::uint32_t>(random() % kWaveRowsMax);
     options.requests_max = 1 + static_cast<std::uint32_t>(random() % kWavePartsMax);
-    options.reach_min = random() % 2 == 0 ? 0.0F : 0.05F;
+    options.verify_reach_min = random() % 2 == 0 ? 0.0F : 0.05F;
     return options;
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
 }
 
 TEST_CASE("improbable rows stay, end tokens and what lies after the limits get no row") {
-    Scene scene = one_request({.start = StartRule::AtOnce, .reach_min = 0.5F}, kAnswer);
+    Scene scene = one_request({.start = StartRule::AtOnce, .verify_reach_min = 0.5F}, kAnswer);
     msg::Proposal made = scene.proposal(0, 0);
     const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.4F);
     (void)Scene::add(made, a, 2, -0.4F);  // together e^-0.8 = 0.45

@@ -243,7 +243,7 @@ TEST_CASE("the schedule follows the draft's pace unless it is given") {
     CHECK(set.rows_max == 9);
     CHECK(set.proposal_wait == Micros{7});
     CHECK(set.requests_max == 3);
-    CHECK(set.reach_min == 0.25F);
+    CHECK(set.verify_reach_min == 0.25F);
 }
 
 TEST_CASE("every method's assignments come out of their bytes as they went in") {
