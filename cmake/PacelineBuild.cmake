@@ -21,6 +21,7 @@ target_compile_options(paceline_options INTERFACE
     # The order and rounding of every sum is part of the product: the compiler may not fuse
     # a*b+c here and not there. Kernels ask for FMA by name.
     $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+target_link_libraries(paceline_options INTERFACE fmt::fmt)
 if(PACELINE_SANITIZE)
     target_compile_options(paceline_options INTERFACE
         -fsanitize=${PACELINE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -41,6 +42,7 @@ endfunction()
 
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED)
 

@@ -1,5 +1,6 @@
 #include "actors/conductor/commit_log.hpp"
 
+#include <fmt/core.h>
 #include <string>
 
 #include "ipc/base/faults.hpp"
@@ -9,12 +10,10 @@ namespace paceline {
 
 Result<Attempt> CommitLog::open(RequestId request, std::span<const TokenId> prompt) {
     if (entries_.contains(request)) {
-        return Error{Errc::BadArgument,
-                     "request " + std::to_string(request.value) + " is open already"};
+        return Error{Errc::BadArgument, fmt::format("request {} is open already", request.value)};
     }
     if (entries_.size() >= kRequestsMax) {
-        return Error{Errc::BadArgument,
-                     "there are " + std::to_string(kRequestsMax) + " requests already"};
+        return Error{Errc::BadArgument, fmt::format("there are {} requests already", kRequestsMax)};
     }
     Entry& entry = entries_[request];
     entry.attempt = Attempt{1};
@@ -26,7 +25,7 @@ Result<Attempt> CommitLog::open(RequestId request, std::span<const TokenId> prom
 Result<Attempt> CommitLog::restart(RequestId request) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) {
-        return Error{Errc::BadArgument, "request " + std::to_string(request.value) + " is unknown"};
+        return Error{Errc::BadArgument, fmt::format("request {} is unknown", request.value)};
     }
     if (!planted(PlantedBug::AttemptNotRaised)) ++found->second.attempt.value;
     return found->second.attempt;

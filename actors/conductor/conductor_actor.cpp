@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -16,11 +17,11 @@ namespace paceline {
 namespace {
 
 std::string name_of(RequestId request) {
-    return "request " + std::to_string(request.value);
+    return fmt::format("request {}", request.value);
 }
 
 std::string name_of(const ConductorPlan::Stage& stage) {
-    return stage.name.empty() ? "stage " + std::to_string(stage.id.value) : stage.name;
+    return stage.name.empty() ? fmt::format("stage {}", stage.id.value) : stage.name;
 }
 
 }  // namespace
@@ -252,10 +253,9 @@ void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage&
     answer.phase = Phase::Waiting;
     if (++answer.losses < plan_.poison_limit) return;
     end(request, FinishReason::Interrupted,
-        Error{Errc::PeerGone, name_of(request) + " is given up: it was running when " +
-                                  name_of(lost) + " was lost, the " +
-                                  std::to_string(answer.losses) +
-                                  ". loss in a row without a token in between"});
+        Error{Errc::PeerGone, fmt::format("{} is given up: it was running when {} was lost, the "
+                                          "{}. loss in a row without a token in between",
+                                          name_of(request), name_of(lost), answer.losses)});
 }
 
 void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
@@ -273,10 +273,9 @@ void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
             missing += (missing.empty() ? "" : ", ") + name_of(candidate);
         }
         end(request, FinishReason::Interrupted,
-            Error{Errc::PeerGone, name_of(request) + " waited " +
-                                      std::to_string(plan_.recovery_limit.count() / 1000) +
-                                      " ms for " + missing +
-                                      ", which did not come back; try again later"});
+            Error{Errc::PeerGone,
+                  fmt::format("{} waited {} ms for {}, which did not come back; try again later",
+                              name_of(request), plan_.recovery_limit.count() / 1000, missing)});
     });
 }
 
@@ -286,9 +285,9 @@ void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const st
     if (from != plan_.verifier || kind != static_cast<std::uint16_t>(msg::Kind::Verdict) ||
         bytes.size() != sizeof(msg::Verdict)) {
         return context_->fail(
-            {Errc::Protocol, "stage " + std::to_string(from.value) +
-                                 " sent the conductor a message of kind " + std::to_string(kind) +
-                                 "; only verdicts of the last segment are expected"});
+            {Errc::Protocol, fmt::format("stage {} sent the conductor a message of kind {}; only "
+                                         "verdicts of the last segment are expected",
+                                         from.value, kind)});
     }
     msg::Verdict verdict;
     std::memcpy(&verdict, bytes.data(), sizeof verdict);
@@ -296,8 +295,8 @@ void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const st
     const MessageLimits limits{
         .vocab_size = vocab_size_, .kv_slots = kv_slots_, .context = kv_slots_};
     if (const Status checked = check_message(verdict, limits); !checked) {
-        return context_->fail({checked.error().code, "stage " + std::to_string(from.value) + ": " +
-                                                         checked.error().what});
+        return context_->fail(
+            {checked.error().code, fmt::format("stage {}: {}", from.value, checked.error().what)});
     }
     follow(verdict);
 }
@@ -321,8 +320,8 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     }
     if (commit.kind == CommitKind::Gap) {
         return context_->fail(
-            {Errc::Protocol, "a verdict starts at position " + std::to_string(verdict.base) +
-                                 ", the log ends at " + std::to_string(log_.text(request).size())});
+            {Errc::Protocol, fmt::format("a verdict starts at position {}, the log ends at {}",
+                                         verdict.base, log_.text(request).size())});
     }
     event.kind = TraceKind::Commit;
     context_->trace(event);

@@ -1,6 +1,7 @@
 #include "actors/decoding/answer_waves.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -178,9 +179,9 @@ Status AnswerWaves::draw() {
             draw_for(seat, std::span{logits_}.subspan(i * vocab, vocab));
         if (!token) {
             return Error{Errc::BadFile,
-                         "no token can be drawn for prompt " +
-                             std::to_string(seat.answer.task.prompt) +
-                             ": no logit is a finite number; the model's weights may be damaged"};
+                         fmt::format("no token can be drawn for prompt {}: no logit is a finite "
+                                     "number; the model's weights may be damaged",
+                                     seat.answer.task.prompt)};
         }
         const auto position = static_cast<Position>(seat.answer.tokens.size());
         seat.answer.tokens.push_back(*token);

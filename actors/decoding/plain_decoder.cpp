@@ -1,6 +1,7 @@
 #include "actors/decoding/plain_decoder.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,20 +21,16 @@ Error bad(const std::string& what) {
 Result<PlainDecoder> PlainDecoder::make(Backend& backend, PlainOptions options) {
     const ModelConfig& config = backend.config();
     if (backend.first_layer() != 0 || backend.last_layer() != config.layers) {
-        return bad("plain decoding needs all " + std::to_string(config.layers) +
-                   " layers, but the backend holds " + std::to_string(backend.first_layer()) +
-                   " .. " + std::to_string(backend.last_layer()));
+        return bad(fmt::format("plain decoding needs all {} layers, but the backend holds {} .. {}",
+                               config.layers, backend.first_layer(), backend.last_layer()));
     }
     if (options.prefill_rows < 1) {
-        return bad("prefill_rows = " + std::to_string(options.prefill_rows) +
-                   ", must be at least 1");
+        return bad(fmt::format("prefill_rows = {}, must be at least 1", options.prefill_rows));
     }
     const Position most = std::min<Position>(backend.kv_slots(), config.context_length);
     if (options.context < 0 || options.context > most) {
-        return bad("context = " + std::to_string(options.context) + ", must be 1 .. " +
-                   std::to_string(most) + " (the model has " +
-                   std::to_string(config.context_length) + ", the KV cache " +
-                   std::to_string(backend.kv_slots()) + ")");
+        return bad(fmt::format("context = {}, must be 1 .. {} (the model has {}, the KV cache {})",
+                               options.context, most, config.context_length, backend.kv_slots()));
     }
     const Position context = options.context == 0 ? most : options.context;
     if (context < 1) return bad("the KV cache has no slots");
@@ -67,20 +64,20 @@ Status PlainDecoder::check(const Request& request, Position context) const {
     const int vocab = backend_->config().vocab_size;
     for (std::size_t i = 0; i < more.size(); ++i) {
         if (more[i] < 0 || more[i] >= vocab) {
-            return bad("prompt token " + std::to_string(i) + " is " + std::to_string(more[i]) +
-                       ", but the vocabulary is 0 .. " + std::to_string(vocab - 1));
+            return bad(fmt::format("prompt token {} is {}, but the vocabulary is 0 .. {}", i,
+                                   more[i], vocab - 1));
         }
     }
     const std::size_t length = text_.size() + more.size();
     if (length == 0) return bad("the prompt is empty: there is nothing to continue");
     if (length >= static_cast<std::size_t>(context)) {
-        return bad("the prompt has " + std::to_string(length) +
-                   " tokens, which leaves no room in the context of " + std::to_string(context) +
-                   " tokens; use a larger context or a shorter prompt");
+        return bad(
+            fmt::format("the prompt has {} tokens, which leaves no room in the context of {} "
+                        "tokens; use a larger context or a shorter prompt",
+                        length, context));
     }
     if (request.max_tokens < 1 && request.max_tokens != kUnlimitedTokens) {
-        return bad("max_tokens = " + std::to_string(request.max_tokens) +
-                   ", must be at least 1, or -1");
+        return bad(fmt::format("max_tokens = {}, must be at least 1, or -1", request.max_tokens));
     }
     return validate(request.sampling, vocab);
 }

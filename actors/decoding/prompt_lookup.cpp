@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -41,10 +42,10 @@ std::uint64_t hash_of(std::span<const TokenId> ngram) {
 
 Result<PromptLookup> PromptLookup::make(NgramRange range) {
     if (range.min_ngram < 1 || range.max_ngram < range.min_ngram || range.max_ngram > kNgramMax) {
-        return Error{Errc::BadArgument,
-                     "min_ngram = " + std::to_string(range.min_ngram) +
-                         ", max_ngram = " + std::to_string(range.max_ngram) +
-                         ": need 1 <= min_ngram <= max_ngram <= " + std::to_string(kNgramMax)};
+        return Error{
+            Errc::BadArgument,
+            fmt::format("min_ngram = {}, max_ngram = {}: need 1 <= min_ngram <= max_ngram <= {}",
+                        range.min_ngram, range.max_ngram, kNgramMax)};
     }
     return PromptLookup{range};
 }

@@ -1,5 +1,6 @@
 #include "actors/decoding/request.hpp"
 
+#include <fmt/core.h>
 #include <istream>
 #include <ostream>
 #include <string>
@@ -65,9 +66,9 @@ public:
         if (!error_.empty()) return;
         constexpr std::size_t kItemBytes = std::is_same_v<T, TokenId> ? 4 : 8;
         if (count > items_max || count > buffer_.left() / kItemBytes) {
-            error_ = "request payload: " + std::string{field} + " claims " + std::to_string(count) +
-                     " items, but " + std::to_string(buffer_.left()) + " bytes are left and " +
-                     std::to_string(items_max) + " are allowed";
+            error_ = fmt::format(
+                "request payload: {} claims {} items, but {} bytes are left and {} are allowed",
+                field, count, buffer_.left(), items_max);
             return;
         }
         items.resize(count);
@@ -110,8 +111,8 @@ void fields(Archive& archive, R& request) {
 Status validate_tokens(const std::string& field, std::span<const TokenId> tokens, int vocab_size) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
-        return out_of_range(field + "[" + std::to_string(i) + "]", std::to_string(tokens[i]),
-                            "a token of the vocabulary, 0 .. " + std::to_string(vocab_size - 1));
+        return out_of_range(fmt::format("{}[{}]", field, i), std::to_string(tokens[i]),
+                            fmt::format("a token of the vocabulary, 0 .. {}", vocab_size - 1));
     }
     return {};
 }
@@ -121,43 +122,45 @@ Status validate_tokens(const std::string& field, std::span<const TokenId> tokens
 Status validate(const Request& request, int vocab_size, std::int32_t kv_slots) {
     if (request.text.empty()) return Error{Errc::BadArgument, "request: the prompt is empty"};
     if (request.text.size() > kTextTokensMax) {
-        return out_of_range("text", std::to_string(request.text.size()) + " tokens",
-                            "at most " + std::to_string(kTextTokensMax));
+        return out_of_range("text", fmt::format("{} tokens", request.text.size()),
+                            fmt::format("at most {}", kTextTokensMax));
     }
     const auto length = static_cast<std::int32_t>(request.text.size());
     if (request.context < 1 || request.context > kv_slots) {
         return out_of_range("context", std::to_string(request.context),
-                            "1 .. " + std::to_string(kv_slots) + ", the KV slots of the stages");
+                            fmt::format("1 .. {}, the KV slots of the stages", kv_slots));
     }
     if (length >= request.context) {
-        return Error{Errc::BadArgument, "request: the prompt has " + std::to_string(length) +
-                                            " tokens, which leaves no room in the context of " +
-                                            std::to_string(request.context)};
+        return Error{
+            Errc::BadArgument,
+            fmt::format(
+                "request: the prompt has {} tokens, which leaves no room in the context of {}",
+                length, request.context)};
     }
     if (request.replayed < 0 || request.replayed >= length) {
         return out_of_range("replayed", std::to_string(request.replayed),
-                            "0 .. " + std::to_string(length - 1));
+                            fmt::format("0 .. {}", length - 1));
     }
     if (request.reuse < 0 || request.reuse >= length) {
         return out_of_range("reuse", std::to_string(request.reuse),
-                            "0 .. " + std::to_string(length - 1));
+                            fmt::format("0 .. {}", length - 1));
     }
     if (request.max_tokens != kUnlimitedTokens && request.max_tokens <= request.replayed) {
-        return out_of_range("max_tokens", std::to_string(request.max_tokens),
-                            "more than the " + std::to_string(request.replayed) +
-                                " tokens that are there already, or -1");
+        return out_of_range(
+            "max_tokens", std::to_string(request.max_tokens),
+            fmt::format("more than the {} tokens that are there already, or -1", request.replayed));
     }
     if (request.gamma < 0 || request.gamma > static_cast<std::int32_t>(kGammaMax)) {
         return out_of_range("gamma", std::to_string(request.gamma),
-                            "0 .. " + std::to_string(kGammaMax));
+                            fmt::format("0 .. {}", kGammaMax));
     }
     if (request.acceptance > AcceptanceRule::Unverified) {
         return out_of_range("acceptance", std::to_string(static_cast<int>(request.acceptance)),
                             "0 (coupled), 1 (rejection) or 2 (unverified)");
     }
     if (request.end_tokens.size() > kEndTokensMax) {
-        return out_of_range("end_tokens", std::to_string(request.end_tokens.size()) + " tokens",
-                            "at most " + std::to_string(kEndTokensMax));
+        return out_of_range("end_tokens", fmt::format("{} tokens", request.end_tokens.size()),
+                            fmt::format("at most {}", kEndTokensMax));
     }
     if (Status tokens = validate_tokens("text", request.text, vocab_size); !tokens) return tokens;
     if (Status tokens = validate_tokens("end_tokens", request.end_tokens, vocab_size); !tokens) {
@@ -189,7 +192,7 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
     if (!reader.error().empty()) return Error{Errc::Protocol, reader.error()};
     if (buffer.left() != 0) {
         return Error{Errc::Protocol,
-                     "request payload has " + std::to_string(buffer.left()) + " bytes too many"};
+                     fmt::format("request payload has {} bytes too many", buffer.left())};
     }
     return request;
 }

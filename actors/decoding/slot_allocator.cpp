@@ -1,6 +1,7 @@
 #include "actors/decoding/slot_allocator.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -23,10 +24,9 @@ KvPages::KvPages(std::int32_t kv_slots) : count_{kv_slots / kKvPageSlots} {
 Status KvPages::reserve(std::int32_t pages) {
     if (pages > free_pages() - reserved_) {
         return Error{Errc::OutOfMemory,
-                     "the request needs " + std::to_string(pages) + " pages of " +
-                         std::to_string(kKvPageSlots) + " KV slots, but only " +
-                         std::to_string(free_pages() - reserved_) + " of " +
-                         std::to_string(count_) + " are free; use a smaller context"};
+                     fmt::format("the request needs {} pages of {} KV slots, but only {} of {} are "
+                                 "free; use a smaller context",
+                                 pages, kKvPageSlots, free_pages() - reserved_, count_)};
     }
     reserved_ += pages;
     return {};
@@ -139,9 +139,9 @@ KvSlot RequestSlots::home_of(Position position) const {
 
 Result<KvSlot> RequestSlots::name(Position position) {
     if (position < 0 || position >= positions_) {
-        return Error{Errc::BadArgument, "position " + std::to_string(position) +
-                                            " is outside of the request's context of " +
-                                            std::to_string(positions_)};
+        return Error{Errc::BadArgument,
+                     fmt::format("position {} is outside of the request's context of {}", position,
+                                 positions_)};
     }
     std::int32_t& page = block_pages_[static_cast<std::size_t>(position / kKvPageSlots)];
     if (page == kNoPage) page = pages_->take_reserved();

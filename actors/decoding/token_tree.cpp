@@ -1,6 +1,7 @@
 #include "actors/decoding/token_tree.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -14,9 +15,8 @@ Error protocol(const std::string& what) {
 }
 
 std::string text_of(const msg::WaveRow& row) {
-    return "row of node " + std::to_string(row.node.value) + " (parent " +
-           std::to_string(row.parent) + ", token " + std::to_string(row.token) + ", position " +
-           std::to_string(row.position) + ")";
+    return fmt::format("row of node {} (parent {}, token {}, position {})", row.node.value,
+                       row.parent, row.token, row.position);
 }
 
 }  // namespace
@@ -79,8 +79,8 @@ Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row) {
     TreeNode& top = nodes_.front();
     if (row.position < top.position) return Adoption::Stale;  // sent before a verdict passed it
     if (row.position != top.position || (row.parent == msg::kNoParent && row.token != top.token)) {
-        return protocol(text_of(row) + " is not the root, which has token " +
-                        std::to_string(top.token) + " at position " + std::to_string(top.position));
+        return protocol(fmt::format("{} is not the root, which has token {} at position {}",
+                                    text_of(row), top.token, top.position));
     }
     if (row.token != top.token) return Adoption::Stale;
     if (top.id != kNobody) return protocol(text_of(row) + " is a second root");
@@ -99,14 +99,14 @@ Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
     const TreeNode* parent = find(NodeId{row.parent});
     if (parent == nullptr) return Adoption::Stale;
     if (row.position != parent->position + 1) {
-        return protocol(text_of(row) + " hangs below position " + std::to_string(parent->position));
+        return protocol(fmt::format("{} hangs below position {}", text_of(row), parent->position));
     }
     if (child(parent->id, row.token) != nullptr) {
         return protocol(text_of(row) + " repeats the token of its sibling");
     }
     if (full()) {
-        return protocol(text_of(row) + " does not fit: the tree has " +
-                        std::to_string(nodes_.size()) + " nodes");
+        return protocol(
+            fmt::format("{} does not fit: the tree has {} nodes", text_of(row), nodes_.size()));
     }
     nodes_.push_back({.id = row.node,
                       .parent = parent->id,
@@ -123,8 +123,8 @@ Result<std::vector<TreeNode>> TokenTree::committed_by(std::span<const NodeId> ac
         const std::size_t index = index_of(id);
         if (index == 0 || index >= nodes_.size() || !nodes_[index].sent() ||
             nodes_[index].parent != committed.back().id) {
-            return protocol("accepted node " + std::to_string(id.value) +
-                            " is not on a path of sent nodes below the root");
+            return protocol(fmt::format(
+                "accepted node {} is not on a path of sent nodes below the root", id.value));
         }
         committed.push_back(nodes_[index]);
     }

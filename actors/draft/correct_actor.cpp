@@ -1,5 +1,6 @@
 #include "actors/draft/correct_actor.hpp"
 
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -29,7 +30,7 @@ Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
     if (from == draft_) {
         request.value()->hear_trunk(proposal);
     } else {
-        request.value()->hear_names(proposal);
+        request.value()->hear_candidates(proposal);
     }
     go_on(request.value());
     return {};
@@ -51,9 +52,9 @@ Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsu
     const std::size_t expected = model()->kv_bytes();
     if (expected == 0) return {};
     if (note.role != msg::TensorRole::Keys || msg::tensor_bytes(note) != expected) {
-        return unexpected(from, "keys and values in a tensor [" + std::to_string(note.rows) + ", " +
-                                    std::to_string(note.row_elements) + "] that should have " +
-                                    std::to_string(expected) + " bytes");
+        return unexpected(
+            from, fmt::format("keys and values in a tensor [{}, {}] that should have {} bytes",
+                              note.rows, note.row_elements, expected));
     }
     const Result<std::span<const std::byte>> kv =
         tensors->view({note.tensor, note.tensor_generation}, expected);

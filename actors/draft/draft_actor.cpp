@@ -43,7 +43,7 @@ Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {
     if (from == correct_) {
         request.value()->hear_branches(proposal);
     } else {
-        request.value()->hear_names(proposal);
+        request.value()->hear_candidates(proposal);
     }
     go_on(request.value());
     return {};

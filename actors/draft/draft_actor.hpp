@@ -1,5 +1,5 @@
 // DraftActor: the stage "draft": proposes how each request's text goes on (draft_work.hpp).
-// Handles: Begin, Verdict, Stop; Proposal from the exit (names), and from Correct (its branches, one
+// Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its branches, one
 // of which the target may have taken: then Draft goes on below it).
 // Emits: Proposal to the first segment; to Correct the trunk (trunk_sender.hpp).
 #pragma once

@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Lockstep: how long an exit's names are waited for. Long beside any wave, short beside a hang.
+// Lockstep: how long an exit's candidates are waited for. Long beside any wave, short beside a hang.
 constexpr Micros kNamesWait{200'000};
 constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
 

@@ -1,7 +1,7 @@
 // DraftPlan and DraftTools: whom a speculative stage talks to, and what it proposes with.
 //
 // By default one DraftActor grows the whole tree. With a CorrectActor in a process of its own, Draft
-// grows the trunk and sends it to Correct; Correct grows the alternatives that an exit names beside it,
+// grows the trunk and sends it to Correct; Correct grows the candidates that an exit sends beside it,
 // and sends them to the first segment and to Draft.
 // Plain values.
 #pragma once
@@ -20,7 +20,7 @@ struct DraftPlan {
     StageId first_segment;             // who gets the proposals
     StageId verifier;                  // the last segment: whose verdicts count
     int vocab_size = 0;                // the target's
-    std::optional<StageId> exit = {};  // the segment whose exit names alternatives
+    std::optional<StageId> exit = {};  // the segment whose exit sends candidates
     GrowthRule growth = {};
 };
 

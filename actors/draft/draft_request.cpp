@@ -103,8 +103,8 @@ void DraftRequest::follow(const msg::Verdict& verdict) {
     if (trunk_ahead_ && trunk_ahead_->root_position <= root) {
         hear_trunk(*std::exchange(trunk_ahead_, std::nullopt));
     }
-    if (names_ahead_ && names_ahead_->root_position <= root) {
-        hear_names(*std::exchange(names_ahead_, std::nullopt));
+    if (candidates_ahead_ && candidates_ahead_->root_position <= root) {
+        hear_candidates(*std::exchange(candidates_ahead_, std::nullopt));
     }
 }
 
@@ -123,12 +123,13 @@ void DraftRequest::close(std::span<const DraftNodeId> nodes) {
     for (const DraftNodeId node : nodes) text->tree.close(node);
 }
 
-void DraftRequest::hear_names(const msg::Proposal& names) {
-    if (names.root_position > text->tree.root().position) {
-        names_ahead_ = names;
+void DraftRequest::hear_candidates(const msg::Proposal& candidates) {
+    if (candidates.root_position > text->tree.root().position) {
+        candidates_ahead_ = candidates;
         return;
     }
-    changed |= text->tree.merge(names, text->tokens, Opinion::Exit, plan_.growth.exit_alternatives);
+    changed |=
+        text->tree.merge(candidates, text->tokens, Opinion::Exit, plan_.growth.exit_alternatives);
     close_ends();
     growth.named();
 }

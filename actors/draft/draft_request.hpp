@@ -35,7 +35,7 @@ public:
 
     /// What an exit, or the draft that grows the trunk, says. One for a root that is still to
     /// come is kept: its sender may have heard the verdict first.
-    void hear_names(const msg::Proposal& names);
+    void hear_candidates(const msg::Proposal& candidates);
     void hear_trunk(const msg::Proposal& trunk);
     /// What Correct has prepared. Kept until the text goes another way than this tree: then what
     /// stands there below the new root is taken over, at once or as soon as it comes.
@@ -78,7 +78,7 @@ public:
     std::int32_t wanted_chain = 0;
     DraftNodeId source_behind = kNoDraftNode;       // what a busy source was asked about
     std::optional<msg::ProposalState> unsent = {};  // found no room
-    std::uint32_t waits = 0;  // for names so far: which one a timer belongs to
+    std::uint32_t waits = 0;  // for candidates so far: which one a timer belongs to
 
 private:
     void close_ends();
@@ -90,7 +90,7 @@ private:
     DraftModel* model_;
     FinishRule finish_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
-    std::optional<msg::Proposal> names_ahead_;
+    std::optional<msg::Proposal> candidates_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;
     std::optional<msg::Proposal> branches_;  // Correct's latest
     std::optional<Position> branches_root_;  // where they were last taken over

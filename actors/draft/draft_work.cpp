@@ -1,6 +1,7 @@
 #include "actors/draft/draft_work.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <limits>
 #include <string>
 #include <utility>
@@ -26,7 +27,7 @@ MessageLimits limits_of(const DraftPlan& plan) {
 
 Error unexpected(StageId from, const std::string& what) {
     return Error{Errc::Protocol,
-                 "stage " + std::to_string(from.value) + " sent a speculative stage " + what};
+                 fmt::format("stage {} sent a speculative stage {}", from.value, what)};
 }
 
 DraftWork::DraftWork(DraftPlan plan, DraftTools tools) : plan_{plan}, tools_{std::move(tools)} {

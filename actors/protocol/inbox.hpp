@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <fmt/core.h>
 #include <span>
 #include <string>
 
@@ -41,9 +42,10 @@ public:
         if (kind < kKindsEnd && table_[kind].handle != nullptr) {
             return table_[kind].handle(table_[kind].role, from, bytes);
         }
-        return Error{Errc::Protocol, "stage " + std::to_string(from.value) +
-                                         " sent a message of kind " + std::to_string(kind) +
-                                         ", which this stage does not handle"};
+        return Error{
+            Errc::Protocol,
+            fmt::format("stage {} sent a message of kind {}, which this stage does not handle",
+                        from.value, kind)};
     }
     /// Delivers the messages that came ahead of a Begin that has been taken since.
     Status deliver_due() {

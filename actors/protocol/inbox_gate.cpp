@@ -1,6 +1,7 @@
 #include "actors/protocol/inbox_gate.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -47,10 +48,9 @@ Result<Age> InboxGate::admit(StageId from,
         held_.erase(held_.begin());
     } else if (held_.size() >= kHeldMax) {
         return Error{Errc::Protocol,
-                     "stage " + std::to_string(from.value) + " sends messages for request " +
-                         std::to_string(route.request.value) + ", attempt " +
-                         std::to_string(route.attempt.value) + ", which has not begun; " +
-                         std::to_string(kHeldMax) + " such messages are held already"};
+                     fmt::format("stage {} sends messages for request {}, attempt {}, which has "
+                                 "not begun; {} such messages are held already",
+                                 from.value, route.request.value, route.attempt.value, kHeldMax)};
     }
     held_.push_back({from, kind, route, {bytes.begin(), bytes.end()}});
     return found;

@@ -1,6 +1,7 @@
 #include "actors/protocol/message_checks.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <optional>
 #include <string>
 
@@ -11,7 +12,7 @@ namespace paceline {
 namespace {
 
 Error bad(const std::string& message, const std::string& field, std::int64_t value) {
-    return Error{Errc::Protocol, message + " has " + field + " = " + std::to_string(value)};
+    return Error{Errc::Protocol, fmt::format("{} has {} = {}", message, field, value)};
 }
 
 bool within(std::int32_t value, std::int32_t end) {
@@ -23,14 +24,14 @@ Status check_tokens(const std::string& message,
                     const MessageLimits& limits) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         if (!within(tokens[i], limits.vocab_size)) {
-            return bad(message, "tokens[" + std::to_string(i) + "]", tokens[i]);
+            return bad(message, fmt::format("tokens[{}]", i), tokens[i]);
         }
     }
     return {};
 }
 
 Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
-    const std::string name = "a wave's row " + std::to_string(index);
+    const std::string name = fmt::format("a wave's row {}", index);
     if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
@@ -39,7 +40,7 @@ Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimi
 
 /// How probable a candidate is may be said badly (the dispatcher clamps it), but not with a NaN.
 Status check_node(const msg::ProposedNode& node, std::uint32_t index, const MessageLimits& limits) {
-    const std::string name = "a proposal's node " + std::to_string(index);
+    const std::string name = fmt::format("a proposal's node {}", index);
     if (!within(node.token, limits.vocab_size)) return bad(name, "token", node.token);
     if (node.parent < msg::kBelowRoot || node.parent >= static_cast<std::int64_t>(index)) {
         return bad(name, "parent", node.parent);
@@ -57,7 +58,7 @@ Status check_part(std::span<const msg::WavePart> parts,
                   std::uint32_t rows_left,
                   const MessageLimits& limits) {
     const msg::WavePart& part = parts[index];
-    const std::string name = "a wave's part " + std::to_string(index);
+    const std::string name = fmt::format("a wave's part {}", index);
     if (part.kind != msg::WaveKind::Prefill && part.kind != msg::WaveKind::Verify) {
         return bad(name, "kind", static_cast<std::int64_t>(part.kind));
     }
@@ -66,8 +67,8 @@ Status check_part(std::span<const msg::WavePart> parts,
     if (part.hold > 1) return bad(name, "hold", part.hold);
     for (std::uint32_t i = 0; i < index; ++i) {
         if (parts[i].request != part.request) continue;
-        return Error{Errc::Protocol, name + " has request = " + std::to_string(part.request.value) +
-                                         ", which part " + std::to_string(i) + " has already"};
+        return Error{Errc::Protocol, fmt::format("{} has request = {}, which part {} has already",
+                                                 name, part.request.value, i)};
     }
     return {};
 }
@@ -107,8 +108,8 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
         rows += parts[i].rows;
     }
     if (rows != wave.row_count) {
-        return Error{Errc::Protocol, "a wave has row_count = " + std::to_string(wave.row_count) +
-                                         ", but its parts have " + std::to_string(rows)};
+        return Error{Errc::Protocol, fmt::format("a wave has row_count = {}, but its parts have {}",
+                                                 wave.row_count, rows)};
     }
     for (std::uint32_t i = 0; i < wave.row_count; ++i) {
         if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
@@ -133,10 +134,10 @@ Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
     if (note.row_elements == 0) return bad(name, "row_elements", 0);
     const std::optional<std::uint64_t> bytes = msg::tensor_bytes(note);
     if (bytes && *bytes <= limits.slot_bytes) return {};
-    return Error{Errc::Protocol, name + " has rows = " + std::to_string(note.rows) +
-                                     " and row_elements = " + std::to_string(note.row_elements) +
-                                     ", more than the " + std::to_string(limits.slot_bytes) +
-                                     " bytes of a slot"};
+    return Error{
+        Errc::Protocol,
+        fmt::format("{} has rows = {} and row_elements = {}, more than the {} bytes of a slot",
+                    name, note.rows, note.row_elements, limits.slot_bytes)};
 }
 
 Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fmt/core.h>
 #include <span>
 #include <string>
 
@@ -36,8 +37,8 @@ template <msg::HotMessage M>
 [[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
     if (bytes.size() != sizeof(M)) {
         return Error{Errc::Protocol,
-                     "a message of kind " + std::to_string(static_cast<int>(M::kKind)) + " has " +
-                         std::to_string(bytes.size()) + " bytes, not " + std::to_string(sizeof(M))};
+                     fmt::format("a message of kind {} has {} bytes, not {}",
+                                 static_cast<int>(M::kKind), bytes.size(), sizeof(M))};
     }
     M message;
     std::memcpy(&message, bytes.data(), sizeof(M));

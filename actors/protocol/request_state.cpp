@@ -1,6 +1,7 @@
 #include "actors/protocol/request_state.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -45,11 +46,11 @@ Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> r
         const std::size_t position = slots_.size() + i;
         if (position + 1 >= text_.size() || row.position != static_cast<Position>(position) ||
             row.token != text_[position]) {
-            return Error{Errc::Protocol, "prefill row " + std::to_string(i) + " brings token " +
-                                             std::to_string(row.token) + " at position " +
-                                             std::to_string(row.position) + ", but position " +
-                                             std::to_string(position) + " of " +
-                                             std::to_string(text_.size()) + " is next"};
+            return Error{
+                Errc::Protocol,
+                fmt::format(
+                    "prefill row {} brings token {} at position {}, but position {} of {} is next",
+                    i, row.token, row.position, position, text_.size())};
         }
     }
     for (const msg::WaveRow& row : rows) slots_.push_back(row.slot);
@@ -66,15 +67,15 @@ Status RequestState::take_rows(std::span<const msg::WaveRow> rows) {
 
 Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
     if (verdict.base != static_cast<Position>(text_.size())) {
-        return Error{Errc::Protocol, "a verdict commits from position " +
-                                         std::to_string(verdict.base) + ", but the text has " +
-                                         std::to_string(text_.size()) + " tokens"};
+        return Error{Errc::Protocol,
+                     fmt::format("a verdict commits from position {}, but the text has {} tokens",
+                                 verdict.base, text_.size())};
     }
     if (text_.size() + verdict.count > static_cast<std::size_t>(spec_.context)) {
-        return Error{Errc::Protocol, "a verdict commits " + std::to_string(verdict.count) +
-                                         " tokens after " + std::to_string(text_.size()) +
-                                         ", more than the context of " +
-                                         std::to_string(spec_.context)};
+        return Error{
+            Errc::Protocol,
+            fmt::format("a verdict commits {} tokens after {}, more than the context of {}",
+                        verdict.count, text_.size(), spec_.context)};
     }
     TreeStep step;
     if (verdict.count > 0) {  // 0: nothing could be drawn

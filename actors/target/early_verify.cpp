@@ -184,11 +184,11 @@ void EarlyVerify::finish() {
 bool EarlyVerify::tell(const ExitPart& part) {
     if (part.rows.empty() || host_.requests.gone(*part.state)) return false;
     evaluator_.remember(part);
-    if (evaluator_.options().names) {
-        if (std::optional<msg::Proposal> names = evaluator_.names(part)) {
-            names->route.epoch = host_.context->epoch();
-            for (const StageId to : evaluator_.options().names_to)
-                (void)emit<EarlyVerify>(*host_.context, to, *names);
+    if (evaluator_.options().sends_candidates) {
+        if (std::optional<msg::Proposal> candidates = evaluator_.candidates_of(part)) {
+            candidates->route.epoch = host_.context->epoch();
+            for (const StageId to : evaluator_.options().candidates_to)
+                (void)emit<EarlyVerify>(*host_.context, to, *candidates);
         }
     }
     if (!evaluator_.options().proposes) return false;

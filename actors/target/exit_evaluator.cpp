@@ -78,7 +78,7 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
       scratch_{std::make_unique<SamplerScratch>()},
       policy_{options_.always_on || options_.lockstep} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
-    const bool evaluates = options_.names || options_.proposes;
+    const bool evaluates = options_.sends_candidates || options_.proposes;
     PACE_CHECK(!evaluates || backend_.has_head(options_.head), "an exit without its head");
     for (const HeadId id : options_.ahead) {
         PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
@@ -98,11 +98,11 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const auto children = static_cast<int>(children_of(tree, rows[i].node).size());
         const bool newest = children == 0;
-        if (!options_.names && !(newest && options_.proposes)) continue;
+        if (!options_.sends_candidates && !(newest && options_.proposes)) continue;
         ExitRow row{.row = first + i, .node = rows[i].node, .position = rows[i].position};
         row.newest = newest;
         // What is there already is not named again, but heard of how likely it is.
-        row.wanted = options_.names ? static_cast<int>(options_.top) + children : 1;
+        row.wanted = options_.sends_candidates ? static_cast<int>(options_.top) + children : 1;
         const std::vector<const TreeNode*> path = tree.path(row.node);
         for (const TreeNode* node : std::span{path}.subspan(1)) row.path.push_back(node->token);
         part.rows.push_back(std::move(row));
@@ -193,7 +193,7 @@ void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
     }
 }
 
-std::optional<msg::Proposal> ExitEvaluator::names(const ExitPart& part) const {
+std::optional<msg::Proposal> ExitEvaluator::candidates_of(const ExitPart& part) const {
     const TokenTree& tree = part.state->tree();
     std::map<std::pair<NodeId, TokenId>, float> updated;  // what the exit thinks of a child
     std::map<NodeId, float> worst;                        // of what it named there at all
@@ -303,7 +303,7 @@ void ExitEvaluator::remember(const ExitPart& part) {
     for (const ExitRow& row : part.rows) {
         if (state.tree().find(row.node) == nullptr) continue;
         ExitCandidates::Place place{.at = row.position + 1, .path = row.path};
-        if (options_.names) {
+        if (options_.sends_candidates) {
             for (const Candidate& name : news(state.tree(), row))
                 place.tokens.push_back(name.token);
         } else if (starts_early(part, row)) {

@@ -2,9 +2,9 @@
 //
 //     loop   ask()            which rows of a part it evaluates, and the text before each
 //     job    evaluate()           head and candidates, with the request's own parameters and noise
-//     loop   names(), early() what follows from it, if the tree still holds the rows
+//     loop   candidates_of(), early() what follows from it, if the tree still holds the rows
 //
-// names (FOLD):          root - a - b          the wave's rows, and after each the best tokens
+// sends (FOLD):          root - a - b          the wave's rows, and after each the best tokens
 //                          |    |   +- x y     that are not there yet
 //                          |    +- x y
 //                          +- x y
@@ -101,7 +101,7 @@ public:
 
     /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
     /// is the caller's to fill, here and below.
-    [[nodiscard]] std::optional<msg::Proposal> names(const ExitPart& part) const;
+    [[nodiscard]] std::optional<msg::Proposal> candidates_of(const ExitPart& part) const;
     /// What is to start at the first layer at once; nothing if the head is not sure enough.
     [[nodiscard]] std::optional<msg::Proposal> early(const ExitPart& part) const;
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;

@@ -1,5 +1,6 @@
 #include "actors/target/exit_options.hpp"
 
+#include <fmt/core.h>
 #include <string>
 
 namespace paceline {
@@ -11,8 +12,7 @@ Error refused(const std::string& field, const std::string& value, const std::str
 
 Status check_range(const char* field, std::uint32_t value, std::uint32_t low, std::uint32_t high) {
     if (value >= low && value <= high) return {};
-    return refused(field, std::to_string(value),
-                   "must be " + std::to_string(low) + " .. " + std::to_string(high));
+    return refused(field, std::to_string(value), fmt::format("must be {} .. {}", low, high));
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ Status validate(const ExitOptions& options) {
         return refused("gate", std::to_string(options.gate), "must be 0 .. 1");
     }
     if (options.defer_limit <= Micros{0}) {
-        return refused("defer_limit", std::to_string(options.defer_limit.count()) + " us",
+        return refused("defer_limit", fmt::format("{} us", options.defer_limit.count()),
                        "must be positive");
     }
     if (options.defers && !options.proposes) {

@@ -3,7 +3,7 @@
 // An exit is a head after the segment's last layer (the target's own as a logit lens, or a
 // trained one). What it says is only a hint. Three uses, which may be combined:
 //
-//   names      FOLD's Early Verify (section 4): at each row of a verify wave the `top` best tokens
+//   candidates FOLD's Early Verify (section 4): at each row of a verify wave the `top` best tokens
 //              are named to draft and correct, who prepare continuations under them
 //   proposes   AdaDecode (section 3): if the head is sure enough of the token after the newest
 //              row, that token starts at layer 0 at once, while the row's deeper layers run in the
@@ -33,9 +33,9 @@ inline constexpr std::uint32_t kExitTopMax = 8;
 
 struct ExitOptions {
     HeadId head = HeadId::Final;
-    bool names = false;
+    bool sends_candidates = false;
     std::uint32_t top = 4;  // k: tokens named after each row, the trunk's own not counted
-    std::vector<StageId> names_to = {};
+    std::vector<StageId> candidates_to = {};
     bool lockstep = false;  // FOLD as published: the wave goes on only when the draft has said that
                             // it is Halfway (first segment only)
     bool proposes = false;

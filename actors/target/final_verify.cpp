@@ -1,6 +1,7 @@
 #include "actors/target/final_verify.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -23,9 +24,9 @@ FinalVerify::FinalVerify(SegmentHost& host,
 Status FinalVerify::prepare(const SegmentRun& run) {
     for (const RunPart& part : run.parts) {
         if (part.prefill() || run.named[part.first].node == part.state->tree().root().id) continue;
-        return Error{Errc::Protocol, "a wave of request " +
-                                         std::to_string(part.state->request().value) +
-                                         " reaches the last segment without its root"};
+        return Error{Errc::Protocol,
+                     fmt::format("a wave of request {} reaches the last segment without its root",
+                                 part.state->request().value)};
     }
     draw_with_layers(run);
     parts_.clear();

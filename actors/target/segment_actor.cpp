@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 #include <variant>
@@ -182,8 +183,9 @@ Status SegmentActor::open(const control::Begin& begin, Request request) {
 
 Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
     if (from != plan_.verifier) {
-        return Error{Errc::Protocol, "a verdict from stage " + std::to_string(from.value) +
-                                         ", which is not the last segment"};
+        return Error{
+            Errc::Protocol,
+            fmt::format("a verdict from stage {}, which is not the last segment", from.value)};
     }
     if (Status checked = check_message(verdict, host_.limits); !checked) return checked;
     const Result<Age> age = host_.inbox.admit(from, verdict);
@@ -225,8 +227,9 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
 
 Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     if (from != plan_.previous) {
-        return Error{Errc::Protocol, "a wave from stage " + std::to_string(from.value) +
-                                         ", which is not the segment before this one"};
+        return Error{Errc::Protocol,
+                     fmt::format("a wave from stage {}, which is not the segment before this one",
+                                 from.value)};
     }
     if (Status checked = check_message(wave, host_.limits); !checked) return checked;
     if (queue_.size() + kWavePartsMax > kPoolSlotsMax) {

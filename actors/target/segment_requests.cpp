@@ -1,6 +1,7 @@
 #include "actors/target/segment_requests.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -51,9 +52,9 @@ Status SegmentRequests::check_reuse(RequestId id, const Request& request) const 
                       std::equal(request.text.begin(), request.text.begin() + request.reuse,
                                  held->text().begin());
     if (here) return {};
-    return Error{Errc::Protocol, "request " + std::to_string(id.value) + " reuses " +
-                                     std::to_string(request.reuse) +
-                                     " positions that this stage does not hold"};
+    return Error{Errc::Protocol,
+                 fmt::format("request {} reuses {} positions that this stage does not hold",
+                             id.value, request.reuse)};
 }
 
 Result<SegmentRequests::StatePtr> SegmentRequests::make(const control::Begin& begin,
@@ -61,8 +62,7 @@ Result<SegmentRequests::StatePtr> SegmentRequests::make(const control::Begin& be
                                                         TreeRole role) {
     const StatePtr before = latest(begin.request);
     if (!before && states_.size() >= kStatesMax && !forget_oldest()) {
-        return Error{Errc::OutOfMemory,
-                     "more than " + std::to_string(kStatesMax) + " requests at once"};
+        return Error{Errc::OutOfMemory, fmt::format("more than {} requests at once", kStatesMax)};
     }
     return std::make_shared<RequestState>(begin.request, begin.attempt, std::move(request), role,
                                           before.get());

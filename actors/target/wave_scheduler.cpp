@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,9 +20,8 @@ constexpr float kLogProbMin = -1000.0F;
 
 Status check_range(const char* field, std::uint32_t value, std::uint32_t low, std::uint32_t high) {
     if (value >= low && value <= high) return {};
-    return Error{Errc::BadArgument, std::string{"dispatch: "} + field + " = " +
-                                        std::to_string(value) + ", must be " + std::to_string(low) +
-                                        " .. " + std::to_string(high)};
+    return Error{Errc::BadArgument,
+                 fmt::format("dispatch: {} = {}, must be {} .. {}", field, value, low, high)};
 }
 
 /// The node of `proposal` where the text that was committed after its root ends (kBelowRoot: no
@@ -60,14 +60,13 @@ Status validate(const DispatchOptions& options) {
         return parts;
     }
     if (!(options.verify_reach_min >= 0.0F && options.verify_reach_min <= 1.0F)) {
-        return Error{Errc::BadArgument,
-                     "dispatch: reach_min = " + std::to_string(options.verify_reach_min) +
-                         ", must be 0 .. 1"};
+        return Error{Errc::BadArgument, fmt::format("dispatch: reach_min = {}, must be 0 .. 1",
+                                                    options.verify_reach_min)};
     }
     if (options.proposal_wait < Micros{0}) {
         return Error{Errc::BadArgument,
-                     "dispatch: proposal_wait = " + std::to_string(options.proposal_wait.count()) +
-                         " us, must not be negative"};
+                     fmt::format("dispatch: proposal_wait = {} us, must not be negative",
+                                 options.proposal_wait.count())};
     }
     return {};
 }
@@ -239,7 +238,8 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     entry.blocked = false;
     if (entry.state->over()) return {};
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
-    outcome.open = options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
+    outcome.open =
+        options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
     if (outcome.open) entry.open = Outcome{};
     for (std::size_t i = 0; i < entry.ahead.size(); ++i) {
         std::optional<msg::Proposal>& ahead = entry.ahead[i];

@@ -84,8 +84,8 @@ struct Outcome {
 /// What became of proposals. No counter of the stage's page has these events; what the page counts
 /// (actors/protocol/counters.hpp) is counted there alone, by the Dispatcher.
 struct ProposalTally {
-    std::uint64_t used = 0;        // continued the text below the root of the day
-    std::uint64_t outdated = 0;    // did not: the text went on in another way
+    std::uint64_t used = 0;           // continued the text below the root of the day
+    std::uint64_t outdated = 0;       // did not: the text went on in another way
     std::uint64_t waits_expired = 0;  // turns that started without what the draft was to say
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fmt/core.h>
 #include <optional>
 #include <stdexcept>
 
@@ -110,9 +111,10 @@ Status run(const Arguments& arguments, const std::string& command) {
     report.say("variants", cuda::variants_text(arguments.settings.variants));
     report.say("card", card(arguments.settings));
     const cuda::DeviceInfo device = cuda::use_device(arguments.settings.device);
-    report.say("device", device.name + ", " + std::to_string(device.processors) + " processors, " +
-                             fixed(static_cast<double>(device.free_bytes) / 1e9, 1) + " of " +
-                             fixed(static_cast<double>(device.memory_bytes) / 1e9, 1) + " GB free");
+    report.say("device",
+               fmt::format("{}, {} processors, {} of {} GB free", device.name, device.processors,
+                           fixed(static_cast<double>(device.free_bytes) / 1e9, 1),
+                           fixed(static_cast<double>(device.memory_bytes) / 1e9, 1)));
     Arguments known = arguments;
     take_data_sheet(known.settings, device.name, report);
     Status status;

@@ -4,6 +4,7 @@
 // Ours do more: the norm in front and what follows (gemm.hpp: Finish) are fused in. So there are two
 // peers: cuBLAS's bare product, and that with the kernel after it which does the rest.
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "model/kernels/cuda/gemm_blas.hpp"
 
@@ -74,7 +75,7 @@ void blas_section(const Bench& bench) {
     for (const Product& product : layer_products(in_bf16)) {
         for (const int rows : counts) {
             const auto seconds = rival.measure(product, rows);
-            const std::string at = std::string{product.name()} + "." + std::to_string(rows);
+            const std::string at = fmt::format("{}.{}", product.name(), rows);
             bench.report.figure("blas.own.seconds." + at, seconds.own);
             bench.report.figure("blas.seconds." + at, seconds.bare);
             bench.report.figure("blas.finished.seconds." + at, seconds.finished);

@@ -1,5 +1,6 @@
 // A cost table of one device, for `paceline simulate --costs`.
 #include <algorithm>
+#include <fmt/core.h>
 #include <fstream>
 #include <set>
 
@@ -89,14 +90,14 @@ Status write_costs(const Bench& bench, const std::string& path) {
             ", keys and values " + settings.kv,
         "hops are not here: simulate --measure-costs measures them, or --hop-us states one"};
     if (most < whole)
-        remarks.push_back("the device has room for " + std::to_string(most) + " of " +
-                          std::to_string(whole) + " layers; time grows with them in proportion");
+        remarks.push_back(fmt::format(
+            "the device has room for {} of {} layers; time grows with them in proportion", most,
+            whole));
     std::ofstream file{path};
     file << cost_table_text(records, remarks);
     if (!file.flush()) return Error{Errc::System, path + " cannot be written"};
-    bench.report.say("costs", path + ": " + std::to_string(records.size()) + " records, up to " +
-                                  std::to_string(most) + " of " + std::to_string(whole) +
-                                  " layers");
+    bench.report.say("costs", fmt::format("{}: {} records, up to {} of {} layers", path,
+                                          records.size(), most, whole));
     return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fmt/core.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,8 +21,7 @@ namespace paceline::bench {
 [[nodiscard]] inline cuda::DeviceMemory take(std::size_t bytes) {
     cuda::DeviceMemory memory;
     if (!cuda::DeviceMemory::allocate(bytes, memory))
-        throw std::runtime_error("no room for " + std::to_string(bytes >> 20U) +
-                                 " MiB on the device");
+        throw std::runtime_error(fmt::format("no room for {} MiB on the device", bytes >> 20U));
     cuda::Stream stream;
     stream.fill(memory.data(), 0, bytes);
     stream.finish();

@@ -1,6 +1,7 @@
 // What was to be reached, against what was measured. Shares of bandwidth are of the card's own, as a copy
 // kernel reaches it in the same process; the prefill's is of the data sheet's bf16 rate and left out for a
 // card without one (card.hpp).
+#include <fmt/core.h>
 #include <functional>
 
 #include "bench/cuda/sections.hpp"
@@ -40,7 +41,7 @@ Goals goals_of(const std::string& shape) {
 
 void goals_section(const Bench& bench) {
     const std::string& shape = bench.file.config().name;
-    const std::string at = "." + std::to_string(usual_context(bench.settings));
+    const std::string at = fmt::format(".{}", usual_context(bench.settings));
     Table table{"Goals of " + shape + ", the device alone",
                 {"goal", "wanted", "aim", "measured", "reached"}};
     const auto add = [&](const std::string& what, double wanted, double aim, double got, bool most,

@@ -1,5 +1,6 @@
 // Kernels one by one: the yardstick, every product of a layer, rotation, attention, the head, draws.
 #include <algorithm>
+#include <fmt/core.h>
 #include <limits>
 #include <random>
 
@@ -41,8 +42,7 @@ void products_table(const Bench& bench, ProductDesk& desk) {
             const double seconds = desk.seconds(product);
             if (one == 0.0) one = seconds;
             const double rate = static_cast<double>(product.bytes()) / seconds;
-            bench.report.figure(std::string{product.name()} + ".seconds." + std::to_string(count),
-                                seconds);
+            bench.report.figure(fmt::format("{}.seconds.{}", product.name(), count), seconds);
             table.rows.push_back(
                 {product.name(), fixed(static_cast<double>(product.bytes()) / 1e6, 1),
                  std::to_string(count), microseconds(seconds), fixed(rate / 1e9, 0),
@@ -128,7 +128,7 @@ void drawing_section(const Bench& bench) {
                                                            {"gumbel", plain},
                                                            {"gumbel, top-k 40", top_k},
                                                            {"gumbel, top-k 40, top-p 0.95", both}};
-    const std::string at = "." + std::to_string(usual_context(bench.settings));
+    const std::string at = fmt::format(".{}", usual_context(bench.settings));
     const double wave =
         bench.report.figure("layers.seconds.8" + at) + bench.report.figure("head.seconds.8");
     Table table{"Drawing 8 tokens, the device alone", {"draw", "µs", "of a wave of 8"}};

@@ -2,6 +2,7 @@
 // against the others by one driver. Says which way the backend takes and how far it is from the best
 // one, which is what gemm_choice.hpp's rules are to be set by.
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"
@@ -13,10 +14,9 @@ using cuda::GemmChoice;
 using cuda::WeightType;
 
 std::string name_of(const GemmChoice& choice) {
-    if (choice.tile > 0)
-        return "square " + std::to_string(choice.tile) + " x " + std::to_string(choice.tile);
-    return std::to_string(choice.tiles * cuda::kTileOutputs) + " outputs x " +
-           std::to_string(choice.row_tiles * cuda::kTileRows) + " rows";
+    if (choice.tile > 0) return fmt::format("square {} x {}", choice.tile, choice.tile);
+    return fmt::format("{} outputs x {} rows", choice.tiles * cuda::kTileOutputs,
+                       choice.row_tiles * cuda::kTileRows);
 }
 
 /// Rungs worth climbing: no block has more than twice the rows there are.
@@ -66,9 +66,8 @@ void climb(const Bench& bench, ProductDesk& desk, const Product& product, int ro
         const bool equal = equals_first(results, i);
         const double rate = static_cast<double>(product.bytes()) / seconds[i];
         if (same(all[i], chosen)) {
-            bench.report.figure(
-                std::string{"ladder.after."} + product.name() + "." + std::to_string(rows),
-                seconds[i] / best);
+            bench.report.figure(fmt::format("ladder.after.{}.{}", product.name(), rows),
+                                seconds[i] / best);
         }
         if (!equal) bench.report.figure("ladder.unequal", 1.0);
         table.rows.push_back({product.name(), std::to_string(rows), name_of(all[i]),

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fmt/core.h>
 #include <fstream>
 #include <memory>
 
@@ -53,8 +54,8 @@ void Report::fault(const std::string& what) {
 
 Status Report::verdict() const {
     if (faults_.empty()) return {};
-    return Error{Errc::System, "wrong results: " + std::to_string(faults_.size()) +
-                                   ", the first: " + faults_.front()};
+    return Error{Errc::System,
+                 fmt::format("wrong results: {}, the first: {}", faults_.size(), faults_.front())};
 }
 
 double Report::figure(const std::string& name) const {

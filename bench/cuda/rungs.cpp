@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 
 namespace paceline::bench {
 namespace {
@@ -14,7 +15,7 @@ const Rung& first_of(std::span<const Rung> rungs, const Rung& rung) {
 }
 
 std::string place_of(const Rung& rung) {
-    return rung.product + ", " + std::to_string(rung.rows) + " rows, " + rung.choice;
+    return fmt::format("{}, {} rows, {}", rung.product, rung.rows, rung.choice);
 }
 
 }  // namespace
@@ -60,8 +61,7 @@ std::vector<std::string> faults_of(std::span<const Rung> rungs) {
         if (!equals_first(rungs, i))
             faults.push_back(place_of(rung) + ": other bits than " + first_of(rungs, rung).choice);
         if (rung.nans > 0)
-            faults.push_back(place_of(rung) + ": " + std::to_string(rung.nans) +
-                             " results are NaN");
+            faults.push_back(fmt::format("{}: {} results are NaN", place_of(rung), rung.nans));
     }
     return faults;
 }

@@ -2,6 +2,7 @@
 // timed in turn several times, so that a change of clocks meets both. Each pair must have equal bits.
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <functional>
 
 #include "model/kernels/cuda/variant_words.hpp"
@@ -63,10 +64,11 @@ public:
 
 private:
     const Bench& bench_;
-    Table table_{"Kernel variants beside the base, the device alone: medians of " +
-                     std::to_string(kRounds) + " alternations",
-                 {"variant", "what.rows[.context]", "base µs", "time over base", "least to most",
-                  "equal bits"}};
+    Table table_{
+        fmt::format("Kernel variants beside the base, the device alone: medians of {} alternations",
+                    kRounds),
+        {"variant", "what.rows[.context]", "base µs", "time over base", "least to most",
+         "equal bits"}};
 };
 
 void compare_products(const Bench& bench, ProductDesk& desk, Comparison& comparison) {
@@ -85,7 +87,7 @@ void compare_products(const Bench& bench, ProductDesk& desk, Comparison& compari
             for (const auto& [name, variants] : kNamedVariants) {
                 const TimedWork changed = desk.timed(product, times, variants);
                 comparison.compare(
-                    std::string{name}, std::string{product.name()} + "." + std::to_string(rows),
+                    std::string{name}, fmt::format("{}.{}", product.name(), rows),
                     [&] { return base.seconds(); }, [&] { return changed.seconds(); },
                     result(variants) == wanted);
             }
@@ -112,8 +114,7 @@ void compare_attention(const Bench& bench, ProductDesk& desk, Comparison& compar
                 const AttentionDesk::Planned plan = attention.planned(variants);
                 const TimedWork changed = timed(plan);
                 comparison.compare(
-                    std::string{name},
-                    "attention." + std::to_string(rows) + "." + std::to_string(context),
+                    std::string{name}, fmt::format("attention.{}.{}", rows, context),
                     [&] { return base.seconds(); }, [&] { return changed.seconds(); },
                     attention.result(plan) == wanted);
             }
@@ -146,8 +147,7 @@ void compare_waves(const Bench& bench, CudaBackend& backend, Comparison& compari
             const std::vector<float> got = states(variants);
             const bool equal =
                 std::memcmp(got.data(), wanted.data(), wanted.size() * sizeof(float)) == 0;
-            comparison.compare(std::string{name},
-                               "wave." + std::to_string(rows) + "." + std::to_string(context),
+            comparison.compare(std::string{name}, fmt::format("wave.{}.{}", rows, context),
                                timed({}), timed(variants), equal);
         }
     }

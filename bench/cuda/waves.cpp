@@ -1,6 +1,7 @@
 // Waves through the backend: decode, prefill, and weights coming from a file.
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 #include <optional>
 
 #include "launch/tools/cost_rows.hpp"
@@ -74,7 +75,7 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
             if (one == 0.0) one = both;
             const double bytes = (head > 0.0 ? weights : weights - head_bytes(bench)) +
                                  cache_bytes(bench, rows, context);
-            const std::string at = "." + count + "." + std::to_string(context);
+            const std::string at = fmt::format(".{}.{}", count, context);
             bench.report.figure("layers.seconds" + at, layers);
             bench.report.figure("layers.wall.seconds" + at, wall);
             bench.report.figure("wave.wall.seconds" + at, drawn);
@@ -125,7 +126,7 @@ Prefill prefill_in_waves(const Bench& bench, CudaBackend& backend, int rows_max)
 void prefill_table(const Bench& bench, CudaBackend& backend) {
     const Settings& settings = bench.settings;
     Table table{
-        "Prefill of " + std::to_string(settings.prefill) + " tokens, without a head",
+        fmt::format("Prefill of {} tokens, without a head", settings.prefill),
         {"rows of a wave", "waves", "the device alone ms", "wall ms", "tokens/s", "tokens/s wall",
          "TFLOP/s", "of the data sheet", "weights arrive ms", "of the data sheet at most"}};
     const double yardstick = bench.report.figure("copy.bytes_per_s");
@@ -136,7 +137,7 @@ void prefill_table(const Bench& bench, CudaBackend& backend) {
         const double least = run.waves * layer_bytes(bench) * backend.config().layers / yardstick;
         const double rate = run.operations / run.device;
         const double rate_at_most = std::min(settings.flops, run.operations / least);
-        const std::string at = "." + std::to_string(rows);
+        const std::string at = fmt::format(".{}", rows);
         bench.report.figure("prefill.wall.seconds" + at, run.wall);
         if (settings.flops > 0.0) {
             bench.report.figure("prefill.share" + at, rate / settings.flops);

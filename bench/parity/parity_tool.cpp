@@ -5,6 +5,7 @@
 //     paceline_parity pair -m MODEL --backend cuda          against the CPU backend, on a text
 #include <algorithm>
 #include <cstdio>
+#include <fmt/core.h>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -44,9 +45,9 @@ Status compare_logits(const Arguments& arguments, const ModelFile& file, const s
     if (!golden) return golden.error();
     const testing::Golden& wanted = golden.value();
     if (wanted.vocab_size != file.config().vocab_size) {
-        return Error{Errc::BadFile, arguments.golden + ": vocab_size is " +
-                                        std::to_string(wanted.vocab_size) + ", the model's is " +
-                                        std::to_string(file.config().vocab_size)};
+        return Error{Errc::BadFile,
+                     fmt::format("{}: vocab_size is {}, the model's is {}", arguments.golden,
+                                 wanted.vocab_size, file.config().vocab_size)};
     }
     BackendChoice choice = arguments.choice;
     choice.dtype = dtype;
@@ -65,8 +66,9 @@ Status compare_logits(const Arguments& arguments, const ModelFile& file, const s
         choice.backend.c_str(), dtype.c_str(), worst.relative, worst.row, worst.column, agreeing,
         winners.size());
     if (worst.relative > arguments.tolerance) {
-        return Error{Errc::BadArgument, "the largest relative error exceeds --tolerance " +
-                                            std::to_string(arguments.tolerance)};
+        return Error{
+            Errc::BadArgument,
+            fmt::format("the largest relative error exceeds --tolerance {}", arguments.tolerance)};
     }
     return {};
 }
@@ -126,8 +128,9 @@ Status compare_pair(const Arguments& arguments, const ModelFile& file, const std
         choice.backend.c_str(), dtype.c_str(), pair.worst.relative, pair.worst.row,
         pair.worst.column, pair.differing, pair.rows, pair.widest_tie);
     if (pair.worst.relative > arguments.pair_tolerance || pair.first_beyond_tie >= 0) {
-        return Error{Errc::BadArgument, "the backends are further apart than --tolerance " +
-                                            std::to_string(arguments.pair_tolerance)};
+        return Error{Errc::BadArgument,
+                     fmt::format("the backends are further apart than --tolerance {}",
+                                 arguments.pair_tolerance)};
     }
     return {};
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fmt/core.h>
 #include <memory>
 #include <new>
 #include <string>
@@ -161,8 +162,7 @@ class BoostLink {
 public:
     BoostLink() {
         for (int end = 0; end < 2; ++end) {
-            const std::string name =
-                "paceline-bench-" + std::to_string(::getpid()) + "-" + std::to_string(end);
+            const std::string name = fmt::format("paceline-bench-{}-{}", ::getpid(), end);
             queues_[static_cast<std::size_t>(end)] = std::make_unique<Queue>(
                 boost::interprocess::create_only, name.c_str(), 256, kMessageBytes);
             Queue::remove(name.c_str());  // both processes have it mapped

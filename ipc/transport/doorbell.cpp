@@ -1,6 +1,7 @@
 #include "ipc/transport/doorbell.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <linux/futex.h>
 #include <memory>
 #include <new>
@@ -37,7 +38,7 @@ Result<ShmFile> Doorbell::create(const std::string& name) {
 Result<Doorbell> Doorbell::attach(ShmRegion region) {
     if (region.bytes().size() < sizeof(DoorbellHeader)) {
         return Error{Errc::Protocol,
-                     "a doorbell's memory has " + std::to_string(region.bytes().size()) + " bytes"};
+                     fmt::format("a doorbell's memory has {} bytes", region.bytes().size())};
     }
     auto* header = std::launder(reinterpret_cast<DoorbellHeader*>(region.bytes().data()));
     if (header->magic != kBellMagic || header->layout_version != kBellLayoutVersion) {

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -40,9 +41,11 @@ Result<ShmFile> ShmFile::create(const std::string& name,
     const auto physical = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
                           static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     if (bytes > physical / 2) {
-        return Error{Errc::OutOfMemory, "shared memory '" + name + "' of " + std::to_string(bytes) +
-                                            " bytes is over half of this machine's memory (" +
-                                            std::to_string(physical) + " bytes)"};
+        return Error{
+            Errc::OutOfMemory,
+            fmt::format(
+                "shared memory '{}' of {} bytes is over half of this machine's memory ({} bytes)",
+                name, bytes, physical)};
     }
     ShmFile file;
     file.bytes_ = bytes;
@@ -50,9 +53,9 @@ Result<ShmFile> ShmFile::create(const std::string& name,
     if (!file.fd_) return failed("memfd_create", name);
     // Allocated now: a page that cannot be had is an error here instead of a SIGBUS later.
     if (const int error = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(bytes)); error != 0) {
-        return Error{Errc::OutOfMemory, "no memory for shared memory '" + name + "' of " +
-                                            std::to_string(bytes) +
-                                            " bytes: " + std::strerror(error)};
+        return Error{Errc::OutOfMemory,
+                     fmt::format("no memory for shared memory '{}' of {} bytes: {}", name, bytes,
+                                 std::strerror(error))};
     }
     if (::pwrite(file.fd(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size())) {
         return failed("pwrite", name);
@@ -64,17 +67,17 @@ Result<ShmFile> ShmFile::create(const std::string& name,
 Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & kSeals) != kSeals) {
-        return Error{Errc::Protocol,
-                     "shared memory from a peer is not sealed against resizing "
-                     "(descriptor " +
-                         std::to_string(fd) + ")"};
+        return Error{
+            Errc::Protocol,
+            fmt::format("shared memory from a peer is not sealed against resizing (descriptor {})",
+                        fd)};
     }
     struct stat status {};
     if (::fstat(fd, &status) != 0) return failed("fstat", std::to_string(fd));
     if (status.st_size <= 0 || static_cast<std::size_t>(status.st_size) < bytes_min) {
-        return Error{Errc::Protocol, "shared memory from a peer has " +
-                                         std::to_string(status.st_size) + " bytes, at least " +
-                                         std::to_string(bytes_min) + " are needed"};
+        return Error{Errc::Protocol,
+                     fmt::format("shared memory from a peer has {} bytes, at least {} are needed",
+                                 status.st_size, bytes_min)};
     }
     try {
         ShmRegion region;
@@ -84,8 +87,8 @@ Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
                                                     nullptr, MAP_POPULATE));
         return region;
     } catch (const bip::interprocess_exception& problem) {
-        return Error{Errc::System, "cannot map " + std::to_string(status.st_size) +
-                                       " bytes of shared memory: " + problem.what()};
+        return Error{Errc::System, fmt::format("cannot map {} bytes of shared memory: {}",
+                                               status.st_size, problem.what())};
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <fmt/core.h>
 #include <new>
 #include <string>
 #include <utility>
@@ -66,33 +67,31 @@ void copy_past(FaultPoint halfway, std::byte* to, const std::byte* from, std::si
 }
 
 Error bad_constant(const char* what, std::uint64_t value) {
-    return {Errc::Protocol,
-            "a ring's header is wrong: " + std::string{what} + " is " + std::to_string(value)};
+    return {Errc::Protocol, fmt::format("a ring's header is wrong: {} is {}", what, value)};
 }
 
 Error too_small(const RingView& view, std::span<const KindRule> rules) {
-    return {Errc::Protocol, "a ring for frames of " + std::to_string(view.payload_bytes) +
-                                " bytes cannot carry the longest kind, " +
-                                std::to_string(bytes_max(rules)) + " bytes"};
+    return {Errc::Protocol,
+            fmt::format("a ring for frames of {} bytes cannot carry the longest kind, {} bytes",
+                        view.payload_bytes, bytes_max(rules))};
 }
 
 }  // namespace
 
 Result<std::size_t> ring_bytes(const RingOptions& options) {
     if (!std::has_single_bit(options.slots) || options.slots < 2 || options.slots > kRingSlotsMax) {
-        return Error{Errc::BadArgument, "a ring needs a power of two of slots, 2 to " +
-                                            std::to_string(kRingSlotsMax) + ", not " +
-                                            std::to_string(options.slots)};
+        return Error{Errc::BadArgument,
+                     fmt::format("a ring needs a power of two of slots, 2 to {}, not {}",
+                                 kRingSlotsMax, options.slots)};
     }
     if (options.urgent_slots >= options.slots) {
-        return Error{Errc::BadArgument, "a ring of " + std::to_string(options.slots) +
-                                            " slots cannot reserve " +
-                                            std::to_string(options.urgent_slots) + " of them"};
+        return Error{Errc::BadArgument, fmt::format("a ring of {} slots cannot reserve {} of them",
+                                                    options.slots, options.urgent_slots)};
     }
     if (options.payload_bytes == 0 || options.payload_bytes > kFramePayloadMax) {
-        return Error{Errc::BadArgument, "a ring's frames must have 1 to " +
-                                            std::to_string(kFramePayloadMax) + " bytes, not " +
-                                            std::to_string(options.payload_bytes)};
+        return Error{Errc::BadArgument,
+                     fmt::format("a ring's frames must have 1 to {} bytes, not {}",
+                                 kFramePayloadMax, options.payload_bytes)};
     }
     return sizeof(RingHeader) + std::size_t{options.slots} * stride_of(options.payload_bytes);
 }
@@ -244,9 +243,10 @@ void RingProducer::want_room() {
 
 Status RingProducer::fault() const {
     if (!corrupt_) return {};
-    return Error{Errc::Protocol,
-                 "the consumer of a ring claims a count that cannot be (frames put: " +
-                     std::to_string(head_) + ")"};
+    return Error{
+        Errc::Protocol,
+        fmt::format("the consumer of a ring claims a count that cannot be (frames put: {})",
+                    head_)};
 }
 
 // ---- consumer ----
@@ -351,9 +351,8 @@ bool RingConsumer::take_room_wanted() {
 
 Status RingConsumer::fault() const {
     if (complaint_ == nullptr) return {};
-    return Error{Errc::Protocol, "a corrupt ring: " + std::string{complaint_} + " is wrong (" +
-                                     std::to_string(complaint_value_) + ", after " +
-                                     std::to_string(tail_) + " frames)"};
+    return Error{Errc::Protocol, fmt::format("a corrupt ring: {} is wrong ({}, after {} frames)",
+                                             complaint_, complaint_value_, tail_)};
 }
 
 }  // namespace paceline

@@ -1,6 +1,7 @@
 #include "ipc/transport/tensor_pool.hpp"
 
 #include <cstring>
+#include <fmt/core.h>
 #include <new>
 
 #include "ipc/base/check.hpp"
@@ -19,21 +20,20 @@ constexpr bool is_published(std::uint32_t generation) {
 }
 
 Error bad_reference(PoolRef slot, const std::string& why) {
-    return {Errc::Protocol, "tensor slot " + std::to_string(slot.index) + " of generation " +
-                                std::to_string(slot.generation) + " " + why};
+    return {Errc::Protocol,
+            fmt::format("tensor slot {} of generation {} {}", slot.index, slot.generation, why)};
 }
 
 }  // namespace
 
 Result<std::size_t> pool_bytes(std::uint32_t slots, std::size_t slot_bytes) {
     if (slots == 0 || slots > kPoolSlotsMax) {
-        return Error{Errc::BadArgument, "a tensor pool has 1 to " + std::to_string(kPoolSlotsMax) +
-                                            " slots, not " + std::to_string(slots)};
+        return Error{Errc::BadArgument,
+                     fmt::format("a tensor pool has 1 to {} slots, not {}", kPoolSlotsMax, slots)};
     }
     if (slot_bytes == 0 || slot_bytes > kPoolSlotBytesMax) {
-        return Error{Errc::BadArgument, "a tensor slot has 1 to " +
-                                            std::to_string(kPoolSlotBytesMax) + " bytes, not " +
-                                            std::to_string(slot_bytes)};
+        return Error{Errc::BadArgument, fmt::format("a tensor slot has 1 to {} bytes, not {}",
+                                                    kPoolSlotBytesMax, slot_bytes)};
     }
     // At most 2^10 slots of 2^30 bytes: no product here can wrap.
     return sizeof(PoolHeader) + slots * (sizeof(PoolSlotState) + stride_of(slot_bytes));
@@ -63,8 +63,7 @@ void format_pool(std::span<std::byte> memory, std::uint32_t slots, std::size_t s
 
 Result<PoolView> PoolView::of(std::span<std::byte> memory) {
     if (memory.size() < sizeof(PoolHeader)) {
-        return Error{Errc::Protocol,
-                     "a tensor pool has only " + std::to_string(memory.size()) + " bytes"};
+        return Error{Errc::Protocol, fmt::format("a tensor pool has only {} bytes", memory.size())};
     }
     auto* header = std::launder(reinterpret_cast<PoolHeader*>(memory.data()));
     // Each constant is read once; from here on only the copies are used.
@@ -79,8 +78,8 @@ Result<PoolView> PoolView::of(std::span<std::byte> memory) {
     const Result<std::size_t> bytes = pool_bytes(slots, slot_bytes);
     if (!bytes.ok()) return Error{Errc::Protocol, bytes.error().what};
     if (bytes.value() > memory.size()) {
-        return Error{Errc::Protocol, "a tensor pool claims " + std::to_string(bytes.value()) +
-                                         " bytes and has " + std::to_string(memory.size())};
+        return Error{Errc::Protocol, fmt::format("a tensor pool claims {} bytes and has {}",
+                                                 bytes.value(), memory.size())};
     }
     PoolView view;
     view.header = header;
@@ -211,8 +210,7 @@ Result<std::span<const std::byte>> TensorConsumer::view(PoolRef slot, std::size_
     if (!is_published(slot)) return bad_reference(slot, "is not published");
     const std::uint64_t used = view_.states[slot.index].used_bytes;
     if (bytes > used || used > view_.slot_bytes) {
-        return bad_reference(slot, "holds " + std::to_string(used) + " bytes, " +
-                                       std::to_string(bytes) + " were announced");
+        return bad_reference(slot, fmt::format("holds {} bytes, {} were announced", used, bytes));
     }
     return std::span<const std::byte>{view_.slot(slot.index)}.first(bytes);
 }

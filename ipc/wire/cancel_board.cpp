@@ -1,5 +1,6 @@
 #include "ipc/wire/cancel_board.hpp"
 
+#include <fmt/core.h>
 #include <new>
 #include <string>
 #include <utility>
@@ -47,7 +48,7 @@ Result<CancelBoard> CancelBoard::attach(ShmRegion region) {
     static_assert(sizeof(Line) == kLineBytes, "as drawn in the header");
     if (region.bytes().size() < kCancelLines * sizeof(Line)) {
         return Error{Errc::Protocol,
-                     "a cancel board has only " + std::to_string(region.bytes().size()) + " bytes"};
+                     fmt::format("a cancel board has only {} bytes", region.bytes().size())};
     }
     auto* lines = std::launder(reinterpret_cast<Line*>(region.bytes().data()));
     return CancelBoard{std::move(region), lines};

@@ -1,5 +1,6 @@
 #include "ipc/wire/control.hpp"
 
+#include <fmt/core.h>
 #include <istream>
 #include <ostream>
 #include <type_traits>
@@ -104,13 +105,13 @@ Result<Message> decode_as(std::span<const std::byte> body, const char* name) {
         BoundedInput archive{buffer, stream};
         archive(message);
     } catch (const cereal::Exception& problem) {
-        return Error{Errc::Protocol, "a control message '" + std::string{name} + "' of " +
-                                         std::to_string(body.size()) +
-                                         " bytes does not decode: " + problem.what()};
+        return Error{Errc::Protocol,
+                     fmt::format("a control message '{}' of {} bytes does not decode: {}", name,
+                                 body.size(), problem.what())};
     }
     if (buffer.left() != 0) {
-        return Error{Errc::Protocol, "a control message '" + std::string{name} + "' has " +
-                                         std::to_string(buffer.left()) + " bytes too many"};
+        return Error{Errc::Protocol, fmt::format("a control message '{}' has {} bytes too many",
+                                                 name, buffer.left())};
     }
     return Message{std::move(message)};
 }
@@ -221,13 +222,13 @@ std::vector<std::byte> encode(const Message& message) {
 Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
     const std::uint32_t limit = body_bytes_max(type);
     if (limit == 0) {
-        return Error{Errc::Protocol, "a control message of unknown type " + std::to_string(type)};
+        return Error{Errc::Protocol, fmt::format("a control message of unknown type {}", type)};
     }
     const char* name = name_of(static_cast<Type>(type));
     if (body.size() > limit) {
-        return Error{Errc::Protocol, "a control message '" + std::string{name} + "' of " +
-                                         std::to_string(body.size()) + " bytes; at most " +
-                                         std::to_string(limit) + " are allowed"};
+        return Error{Errc::Protocol,
+                     fmt::format("a control message '{}' of {} bytes; at most {} are allowed", name,
+                                 body.size(), limit)};
     }
     switch (static_cast<Type>(type)) {
         case Type::Assign:
@@ -253,7 +254,7 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
         case Type::EdgeFault:
             return decode_as<EdgeFault>(body, name);
     }
-    return Error{Errc::Protocol, "a control message of unknown type " + std::to_string(type)};
+    return Error{Errc::Protocol, fmt::format("a control message of unknown type {}", type)};
 }
 
 }  // namespace paceline::control

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fmt/core.h>
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
@@ -117,8 +118,9 @@ Status ControlSocket::send(const control::Message& message,
         const Result<bool> writable = wait_for(fd_.get(), POLLOUT, deadline);
         if (!writable.ok()) return writable.error();
         if (!writable.value()) {
-            return Error{Errc::PeerGone, "the other end of a control socket has read nothing for " +
-                                             std::to_string(limit.count()) + " ms"};
+            return Error{Errc::PeerGone,
+                         fmt::format("the other end of a control socket has read nothing for {} ms",
+                                     limit.count())};
         }
     }
     return {};
@@ -164,24 +166,23 @@ Result<std::optional<ControlSocket::Received>> ControlSocket::take_frame() {
     if (pending_.size() < sizeof header) return std::optional<Received>{};
     std::memcpy(&header, pending_.data(), sizeof header);
     if (header.magic != kControlMagic || header.version != msg::kWireVersion) {
-        return Error{Errc::Protocol,
-                     "a control frame of version " + std::to_string(header.version) + " (magic " +
-                         std::to_string(header.magic) + "); this build speaks version " +
-                         std::to_string(msg::kWireVersion)};
+        return Error{
+            Errc::Protocol,
+            fmt::format("a control frame of version {} (magic {}); this build speaks version {}",
+                        header.version, header.magic, msg::kWireVersion)};
     }
     const std::uint32_t limit = control::body_bytes_max(header.type);
     if (limit == 0 || header.len > limit || header.files > kControlFilesMax) {
-        return Error{Errc::Protocol, "a control frame of type " + std::to_string(header.type) +
-                                         " claims " + std::to_string(header.len) + " bytes and " +
-                                         std::to_string(header.files) + " descriptors; at most " +
-                                         std::to_string(limit) + " and " +
-                                         std::to_string(kControlFilesMax) + " are allowed"};
+        return Error{Errc::Protocol,
+                     fmt::format("a control frame of type {} claims {} bytes and {} descriptors; "
+                                 "at most {} and {} are allowed",
+                                 header.type, header.len, header.files, limit, kControlFilesMax)};
     }
     if (pending_.size() - sizeof header < header.len) return std::optional<Received>{};
     if (pending_files_.size() < header.files) {
-        return Error{Errc::Protocol, "a control frame announces " + std::to_string(header.files) +
-                                         " descriptors and brought " +
-                                         std::to_string(pending_files_.size())};
+        return Error{Errc::Protocol,
+                     fmt::format("a control frame announces {} descriptors and brought {}",
+                                 header.files, pending_files_.size())};
     }
     Result<control::Message> message =
         control::decode(header.type, std::span{pending_}.subspan(sizeof header, header.len));

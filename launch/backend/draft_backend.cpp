@@ -1,6 +1,7 @@
 #include "launch/backend/draft_backend.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <numeric>
 
 #include "ipc/base/check.hpp"
@@ -22,8 +23,7 @@ Status check_same_tokens(const ModelFile& draft, const ModelFile& target) {
                       theirs.tokens.begin());
     const auto same = static_cast<std::size_t>(mine - ours.tokens.begin());
     if (same < both) {
-        return refuse("token " + std::to_string(same) + " is '" + *mine + "', the target's is '" +
-                      *other + "'");
+        return refuse(fmt::format("token {} is '{}', the target's is '{}'", same, *mine, *other));
     }
     if (both == 0) return refuse("one of them has no tokens");
     return {};

@@ -63,10 +63,12 @@ void choose_head(const ExitConfig& exit,
     }
 }
 
-void set_uses(const ExitConfig& exit, const std::vector<StageId>& names_to, ExitOptions& options) {
-    options.names = exit.names;
+void set_uses(const ExitConfig& exit,
+              const std::vector<StageId>& candidates_to,
+              ExitOptions& options) {
+    options.sends_candidates = exit.sends_candidates;
     options.top = static_cast<std::uint32_t>(exit.top);
-    if (exit.names) options.names_to = names_to;
+    if (exit.sends_candidates) options.candidates_to = candidates_to;
     options.lockstep = exit.lockstep;
     options.proposes = exit.proposes;
     options.gate = static_cast<float>(exit.gate);
@@ -102,7 +104,7 @@ ExitHeads exit_heads(const ExitConfig& exit,
                      const ModelConfig& model,
                      const ExitParts& parts,
                      const ExitPlace& place,
-                     const std::vector<StageId>& names_to) {
+                     const std::vector<StageId>& candidates_to) {
     ExitHeads out;
     const bool looks_ahead = place.last && exit.ahead > 0;
     if (!place.at_exit && !looks_ahead) return out;
@@ -110,7 +112,7 @@ ExitHeads exit_heads(const ExitConfig& exit,
     out.options->always_on = exit.always_on;
     if (place.at_exit) {
         choose_head(exit, model, parts, place.last_layer, out);
-        set_uses(exit, names_to, *out.options);
+        set_uses(exit, candidates_to, *out.options);
     }
     if (!looks_ahead) return out;
     const bool noise = exit.head == ExitHead::Random || !parts.heads;

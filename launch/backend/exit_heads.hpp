@@ -19,7 +19,7 @@
 
 namespace paceline {
 
-/// The trained parts that an [exit] names; nothing: there is none.
+/// The trained parts that an [exit] candidates; nothing: there is none.
 struct ExitParts {
     std::optional<HeadsPart> heads = {};
     std::optional<AdapterPart> adapter = {};
@@ -51,6 +51,6 @@ struct ExitPlace {
                                    const ModelConfig& model,
                                    const ExitParts& parts,
                                    const ExitPlace& place,
-                                   const std::vector<StageId>& names_to);
+                                   const std::vector<StageId>& candidates_to);
 
 }  // namespace paceline

@@ -1,5 +1,7 @@
 #include "launch/backend/gpu.hpp"
 
+#include <fmt/core.h>
+
 #if PACELINE_WITH_CUDA
 #include "model/cuda/cuda_backend.hpp"
 #include "model/kernels/cuda/device_probe.hpp"
@@ -22,11 +24,10 @@ std::string gpu_version_text() {
     std::string text = "built with " + probe.runtime;
     if (probe.devices.empty()) text += "; no device: " + probe.problem;
     for (const CudaDevice& device : probe.devices) {
-        text +=
-            "\n          " + std::to_string(device.index) + " " + device.name + ", sm_" +
-            std::to_string(device.capability_major) + std::to_string(device.capability_minor) +
-            ", " + std::to_string(device.memory_bytes >> 20) + " MiB, " +
-            (device.runs_our_code ? "runs this build's code" : "does NOT run this build's code");
+        text += fmt::format(
+            "\n          {} {}, sm_{}{}, {} MiB, {}", device.index, device.name,
+            device.capability_major, device.capability_minor, device.memory_bytes >> 20,
+            (device.runs_our_code ? "runs this build's code" : "does NOT run this build's code"));
     }
     return text;
 }
@@ -58,8 +59,8 @@ MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) 
 
 Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,
                                                   const CudaOptions& options) {
-    return Error{Errc::Unsupported, "cuda:" + std::to_string(options.device) +
-                                        ": this program was built without CUDA"};
+    return Error{Errc::Unsupported,
+                 fmt::format("cuda:{}: this program was built without CUDA", options.device)};
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "launch/backend/gpu_check.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 namespace paceline {
 namespace {
@@ -11,7 +12,7 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
     std::string there;
     for (std::size_t i = 0; i < inventory.names.size(); ++i) {
         there +=
-            (i == 0 ? "" : ", ") + ("cuda:" + std::to_string(i)) + " (" + inventory.names[i] + ")";
+            (i == 0 ? "" : ", ") + (fmt::format("cuda:{}", i)) + " (" + inventory.names[i] + ")";
     }
     if (there.empty()) there = "only the CPU (" + inventory.why_none + ")";
     return Error{Errc::BadArgument, who + " does not exist; there is " + there};

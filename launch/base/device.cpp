@@ -1,11 +1,12 @@
 #include "launch/base/device.hpp"
 
 #include <charconv>
+#include <fmt/core.h>
 
 namespace paceline {
 
 std::string to_text(const Device& device) {
-    return device.gpu ? "cuda:" + std::to_string(*device.gpu) : "cpu";
+    return device.gpu ? fmt::format("cuda:{}", *device.gpu) : "cpu";
 }
 
 std::optional<Device> parse_device(std::string_view word) {

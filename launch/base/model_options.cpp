@@ -1,6 +1,7 @@
 #include "launch/base/model_options.hpp"
 
 #include <filesystem>
+#include <fmt/core.h>
 #include <system_error>
 
 #include "ipc/base/limits.hpp"
@@ -50,9 +51,9 @@ void add_model_options(Command& app, ModelOptions& options) {
                    "process may use)")
         .check(whole_number(1, 1024));
     app.add_option("-c,--context", options.context,
-                   "tokens that prompt and answer may have together (default: the model's own "
-                   "context, at most " +
-                       std::to_string(kContextDefault) + ")")
+                   fmt::format("tokens that prompt and answer may have together (default: the "
+                               "model's own context, at most {})",
+                               kContextDefault))
         .check(whole_number(1, 1 << 24));
 }
 
@@ -87,8 +88,8 @@ void add_random_options(Command& app, ModelOptions& options) {
     for (const std::string_view name : shape_names())
         names += (names.empty() ? "" : ", ") + std::string{name};
     app.add_option("--random", options.random,
-                   "no model file, but synthetic weights: a shape (" +
-                       names + ") or a file of one, as in configs/shapes")
+                   "no model file, but synthetic weights: a shape (" + names +
+                       ") or a file of one, as in configs/shapes")
         .type_name("CONFIG")
         .excludes("--model");
     app.add_option("--random-seed", options.random_seed, "seed of these weights")

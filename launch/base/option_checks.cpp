@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fmt/core.h>
 #include <optional>
 #include <sstream>
 
@@ -24,8 +25,8 @@ std::string in_quotes(const std::string& value) {
 }
 
 std::string range_text(long long lowest, long long highest) {
-    if (highest == std::numeric_limits<int>::max()) return std::to_string(lowest) + " or more";
-    return std::to_string(lowest) + " to " + std::to_string(highest);
+    if (highest == std::numeric_limits<int>::max()) return fmt::format("{} or more", lowest);
+    return fmt::format("{} to {}", lowest, highest);
 }
 
 std::string alternatives(const std::vector<std::string>& words) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fmt/core.h>
 #include <unistd.h>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace paceline {
 
 std::string log_name(std::string_view name) {
-    return std::string{name} + "[" + std::to_string(::getpid()) + "]";
+    return fmt::format("{}[{}]", name, ::getpid());
 }
 
 Result<RunLog> RunLog::open(const std::string& file, bool verbose) {

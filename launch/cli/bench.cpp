@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -113,8 +114,8 @@ Status check_positions(const std::vector<BenchCase>& cases, int context_length) 
     for (const BenchCase& bench : cases) {
         if (bench.positions() <= context_length) continue;
         return Error{Errc::BadArgument,
-                     name(bench) + " needs " + std::to_string(bench.positions()) +
-                         " positions, the model's context has " + std::to_string(context_length)};
+                     fmt::format("{} needs {} positions, the model's context has {}", name(bench),
+                                 bench.positions(), context_length)};
     }
     return {};
 }

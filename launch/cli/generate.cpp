@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <fmt/core.h>
 #include <system_error>
 #include <utility>
 
@@ -58,9 +59,9 @@ Result<std::vector<int>> hidden_layers(const std::string& word, int layers) {
     std::sort(chosen.begin(), chosen.end());
     chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
     if (chosen.back() > layers) {
-        return Error{Errc::BadArgument, "--hidden: " + std::to_string(chosen.back()) +
-                                            " is not a layer of the model; it has 1 to " +
-                                            std::to_string(layers)};
+        return Error{Errc::BadArgument,
+                     fmt::format("--hidden: {} is not a layer of the model; it has 1 to {}",
+                                 chosen.back(), layers)};
     }
     return chosen;
 }
@@ -81,13 +82,12 @@ Result<BatchParams> params_of(const GenerateOptions& options, const OpenedModel&
     params.top = options.top;
     params.hidden = std::move(hidden).value();
     if (params.request.context > config.context_length) {
-        return Error{Errc::BadArgument, "-c: " + std::to_string(params.request.context) +
-                                            " is more than the model's context of " +
-                                            std::to_string(config.context_length)};
+        return Error{Errc::BadArgument, fmt::format("-c: {} is more than the model's context of {}",
+                                                    params.request.context, config.context_length)};
     }
     if (params.top > config.vocab_size) {
-        return Error{Errc::BadArgument, "--top: the vocabulary has only " +
-                                            std::to_string(config.vocab_size) + " tokens"};
+        return Error{Errc::BadArgument,
+                     fmt::format("--top: the vocabulary has only {} tokens", config.vocab_size)};
     }
     return params;
 }
@@ -169,7 +169,7 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
     const ModelConfig& config = job.model.file.config();
     std::string bias;
     for (const auto& [token, value] : sampling.logit_bias)
-        bias += (bias.empty() ? "" : " ") + std::to_string(token) + "=" + shortest(value);
+        bias += fmt::format("{}{}={}", (bias.empty() ? "" : " "), token, shortest(value));
     const Device device = device_of(options.model);
     ShardLayout layout;
     layout.folder = options.folder;

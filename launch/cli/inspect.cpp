@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -29,10 +30,11 @@ int report(const Error& error) {
 }
 
 std::string rope_text(const RopeConfig& rope) {
-    std::string text = "base " + std::to_string(static_cast<long long>(rope.base)) + ", " +
-                       std::to_string(rope.dims) + " dimensions, scaling " + name(rope.scaling);
+    std::string text =
+        fmt::format("base {}, {} dimensions, scaling {}", static_cast<long long>(rope.base),
+                    rope.dims, name(rope.scaling));
     if (rope.scaling == RopeScaling::Linear || rope.scaling == RopeScaling::Yarn) {
-        text += " by " + std::to_string(rope.factor);
+        text += fmt::format(" by {}", rope.factor);
     }
     return text;
 }
@@ -70,8 +72,7 @@ void print_tensors(const InspectSummary& summary) {
     std::printf("\n%-*s  %5s  %-6s %16s %12s\n", static_cast<int>(width), "tensor", "count", "type",
                 "shape", "bytes");
     for (const TensorGroup& group : summary.groups) {
-        const std::string shape =
-            "[" + std::to_string(group.rows) + ", " + std::to_string(group.cols) + "]";
+        const std::string shape = fmt::format("[{}, {}]", group.rows, group.cols);
         std::printf("%-*s  %5d  %-6s %16s %12" PRIu64 "\n", static_cast<int>(width),
                     group.name.c_str(), group.count, group.type.c_str(), shape.c_str(),
                     group.bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -66,10 +67,9 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
     if (options.model.context > file.config().context_length) {
-        return Error{Errc::BadArgument, "-c " + std::to_string(options.model.context) +
-                                            " is more than the model's context of " +
-                                            std::to_string(file.config().context_length) +
-                                            " tokens"};
+        return Error{Errc::BadArgument,
+                     fmt::format("-c {} is more than the model's context of {} tokens",
+                                 options.model.context, file.config().context_length)};
     }
     Result<std::optional<ChatTemplate>> chat = find_template(file, options.raw);
     if (!chat) return chat.error();
@@ -125,15 +125,15 @@ Status RunSession::check_room(std::size_t tokens) const {
     }
     const auto room = static_cast<std::size_t>(std::max(0, context_ - before - 1));
     if (tokens <= room) return {};
-    std::string text = before == 0 ? "the prompt has "
-                                   : "the conversation has " + std::to_string(before) +
-                                         " tokens and this message ";
-    text += std::to_string(tokens) +
-            " tokens; with one of an answer that is more than the context of " +
-            std::to_string(context_) + " tokens";
+    std::string text =
+        before == 0 ? "the prompt has "
+                    : fmt::format("the conversation has {} tokens and this message ", before);
+    text +=
+        fmt::format("{} tokens; with one of an answer that is more than the context of {} tokens",
+                    tokens, context_);
     const int longest = model_->file.config().context_length;
     if (before == 0 && context_ < longest)
-        text += "; -c up to " + std::to_string(longest) + " gives it more";
+        text += fmt::format("; -c up to {} gives it more", longest);
     return Error{Errc::BadArgument, text};
 }
 

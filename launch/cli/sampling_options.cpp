@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/core.h>
 #include <limits>
 
 #include "launch/base/option_checks.hpp"
@@ -27,7 +28,7 @@ Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_
     const char* end = begin + word.size();
     const auto id = std::from_chars(begin, middle, token);
     if (id.ec != std::errc{} || id.ptr != middle || token < 0 || token >= vocab_size) {
-        return bad_bias(word, "names no token id from 0 to " + std::to_string(vocab_size - 1));
+        return bad_bias(word, fmt::format("names no token id from 0 to {}", vocab_size - 1));
     }
     const auto number = std::from_chars(middle + 1, end, value);
     if (number.ec != std::errc{} || number.ptr != end || value != value ||
@@ -81,7 +82,7 @@ Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab
         std::adjacent_find(params.logit_bias.begin(), params.logit_bias.end(), same_token);
     if (twice != params.logit_bias.end()) {
         return Error{Errc::BadArgument,
-                     "--logit-bias: token " + std::to_string(twice->first) + " is given twice"};
+                     fmt::format("--logit-bias: token {} is given twice", twice->first)};
     }
     if (Status s = validate(params, vocab_size); !s.ok()) return s.error();
     return params;

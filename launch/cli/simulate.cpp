@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include "launch/backend/load_model.hpp"
 #include "launch/base/exit_codes.hpp"
@@ -166,8 +167,8 @@ Status measure(const SimulateOptions& options, const Environment& environment) {
     if (!drafts) return drafts.error();
     Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);
     if (!records) return records.error();
-    std::vector<std::string> remarks{"Measured by paceline simulate --measure-costs; medians of " +
-                                     std::to_string(plan.samples) + "."};
+    std::vector<std::string> remarks{
+        fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
     const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
         Result<std::vector<CostRecord>> measured =
             measure_costs(file, options.model, for_it, machine.value(), told);

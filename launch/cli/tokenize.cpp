@@ -3,6 +3,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -52,9 +53,9 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, int vocab_size) 
         TokenId id = 0;
         const auto [rest, failure] = std::from_chars(at, end, id);
         if (failure != std::errc{} || id < 0 || id >= vocab_size) {
-            return Error{Errc::BadArgument, "--decode: no token id from 0 to " +
-                                                std::to_string(vocab_size - 1) + " at '" +
-                                                std::string{at, std::min(end, at + 20)} + "'"};
+            return Error{Errc::BadArgument,
+                         fmt::format("--decode: no token id from 0 to {} at '{}'", vocab_size - 1,
+                                     std::string{at, std::min(end, at + 20)})};
         }
         ids.push_back(id);
         at = rest;

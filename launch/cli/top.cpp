@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fmt/core.h>
 #include <optional>
 #include <string>
 #include <sys/ioctl.h>
@@ -141,7 +142,7 @@ int run_top(const TopOptions& options, const Environment& environment) {
         const std::string what =
             options.pid == 0
                 ? "no pipeline of this user is running; `paceline run --config FILE` starts one"
-                : "process " + std::to_string(options.pid) + " runs no pipeline of this user";
+                : fmt::format("process {} runs no pipeline of this user", options.pid);
         return report_failure(kCommand, {Errc::BadArgument, what});
     }
     const bool live = environment.stdout_is_terminal && !options.once;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fcntl.h>
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <map>
 #include <string_view>
@@ -51,7 +52,7 @@ std::vector<TelemetrySnapshot> pages_of(const fs::path& process) {
 }
 
 ProcessState state_of(std::uint32_t pid, const std::string& proc) {
-    std::ifstream file{proc + "/" + std::to_string(pid) + "/stat"};
+    std::ifstream file{fmt::format("{}/{}/stat", proc, pid)};
     std::string text;
     std::getline(file, text);
     // "pid (name) S ...", and the name may hold anything.

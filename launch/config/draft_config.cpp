@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/core.h>
 
 #include "actors/decoding/prompt_lookup.hpp"
 #include "ipc/base/check.hpp"
@@ -121,23 +122,24 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "lookup: length of the shortest run of tokens that is looked up"},
         {"max_ngram", number(d.max_ngram, 1, kNgramMax), "lookup: of the longest"},
         {"pace", word(g.pace, {"sequential", "ahead", "lockstep"}),
-         "`turns`: waits for the verdict; `ahead`: continues below its candidates meanwhile; "
+         "`sequential`: waits for the verdict; `ahead`: continues below its candidates meanwhile; "
          "`lockstep`: rounds of `gamma` steps beside one verification"},
         {"gamma", number(g.gamma, 1, kGammaMax),
          "tokens on the trunk per turn or round; with `ahead` its greatest depth"},
         {"gamma_early", number(g.gamma_early, 0, kGammaMax),
          "`lockstep`: steps before the exit's alternatives are waited for; 0: no wait"},
         {"adaptive", &g.adaptive,
-         "`turns`: the length grows by 2 when all were accepted, else shrinks by 1"},
+         "`sequential`: the length grows by 2 when all were accepted, else shrinks by 1"},
         {"confidence_min", number(g.confidence_min, 0, 1),
-         "a chain ends behind a token less probable than this"},
+         "a chain ends after a token less probable than this"},
         {"while_worth", &g.while_worth,
-         "`turns`: a chain ends where another pass costs more time than it saves, as measured"},
+         "`sequential`: a chain ends where another pass costs more time than it saves, as "
+         "measured"},
         {"width", number(g.width, 1, kWaveRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
-         "runners-up of the draft's model behind each node"},
+         "runners-up of the draft's model after each node"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),
-         "of the alternatives that an exit names at each row, how many are grown (FOLD's k)"},
+         "of the candidates that an exit sends at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),
          "nodes off the trunk that are expanded per root"},
         {"reach_min", number(g.draft_reach_min, 0, 1), "a less probable path is not expanded"},
@@ -148,18 +150,18 @@ Status check_draft(const TomlTable& table, const DraftConfig& draft) {
     if (Status s = check_source(table, draft); !s.ok()) return s;
     if (draft.min_ngram > draft.max_ngram) {
         return table.error("min_ngram",
-                           "is greater than max_ngram " + std::to_string(draft.max_ngram));
+                           fmt::format("is greater than max_ngram {}", draft.max_ngram));
     }
     const GrowthRule& growth = draft.growth;
     if (growth.gamma_early != 0 && growth.pace != DraftPace::Lockstep)
         return table.error("gamma_early", "is for pace = \"lockstep\"");
     if (growth.gamma_early != 0 && growth.gamma_early >= growth.gamma)
-        return table.error("gamma_early",
-                           "must be less than gamma " + std::to_string(growth.gamma));
+        return table.error("gamma_early", fmt::format("must be less than gamma {}", growth.gamma));
     if (growth.adaptive && growth.pace != DraftPace::Sequential)
         return table.error("adaptive", "is for pace = \"sequential\"");
     if (growth.while_worth && growth.pace != DraftPace::Sequential)
-        return table.error("while_worth", "is for pace = \"sequential\": elsewhere passes are hidden");
+        return table.error("while_worth",
+                           "is for pace = \"sequential\": elsewhere passes are hidden");
     return {};
 }
 

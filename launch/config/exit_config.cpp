@@ -37,17 +37,17 @@ std::vector<Field> fields_of(ExitConfig& e) {
          "found by fingerprint"},
         {"short_list", number(e.short_list, 0, kVocabularyMax),
          "heads that are not trained know the first so many token ids; 0: all"},
-        {"names", &e.names,
-         "FOLD: draft and correct are sent the `top` best tokens behind each row",
+        {"candidates", &e.sends_candidates,
+         "FOLD: draft and correct are sent the `top` best tokens after each row",
          "true with a draft, unless the exit proposes"},
-        {"top", number(e.top, 1, kExitTopMax), "tokens that an exit names per row"},
+        {"top", number(e.top, 1, kExitTopMax), "candidates that an exit sends per row"},
         {"lockstep", &e.lockstep,
          "FOLD as published: the batch goes on when the draft has done `gamma_early` steps"},
         {"proposes", &e.proposes,
          "AdaDecode: a token that the exit is sure of enters layer 0 at once"},
         {"gate", number(e.gate, 0, 1), "`proposes`: the least probability of such a token"},
         {"early_max", number(e.early_max, 1, kGammaMax),
-         "`proposes`: rows without a verdict that such a token may stand behind"},
+         "`proposes`: rows without a verdict that such a token may stand after"},
         {"defers", &e.defers,
          "`proposes`: rows wait here until the exit is not sure of one, then go on together"},
         {"defer_limit_us", micros(e.defer_limit, 1, 10'000'000),
@@ -62,7 +62,7 @@ std::vector<Field> fields_of(ExitConfig& e) {
 }
 
 Status finish_exit(const TomlTable& table, ExitConfig& exit) {
-    exit.names_said = table.has("names");
+    exit.candidates_given = table.has("candidates");
     for (const char* key : {"gate", "early_max", "defers"}) {
         if (!exit.proposes && table.has(key))
             return table.error(key, "is for exits that propose (proposes = true)");

@@ -29,8 +29,8 @@ struct ExitConfig {
     int ahead_trained = 0;
     int part_tokens = 0;  // of their short list
     int short_list = 0;
-    bool names_said = false;  // `names` was in the file
-    bool names = false;
+    bool candidates_given = false;  // `candidates` was in the file
+    bool sends_candidates = false;
     int top = 4;
     bool lockstep = false;
     bool proposes = false;

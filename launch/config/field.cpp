@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include "launch/config/toml_reader.hpp"
 
@@ -70,7 +71,7 @@ struct Read {
         const auto* text = std::get_if<std::string>(&value);
         if (text == nullptr) return refused(field);
         if (text->size() > field.bytes_max)
-            return table.error(key, "has more than " + std::to_string(field.bytes_max) + " bytes");
+            return table.error(key, fmt::format("has more than {} bytes", field.bytes_max));
         const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; };
         if (field.one_line && std::any_of(text->begin(), text->end(), is_control))
             return table.error(key, "holds a control character");

@@ -84,7 +84,7 @@ template <class Enum>
 [[nodiscard]] std::string value_text(double value);
 /// "a whole number from 1 to 32"
 [[nodiscard]] std::string type_text(const Field& field);
-/// As in a file: 8, "turns", true.
+/// As in a file: 8, "sequential", true.
 [[nodiscard]] std::string value_text(const Field& field);
 
 /// Sets the members whose keys are in `table`. Errors: BadArgument naming file, line, key and value: a

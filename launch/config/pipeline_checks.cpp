@@ -1,6 +1,7 @@
 #include "launch/config/pipeline_checks.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <map>
 #include <set>
 
@@ -34,14 +35,14 @@ Complaint check_counts(const PipelineConfig& config) {
     }
     const int segments = count[StageRole::Segment];
     if (segments < 1 || segments > static_cast<int>(kSegmentsMax)) {
-        return "has " + std::to_string(segments) +
-               " stages with role = \"segment\", expected 1 to " + std::to_string(kSegmentsMax);
+        return fmt::format("has {} stages with role = \"segment\", expected 1 to {}", segments,
+                           kSegmentsMax);
     }
     for (const auto& [role, word] :
          {std::pair{StageRole::Draft, "draft"}, std::pair{StageRole::Correct, "correct"}}) {
         if (count[role] <= 1) continue;
-        return "has " + std::to_string(count[role]) + " stages with role = \"" + word +
-               "\", expected at most 1";
+        return fmt::format("has {} stages with role = \"{}\", expected at most 1", count[role],
+                           word);
     }
     if (count[StageRole::Draft] == 1 && !config.draft)
         return "has a stage with role = \"draft\" but no [draft] table";
@@ -99,7 +100,7 @@ Complaint check_exits(const PipelineConfig& config) {
         if (segment->final && !last) {
             return "[[stage]] \"" + segment->name +
                    "\": role = \"final-verify\" is for the last segment, \"" +
-                   segments.back()->name + "\" comes behind it";
+                   segments.back()->name + "\" comes after it";
         }
         if (segment->exit && last) {
             return "[[stage]] \"" + segment->name +
@@ -111,34 +112,37 @@ Complaint check_exits(const PipelineConfig& config) {
     const std::size_t exits = exits_of(config);
     if (exits == 0 && config.exit->ahead == 0)
         return "has an [exit] table but no stage with exit = true or role = \"early-verify\"";
-    if (exits == 0 && (config.exit->names || config.exit->proposes))
-        return "[exit] names or proposes, but no stage has exit = true";
-    if (exits > 0 && !config.exit->names && !config.exit->proposes)
-        return "[exit] neither names nor proposes: the exit would do nothing";
+    if (exits == 0 && (config.exit->sends_candidates || config.exit->proposes))
+        return "[exit] candidates or proposes, but no stage has exit = true";
+    if (exits > 0 && !config.exit->sends_candidates && !config.exit->proposes)
+        return "[exit] neither sends candidates nor proposes: the exit would do nothing";
     return {};
 }
 
 Complaint check_names(const PipelineConfig& config) {
     const bool grows = config.draft && config.draft->growth.exit_alternatives > 0;
-    if (grows && !config.exit_names()) {
-        return "[draft] exit_alternatives = " +
-               std::to_string(config.draft->growth.exit_alternatives) +
-               " needs an exit that names (role = \"early-verify\")";
+    if (grows && !config.exit_sends_candidates()) {
+        return fmt::format(
+            "[draft] exit_alternatives = {} needs an exit that sends candidates (role = "
+            "\"early-verify\")",
+            config.draft->growth.exit_alternatives);
     }
-    if (config.stage_of(StageRole::Correct) != nullptr && (!config.draft || !config.exit_names())) {
-        return "role = \"correct\" needs a stage with role = \"draft\" and an exit that names "
+    if (config.stage_of(StageRole::Correct) != nullptr &&
+        (!config.draft || !config.exit_sends_candidates())) {
+        return "role = \"correct\" needs a stage with role = \"draft\" and an exit that sends "
+               "candidates "
                "(role = \"early-verify\")";
     }
-    if (!config.exit_names()) return {};
+    if (!config.exit_sends_candidates()) return {};
     if (!config.draft)
-        return "[exit] names = true, but there is no stage with role = \"draft\" to tell";
+        return "[exit] candidates = true, but there is no stage with role = \"draft\" to tell";
     if (!grows) {
-        return "[exit] names = true, but nobody grows what it names: give [draft] "
+        return "[exit] candidates = true, but no stage continues them: give [draft] "
                "exit_alternatives = 1 or more";
     }
     if (exits_of(config) != 1) {
-        return "[exit] names = true is for one exit, " + std::to_string(exits_of(config)) +
-               " stages have one";
+        return fmt::format("[exit] candidates = true is for one exit, {} stages have one",
+                           exits_of(config));
     }
     return {};
 }
@@ -147,15 +151,15 @@ Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
     if (mode != StartRule::AtOnce && !config.draft) {
-        const char* word = mode == StartRule::Sequential ? "turns" : "lockstep";
+        const char* word = mode == StartRule::Sequential ? "sequential" : "lockstep";
         return std::string{"[schedule] mode = \""} + word +
                "\" needs a stage with role = \"draft\" to wait for";
     }
     if ((mode == StartRule::Lockstep) != paced)
         return "lockstep is for both or neither: [schedule] mode and [draft] pace";
     const bool exit_waits = config.exit && config.exit->lockstep;
-    if (paced && config.draft->growth.gamma_early > 0 && !config.exit_names())
-        return "[draft] gamma_early needs an exit that names (role = \"early-verify\")";
+    if (paced && config.draft->growth.gamma_early > 0 && !config.exit_sends_candidates())
+        return "[draft] gamma_early needs an exit that sends candidates (role = \"early-verify\")";
     if (exit_waits && (!paced || config.draft->growth.gamma_early == 0)) {
         return "[exit] lockstep = true waits for the first steps of a draft with pace = "
                "\"lockstep\" and gamma_early = 1 or more";
@@ -164,8 +168,9 @@ Complaint check_lockstep(const PipelineConfig& config) {
         return "[exit] lockstep = true is for an exit of the first segment";
     const DispatchOptions& schedule = config.schedule.options;
     if (paced && schedule.waves_in_flight_max > 1) {
-        return "[schedule] waves_in_flight = " + std::to_string(schedule.waves_in_flight_max) +
-               ", with mode = \"lockstep\" there is one at a time";
+        return fmt::format(
+            "[schedule] waves_in_flight = {}, with mode = \"lockstep\" there is one at a time",
+            schedule.waves_in_flight_max);
     }
     if (paced && config.exit && config.exit->proposes)
         return "[exit] proposes = true starts tokens at once, lockstep does not";
@@ -182,8 +187,9 @@ void complete_pipeline(PipelineConfig& config) {
         break;
     }
     if (exits_of(config) > 0 && !config.exit) config.exit = ExitConfig{};
-    if (config.exit && !config.exit->names_said) {
-        config.exit->names = exits_of(config) > 0 && config.draft && !config.exit->proposes;
+    if (config.exit && !config.exit->candidates_given) {
+        config.exit->sends_candidates =
+            exits_of(config) > 0 && config.draft && !config.exit->proposes;
     }
 }
 

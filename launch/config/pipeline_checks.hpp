@@ -8,7 +8,7 @@
 namespace paceline {
 
 /// Fills in what follows from other settings (an exit of an "early-verify" without [exit], whether
-/// an exit names, the exit of the last of many segments, which has none). Before check_pipeline().
+/// an exit sends, the exit of the last of many segments, which has none). Before check_pipeline().
 void complete_pipeline(PipelineConfig& config);
 
 /// Errors: BadArgument with file, stage or table, and what to change.

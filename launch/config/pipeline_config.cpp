@@ -45,7 +45,8 @@ Status read_stages(const TomlTable& root, std::vector<StageConfig>& stages) {
 
 StartRule default_mode(const PipelineConfig& config) {
     if (!config.draft || config.draft->growth.pace == DraftPace::Ahead) return StartRule::AtOnce;
-    return config.draft->growth.pace == DraftPace::Sequential ? StartRule::Sequential : StartRule::Lockstep;
+    return config.draft->growth.pace == DraftPace::Sequential ? StartRule::Sequential
+                                                              : StartRule::Lockstep;
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ struct PipelineConfig {
 
     [[nodiscard]] int segments() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
-    /// Whether an exit names alternatives to a draft.
-    [[nodiscard]] bool exit_names() const { return exit && exit->names; }
+    /// Whether an exit sends candidates to a draft.
+    [[nodiscard]] bool exit_sends_candidates() const { return exit && exit->sends_candidates; }
 };
 
 /// The keys of [pipeline].

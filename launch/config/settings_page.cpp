@@ -34,7 +34,7 @@ std::string settings_text() {
                                 "What draft and correct propose. The table is there exactly if a "
                                 "stage has `role = \"draft\"`.") +
            section<ExitConfig>("[exit]",
-                               "The head behind the segments that have an exit, and its uses. The "
+                               "The head after the segments that have an exit, and its uses. The "
                                "defaults hold for an `early-verify` stage without this table.") +
            section<ScheduleConfig>("[schedule]", "When the target verifies, and what.") +
            section<AcceptanceRule>("[acceptance]", "Which candidates are accepted.") +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <optional>
 
 #include "ipc/base/limits.hpp"
@@ -148,7 +149,7 @@ std::vector<Field> fields_of(StageConfig& s) {
         {"name", TextField{&s.name, kNameBytesMax, true},
          "at most 64 bytes; no other stage has the same", "must be given"},
         {"role", own(kRoleWords, "must be given", read_role, s),
-         "`segment`: layers of the target; `early-verify`: with an exit behind them; "
+         "`segment`: layers of the target; `early-verify`: with an exit after them; "
          "`final-verify`: "
          "the last ones; `draft`; `correct` grows alternatives beside the draft"},
         {"layers", own("\"auto\" or [first, last]", "\"auto\"", read_layers, s.layers),
@@ -158,7 +159,7 @@ std::vector<Field> fields_of(StageConfig& s) {
         {"segments", number(s.segments, 1, kSegmentsMax),
          "it stands for so many segments, name-1, name-2, ...; with `layers = \"auto\"`"},
         {"exit", &s.exit,
-         "of a segment: `[exit]` stands behind it; with `segments` behind each but the last"},
+         "of a segment: `[exit]` stands after it; with `segments` after each but the last"},
         {"cores", own("\"auto\" or a list such as [0, 1]", "\"auto\"", read_cores, s.cores),
          "of its process; `\"auto\"`: cores are shared out among the processes"},
         {"threads", number(s.threads, 1, 1024), "of its process", "one per core"},
@@ -180,7 +181,7 @@ Result<std::vector<StageConfig>> expand_stage(const TomlTable& table, StageConfi
     if (!table.has("segments")) return std::vector{stage};
     std::vector<StageConfig> stages(static_cast<std::size_t>(stage.segments), stage);
     for (std::size_t i = 0; i < stages.size(); ++i) {
-        stages[i].name = stage.name + "-" + std::to_string(i + 1);
+        stages[i].name = fmt::format("{}-{}", stage.name, i + 1);
         stages[i].one_of_many = true;
     }
     return stages;

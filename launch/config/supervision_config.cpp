@@ -1,6 +1,7 @@
 #include "launch/config/supervision_config.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
@@ -16,7 +17,7 @@ constexpr std::size_t kBackoffsMax = 32;
 /// A list of milliseconds.
 OwnField backoff_field(std::vector<Millis>& backoff) {
     OwnField field;
-    field.type = "a list of 1 to " + std::to_string(kBackoffsMax) + " numbers from 0 to 86400000";
+    field.type = fmt::format("a list of 1 to {} numbers from 0 to 86400000", kBackoffsMax);
     for (const Millis pause : backoff)
         field.value += (field.value.empty() ? "[" : ", ") + std::to_string(pause.count());
     field.value += "]";
@@ -25,7 +26,7 @@ OwnField backoff_field(std::vector<Millis>& backoff) {
         const auto* list = std::get_if<TomlNumbers>(&value);
         if (list == nullptr) return table.error(key, "must be a list of numbers");
         if (list->empty() || list->size() > kBackoffsMax)
-            return table.error(key, "must have 1 to " + std::to_string(kBackoffsMax) + " numbers");
+            return table.error(key, fmt::format("must have 1 to {} numbers", kBackoffsMax));
         backoff.clear();
         for (const TomlNumber& pause : *list) {
             if (!(pause.value >= 0 && pause.value <= kSecondsMax * 1000.0))

@@ -9,6 +9,8 @@ constexpr void toml_assert(bool holds, const char* what) {
     if (!holds) throw std::logic_error{what};
 }
 #define TOML_ASSERT(expr) toml_assert(static_cast<bool>(expr), #expr)
+#include <fmt/core.h>
+
 #include <toml++/toml.h>
 
 #include "launch/base/nearest_word.hpp"
@@ -82,7 +84,7 @@ Error TomlTable::error(std::string_view key, const std::string& what) const {
     const toml::node* node = as_table(node_).get(key);
     const toml::source_region& place = node != nullptr ? node->source() : as_table(node_).source();
     std::string text = file_;
-    if (place.begin.line > 0) text += ":" + std::to_string(place.begin.line);
+    if (place.begin.line > 0) text += fmt::format(":{}", place.begin.line);
     text += ": ";
     if (!where_.empty()) text += where_ + " ";
     const std::string shown = quoted(key);  // escaped
@@ -129,8 +131,8 @@ Result<TomlTable> parse_toml(std::string_view text, const std::string& file) {
         const auto root = std::make_shared<const toml::table>(toml::parse(text, file));
         return TomlTable{as_node(root, *root), file, ""};
     } catch (const toml::parse_error& wrong) {
-        return Error{Errc::BadFile, file + ":" + std::to_string(wrong.source().begin.line) + ": " +
-                                        std::string{wrong.description()}};
+        return Error{Errc::BadFile, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
+                                                wrong.description())};
     } catch (const std::logic_error& /*wrong*/) {
         return Error{Errc::BadFile,
                      file + ": is not TOML: a key begins with a character such as ["};

@@ -1,6 +1,7 @@
 // parts_text(): what a settled configuration thinks with, for people.
 
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "launch/placement/pretrained.hpp"
 
@@ -15,8 +16,8 @@ std::string joined(const std::vector<int>& layers) {
 
 std::string draft_text(const DraftConfig& draft) {
     if (draft.model == DraftModelKind::Trained) {
-        return "trained draft: " + std::to_string(draft.part_layers) + " layers, a head of " +
-               std::to_string(draft.part_tokens) + " tokens, " + draft.model_file + "\n";
+        return fmt::format("trained draft: {} layers, a head of {} tokens, {}\n", draft.part_layers,
+                           draft.part_tokens, draft.model_file);
     }
     const std::string missing = draft.part_missing ? "no trained draft for this model: " : "";
     if (draft.model == DraftModelKind::FirstLayers) {
@@ -67,11 +68,10 @@ std::string ahead_text(const ExitConfig& exit) {
         exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, exit.ahead_trained);
     std::string text;
     if (trained > 0)
-        text +=
-            "trained look-ahead heads: " + std::to_string(trained) + ", " + exit.heads_file + "\n";
+        text += fmt::format("trained look-ahead heads: {}, {}\n", trained, exit.heads_file);
     if (trained < exit.ahead) {
         text += "no trained look-ahead heads for this model" +
-                (trained > 0 ? " beyond " + std::to_string(trained) : std::string{}) +
+                (trained > 0 ? fmt::format(" beyond {}", trained) : std::string{}) +
                 ": random ones, which are right by chance only\n";
     }
     return text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include "launch/placement/pretrained.hpp"
 #include "runtime/parent/affinity.hpp"
@@ -13,7 +14,7 @@ constexpr std::uint32_t kTensorSlots = 8;
 
 std::string layers_text(const PlacedStage& stage) {
     if (stage.role != StageRole::Segment) return "-";
-    return std::to_string(stage.layers.first) + ".." + std::to_string(stage.layers.last - 1);
+    return fmt::format("{}..{}", stage.layers.first, stage.layers.last - 1);
 }
 
 Status check_vocabulary(const control::Hello& hello,
@@ -21,9 +22,9 @@ Status check_vocabulary(const control::Hello& hello,
                         const control::Hello& first,
                         const std::string& first_name) {
     if (hello.vocab_size == first.vocab_size) return {};
-    return Error{Errc::BadArgument, "stage " + name + " has a vocabulary of " +
-                                        std::to_string(hello.vocab_size) + ", " + first_name +
-                                        " one of " + std::to_string(first.vocab_size)};
+    return Error{Errc::BadArgument,
+                 fmt::format("stage {} has a vocabulary of {}, {} one of {}", name,
+                             hello.vocab_size, first_name, first.vocab_size)};
 }
 
 Status check_segment(const control::Hello& hello,
@@ -90,7 +91,7 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         add({.from = *stage, .to = first});
         add({.from = verifier, .to = *stage});
         for (const StageId exit : placement.exits()) {
-            if (config.exit_names()) add({.from = exit, .to = *stage});
+            if (config.exit_sends_candidates()) add({.from = exit, .to = *stage});
         }
     }
     for (const StageId exit : placement.exits()) {
@@ -133,8 +134,8 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.segments = placement.segments();
     assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
     assignment.correct_stage = placement.correct().value_or(StageId{0}).value;
-    if (config.exit_names() && !placement.exits().empty())
-        assignment.naming_stage = placement.exits().front().value;
+    if (config.exit_sends_candidates() && !placement.exits().empty())
+        assignment.candidate_stage = placement.exits().front().value;
     assignment.dispatch = dispatch_options(config);
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;

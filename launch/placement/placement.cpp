@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 
 #include "ipc/base/check.hpp"
 #include "ipc/wire/control.hpp"
@@ -30,7 +31,7 @@ LayerRange concrete_layers(const LayerChoice& choice, int layers, int index, int
 }
 
 std::string range_text(LayerRange range) {
-    return "[" + std::to_string(range.first) + ", " + std::to_string(range.last) + "]";
+    return fmt::format("[{}, {}]", range.first, range.last);
 }
 
 Status check_cover(const PipelineConfig& config,
@@ -43,12 +44,12 @@ Status check_cover(const PipelineConfig& config,
         const std::string who =
             "[[stage]] \"" + stage.name + "\": layers " + range_text(stage.layers) + " ";
         if (stage.layers.last > layers) {
-            return placement_error(
-                config, who + "end past the model's " + std::to_string(layers) + " layers");
+            return placement_error(config,
+                                   fmt::format("{}end past the model's {} layers", who, layers));
         }
         if (stage.layers.first >= stage.layers.last) {
             return placement_error(
-                config, who + "are empty for a model of " + std::to_string(layers) + " layers");
+                config, fmt::format("{}are empty for a model of {} layers", who, layers));
         }
         if (stage.layers.first != next) {
             std::string fault = "do not start at layer 0";
@@ -63,8 +64,9 @@ Status check_cover(const PipelineConfig& config,
         before.append(stage.name).append("\", which ends at layer ").append(std::to_string(next));
     }
     if (next != layers) {
-        return placement_error(config, "the segments end at layer " + std::to_string(next) +
-                                           ", the model has " + std::to_string(layers) + " layers");
+        return placement_error(
+            config,
+            fmt::format("the segments end at layer {}, the model has {} layers", next, layers));
     }
     return {};
 }
@@ -76,9 +78,10 @@ Status check_automatic(const PipelineConfig& config) {
             return is_segment(s) && std::holds_alternative<AutoLayers>(s.layers);
         });
     if (automatic == 0 || automatic == segments) return {};
-    return placement_error(config, "layers is \"auto\" for " + std::to_string(automatic) + " of " +
-                                       std::to_string(segments) +
-                                       " segments; give it for all of them or for none");
+    return placement_error(
+        config,
+        fmt::format("layers is \"auto\" for {} of {} segments; give it for all of them or for none",
+                    automatic, segments));
 }
 
 /// Segments in the order of their layers, then the draft, then correct.
@@ -147,7 +150,7 @@ bool segments_overlap(const PipelineConfig& config) {
 
 /// Whether the draft computes while the target does.
 bool draft_overlaps(const PipelineConfig& config) {
-    return config.exit_names() || config.draft->growth.pace != DraftPace::Sequential ||
+    return config.exit_sends_candidates() || config.draft->growth.pace != DraftPace::Sequential ||
            dispatch_options(config).start != StartRule::Sequential;
 }
 
@@ -203,9 +206,9 @@ Status give_cores(const PipelineConfig& config,
         process.threads = models == 0 ? 1 : count;
         if (wishes[i].threads != 0) process.threads = wishes[i].threads;
         if (process.threads <= count) continue;
-        return placement_error(config, "[[stage]] \"" + placement.stage(process.id()).name +
-                                           "\": threads " + std::to_string(process.threads) +
-                                           " is more than its " + std::to_string(count) + " cores");
+        return placement_error(
+            config, fmt::format("[[stage]] \"{}\": threads {} is more than its {} cores",
+                                placement.stage(process.id()).name, process.threads, count));
     }
     return {};
 }
@@ -243,10 +246,9 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
         if (gravity(stage.on_death) > gravity(process.on_death)) process.on_death = stage.on_death;
     }
     if (members.size() > control::kActorsMax) {
-        return placement_error(config, "process = \"" + process.name + "\" is named by " +
-                                           std::to_string(members.size()) +
-                                           " stages, expected at most " +
-                                           std::to_string(control::kActorsMax));
+        return placement_error(
+            config, fmt::format("process = \"{}\" is named by {} stages, expected at most {}",
+                                process.name, members.size(), control::kActorsMax));
     }
     Result<CoreWish> wish = wish_of(config, members, usable_cores);
     if (!wish) return wish.error();

@@ -1,5 +1,6 @@
 #include "launch/placement/stage_assignment.hpp"
 
+#include <fmt/core.h>
 #include <istream>
 #include <limits>
 #include <variant>
@@ -90,7 +91,7 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"segments", number(a.segments, 1, kSegmentsMax)},
                        {"draft stage", number(a.draft_stage, 0, kStagesMax)},
                        {"correct stage", number(a.correct_stage, 0, kStagesMax)},
-                       {"naming stage", number(a.naming_stage, 0, kStagesMax)},
+                       {"candidate stage", number(a.candidate_stage, 0, kStagesMax)},
                        {"verbose", &a.verbose}});
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
     std::size_t cores = a.cores.size();
@@ -131,8 +132,8 @@ Result<StageAssignment> decode_assignment(std::span<const std::byte> bytes) {
                      std::string{"a stage's assignment does not decode: "} + error.what()};
     }
     if (buffer.left() != 0) {
-        return Error{Errc::Protocol, "a stage's assignment has " + std::to_string(buffer.left()) +
-                                         " bytes too many"};
+        return Error{Errc::Protocol,
+                     fmt::format("a stage's assignment has {} bytes too many", buffer.left())};
     }
     return assignment;
 }

@@ -1,5 +1,7 @@
 #include "launch/session/answer.hpp"
 
+#include <fmt/core.h>
+
 #include "model/sampling/stop_matcher.hpp"
 
 namespace paceline {
@@ -31,10 +33,10 @@ Result<Answer> stream_answer(Generator& generator,
     answer.figures = figures.value();
     FinishReason& finish = answer.figures.finish;
     if (finish == FinishReason::Failed) {
-        return Error{Errc::BadFile, "no token can be drawn after " +
-                                        std::to_string(answer.ids.size()) +
-                                        " of the answer: no logit is a finite number; the "
-                                        "model's weights may be damaged"};
+        return Error{Errc::BadFile,
+                     fmt::format("no token can be drawn after {} of the answer: no logit is a "
+                                 "finite number; the model's weights may be damaged",
+                                 answer.ids.size())};
     }
     if (matcher.found()) finish = FinishReason::StopString;
     if (!wanted.prompt_only) return answer;

@@ -136,7 +136,7 @@ void add_accounts(const PipelineFigures& f,
 }  // namespace
 
 PipelineAccounts accounts_of(const PipelineConfig& config) {
-    PipelineAccounts accounts{.names = config.exit_names(),
+    PipelineAccounts accounts{.names = config.exit_sends_candidates(),
                               .proposes = config.exit && config.exit->proposes};
     if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return accounts;
     const GrowthRule& growth = config.draft->growth;

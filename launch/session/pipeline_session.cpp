@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fmt/core.h>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -20,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 /// The most memory a living process has had, from the kernel; 0 if it cannot be read.
 std::uint64_t peak_bytes_of(pid_t pid) {
-    std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+    std::ifstream status{fmt::format("/proc/{}/status", pid)};
     for (std::string line; std::getline(status, line);) {
         if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
     }

@@ -140,7 +140,7 @@ std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
                    .verifier = stage_id(a.segments),
                    .vocab_size = vocab_size,
                    .growth = a.draft.growth};
-    if (a.naming_stage != 0) plan.exit = stage_id(a.naming_stage);
+    if (a.candidate_stage != 0) plan.exit = stage_id(a.candidate_stage);
     const bool both = a.draft_stage != 0 && a.correct_stage != 0;
     if (!both) return std::make_unique<DraftActor>(plan, std::move(tools));
     if (duty.role == StageRole::Draft)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 #include <numeric>
 
 namespace paceline {
@@ -37,7 +38,7 @@ std::string name(const BenchCase& bench) {
             break;
     }
     std::string text = prefix + std::to_string(bench.count);
-    if (bench.depth > 0) text += " @ d" + std::to_string(bench.depth);
+    if (bench.depth > 0) text += fmt::format(" @ d{}", bench.depth);
     return text;
 }
 

@@ -1,6 +1,7 @@
 #include "launch/tools/check_compare.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <set>
 
 namespace paceline {
@@ -16,11 +17,9 @@ std::string difference_text(std::span<const TokenId> got, std::span<const TokenI
     const std::optional<std::size_t> place = first_difference(got, expected);
     if (!place) return "equal";
     if (*place == got.size() || *place == expected.size()) {
-        return "ends after " + std::to_string(got.size()) + " tokens instead of " +
-               std::to_string(expected.size());
+        return fmt::format("ends after {} tokens instead of {}", got.size(), expected.size());
     }
-    return "token " + std::to_string(*place) + ": " + std::to_string(got[*place]) + " instead of " +
-           std::to_string(expected[*place]);
+    return fmt::format("token {}: {} instead of {}", *place, got[*place], expected[*place]);
 }
 
 std::optional<std::size_t> first_loop(std::span<const TokenId> text, std::size_t length) {

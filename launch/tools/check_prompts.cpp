@@ -1,6 +1,7 @@
 #include "launch/tools/check_prompts.hpp"
 
 #include <array>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -75,7 +76,7 @@ Result<std::vector<Prompt>> parse_prompts(std::string_view text, const std::stri
         begin = end + 1;
         ++line;
         if (content.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const std::string where = name + ":" + std::to_string(line) + ": ";
+        const std::string where = fmt::format("{}:{}: ", name, line);
         const Json object = Json::parse(content, nullptr, false);
         if (!object.is_object()) return Error{Errc::BadFile, where + "not a JSON object"};
         std::optional<std::string> asked = text_of(object);

@@ -1,6 +1,7 @@
 #include "launch/tools/cost_measure.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -23,9 +24,8 @@ std::uint32_t number(int value) {
 Status check_list(const char* what, const std::vector<int>& values, int low, int high) {
     for (const int value : values) {
         if (value >= low && value <= high) continue;
-        return Error{Errc::BadArgument, std::string{what} +
-                                            " to measure: " + std::to_string(value) + ", must be " +
-                                            std::to_string(low) + " to " + std::to_string(high)};
+        return Error{Errc::BadArgument,
+                     fmt::format("{} to measure: {}, must be {} to {}", what, value, low, high)};
     }
     return {};
 }
@@ -58,7 +58,7 @@ public:
         std::vector<MemoryNeed> needs{need};
         for (int i = 1; i <= neighbours; ++i) {
             needs.push_back(need);  // at most: it has fewer slots
-            needs.back().name = "neighbour " + std::to_string(i);
+            needs.back().name = fmt::format("neighbour {}", i);
         }
         return check_memory(needs, read_memory_room());
     }
@@ -162,8 +162,7 @@ Result<std::vector<CostRecord>> measure_costs(const ModelFile& file,
     for (const int count : threads) {
         for (const int busy : plan.neighbours) {
             if (count + busy > all) continue;  // a neighbour would take the measured cores' time
-            told(file.path() + ": " + std::to_string(count) + " threads, " + std::to_string(busy) +
-                 " neighbours");
+            told(fmt::format("{}: {} threads, {} neighbours", file.path(), count, busy));
             Setting setting{file, model, plan};
             if (Status s = setting.check_room(busy); !s) return s.error();
             std::vector<CostNeighbour> beside;

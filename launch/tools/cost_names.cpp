@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace paceline {
 
@@ -13,7 +14,7 @@ std::string cost_name(const std::string& model_path, const std::string& dtype, i
         if (c == '\t' || c == '\n' || c == '\r' || c == '#') c = '_';
     }
     name += ":" + dtype;
-    if (short_list > 0) name += ":" + std::to_string(short_list);
+    if (short_list > 0) name += fmt::format(":{}", short_list);
     return name;
 }
 
@@ -28,7 +29,7 @@ std::string cost_table_text(const std::vector<CostRecord>& records,
         text += record.stage + "\t" + record.fingerprint;
         for (const std::uint32_t number :
              {record.layers, record.rows, record.context, record.threads, record.neighbours}) {
-            text += "\t" + std::to_string(number);
+            text += fmt::format("\t{}", number);
         }
         text += std::string{"\t"} + seconds + "\n";
     }

@@ -3,6 +3,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -43,7 +44,7 @@ Result<CostNeighbour> CostNeighbour::start(const ModelFile& file,
                                            const ModelOptions& model,
                                            int core) {
     const auto failed = [core](const std::string& what) {
-        return Error{Errc::System, "a neighbour on core " + std::to_string(core) + " " + what};
+        return Error{Errc::System, fmt::format("a neighbour on core {} {}", core, what)};
     };
     std::array<int, 2> ends{};
     if (::pipe(ends.data()) != 0)

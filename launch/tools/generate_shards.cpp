@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/core.h>
 #include <system_error>
 #include <utility>
 
@@ -59,7 +60,7 @@ std::vector<SafetensorsEntry> entries_of(const ShardLayout& layout,
         entries.push_back({"top_logprob", Type::F16, {tokens, layout.top}});
     }
     for (const int layer : layout.hidden)
-        entries.push_back({"hidden." + std::to_string(layer), Type::F16, {tokens, layout.dim}});
+        entries.push_back({fmt::format("hidden.{}", layer), Type::F16, {tokens, layout.dim}});
     return entries;
 }
 

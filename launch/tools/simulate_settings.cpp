@@ -1,6 +1,7 @@
 #include "launch/tools/simulate_settings.hpp"
 
 #include <charconv>
+#include <fmt/core.h>
 
 namespace paceline {
 namespace {
@@ -37,9 +38,9 @@ Status set_exit_layer(PipelineConfig& config, const std::string& value, int laye
     const int segments = config.segments();
     if (segments < 2) return Error{Errc::BadArgument, "exit-layer: there is only one segment"};
     if (!layer || *layer < 1 || *layer > layers - segments + 1) {
-        return Error{Errc::BadArgument, "exit-layer = '" + value +
-                                            "', must be a number from 1 to " +
-                                            std::to_string(layers - segments + 1)};
+        return Error{Errc::BadArgument,
+                     fmt::format("exit-layer = '{}', must be a number from 1 to {}", value,
+                                 layers - segments + 1)};
     }
     int index = 0;
     for (StageConfig& stage : config.stages) {

@@ -1,6 +1,7 @@
 #include "launch/tools/simulate_world.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <numeric>
 
 #include <spdlog/spdlog.h>
@@ -203,8 +204,8 @@ Result<Position> context_for(const SimulateTask& task,
     for (const auto& prompt : task.prompts) longest = std::max(longest, prompt.size());
     const Position most = context_of(model, config);
     if (longest + 1 > static_cast<std::size_t>(most)) {
-        return Error{Errc::BadArgument, "a prompt has " + std::to_string(longest) +
-                                            " tokens, the context is " + std::to_string(most)};
+        return Error{Errc::BadArgument,
+                     fmt::format("a prompt has {} tokens, the context is {}", longest, most)};
     }
     const std::int32_t limit = task.request.max_tokens;
     if (limit < 0) return most;
@@ -283,8 +284,9 @@ Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const As
     if (timing.error()) return *timing.error();
     if (asking.error) return *asking.error;
     if (asking.over()) return {};
-    return Error{Errc::Protocol, "the simulated pipeline came to a standstill after " +
-                                     std::to_string(world.now().count() / 1'000'000'000) + " s"};
+    return Error{Errc::Protocol,
+                 fmt::format("the simulated pipeline came to a standstill after {} s",
+                             world.now().count() / 1'000'000'000)};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "model/cpu/cpu_backend.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 
 #include "ipc/base/check.hpp"
@@ -133,11 +134,9 @@ public:
     }
 
     [[nodiscard]] std::string equality_class() const override {
-        return std::string{"cpu build="} + PACELINE_BUILD_ID +
-               " isa=" + std::string{name(parts_.isa)} +
-               " dtype=" + std::string{name(parts_.options.dtype)} +
-               " kv=" + std::string{name(parts_.kv.type())} +
-               " weights=" + std::to_string(parts_.fingerprint);
+        return fmt::format("cpu build={} isa={} dtype={} kv={} weights={}", PACELINE_BUILD_ID,
+                           name(parts_.isa), name(parts_.options.dtype), name(parts_.kv.type()),
+                           parts_.fingerprint);
     }
 
 private:
@@ -194,32 +193,29 @@ Status check_options(const ModelConfig& config, const CpuOptions& options) {
     const auto bad = [](std::string what) { return Error{Errc::BadArgument, std::move(what)}; };
     if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
         options.last_layer > config.layers) {
-        return bad("layers [" + std::to_string(options.first_layer) + ", " +
-                   std::to_string(options.last_layer) + ") are not a part of the model's " +
-                   std::to_string(config.layers) + " layers");
+        return bad(fmt::format("layers [{}, {}) are not a part of the model's {} layers",
+                               options.first_layer, options.last_layer, config.layers));
     }
     if (options.threads < 1 || options.threads > 1024)
-        return bad("threads = " + std::to_string(options.threads) + ", must be 1 to 1024");
+        return bad(fmt::format("threads = {}, must be 1 to 1024", options.threads));
     if (!options.cores.empty() &&
         options.cores.size() != static_cast<std::size_t>(options.threads)) {
-        return bad(std::to_string(options.cores.size()) + " cores for " +
-                   std::to_string(options.threads) + " threads: give one each or none");
+        return bad(fmt::format("{} cores for {} threads: give one each or none",
+                               options.cores.size(), options.threads));
     }
     if (options.kv_slots < 1)
-        return bad("kv_slots = " + std::to_string(options.kv_slots) + ", must be at least 1");
+        return bad(fmt::format("kv_slots = {}, must be at least 1", options.kv_slots));
     if (options.rows_max < 1)
-        return bad("rows_max = " + std::to_string(options.rows_max) + ", must be at least 1");
+        return bad(fmt::format("rows_max = {}, must be at least 1", options.rows_max));
     if (options.isa && !supports(*options.isa))
         return bad("this machine cannot run the " + std::string{name(*options.isa)} + " kernels");
     if (config.head_dim > kHeadDimMax)
-        return Error{Errc::Unsupported, "head_dim = " + std::to_string(config.head_dim) +
-                                            ", at most " + std::to_string(kHeadDimMax) +
-                                            " is supported"};
+        return Error{Errc::Unsupported, fmt::format("head_dim = {}, at most {} is supported",
+                                                    config.head_dim, kHeadDimMax)};
     if (config.heads / config.kv_heads > kAttentionQueriesMax) {
-        return Error{Errc::Unsupported, std::to_string(config.heads / config.kv_heads) +
-                                            " query heads per KV head, at most " +
-                                            std::to_string(kAttentionQueriesMax) +
-                                            " are supported"};
+        return Error{Errc::Unsupported,
+                     fmt::format("{} query heads per KV head, at most {} are supported",
+                                 config.heads / config.kv_heads, kAttentionQueriesMax)};
     }
     return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/core.h>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -51,13 +52,12 @@ Status check_list(const ModelConfig& config,
                   const std::string& field,
                   const std::vector<TokenId>& tokens) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const std::string entry =
-            field + "tokens[" + std::to_string(i) + "] = " + std::to_string(tokens[i]);
+        const std::string entry = fmt::format("{}tokens[{}] = {}", field, i, tokens[i]);
         if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
-            return bad(entry + ", must be 0 to " + std::to_string(config.vocab_size - 1));
+            return bad(fmt::format("{}, must be 0 to {}", entry, config.vocab_size - 1));
         if (i > 0 && tokens[i] <= tokens[i - 1])
-            return bad(entry + ", must be above the one before it (" +
-                       std::to_string(tokens[i - 1]) + ")");
+            return bad(
+                fmt::format("{}, must be above the one before it ({})", entry, tokens[i - 1]));
     }
     return {};
 }
@@ -65,7 +65,7 @@ Status check_list(const ModelConfig& config,
 Status check_finite(const std::string& field, const std::vector<float>& numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         if (std::isfinite(numbers[i])) continue;
-        return bad(field + "[" + std::to_string(i) + "] is not a finite number");
+        return bad(fmt::format("{}[{}] is not a finite number", field, i));
     }
     return {};
 }
@@ -133,15 +133,15 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
 
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
     if (heads.size() > kHeadsMax)
-        return bad("heads: " + std::to_string(heads.size()) + " of them, at most " +
-                   std::to_string(kHeadsMax) + " can be named");
+        return bad(
+            fmt::format("heads: {} of them, at most {} can be named", heads.size(), kHeadsMax));
     const auto square = static_cast<std::size_t>(config.dim) * static_cast<std::size_t>(config.dim);
     for (std::size_t h = 0; h < heads.size(); ++h) {
-        const std::string field = "heads[" + std::to_string(h) + "].";
+        const std::string field = fmt::format("heads[{}].", h);
         const std::vector<float>& transform = heads[h].transform;
         if (!transform.empty() && transform.size() != square) {
-            return bad(field + "transform has " + std::to_string(transform.size()) +
-                       " numbers, must have dim * dim = " + std::to_string(square) + " or none");
+            return bad(fmt::format("{}transform has {} numbers, must have dim * dim = {} or none",
+                                   field, transform.size(), square));
         }
         if (Status finite = check_finite(field + "transform", transform); !finite) return finite;
         if (Status list = check_list(config, field, heads[h].tokens); !list) return list;
@@ -177,8 +177,8 @@ Status check_adapter(const ModelConfig& config, const AdapterSpec& adapter) {
     for (const auto& [name, numbers, size] : parts) {
         const std::string field = std::string{"adapter."} + name;
         if (numbers->size() != size)
-            return bad(field + " has " + std::to_string(numbers->size()) + " numbers, must have " +
-                       std::to_string(size));
+            return bad(
+                fmt::format("{} has {} numbers, must have {}", field, numbers->size(), size));
         if (Status finite = check_finite(field, *numbers); !finite) return finite;
     }
     return check_list(config, "adapter.", adapter.tokens);

@@ -1,6 +1,7 @@
 #include "model/cpu/cpu_weights.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <span>
 #include <string>
 
@@ -23,8 +24,8 @@ Status read_vector(const TensorView& tensor, const std::string& path, std::vecto
     dequantize_row(tensor, 0, out);
     for (std::size_t i = 0; i < out.size(); ++i) {
         if (std::isfinite(out[i])) continue;
-        return Error{Errc::BadFile, path + ": tensor " + tensor.name + " element " +
-                                        std::to_string(i) + " is not a finite number"};
+        return Error{Errc::BadFile, fmt::format("{}: tensor {} element {} is not a finite number",
+                                                path, tensor.name, i)};
     }
     return {};
 }

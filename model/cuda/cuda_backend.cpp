@@ -1,6 +1,7 @@
 #include "model/cuda/cuda_backend.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <limits>
 #include <string>
 
@@ -186,12 +187,10 @@ public:
     }
 
     [[nodiscard]] std::string equality_class() const override {
-        return std::string{"cuda build="} + PACELINE_BUILD_ID +
-               " sm=" + std::to_string(parts_->device.capability) +
-               " dtype=" + std::string{name(parts_->options.dtype)} +
-               " kv=" + std::string{name(parts_->options.kv)} +
-               (parts_->options.exact ? "" : " exact=off") +
-               " weights=" + std::to_string(parts_->fingerprint);
+        return fmt::format("cuda build={} sm={} dtype={} kv={}{} weights={}", PACELINE_BUILD_ID,
+                           parts_->device.capability, name(parts_->options.dtype),
+                           name(parts_->options.kv), (parts_->options.exact ? "" : " exact=off"),
+                           parts_->fingerprint);
     }
 
     [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->kv_bytes(); }
@@ -335,11 +334,11 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
     parts->config = file.config();
     parts->device = cuda::use_device(options.device);
     if (parts->device.capability < kCapabilityMin)
-        return Error{Errc::Unsupported, "cuda:" + std::to_string(options.device) + " (" +
-                                            parts->device.name + ") has compute capability " +
-                                            std::to_string(parts->device.capability / 10) + "." +
-                                            std::to_string(parts->device.capability % 10) +
-                                            ", at least 8.0 is needed"};
+        return Error{
+            Errc::Unsupported,
+            fmt::format("cuda:{} ({}) has compute capability {}.{}, at least 8.0 is needed",
+                        options.device, parts->device.name, parts->device.capability / 10,
+                        parts->device.capability % 10)};
     if (const std::string missing = options.exact ? "" : cuda::blas_problem(); !missing.empty())
         return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     parts->fingerprint = file.fingerprint();

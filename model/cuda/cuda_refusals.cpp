@@ -1,6 +1,7 @@
 #include "model/cuda/cuda_refusals.hpp"
 
 #include <cstdio>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -16,8 +17,8 @@ Error bad(std::string what) {
 Status check_group(int queries_per_kv) {
     if (queries_per_kv <= cuda::kAttentionGroupMax) return {};
     return Error{Errc::Unsupported,
-                 std::to_string(queries_per_kv) + " query heads per KV head, at most " +
-                     std::to_string(cuda::kAttentionGroupMax) + " are supported on a GPU"};
+                 fmt::format("{} query heads per KV head, at most {} are supported on a GPU",
+                             queries_per_kv, cuda::kAttentionGroupMax)};
 }
 
 std::string gib(std::uint64_t bytes) {
@@ -32,21 +33,20 @@ std::string gib(std::uint64_t bytes) {
 Status check_options(const ModelConfig& config, const CudaOptions& options) {
     if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
         options.last_layer > config.layers) {
-        return bad("layers [" + std::to_string(options.first_layer) + ", " +
-                   std::to_string(options.last_layer) + ") are not a part of the model's " +
-                   std::to_string(config.layers) + " layers");
+        return bad(fmt::format("layers [{}, {}) are not a part of the model's {} layers",
+                               options.first_layer, options.last_layer, config.layers));
     }
     if (options.kv_slots < 1)
-        return bad("kv_slots = " + std::to_string(options.kv_slots) + ", must be at least 1");
+        return bad(fmt::format("kv_slots = {}, must be at least 1", options.kv_slots));
     if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)
-        return bad("rows_max = " + std::to_string(options.rows_max) + ", must be 1 to " +
-                   std::to_string(cuda::kGemmRowsMax));
+        return bad(
+            fmt::format("rows_max = {}, must be 1 to {}", options.rows_max, cuda::kGemmRowsMax));
     if (cuda::wave_code(options.variants) == cuda::WaveCode::NotCompiled)
         return bad("variants: no kernel is compiled for this combination (variants.hpp)");
     if (config.head_dim > cuda::kAttentionHeadDimMax)
         return Error{Errc::Unsupported,
-                     "head_dim = " + std::to_string(config.head_dim) + ", at most " +
-                         std::to_string(cuda::kAttentionHeadDimMax) + " is supported on a GPU"};
+                     fmt::format("head_dim = {}, at most {} is supported on a GPU", config.head_dim,
+                                 cuda::kAttentionHeadDimMax)};
     if (Status checked = check_group(config.heads / config.kv_heads); !checked) return checked;
     if (Status checked = check_heads(config, options.heads); !checked) return checked;
     if (!options.adapter) return {};
@@ -74,19 +74,18 @@ std::uint64_t device_bytes(const CudaOptions& options, const MemoryUse& use) {
 Error no_room(const CudaOptions& options, const cuda::DeviceInfo& device, const MemoryUse& use) {
     const std::uint64_t all = device_bytes(options, use);
     return {Errc::OutOfMemory,
-            "cuda:" + std::to_string(options.device) + " (" + device.name + ") has " +
-                gib(device.free_bytes) + " free, layers [" + std::to_string(options.first_layer) +
-                ", " + std::to_string(options.last_layer) + ") need " + gib(all) + ": weights " +
-                gib(use.weight_bytes) + ", keys and values " + gib(use.kv_bytes) + ", workspace " +
-                gib(use.workspace_bytes) + ", recordings " + gib(recording_bytes(options)) +
-                "; use fewer layers a device, a shorter context (-c) or a smaller --dtype"};
+            fmt::format("cuda:{} ({}) has {} free, layers [{}, {}) need {}: weights {}, keys and "
+                        "values {}, workspace {}, recordings {}; use fewer layers a device, a "
+                        "shorter context (-c) or a smaller --dtype",
+                        options.device, device.name, gib(device.free_bytes), options.first_layer,
+                        options.last_layer, gib(all), gib(use.weight_bytes), gib(use.kv_bytes),
+                        gib(use.workspace_bytes), gib(recording_bytes(options)))};
 }
 
 Error no_pinned_room(const CudaOptions& options, const MemoryUse& use) {
-    return {Errc::OutOfMemory,
-            "the host has no " + gib(use.pinned_bytes) +
-                " to pin for what goes to cuda:" + std::to_string(options.device) +
-                " and back; free some, or raise the limit on locked memory"};
+    return {Errc::OutOfMemory, fmt::format("the host has no {} to pin for what goes to cuda:{} and "
+                                           "back; free some, or raise the limit on locked memory",
+                                           gib(use.pinned_bytes), options.device)};
 }
 
 }  // namespace paceline

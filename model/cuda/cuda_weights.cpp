@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 #include <thread>
 #include <utility>
 
@@ -84,8 +85,8 @@ std::vector<float> CudaWeights::vector_of(const ModelFile& file, const TensorVie
     dequantize_row(tensor, 0, values);
     for (std::size_t i = 0; i < values.size() && wrong_.empty(); ++i) {
         if (!std::isfinite(values[i]))
-            wrong_ = file.path() + ": tensor " + tensor.name + " element " + std::to_string(i) +
-                     " is not a finite number";
+            wrong_ = fmt::format("{}: tensor {} element {} is not a finite number", file.path(),
+                                 tensor.name, i);
     }
     return values;
 }
@@ -283,9 +284,8 @@ void CudaWeights::copy(const Item& item,
 Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda::Stream& stream) {
     if (!wrong_.empty()) return Error{Errc::BadFile, wrong_};
     if (!cuda::DeviceMemory::allocate(bytes_, memory_))
-        return Error{Errc::OutOfMemory, "cuda:" + std::to_string(options.device) +
-                                            ": no room for " + std::to_string(bytes_ >> 20U) +
-                                            " MiB of weights"};
+        return Error{Errc::OutOfMemory, fmt::format("cuda:{}: no room for {} MiB of weights",
+                                                    options.device, bytes_ >> 20U)};
     Staging staging;
     for (cuda::PinnedMemory& buffer : staging.buffers) {
         if (!cuda::PinnedMemory::allocate(kStagingBytes, buffer))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <unordered_map>
 #include <utility>
 
@@ -58,8 +59,7 @@ Error bad_file(std::string what) {
 }
 
 Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why) {
-    return bad_file("tokenizer.ggml.merges[" + std::to_string(rank) + "] is '" +
-                    std::string{merge} + "': " + std::string{why});
+    return bad_file(fmt::format("tokenizer.ggml.merges[{}] is '{}': {}", rank, merge, why));
 }
 
 }  // namespace
@@ -68,9 +68,9 @@ Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
     if (data.tokens.empty())
         return bad_file("tokenizer.ggml.tokens is empty: there is no vocabulary");
     if (!data.kinds.empty() && data.kinds.size() != data.tokens.size()) {
-        return bad_file("tokenizer.ggml.token_type has " + std::to_string(data.kinds.size()) +
-                        " entries, tokenizer.ggml.tokens has " +
-                        std::to_string(data.tokens.size()));
+        return bad_file(
+            fmt::format("tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens has {}",
+                        data.kinds.size(), data.tokens.size()));
     }
     texts = data.tokens;
     kinds = data.kinds.empty() ? std::vector(texts.size(), TokenKind::Normal) : data.kinds;
@@ -81,8 +81,8 @@ Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
         ids.emplace(texts[i], token);
         if (is_added(kinds[i])) {
             if (texts[i].empty()) {
-                return bad_file("tokenizer.ggml.tokens[" + std::to_string(i) +
-                                "] is a control or user token without text");
+                return bad_file(fmt::format(
+                    "tokenizer.ggml.tokens[{}] is a control or user token without text", i));
             }
             added.add(texts[i], token);
             bytes.push_back(texts[i]);
@@ -129,9 +129,9 @@ Status Tokenizer::Impl::read_special_ids(const TokenizerData& data) {
         {"bos", data.bos}, {"eos", data.eos}, {"eot", data.eot}, {"eom", data.eom}};
     for (const auto& [name, token] : named) {
         if (token && (*token < 0 || static_cast<std::size_t>(*token) >= texts.size())) {
-            return bad_file(std::string{"tokenizer.ggml."} + name + "_token_id is " +
-                            std::to_string(*token) + ", the vocabulary has " +
-                            std::to_string(texts.size()) + " tokens");
+            return bad_file(
+                fmt::format("tokenizer.ggml.{}_token_id is {}, the vocabulary has {} tokens", name,
+                            *token, texts.size()));
         }
     }
     if (data.add_bos) prompt_bos = data.bos;

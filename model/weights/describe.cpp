@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <fmt/core.h>
 
 #include "model/weights/message_text.hpp"
 
@@ -27,8 +28,9 @@ std::string describe_scaling(const RopeConfig& rope) {
         case RopeScaling::Linear:
             return "linear scaling by " + number_text(static_cast<double>(rope.factor));
         case RopeScaling::Yarn:
-            return "yarn scaling by " + number_text(static_cast<double>(rope.factor)) +
-                   " from a context of " + std::to_string(rope.original_context);
+            return fmt::format("yarn scaling by {} from a context of {}",
+                               number_text(static_cast<double>(rope.factor)),
+                               rope.original_context);
         case RopeScaling::Factors:
             return "a factor per frequency (llama3)";
     }
@@ -36,17 +38,16 @@ std::string describe_scaling(const RopeConfig& rope) {
 }
 
 std::string describe_rope(const RopeConfig& rope) {
-    return "base " + number_text(static_cast<double>(rope.base)) + ", " +
-           std::to_string(rope.dims) + " dimensions, " +
-           (rope.pairing == RopePairing::Adjacent ? "adjacent pairs, " : "halves paired, ") +
-           describe_scaling(rope);
+    return fmt::format(
+        "base {}, {} dimensions, {}{}", number_text(static_cast<double>(rope.base)), rope.dims,
+        (rope.pairing == RopePairing::Adjacent ? "adjacent pairs, " : "halves paired, "),
+        describe_scaling(rope));
 }
 
 std::string describe_tokenizer(const TokenizerData& tokenizer) {
     if (tokenizer.tokens.empty()) return "none";
     const std::string pre = tokenizer.pre.empty() ? "no pre-tokenizer stated" : tokenizer.pre;
-    return tokenizer.model + " (" + pre + "), " + std::to_string(tokenizer.tokens.size()) +
-           " tokens";
+    return fmt::format("{} ({}), {} tokens", tokenizer.model, pre, tokenizer.tokens.size());
 }
 
 std::uint64_t parameters_of(const TensorView& tensor) {
@@ -112,25 +113,21 @@ std::string describe(const ModelFile& model) {
     line("file",
          model.path() + " (" + summary.format + ", " + bytes_text(summary.file_bytes) + ")");
     line("architecture", summary.architecture + (summary.name.empty() ? "" : ", " + summary.name));
-    line("layers", std::to_string(config.layers) + " of width " + std::to_string(config.dim) +
-                       ", MLP " + std::to_string(config.ffn_dim));
-    line("attention", std::to_string(config.heads) + " heads of " +
-                          std::to_string(config.head_dim) + ", " + std::to_string(config.kv_heads) +
-                          " KV heads" + (config.qkv_bias ? ", q/k/v bias" : "") +
-                          (config.qk_norm ? ", q/k norm" : ""));
+    line("layers",
+         fmt::format("{} of width {}, MLP {}", config.layers, config.dim, config.ffn_dim));
+    line("attention", fmt::format("{} heads of {}, {} KV heads{}{}", config.heads, config.head_dim,
+                                  config.kv_heads, (config.qkv_bias ? ", q/k/v bias" : ""),
+                                  (config.qk_norm ? ", q/k norm" : "")));
     line("rope", summary.rope);
     line("vocabulary", std::to_string(config.vocab_size) +
                            (config.tied_embeddings ? ", tied embeddings" : ", untied embeddings"));
     line("context", std::to_string(config.context_length));
     line("tokenizer", summary.tokenizer);
-    line("parameters", std::to_string(summary.parameters) + " in " +
-                           std::to_string(summary.tensors) + " tensors, " +
-                           bytes_text(summary.tensor_bytes));
+    line("parameters", fmt::format("{} in {} tensors, {}", summary.parameters, summary.tensors,
+                                   bytes_text(summary.tensor_bytes)));
     for (const TypeSummary& type : summary.types) {
-        line("  stored as", std::string(traits(type.type).name) + ": " +
-                                std::to_string(type.tensors) + " tensors, " +
-                                std::to_string(type.parameters) + " parameters, " +
-                                bytes_text(type.bytes));
+        line("  stored as", fmt::format("{}: {} tensors, {} parameters, {}", traits(type.type).name,
+                                        type.tensors, type.parameters, bytes_text(type.bytes)));
     }
     return text;
 }

@@ -1,6 +1,7 @@
 #include "model/weights/gguf_config.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <string>
 
 #include "model/weights/message_text.hpp"
@@ -73,8 +74,7 @@ void refuse_what_is_no_switch(GgufKeys& keys, const std::string& arch) {
         const std::string name = arch + key.suffix;
         const auto value = keys.find_int(name, {0, INT32_MAX});
         if (value && static_cast<double>(*value) != key.neutral) {
-            refuse(keys, std::string(key.what) + " (" + name + " = " + std::to_string(*value) +
-                             ") is not supported");
+            refuse(keys, fmt::format("{} ({} = {}) is not supported", key.what, name, *value));
         }
     }
     if (!keys.bool_or(arch + ".attention.causal", true)) {
@@ -93,9 +93,9 @@ void read_widths(GgufKeys& keys, const std::string& arch, ModelConfig& config) {
     config.norm_epsilon =
         keys.required_float(arch + ".attention.layer_norm_rms_epsilon", {1e-12, 0.1});
     if (config.heads % config.kv_heads != 0) {
-        keys.fail(Errc::BadFile, arch + ".attention.head_count " + std::to_string(config.heads) +
-                                     " is no multiple of head_count_kv " +
-                                     std::to_string(config.kv_heads));
+        keys.fail(Errc::BadFile,
+                  fmt::format("{}.attention.head_count {} is no multiple of head_count_kv {}", arch,
+                              config.heads, config.kv_heads));
     }
 }
 
@@ -106,16 +106,16 @@ void read_head_dim(GgufKeys& keys, const std::string& arch, ModelConfig& config)
     config.head_dim = keys.int_or(key, derived, {1, kHeadDimMax});
     const int value_length = keys.int_or(value, derived, {1, kHeadDimMax});
     if (config.head_dim == 0) {
-        keys.fail(Errc::BadFile, arch + ".embedding_length " + std::to_string(config.dim) +
-                                     " is no multiple of head_count " +
-                                     std::to_string(config.heads) + ", and " + key + " is missing");
+        keys.fail(
+            Errc::BadFile,
+            fmt::format("{}.embedding_length {} is no multiple of head_count {}, and {} is missing",
+                        arch, config.dim, config.heads, key));
     } else if (config.head_dim > kHeadDimMax) {
-        keys.fail(Errc::BadFile, "heads of " + std::to_string(config.head_dim) +
-                                     " dimensions; at most " + std::to_string(kHeadDimMax) +
-                                     " are possible");
+        keys.fail(Errc::BadFile, fmt::format("heads of {} dimensions; at most {} are possible",
+                                             config.head_dim, kHeadDimMax));
     } else if (value_length != config.head_dim) {
-        refuse(keys, key + " " + std::to_string(config.head_dim) + " differs from " + value + " " +
-                         std::to_string(value_length) + ", which is not supported");
+        refuse(keys, fmt::format("{} {} differs from {} {}, which is not supported", key,
+                                 config.head_dim, value, value_length));
     }
 }
 
@@ -123,9 +123,8 @@ void read_window(GgufKeys& keys, const std::string& arch, const ModelConfig& con
     const std::string key = arch + ".attention.sliding_window";
     const auto window = keys.find_int(key, {0, INT32_MAX});
     if (window && *window != 0 && *window < config.context_length) {
-        refuse(keys, "sliding-window attention (" + key + " = " + std::to_string(*window) +
-                         ", context " + std::to_string(config.context_length) +
-                         ") is not supported");
+        refuse(keys, fmt::format("sliding-window attention ({} = {}, context {}) is not supported",
+                                 key, *window, config.context_length));
     }
 }
 
@@ -180,10 +179,10 @@ void read_rope(GgufKeys& keys, const std::string& arch, ModelConfig& config) {
     config.rope.dims =
         keys.int_or(arch + ".rope.dimension_count", config.head_dim, {2, kHeadDimMax});
     if (config.rope.dims % 2 != 0 || config.rope.dims > config.head_dim) {
-        keys.fail(Errc::BadFile, arch + ".rope.dimension_count is " +
-                                     std::to_string(config.rope.dims) +
-                                     "; it must be even and at most the head's " +
-                                     std::to_string(config.head_dim));
+        keys.fail(
+            Errc::BadFile,
+            fmt::format("{}.rope.dimension_count is {}; it must be even and at most the head's {}",
+                        arch, config.rope.dims, config.head_dim));
     }
     read_scaling(keys, arch, config);
 }
@@ -198,8 +197,10 @@ const ArchitectureRow* find_architecture(std::string_view name) {
 void refuse_shards(GgufKeys& keys) {
     const auto shards = keys.find_int("split.count", {0, 65'535});
     if (shards && *shards > 1) {
-        refuse(keys, "one of " + std::to_string(*shards) +
-                         " parts of a split model (split.count); join them to one file first");
+        refuse(keys,
+               fmt::format(
+                   "one of {} parts of a split model (split.count); join them to one file first",
+                   *shards));
     }
 }
 

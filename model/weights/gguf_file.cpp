@@ -1,5 +1,6 @@
 #include "model/weights/gguf_file.hpp"
 
+#include <fmt/core.h>
 #include <utility>
 
 #include "model/weights/gguf_config.hpp"
@@ -15,7 +16,7 @@ Result<ModelParts> read_gguf(std::span<const std::byte> bytes, const std::string
     if (!header) return header.error();
 
     ModelParts parts;
-    parts.format = "GGUF v" + std::to_string(header.value().version);
+    parts.format = fmt::format("GGUF v{}", header.value().version);
     parts.data_start = header.value().data_start;
 
     GgufKeys keys(header.value(), file);

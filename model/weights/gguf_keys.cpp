@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 #include <limits>
 
 #include "ipc/base/check.hpp"
@@ -87,7 +88,7 @@ std::int64_t load_integer(GgufType type, const std::byte* at) {
 
 std::string describe_type(const GgufValue& value) {
     if (value.type != GgufType::Array) return name_of(value.type);
-    return "array of " + std::to_string(value.count) + " " + name_of(value.element);
+    return fmt::format("array of {} {}", value.count, name_of(value.element));
 }
 
 }  // namespace
@@ -124,8 +125,8 @@ std::optional<std::int64_t> GgufKeys::find_int(const std::string& key, IntRange 
     }
     const std::int64_t number = load_integer(value->type, value->payload.data());
     if (number < range.min || number > range.max) {
-        fail(Errc::BadFile, key + " is " + std::to_string(number) + "; possible are " +
-                                std::to_string(range.min) + " to " + std::to_string(range.max));
+        fail(Errc::BadFile,
+             fmt::format("{} is {}; possible are {} to {}", key, number, range.min, range.max));
         return std::nullopt;
     }
     return number;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <fmt/core.h>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -84,9 +85,8 @@ private:
 
 Result<std::span<const std::byte>> Parser::take(std::uint64_t count, std::string_view field) {
     if (count > left()) {
-        return bad("truncated: " + std::string(field) + " at byte " + std::to_string(at_) +
-                   " needs " + std::to_string(count) + " bytes, " + std::to_string(left()) +
-                   " are left");
+        return bad(fmt::format("truncated: {} at byte {} needs {} bytes, {} are left", field, at_,
+                               count, left()));
     }
     const std::span<const std::byte> taken = bytes_.subspan(at_, count);
     at_ += count;
@@ -106,9 +106,8 @@ Result<std::string_view> Parser::take_text(std::uint64_t bytes_max, std::string_
     const Result<std::uint64_t> length = take_number<std::uint64_t>(field);
     if (!length) return length.error();
     if (length.value() > bytes_max) {
-        return bad(std::string(field) + " at byte " + std::to_string(at_) + " claims " +
-                   std::to_string(length.value()) + " bytes; the limit is " +
-                   std::to_string(bytes_max));
+        return bad(fmt::format("{} at byte {} claims {} bytes; the limit is {}", field, at_,
+                               length.value(), bytes_max));
     }
     const Result<std::span<const std::byte>> raw = take(length.value(), field);
     if (!raw) return raw.error();
@@ -119,8 +118,7 @@ Result<GgufType> Parser::take_type(std::string_view field) {
     const Result<std::uint32_t> number = take_number<std::uint32_t>(field);
     if (!number) return number.error();
     if (number.value() > static_cast<std::uint32_t>(GgufType::F64)) {
-        return bad(std::string(field) + " has value type " + std::to_string(number.value()) +
-                   "; GGUF knows 0 to 12");
+        return bad(fmt::format("{} has value type {}; GGUF knows 0 to 12", field, number.value()));
     }
     return static_cast<GgufType>(number.value());
 }
@@ -141,8 +139,8 @@ Result<GgufValue> Parser::take_value(std::string_view field) {
     if (!raw) return raw.error();
     value.payload = raw.value();
     if (value.type == GgufType::Bool && std::to_integer<unsigned>(value.payload[0]) > 1) {
-        return bad(std::string(field) + " is a bool with the value " +
-                   std::to_string(std::to_integer<unsigned>(value.payload[0])));
+        return bad(fmt::format("{} is a bool with the value {}", field,
+                               std::to_integer<unsigned>(value.payload[0])));
     }
     return value;
 }
@@ -157,9 +155,9 @@ Result<GgufValue> Parser::take_array(std::string_view field) {
     if (!count) return count.error();
     // The product is only formed where it cannot wrap: the count is bounded by division first.
     if (count.value() > left() / element_bytes(element.value())) {
-        return bad(std::string(field) + " claims an array of " + std::to_string(count.value()) +
-                   " values of type " + name_of(element.value()) + ", but only " +
-                   std::to_string(left()) + " bytes are left");
+        return bad(
+            fmt::format("{} claims an array of {} values of type {}, but only {} bytes are left",
+                        field, count.value(), name_of(element.value()), left()));
     }
     GgufValue array;
     array.type = GgufType::Array;
@@ -184,18 +182,17 @@ Result<GgufTensorInfo> Parser::take_tensor() {
     if (!name) return name.error();
     info.name = name.value();
     const std::string field = "tensor " + quoted(info.name);
-    if (info.name.empty()) return bad("a tensor without a name before byte " + std::to_string(at_));
+    if (info.name.empty()) return bad(fmt::format("a tensor without a name before byte {}", at_));
     const Result<std::uint32_t> dim_count = take_number<std::uint32_t>(field);
     if (!dim_count) return dim_count.error();
     info.dim_count = dim_count.value();
     if (info.dim_count == 0 || info.dim_count > kGgufDimsMax) {
-        return bad(field + " has " + std::to_string(info.dim_count) +
-                   " dimensions; 1 to 4 are possible");
+        return bad(fmt::format("{} has {} dimensions; 1 to 4 are possible", field, info.dim_count));
     }
     for (std::uint32_t d = 0; d < info.dim_count; ++d) {
         const Result<std::uint64_t> dim = take_number<std::uint64_t>(field);
         if (!dim) return dim.error();
-        if (dim.value() == 0) return bad(field + ": dimension " + std::to_string(d) + " is 0");
+        if (dim.value() == 0) return bad(fmt::format("{}: dimension {} is 0", field, d));
         info.dims[d] = dim.value();
     }
     const Result<std::uint32_t> type = take_number<std::uint32_t>(field);
@@ -213,10 +210,9 @@ Result<std::uint64_t> Parser::take_count(std::string_view field,
     const Result<std::uint64_t> count = take_number<std::uint64_t>(field);
     if (!count) return count.error();
     if (count.value() > count_max || count.value() > bytes_.size() / record_bytes_min) {
-        return bad(std::string(field) + " is " + std::to_string(count.value()) + "; the limit is " +
-                   std::to_string(count_max) + ", and a file of " + std::to_string(bytes_.size()) +
-                   " bytes holds fewer than " +
-                   std::to_string(bytes_.size() / record_bytes_min + 1));
+        return bad(fmt::format(
+            "{} is {}; the limit is {}, and a file of {} bytes holds fewer than {}", field,
+            count.value(), count_max, bytes_.size(), bytes_.size() / record_bytes_min + 1));
     }
     return count;
 }
@@ -236,17 +232,16 @@ Status Parser::take_preamble(GgufHeader& header) {
         return Error{Errc::Unsupported,
                      file_ + ": a big-endian GGUF file; only little-endian is read"};
     }
-    return Error{Errc::Unsupported, file_ + ": GGUF version " + std::to_string(header.version) +
-                                        "; versions 2 and 3 are read"};
+    return Error{Errc::Unsupported, fmt::format("{}: GGUF version {}; versions 2 and 3 are read",
+                                                file_, header.version)};
 }
 
 Status Parser::take_values(std::uint64_t count, GgufHeader& header) {
     header.values.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
-        const Result<std::string_view> key =
-            take_text(kGgufKeyBytesMax, "key " + std::to_string(i));
+        const Result<std::string_view> key = take_text(kGgufKeyBytesMax, fmt::format("key {}", i));
         if (!key) return key.error();
-        if (key.value().empty()) return bad("key " + std::to_string(i) + " has an empty name");
+        if (key.value().empty()) return bad(fmt::format("key {} has an empty name", i));
         const Result<GgufValue> value = take_value("key " + quoted(key.value()));
         if (!value) return value.error();
         if (!header.values.emplace(key.value(), value.value()).second) {
@@ -282,8 +277,8 @@ Status Parser::read_alignment(GgufHeader& header) const {
     std::uint32_t alignment = 0;
     std::memcpy(&alignment, value.payload.data(), sizeof alignment);
     if (!std::has_single_bit(alignment) || alignment < 8 || alignment > kGgufAlignmentMax) {
-        return bad("general.alignment is " + std::to_string(alignment) +
-                   "; it must be a power of two from 8 to " + std::to_string(kGgufAlignmentMax));
+        return bad(fmt::format("general.alignment is {}; it must be a power of two from 8 to {}",
+                               alignment, kGgufAlignmentMax));
     }
     header.alignment = alignment;
     return {};
@@ -293,14 +288,14 @@ Status Parser::check_offsets(const GgufHeader& header) const {
     const std::uint64_t data_bytes = bytes_.size() - header.data_start;
     for (const GgufTensorInfo& info : header.tensors) {
         if (info.offset % header.alignment != 0) {
-            return bad("tensor " + quoted(info.name) + " lies at offset " +
-                       std::to_string(info.offset) + ", which is no multiple of the alignment " +
-                       std::to_string(header.alignment));
+            return bad(
+                fmt::format("tensor {} lies at offset {}, which is no multiple of the alignment {}",
+                            quoted(info.name), info.offset, header.alignment));
         }
         if (info.offset >= data_bytes) {
-            return bad("truncated: tensor " + quoted(info.name) + " begins at byte " +
-                       std::to_string(info.offset) + " of the data, of which there are " +
-                       std::to_string(data_bytes));
+            return bad(fmt::format(
+                "truncated: tensor {} begins at byte {} of the data, of which there are {}",
+                quoted(info.name), info.offset, data_bytes));
         }
     }
     return {};
@@ -321,9 +316,9 @@ Result<GgufHeader> Parser::parse() {
     const std::optional<std::uint64_t> start = checked_align_up(at_, header.alignment);
     if (header.tensors.empty()) return bad("the file holds no tensors");
     if (!start || *start > bytes_.size()) {
-        return bad("truncated: the tensor data would begin at byte " +
-                   std::to_string(start.value_or(0)) + ", the file ends at " +
-                   std::to_string(bytes_.size()));
+        return bad(
+            fmt::format("truncated: the tensor data would begin at byte {}, the file ends at {}",
+                        start.value_or(0), bytes_.size()));
     }
     header.data_start = *start;
     if (Status s = check_offsets(header); !s) return s.error();

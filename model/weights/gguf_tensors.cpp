@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -62,9 +63,8 @@ Result<StoredType> stored_type(const GgufTensorInfo& info, const std::string& fi
                                             ", which is not supported; F32, F16, BF16, Q8_0, Q4_0 "
                                             "and Q4_1 are"};
     }
-    return Error{Errc::Unsupported, file + ": tensor " + quoted(info.name) +
-                                        " has the unknown type number " +
-                                        std::to_string(info.ggml_type)};
+    return Error{Errc::Unsupported, fmt::format("{}: tensor {} has the unknown type number {}",
+                                                file, quoted(info.name), info.ggml_type)};
 }
 
 /// Rows of the tensor as a matrix (all dimensions but the contiguous one), or nothing if that
@@ -91,17 +91,19 @@ Result<TensorView> view_tensor(std::span<const std::byte> data,
     const auto rows = rows_of(info);
     if (!rows) return bad("claims more rows than can be counted");
     if (info.dims[0] % shape.block_elements != 0) {
-        return bad("has rows of " + std::to_string(info.dims[0]) + " elements, no multiple of " +
-                   std::to_string(shape.block_elements) + " as " + shape.name + " demands");
+        return bad(fmt::format("has rows of {} elements, no multiple of {} as {} demands",
+                               info.dims[0], shape.block_elements, shape.name));
     }
     const auto row_bytes =
         checked_mul<std::uint64_t>(info.dims[0] / shape.block_elements, shape.block_bytes);
     const auto size = row_bytes ? checked_mul<std::uint64_t>(*row_bytes, *rows) : std::nullopt;
     // The parser has established offset < data.size().
     if (!size || *size > data.size() - info.offset) {
-        return bad("does not fit the file, which may be truncated: it needs " +
-                   (size ? std::to_string(*size) : std::string("more than 2^64")) + " bytes, " +
-                   std::to_string(data.size() - info.offset) + " are left behind its offset");
+        return bad(
+            fmt::format("does not fit the file, which may be truncated: it needs {} bytes, {} are "
+                        "left behind its offset",
+                        (size ? std::to_string(*size) : std::string("more than 2^64")),
+                        data.size() - info.offset));
     }
     // Inside the file there are at most two elements to a byte, so both counts fit an int64.
     return TensorView{.name = std::string(info.name),
@@ -152,7 +154,7 @@ private:
 };
 
 std::string shape_of(std::int64_t rows, std::int64_t cols) {
-    return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+    return fmt::format("[{}, {}]", rows, cols);
 }
 
 TensorView Assigner::matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
@@ -189,9 +191,9 @@ void Assigner::check_finite(const TensorView& vector) {
     dequantize_row(vector, 0, values);
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (std::isfinite(values[i])) continue;
-        fail(Errc::BadFile, "tensor " + quoted(vector.name) + " holds " +
-                                number_text(static_cast<double>(values[i])) + " at " +
-                                std::to_string(i) + "; it must be finite");
+        fail(Errc::BadFile,
+             fmt::format("tensor {} holds {} at {}; it must be finite", quoted(vector.name),
+                         number_text(static_cast<double>(values[i])), i));
         return;
     }
 }
@@ -207,7 +209,7 @@ void Assigner::refuse_leftovers() {
 }
 
 LayerTensors assign_layer(Assigner& assigner, const ModelConfig& config, int index) {
-    const std::string block = "blk." + std::to_string(index) + ".";
+    const std::string block = fmt::format("blk.{}.", index);
     LayerTensors layer;
     layer.attn_norm = assigner.vector(block + "attn_norm.weight", config.dim);
     layer.q = assigner.matrix(block + "attn_q.weight", config.q_dim(), config.dim);
@@ -283,9 +285,9 @@ Status assign_tensors(ModelParts& parts, const std::string& file) {
     if (embedding != parts.tensors.end() && config.vocab_size == 0) {
         constexpr std::int64_t kVocabMax = 1 << 24;
         if (embedding->rows > kVocabMax) {
-            assigner.fail(Errc::BadFile, "tensor \"token_embd.weight\" has " +
-                                             std::to_string(embedding->rows) +
-                                             " rows; the limit is " + std::to_string(kVocabMax));
+            assigner.fail(Errc::BadFile,
+                          fmt::format("tensor \"token_embd.weight\" has {} rows; the limit is {}",
+                                      embedding->rows, kVocabMax));
         }
         config.vocab_size = static_cast<int>(std::min(embedding->rows, kVocabMax));
     }

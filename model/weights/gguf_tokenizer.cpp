@@ -1,5 +1,6 @@
 #include "model/weights/gguf_tokenizer.hpp"
 
+#include <fmt/core.h>
 #include <string>
 
 namespace paceline {
@@ -12,16 +13,15 @@ std::vector<std::string> owned(const std::vector<std::string_view>& views) {
 void read_tokens(GgufKeys& keys, int vocab_size, TokenizerData& data) {
     const std::vector<std::string_view> tokens = keys.texts("tokenizer.ggml.tokens");
     if (tokens.size() != static_cast<std::size_t>(vocab_size)) {
-        keys.fail(Errc::BadFile, "tokenizer.ggml.tokens has " + std::to_string(tokens.size()) +
-                                     " entries, the embedding has " + std::to_string(vocab_size) +
-                                     " rows");
+        keys.fail(Errc::BadFile,
+                  fmt::format("tokenizer.ggml.tokens has {} entries, the embedding has {} rows",
+                              tokens.size(), vocab_size));
         return;
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i].size() > kTokenBytesMax) {
-            keys.fail(Errc::BadFile, "token " + std::to_string(i) + " has " +
-                                         std::to_string(tokens[i].size()) +
-                                         " bytes; the limit is " + std::to_string(kTokenBytesMax));
+            keys.fail(Errc::BadFile, fmt::format("token {} has {} bytes; the limit is {}", i,
+                                                 tokens[i].size(), kTokenBytesMax));
             return;
         }
     }
@@ -32,17 +32,18 @@ void read_kinds(GgufKeys& keys, TokenizerData& data) {
     const std::vector<std::int64_t> kinds = keys.ints("tokenizer.ggml.token_type");
     if (kinds.empty()) return;
     if (kinds.size() != data.tokens.size()) {
-        keys.fail(Errc::BadFile, "tokenizer.ggml.token_type has " + std::to_string(kinds.size()) +
-                                     " entries for " + std::to_string(data.tokens.size()) +
-                                     " tokens");
+        keys.fail(Errc::BadFile,
+                  fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens",
+                              kinds.size(), data.tokens.size()));
         return;
     }
     data.kinds.reserve(kinds.size());
     for (std::size_t i = 0; i < kinds.size(); ++i) {
         if (kinds[i] < static_cast<std::int64_t>(TokenKind::Normal) ||
             kinds[i] > static_cast<std::int64_t>(TokenKind::Byte)) {
-            keys.fail(Errc::BadFile, "tokenizer.ggml.token_type of token " + std::to_string(i) +
-                                         " is " + std::to_string(kinds[i]) + "; known are 1 to 6");
+            keys.fail(Errc::BadFile,
+                      fmt::format("tokenizer.ggml.token_type of token {} is {}; known are 1 to 6",
+                                  i, kinds[i]));
             return;
         }
         data.kinds.push_back(static_cast<TokenKind>(kinds[i]));

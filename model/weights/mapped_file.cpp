@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -67,8 +68,8 @@ Result<MappedFile> MappedFile::map(const std::string& path, int descriptor) {
     const auto size = static_cast<std::size_t>(info.st_size);
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor_, 0);
     if (address == MAP_FAILED) {
-        return Error{Errc::System, "cannot map the " + std::to_string(size) + " bytes of " + path +
-                                       ": " + reason(errno)};
+        return Error{Errc::System,
+                     fmt::format("cannot map the {} bytes of {}: {}", size, path, reason(errno))};
     }
     file.data_ = static_cast<const std::byte*>(address);
     file.size_ = size;
@@ -117,9 +118,10 @@ Status MappedFile::check_unchanged() const {
         return Error{Errc::System, "cannot examine " + path_ + ": " + reason(errno)};
     }
     if (static_cast<std::size_t>(info.st_size) != size_ || modified_ns(info) != modified_ns_) {
-        return Error{Errc::BadFile, path_ + " changed while it was in use (" +
-                                        std::to_string(size_) + " bytes at first, " +
-                                        std::to_string(info.st_size) + " now); start again"};
+        return Error{
+            Errc::BadFile,
+            fmt::format("{} changed while it was in use ({} bytes at first, {} now); start again",
+                        path_, size_, info.st_size)};
     }
     return {};
 }

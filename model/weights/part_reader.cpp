@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 #include <optional>
 #include <system_error>
 
@@ -96,8 +97,8 @@ int PartReader::number(const std::string& key, int lowest, int highest) {
         fail("metadata " + quoted(key) + " is missing");
     } else if (error != std::errc{} || end != text.data() + text.size() || value < lowest ||
                value > highest) {
-        fail("metadata " + quoted(key) + " is " + quoted(text) + ", must be " +
-             std::to_string(lowest) + " to " + std::to_string(highest));
+        fail(fmt::format("metadata {} is {}, must be {} to {}", quoted(key), quoted(text), lowest,
+                         highest));
     }
     return status_.ok() ? value : lowest;
 }
@@ -110,8 +111,7 @@ void PartReader::same(const std::string& key, int wanted) {
     constexpr int kLargest = 1 << 24;
     const int value = number(key, 1, kLargest);
     if (value != wanted) {
-        fail("metadata " + quoted(key) + " is " + std::to_string(value) + ", the target has " +
-             std::to_string(wanted));
+        fail(fmt::format("metadata {} is {}, the target has {}", quoted(key), value, wanted));
     }
 }
 
@@ -204,9 +204,8 @@ std::vector<float> PartReader::values(const TensorView& tensor) {
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         if (std::isfinite(out[i])) continue;
-        fail("tensor " + quoted(tensor.name) + " holds " +
-             number_text(static_cast<double>(out[i])) + " at " + std::to_string(i) +
-             "; it must be finite");
+        fail(fmt::format("tensor {} holds {} at {}; it must be finite", quoted(tensor.name),
+                         number_text(static_cast<double>(out[i])), i));
         return {};
     }
     return out;
@@ -235,10 +234,11 @@ std::vector<TokenId> PartReader::tokens() {
     for (std::size_t i = 0; i < list.size(); ++i) {
         const bool known = list[i] >= 0 && list[i] < target_.vocab_size;
         if (known && (i == 0 || list[i] > list[i - 1])) continue;
-        fail("tokens[" + std::to_string(i) + "] is " + std::to_string(list[i]) +
-             (known
-                  ? ", must be above the one before it, " + std::to_string(list[i - 1])
-                  : ", the target has the tokens 0 to " + std::to_string(target_.vocab_size - 1)));
+        fail(fmt::format(
+            "tokens[{}] is {}{}", i, list[i],
+            (known
+                 ? ", must be above the one before it, " + std::to_string(list[i - 1])
+                 : ", the target has the tokens 0 to " + std::to_string(target_.vocab_size - 1))));
         return {};
     }
     return list;

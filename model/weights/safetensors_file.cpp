@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fmt/core.h>
 #include <set>
 #include <utility>
 
@@ -106,8 +107,8 @@ Result<std::vector<std::int64_t>> HeaderReader::read_shape(const std::string& na
                                                            const json& value) const {
     if (!value.is_array()) return bad_tensor(name, "has a shape that is not a list");
     if (value.size() > kDimensionsMax) {
-        return bad_tensor(name, "has " + std::to_string(value.size()) + " dimensions, at most " +
-                                    std::to_string(kDimensionsMax) + " are read");
+        return bad_tensor(name, fmt::format("has {} dimensions, at most {} are read", value.size(),
+                                            kDimensionsMax));
     }
     std::vector<std::int64_t> shape;
     for (const json& size : value) {
@@ -129,9 +130,11 @@ Result<std::span<const std::byte>> HeaderReader::read_offsets(const std::string&
     const auto begin = value[0].get<std::uint64_t>();
     const auto end = value[1].get<std::uint64_t>();
     if (begin > end || end > data_.size()) {
-        return bad_tensor(name, "lies at bytes " + std::to_string(begin) + " to " +
-                                    std::to_string(end) + " of the data, which have " +
-                                    std::to_string(data_.size()) + "; the file may be truncated");
+        return bad_tensor(
+            name,
+            fmt::format(
+                "lies at bytes {} to {} of the data, which have {}; the file may be truncated",
+                begin, end, data_.size()));
     }
     return data_.subspan(begin, end - begin);
 }
@@ -163,9 +166,10 @@ Result<StoredTensor> HeaderReader::read_tensor(const std::string& name, const js
         if (needed) needed = checked_mul<std::uint64_t>(*needed, static_cast<std::uint64_t>(size));
     }
     if (!needed || *needed != tensor.bytes.size()) {
-        return bad("tensor " + describe(tensor) + " needs " +
-                   (needed ? std::to_string(*needed) : std::string{"more than 2^64"}) +
-                   " bytes, its data_offsets span " + std::to_string(tensor.bytes.size()));
+        return bad(fmt::format("tensor {} needs {} bytes, its data_offsets span {}",
+                               describe(tensor),
+                               (needed ? std::to_string(*needed) : std::string{"more than 2^64"}),
+                               tensor.bytes.size()));
     }
     return tensor;
 }
@@ -176,28 +180,27 @@ Status HeaderReader::check_filled(const std::vector<StoredTensor>& tensors) cons
     for (const StoredTensor& tensor : tensors) {
         const auto begin = static_cast<std::size_t>(tensor.bytes.data() - data_.data());
         if (begin != at) {
-            return bad_tensor(tensor.name, "begins at byte " + std::to_string(begin) +
-                                               " of the data, the one before it ends at " +
-                                               std::to_string(at));
+            return bad_tensor(
+                tensor.name,
+                fmt::format("begins at byte {} of the data, the one before it ends at {}", begin,
+                            at));
         }
         at += tensor.bytes.size();
     }
     if (at == data_.size()) return {};
-    return bad("has " + std::to_string(data_.size()) + " bytes of data, its tensors fill " +
-               std::to_string(at));
+    return bad(fmt::format("has {} bytes of data, its tensors fill {}", data_.size(), at));
 }
 
 Result<SafetensorsContents> HeaderReader::read() {
     if (bytes_.size() < kLengthBytes) {
-        return bad("has " + std::to_string(bytes_.size()) +
-                   " bytes, too few for a safetensors file");
+        return bad(fmt::format("has {} bytes, too few for a safetensors file", bytes_.size()));
     }
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), sizeof length);
     if (length > kHeaderBytesMax || length > bytes_.size() - kLengthBytes) {
-        return bad("its header claims " + std::to_string(length) + " bytes, " +
-                   std::to_string(bytes_.size() - kLengthBytes) +
-                   " follow; not a safetensors file, or a truncated one");
+        return bad(fmt::format(
+            "its header claims {} bytes, {} follow; not a safetensors file, or a truncated one",
+            length, bytes_.size() - kLengthBytes));
     }
     SafetensorsContents out;
     out.data_start = kLengthBytes + static_cast<std::size_t>(length);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <fmt/core.h>
 #include <set>
 #include <string_view>
 
@@ -53,7 +54,7 @@ std::string header_of(const std::vector<SafetensorsEntry>& entries,
             comma = ",";
         }
         const std::uint64_t end = begin + entry.bytes();
-        text += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+        text += fmt::format("],\"data_offsets\":[{},{}]}}", begin, end);
         begin = end;
     }
     text += "}";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/core.h>
 #include <map>
 #include <memory>
 #include <optional>
@@ -122,8 +123,7 @@ private:
         const char* last = text->data() + text->size();
         const auto [end, code] = std::from_chars(text->data(), last, value);
         if (code == std::errc{} && end == last && value >= low && value <= high) return value;
-        fail(std::string{key} + " = " + quoted(*text) + ", must be a number from " +
-             std::to_string(low) + " to " + std::to_string(high));
+        fail(fmt::format("{} = {}, must be a number from {} to {}", key, quoted(*text), low, high));
         return low;
     }
 
@@ -148,9 +148,9 @@ StoredType read_type(Shape& shape) {
 int read_head_dim(Shape& shape, const ModelConfig& config) {
     const int head_dim = shape.number("head_dim", 2, kHeadDimMax, config.dim / config.heads);
     if (head_dim < 2 || head_dim > kHeadDimMax || head_dim % 2 != 0)
-        shape.fail("head_dim = " + std::to_string(head_dim) +
-                   " (dim / heads if it is not there), must be an even number from 2 to " +
-                   std::to_string(kHeadDimMax));
+        shape.fail(fmt::format(
+            "head_dim = {} (dim / heads if it is not there), must be an even number from 2 to {}",
+            head_dim, kHeadDimMax));
     return head_dim;
 }
 
@@ -172,12 +172,12 @@ ModelConfig read_config(Shape& shape) {
     config.rope.base = shape.real("rope_base", 1.0f, 1e9f, 10000.0f);
     config.rope.dims = config.head_dim;
     if (config.heads % config.kv_heads != 0)
-        shape.fail("kv_heads = " + std::to_string(config.kv_heads) +
-                   ", must divide heads = " + std::to_string(config.heads));
+        shape.fail(
+            fmt::format("kv_heads = {}, must divide heads = {}", config.kv_heads, config.heads));
     if (config.q_dim() > kVectorMax)
-        shape.fail("heads = " + std::to_string(config.heads) +
-                   " of head_dim = " + std::to_string(config.head_dim) + ", at most " +
-                   std::to_string(kVectorMax) + " numbers together are possible");
+        shape.fail(
+            fmt::format("heads = {} of head_dim = {}, at most {} numbers together are possible",
+                        config.heads, config.head_dim, kVectorMax));
     return config;
 }
 
@@ -193,8 +193,8 @@ TensorView matrix_of(Shape& shape, const std::string& name, StoredType type, int
     const TypeTraits of = traits(type);
     TensorView tensor{name, type, rows, cols};
     if (static_cast<std::uint32_t>(cols) % of.block_elements != 0)
-        shape.fail(name + " has " + std::to_string(cols) + " columns, for type " + of.name +
-                   " a multiple of " + std::to_string(of.block_elements) + " is needed");
+        shape.fail(fmt::format("{} has {} columns, for type {} a multiple of {} is needed", name,
+                               cols, of.name, of.block_elements));
     tensor.bytes = static_cast<std::size_t>(rows) *
                    (static_cast<std::size_t>(cols) / of.block_elements) * of.block_bytes;
     return tensor;
@@ -202,9 +202,7 @@ TensorView matrix_of(Shape& shape, const std::string& name, StoredType type, int
 
 /// Names are those of GGUF; a tensor's numbers follow from its name.
 LayerTensors layer_of(Shape& shape, const ModelConfig& config, StoredType type, int index) {
-    const auto named = [index](const char* name) {
-        return "blk." + std::to_string(index) + "." + name;
-    };
+    const auto named = [index](const char* name) { return fmt::format("blk.{}.{}", index, name); };
     const auto matrix = [&](const char* name, int rows, int cols) {
         return matrix_of(shape, named(name), type, rows, cols);
     };
@@ -256,9 +254,9 @@ Status check_is_text(const std::string& path, std::string_view text) {
     if (text.starts_with("GGUF"))
         return Error{Errc::BadFile, path + ": is a model, not a shape: give it with -m"};
     if (text.size() <= kShapeBytesMax) return {};
-    return Error{Errc::BadFile, path + ": has " + std::to_string(text.size()) +
-                                    " bytes, a shape at most " + std::to_string(kShapeBytesMax) +
-                                    "; a model is given with -m"};
+    return Error{Errc::BadFile,
+                 fmt::format("{}: has {} bytes, a shape at most {}; a model is given with -m", path,
+                             text.size(), kShapeBytesMax)};
 }
 
 Result<ModelFile> model_of(MappedFile file) {

@@ -1,5 +1,6 @@
 #include "model/weights/trained_parts.hpp"
 
+#include <fmt/core.h>
 #include <memory>
 #include <utility>
 
@@ -41,8 +42,8 @@ void read_attention_shape(PartReader& reader, const ModelConfig& target, Out& ou
     reader.same("head_dim", target.head_dim);
     out.head_dim = target.head_dim;
     if (out.heads % out.kv_heads != 0) {
-        reader.fail("metadata \"heads\" is " + std::to_string(out.heads) +
-                    ", no multiple of kv_heads " + std::to_string(out.kv_heads));
+        reader.fail(fmt::format("metadata \"heads\" is {}, no multiple of kv_heads {}", out.heads,
+                                out.kv_heads));
     }
 }
 
@@ -59,7 +60,7 @@ ModelConfig draft_config(PartReader& reader, const PartCard& card, const ModelCo
 }
 
 LayerTensors read_layer(PartReader& reader, const ModelConfig& config, int index) {
-    const std::string at = "layers." + std::to_string(index) + ".";
+    const std::string at = fmt::format("layers.{}.", index);
     LayerTensors layer;
     layer.attn_norm = reader.vector(at + "attn_norm", config.dim);
     layer.q = reader.matrix(at + "q", config.q_dim(), config.dim);
@@ -82,7 +83,7 @@ void list_layer(const LayerTensors& layer, std::vector<TensorView>& out) {
 }
 
 AdapterSpec read_adapter(PartReader& reader, const ModelConfig& target, int layer) {
-    const std::string at = "adapter." + std::to_string(layer) + ".";
+    const std::string at = fmt::format("adapter.{}.", layer);
     AdapterSpec spec;
     read_attention_shape(reader, target, spec);
     const std::int64_t q_dim = std::int64_t{spec.heads} * spec.head_dim;
@@ -155,12 +156,12 @@ Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& targ
         return reader.matrix_values(name + ".transform", config.dim, config.dim);
     };
     for (int layer = 1; layer <= config.layers; ++layer) {
-        const std::string name = "exit." + std::to_string(layer);
+        const std::string name = fmt::format("exit.{}", layer);
         const bool said = part.value().file.metadata(name) && reader.flag(name);
         if (said || reader.has(name + ".transform")) heads.exits.emplace(layer, transform(name));
     }
-    for (int j = 1; j <= kAheadMax && reader.has("ahead." + std::to_string(j) + ".transform"); ++j)
-        heads.ahead.push_back(transform("ahead." + std::to_string(j)));
+    for (int j = 1; j <= kAheadMax && reader.has(fmt::format("ahead.{}.transform", j)); ++j)
+        heads.ahead.push_back(transform(fmt::format("ahead.{}", j)));
     heads.tokens = reader.tokens();
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();
@@ -176,7 +177,7 @@ Result<AdapterPart> open_adapter_part(const std::string& path, const ModelFile& 
     AdapterPart out;
     const std::vector<TokenId> tokens = reader.tokens();
     for (int layer = 1; layer <= config.layers && reader.status().ok(); ++layer) {
-        if (!reader.has("adapter." + std::to_string(layer) + ".q")) continue;
+        if (!reader.has(fmt::format("adapter.{}.q", layer))) continue;
         AdapterSpec spec = read_adapter(reader, config, layer);
         spec.tokens = tokens;
         out.adapters.emplace(layer, std::move(spec));

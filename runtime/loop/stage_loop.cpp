@@ -1,6 +1,7 @@
 #include "runtime/loop/stage_loop.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <map>
 #include <random>
 #include <string>
@@ -21,8 +22,7 @@ Micros steady_now() {
 }
 
 Error in_channel(const char* direction, StageId peer, const Error& error) {
-    return {error.code, "channel " + std::string{direction} + " stage " +
-                            std::to_string(peer.value) + ": " + error.what};
+    return {error.code, fmt::format("channel {} stage {}: {}", direction, peer.value, error.what)};
 }
 
 /// A job may take this many times as long as the longest one of its name so far.

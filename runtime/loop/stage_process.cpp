@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -30,10 +31,9 @@ Error unexpected(const char* wanted, const control::Message& message) {
 
 Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
     if (::fcntl(control_fd, F_SETFD, FD_CLOEXEC) != 0) {
-        return Error{Errc::BadArgument, std::string{kControlFdOption} + " " +
-                                            std::to_string(control_fd) +
-                                            " is not an open descriptor; stages are started by "
-                                            "'paceline run', not by hand"};
+        return Error{Errc::BadArgument, fmt::format("{} {} is not an open descriptor; stages are "
+                                                    "started by 'paceline run', not by hand",
+                                                    kControlFdOption, control_fd)};
     }
     std::unique_ptr<StageProcess> process{new StageProcess{ControlSocket{OwnedFd{control_fd}}}};
     Result<ControlSocket::Received> first =
@@ -55,8 +55,9 @@ Result<std::unique_ptr<StageProcess>> StageProcess::join(int control_fd) {
 
 Status StageProcess::attach_memory(std::span<const OwnedFd> files) {
     if (files.size() != 2) {
-        return Error{Errc::Protocol, "an assignment brings two memory files, this one " +
-                                         std::to_string(files.size())};
+        return Error{
+            Errc::Protocol,
+            fmt::format("an assignment brings two memory files, this one {}", files.size())};
     }
     Result<ShmRegion> telemetry_memory = ShmRegion::attach(files[0].get(), 1);
     if (!telemetry_memory.ok()) return telemetry_memory.error();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,8 +30,8 @@ Result<ShmRegion> map_file(std::span<const OwnedFd> files,
                            std::uint32_t index,
                            std::size_t bytes_min) {
     if (index >= files.size()) {
-        return Error{Errc::Protocol, "file number " + std::to_string(index) + " of " +
-                                         std::to_string(files.size()) + " does not exist"};
+        return Error{Errc::Protocol,
+                     fmt::format("file number {} of {} does not exist", index, files.size())};
     }
     return ShmRegion::attach(files[index].get(), bytes_min);
 }
@@ -142,8 +143,8 @@ Result<WiringPlan> WiringPlan::create(std::vector<ProcessSpec> processes,
                 static_cast<std::ptrdiff_t>(control::kEdgesMax)) {
                 continue;
             }
-            return Error{Errc::BadArgument, "stage " + number(end) + " has more than " +
-                                                std::to_string(control::kEdgesMax) + " channels"};
+            return Error{Errc::BadArgument, fmt::format("stage {} has more than {} channels",
+                                                        number(end), control::kEdgesMax)};
         }
         plan.edges_.push_back({edge, from->spec.id, to->spec.id, {}, {}});
     }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <new>
 #include <span>
 #include <sys/mman.h>
@@ -100,8 +101,9 @@ Result<std::uint64_t> checked_capacity(const TelemetryLayout& telemetry, std::si
     const bool fits = capacity <= kTraceEventsMax && page_bytes(capacity) <= bytes &&
                       (capacity == 0 || std::has_single_bit(capacity));
     if (!fits) {
-        return Error{Errc::Protocol, "a telemetry block claims " + std::to_string(capacity) +
-                                         " trace events in " + std::to_string(bytes) + " bytes"};
+        return Error{
+            Errc::Protocol,
+            fmt::format("a telemetry block claims {} trace events in {} bytes", capacity, bytes)};
     }
     return capacity;
 }
@@ -156,7 +158,7 @@ Result<StageTelemetry> StageTelemetry::attach(ShmRegion region) {
     const std::span<std::byte> bytes = region.bytes();
     if (bytes.size() < kTraceOffset) {
         return Error{Errc::Protocol,
-                     "a telemetry block has only " + std::to_string(bytes.size()) + " bytes"};
+                     fmt::format("a telemetry block has only {} bytes", bytes.size())};
     }
     auto* layout = std::launder(reinterpret_cast<TelemetryLayout*>(bytes.data()));
     const Result<std::uint64_t> capacity = checked_capacity(*layout, bytes.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <fmt/core.h>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -106,7 +107,7 @@ std::string Picture::stage_name(StageId stage) const {
     for (const Row& row : rows_) {
         if (row.process->stage == stage) return row.process->name;
     }
-    return "stage " + std::to_string(stage.value);  // an actor inside of another's process
+    return fmt::format("stage {}", stage.value);  // an actor inside of another's process
 }
 
 Members Picture::begin(const char* phase, std::string_view name, const Row& row) const {
@@ -117,7 +118,7 @@ Members Picture::begin(const char* phase, std::string_view name, const Row& row)
 
 void Picture::add_metadata() {
     for (const Row& row : rows_) {
-        const std::string epoch = "epoch " + std::to_string(row.process->epoch.value);
+        const std::string epoch = fmt::format("epoch {}", row.process->epoch.value);
         const auto say = [&](const char* what, const char* key, auto value) {
             metadata_.push_back(
                 begin("M", what, row).add("args", Members{}.add(key, value)).object());
@@ -137,7 +138,7 @@ void Picture::add_slice(const Row& row, const TraceSlice& slice) {
     std::string name = is_job ? job_name(event.label) : name_of(event.kind);
     if (is_job || event.kind == TraceKind::Wave || event.kind == TraceKind::Verdict ||
         event.kind == TraceKind::Commit) {
-        name += " " + std::to_string(event.id);
+        name += fmt::format(" {}", event.id);
     }
     Members args;
     if (event.kind != TraceKind::Wait) {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 #include <fstream>
 #include <iterator>
 #include <sched.h>
@@ -114,8 +115,8 @@ std::optional<double> cgroup_quota() {
 }
 
 std::vector<int> siblings_of(int core) {
-    const auto text = read_text("/sys/devices/system/cpu/cpu" + std::to_string(core) +
-                                "/topology/thread_siblings_list");
+    const auto text =
+        read_text(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", core));
     if (!text) return {core};
     Result<std::vector<int>> cores = parse_core_list(trimmed(*text));
     return cores.ok() ? std::move(cores).value() : std::vector<int>{core};
@@ -150,7 +151,7 @@ std::string format_core_list(std::span<const int> cores) {
         while (end < cores.size() && cores[end] == cores[end - 1] + 1) ++end;
         if (!text.empty()) text += ',';
         text += std::to_string(cores[i]);
-        if (end > i + 1) text += '-' + std::to_string(cores[end - 1]);
+        if (end > i + 1) text += fmt::format("-{}", cores[end - 1]);
         i = end;
     }
     return text;
@@ -211,10 +212,11 @@ Result<Machine> read_machine() {
 Status check_cores(const Machine& machine, std::span<const int> cores, std::string_view what) {
     for (const int core : cores) {
         if (std::binary_search(machine.allowed.begin(), machine.allowed.end(), core)) continue;
-        const std::string start = std::string{what} + ": core " + std::to_string(core);
+        const std::string start = fmt::format("{}: core {}", what, core);
         if (core < 0 || core >= machine.online) {
-            return Error{Errc::BadArgument, start + " does not exist (this machine has cores 0-" +
-                                                std::to_string(machine.online - 1) + ")"};
+            return Error{Errc::BadArgument,
+                         fmt::format("{} does not exist (this machine has cores 0-{})", start,
+                                     machine.online - 1)};
         }
         return Error{Errc::BadArgument, start + " is not allowed here (allowed: " +
                                             format_core_list(machine.allowed) + ")"};

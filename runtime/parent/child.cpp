@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <fstream>
 #include <signal.h>
 #include <sys/wait.h>
@@ -189,7 +190,7 @@ void Child::look_for_stops() {
 }
 
 std::string Child::title() const {
-    return "stage '" + spec_.name + "' (process " + std::to_string(pid_) + ")";
+    return fmt::format("stage '{}' (process {})", spec_.name, pid_);
 }
 
 std::string Child::last_words() const {

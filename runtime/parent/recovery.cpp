@@ -1,6 +1,7 @@
 #include "runtime/parent/recovery.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -140,9 +141,9 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
     state.deaths.push_back(now);
     if (state.deaths.size() > rules_.restarts_max) {
         state.health = StageHealth::Disabled;
-        std::string text = "stage '" + name + "' died " + std::to_string(state.deaths.size()) +
-                           " times within " + std::to_string(rules_.period.count() / 1'000'000) +
-                           " s; last: " + state.why;
+        std::string text =
+            fmt::format("stage '{}' died {} times within {} s; last: {}", name, state.deaths.size(),
+                        rules_.period.count() / 1'000'000, state.why);
         if (state.member.on_death == OnDeath::RestartAlone) {
             commands_.emplace_back(Disabled{state.member.id, std::move(text)});
         } else {
@@ -197,7 +198,7 @@ void Recovery::check_joined(State& state) {
 
 /// A newcomer that has done all that it can is not the one to blame.
 void Recovery::too_slow(State& state, Micros now) {
-    const std::string limit = std::to_string(rules_.start_limit.count() / 1'000) + " ms";
+    const std::string limit = fmt::format("{} ms", rules_.start_limit.count() / 1'000);
     if (!state.ready) {
         return suspect(state.member.id, state.epoch,
                        "stage '" + state.member.name + "' did not come back within " + limit, now);

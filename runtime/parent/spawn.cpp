@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
@@ -177,10 +178,11 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
 }
 
 std::string describe_exit(int code, int status) {
-    if (code == CLD_EXITED) return "exited with code " + std::to_string(status);
+    if (code == CLD_EXITED) return fmt::format("exited with code {}", status);
     const char* name = ::strsignal(status);
-    return "was killed by signal " + std::to_string(status) + " (" +
-           (name != nullptr ? name : "unknown") + ")" + (code == CLD_DUMPED ? ", core dumped" : "");
+    return fmt::format("was killed by signal {} ({}){}", status,
+                       (name != nullptr ? name : "unknown"),
+                       (code == CLD_DUMPED ? ", core dumped" : ""));
 }
 
 }  // namespace paceline

@@ -1,5 +1,7 @@
 #include "runtime/parent/stage_watch.hpp"
 
+#include <fmt/core.h>
+
 namespace paceline {
 namespace {
 
@@ -7,8 +9,8 @@ namespace {
 constexpr std::chrono::milliseconds kAfterStop{500};
 
 std::string in_ms(std::chrono::nanoseconds time) {
-    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) +
-           " ms";
+    return fmt::format("{} ms",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
 }
 
 }  // namespace

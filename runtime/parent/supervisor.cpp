@@ -1,6 +1,7 @@
 #include "runtime/parent/supervisor.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <signal.h>
 #include <utility>
 
@@ -57,8 +58,8 @@ Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
     stages_.reserve(children.size());
     for (const ChildSpec& spec : children) {
         if (spec.id == kConductor || find(spec.id) != nullptr) {
-            return Error{Errc::BadArgument, "stage '" + spec.name + "': number " +
-                                                std::to_string(spec.id.value) + " is taken"};
+            return Error{Errc::BadArgument,
+                         fmt::format("stage '{}': number {} is taken", spec.name, spec.id.value)};
         }
         Stage& stage =
             stages_.emplace_back(Stage{.spec = spec, .watch = StageWatch{options_.stop_grace}});
@@ -149,9 +150,9 @@ Status Supervisor::Impl::await_state(State state, const char* what) {
     if (all.value()) return {};
     for (const Stage& stage : stages_) {
         if (reached(stage)) continue;
-        return Error{Errc::PeerGone, node_->title(stage.who()) + " " + what + " within " +
-                                         std::to_string(options_.start_limit.count()) + " ms" +
-                                         node_->last_words(stage.who())};
+        return Error{Errc::PeerGone,
+                     fmt::format("{} {} within {} ms{}", node_->title(stage.who()), what,
+                                 options_.start_limit.count(), node_->last_words(stage.who()))};
     }
     return {};
 }
@@ -266,9 +267,9 @@ Status Supervisor::Impl::shutdown() {
     for (const Stage* stage : asked) {
         if (!first.ok()) break;
         if (!stage->gone) {
-            first = Error{Errc::PeerGone, node_->title(stage->who()) + " did not end within " +
-                                              std::to_string(options_.shutdown_grace.count()) +
-                                              " ms and was killed"};
+            first = Error{Errc::PeerGone,
+                          fmt::format("{} did not end within {} ms and was killed",
+                                      node_->title(stage->who()), options_.shutdown_grace.count())};
         } else if (!stage->ended_well) {
             first = Error{Errc::PeerGone, stage->exit_report};
         }

@@ -1,6 +1,7 @@
 // The second half of Supervisor: a run that has begun. The first half (supervisor.cpp) starts and
 // ends it.
 #include <algorithm>
+#include <fmt/core.h>
 #include <time.h>
 #include <utility>
 #include <variant>
@@ -62,9 +63,9 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         on_edge_fault(*stage, *fault);
     } else {
         // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
-        on_nonsense(*stage, "it sent '" + std::string{control::name_of(control::type_of(message))} +
-                                "' in the name of actor " +
-                                std::to_string(received.envelope.from.value));
+        on_nonsense(*stage, fmt::format("it sent '{}' in the name of actor {}",
+                                        control::name_of(control::type_of(message)),
+                                        received.envelope.from.value));
     }
 }
 
@@ -94,8 +95,8 @@ void Supervisor::Impl::on_hello(Stage& stage, control::Hello hello) {
     if (stage.state != State::Loading) return;  // it is greeted once
     std::string complaint;
     if (hello.wire_version != msg::kWireVersion) {
-        complaint = "it speaks wire version " + std::to_string(hello.wire_version) +
-                    ", the conductor " + std::to_string(msg::kWireVersion);
+        complaint = fmt::format("it speaks wire version {}, the conductor {}", hello.wire_version,
+                                msg::kWireVersion);
     } else if (stage.hello && (hello.equality_class != stage.hello->equality_class ||
                                hello.model_fingerprint != stage.hello->model_fingerprint ||
                                hello.vocab_size != stage.hello->vocab_size)) {
@@ -147,7 +148,7 @@ void Supervisor::Impl::on_exit(Incarnation who, bool well, const std::string& ho
     recovery_->gone(who.id, who.epoch, how, micros_now());
     if (recovery_->health_of(who.id) == StageHealth::Resting ||
         recovery_->health_of(who.id) == StageHealth::Loading) {
-        news("restarting as epoch " + std::to_string(epoch + 1) + ": " + recovery_->why_of(who.id));
+        news(fmt::format("restarting as epoch {}: {}", epoch + 1, recovery_->why_of(who.id)));
     }
 }
 
@@ -226,8 +227,8 @@ void Supervisor::Impl::carry_out(const Recovery::Join& join) {
 void Supervisor::Impl::carry_out(const Recovery::Joined& joined) {
     const Stage& stage = *find(joined.id);
     events_.emplace_back(PeersJoined{stage.spec.actors});
-    news(node_->title(stage.who()) + " is at work again (epoch " +
-         std::to_string(joined.epoch.value) + ")");
+    news(fmt::format("{} is at work again (epoch {})", node_->title(stage.who()),
+                     joined.epoch.value));
 }
 
 // ---- running ----

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fmt/core.h>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -34,7 +35,7 @@ public:
         : file_{file}, number_{number}, fields_{std::move(fields)} {}
 
     [[nodiscard]] Error wrong(const std::string& what) const {
-        return {Errc::BadFile, file_ + ":" + std::to_string(number_) + ": " + what};
+        return {Errc::BadFile, fmt::format("{}:{}: {}", file_, number_, what)};
     }
     [[nodiscard]] std::size_t fields() const { return fields_.size(); }
     [[nodiscard]] std::string_view field(std::size_t column) const { return fields_[column]; }
@@ -50,9 +51,8 @@ public:
         const bool whole = code == std::errc{} && end == field.data() + field.size();
         // Written so that NaN is refused too.
         if (whole && value >= low && value <= high) return value;
-        return wrong(std::string{kColumns[column]} + " = '" + std::string{field} +
-                     "', must be a number from " + std::to_string(low) + " to " +
-                     std::to_string(high));
+        return wrong(fmt::format("{} = '{}', must be a number from {} to {}", kColumns[column],
+                                 field, low, high));
     }
 
 private:
@@ -63,8 +63,8 @@ private:
 
 Result<CostRecord> parse_record(const Line& line) {
     if (line.fields() != kColumns.size()) {
-        return line.wrong(std::to_string(line.fields()) + " fields, must be " +
-                          std::to_string(kColumns.size()) + ", separated by tabs");
+        return line.wrong(fmt::format("{} fields, must be {}, separated by tabs", line.fields(),
+                                      kColumns.size()));
     }
     CostRecord record;
     Result<std::string> stage = line.text(0);

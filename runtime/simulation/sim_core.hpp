@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <fmt/core.h>
 #include <functional>
 #include <optional>
 #include <queue>
@@ -81,7 +82,7 @@ public:
     /// One line for the observer. Costs nothing without one.
     template <class Text>
     void tell(Text text) {
-        if (on_line) on_line(std::to_string(now.count() / 1'000) + " us: " + text());
+        if (on_line) on_line(fmt::format("{} us: {}", now.count() / 1'000, text()));
     }
 
     SimTime now{0};

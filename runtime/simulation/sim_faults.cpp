@@ -1,6 +1,7 @@
 #include "runtime/simulation/sim_faults.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <iterator>
 
 #include "runtime/simulation/sim_world.hpp"
@@ -38,10 +39,9 @@ const char* name_of(SimFaultKind kind) {
 }
 
 std::string describe(const SimFault& fault) {
-    return std::string{name_of(fault.kind)} + " of stage " + std::to_string(fault.process.value) +
-           " at " + std::to_string(fault.at.count() / 1'000) + " us, count " +
-           std::to_string(fault.count) + ", lasts " + std::to_string(fault.lasts.count() / 1'000) +
-           " us";
+    return fmt::format("{} of stage {} at {} us, count {}, lasts {} us", name_of(fault.kind),
+                       fault.process.value, fault.at.count() / 1'000, fault.count,
+                       fault.lasts.count() / 1'000);
 }
 
 std::vector<SimFault> plan_faults(SimRandom& random,

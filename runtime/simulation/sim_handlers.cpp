@@ -1,6 +1,7 @@
 // The second half of SimProcess: its iterations, jobs and sleep. The first half
 // (sim_process.cpp) is what its actors and its connection reach.
 #include <algorithm>
+#include <fmt/core.h>
 #include <new>
 #include <utility>
 
@@ -117,8 +118,8 @@ bool SimProcess::drain(SimChannel& channel) {
         if (!channel.has_frame(site_.core.now)) break;
         const SimChannel::Frame frame = channel.pop();
         tell([&] {
-            return "handles " + describe_frame(frame.kind, frame.bytes) + " from " +
-                   std::to_string(channel.spec.from.value);
+            return fmt::format("handles {} from {}", describe_frame(frame.kind, frame.bytes),
+                               channel.spec.from.value);
         });
         host_->handle(channel.spec.to, channel.spec.from, frame.kind, frame.bytes);
         any = true;
@@ -152,8 +153,8 @@ void SimProcess::start_job() {
     job_began_ = core.now;
     count(Counter::Jobs, 1);
     tell([&] {
-        return "begins a job: " + std::string{label_.name} + ", " + std::to_string(label_.rows) +
-               " rows, wave " + std::to_string(label_.id);
+        return fmt::format("begins a job: {}, {} rows, wave {}", label_.name, label_.rows,
+                           label_.id);
     });
     {
         const AllocationPause pause{site_};

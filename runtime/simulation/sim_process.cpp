@@ -1,6 +1,7 @@
 #include "runtime/simulation/sim_process.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <new>
 #include <utility>
 
@@ -14,8 +15,8 @@ namespace paceline {
 std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes) {
     static constexpr std::array kNames{"?", "Proposal", "Wave", "Verdict", "Stop", "TensorNote"};
     const msg::Route route = msg::route_of(kind, bytes).value_or(msg::Route{});
-    return std::string{kNames[kind < kNames.size() ? kind : 0]} + " request " +
-           std::to_string(route.request.value) + " attempt " + std::to_string(route.attempt.value);
+    return fmt::format("{} request {} attempt {}", kNames[kind < kNames.size() ? kind : 0],
+                       route.request.value, route.attempt.value);
 }
 
 SimProcess::SimProcess(SimSite& site, const SimProcessSpec& spec, Epoch epoch, std::uint32_t serial)
@@ -26,7 +27,7 @@ SimProcess::SimProcess(SimSite& site, const SimProcessSpec& spec, Epoch epoch, s
 SimProcess::~SimProcess() = default;
 
 std::string SimProcess::title() const {
-    return spec_.name + "#" + std::to_string(epoch_.value);
+    return fmt::format("{}#{}", spec_.name, epoch_.value);
 }
 
 // ---- life ----
@@ -106,8 +107,8 @@ Push SimProcess::send(StageId from,
         const SimTime arrives = channel.push(core.now + hop, kind, bytes);
         core.note(std::uint64_t{kind} << 32U | to.value, channel.from.epoch.value);
         tell([&] {
-            return "-> " + std::to_string(to.value) + " " + describe_frame(kind, bytes) +
-                   (channel.read ? "" : " (not read)");
+            return fmt::format("-> {} {}{}", to.value, describe_frame(kind, bytes),
+                               (channel.read ? "" : " (not read)"));
         });
         if (channel.read) {
             site_.process(channel.to.serial).wake(arrives);

@@ -1,6 +1,7 @@
 // The simulated supervisor: carries out on simulated processes what Recovery commands, as
 // supervisor.cpp does on real ones.
 #include <algorithm>
+#include <fmt/core.h>
 #include <variant>
 
 #include "ipc/base/check.hpp"
@@ -52,9 +53,8 @@ void SimWorld::die(std::uint32_t serial) {
 void SimWorld::carry_out(const Recovery::Spawn& spawn) {
     Stage& home = stage(spawn.id);
     if (spawn.epoch <= home.newest) {
-        violate("an incarnation of stage '" + home.spec.name + "' in epoch " +
-                std::to_string(spawn.epoch.value) + " follows one in epoch " +
-                std::to_string(home.newest.value));
+        violate(fmt::format("an incarnation of stage '{}' in epoch {} follows one in epoch {}",
+                            home.spec.name, spawn.epoch.value, home.newest.value));
     }
     home.newest = spawn.epoch;
     if (!at(home).ended() && !lingering_.contains(home.serial)) {

@@ -1,6 +1,7 @@
 #include "runtime/simulation/sim_world.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -199,14 +200,13 @@ void SimWorld::post(StageId from, StageId to, const control::Message& message) {
         const auto [last, first] =
             begun_.try_emplace({home->serial, to, begin->request}, begin->attempt);
         if (!first && begin->attempt <= last->second) {
-            violate(at(*home).title() + " is told to begin attempt " +
-                    std::to_string(begin->attempt.value) + " after attempt " +
-                    std::to_string(last->second.value));
+            violate(fmt::format("{} is told to begin attempt {} after attempt {}",
+                                at(*home).title(), begin->attempt.value, last->second.value));
         }
         last->second = begin->attempt;
         core_.tell([&] {
-            return "Begin request " + std::to_string(begin->request.value) + " attempt " +
-                   std::to_string(begin->attempt.value) + " -> " + at(*home).title();
+            return fmt::format("Begin request {} attempt {} -> {}", begin->request.value,
+                               begin->attempt.value, at(*home).title());
         });
     }
     at(*home).receive(SimMail{to, from, message});
@@ -253,8 +253,8 @@ std::optional<std::string> SimWorld::leaked_tensors() {
         for (const auto& channel : producer->channels_out()) {
             // An actor may keep one slot acquired for its next wave.
             if (!channel->read || channel->tensors_free(1)) continue;
-            return producer->title() + " never got back a tensor slot from stage " +
-                   std::to_string(channel->spec.to.value);
+            return fmt::format("{} never got back a tensor slot from stage {}", producer->title(),
+                               channel->spec.to.value);
         }
     }
     return std::nullopt;

@@ -24,8 +24,8 @@ def stage(name: str, role: str, *lines: str) -> str:
 def turns(target: str, draft: str) -> str:
     """A draft of the target's first layers and the target take turns; what each of them runs on."""
     return (stage("target", "segment", target) + stage("draft", "draft", draft) +
-            '[draft]\nsource = "first-layers"\ngamma = 3\npace = "turns"\n'
-            '[schedule]\nmode = "turns"\n' + SUPERVISION)
+            '[draft]\nsource = "first-layers"\ngamma = 3\npace = "sequential"\n'
+            '[schedule]\nmode = "sequential"\n' + SUPERVISION)
 
 
 ON_BOTH = turns('device = "cuda:0"', "")

@@ -110,7 +110,8 @@ ToyActor make_draft(const BodyParts& parts) {
                     .verifier = toy_segment(plan.segments),
                     .vocab_size = kFakeVocab,
                     .growth = parts.growth};
-    if (parts.exit.at > 0 && parts.exit.options.names) draft.exit = toy_segment(parts.exit.at);
+    if (parts.exit.at > 0 && parts.exit.options.sends_candidates)
+        draft.exit = toy_segment(parts.exit.at);
     DraftTools tools;
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
         if (parts.plan.draft == ToyDraft::Lookup) {
@@ -139,8 +140,8 @@ SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
         options.ahead_top = static_cast<std::uint32_t>(1 + random.below(3));
         return exit;
     }
-    options.names = random.chance(50);
-    if (toy_draft(plan)) options.names_to = {*toy_draft(plan)};
+    options.sends_candidates = random.chance(50);
+    if (toy_draft(plan)) options.candidates_to = {*toy_draft(plan)};
     options.proposes = random.chance(60);
     options.defers = options.proposes && random.chance(50);
     options.lockstep = exit.at == 1 && random.chance(20);

@@ -56,11 +56,11 @@ name = "target"
 role = "segment"
 [draft]
 source = "trained"
-pace = "turns"
+pace = "sequential"
 gamma = 8
 reach_min = 0.0
 [schedule]
-mode = "turns"
+mode = "sequential"
 draft_wait_us = 10000000
 """
 # Whatever an exit says goes ahead, and is judged.

@@ -1,6 +1,7 @@
 #include "model/kernels/cpu/huge_arena.hpp"
 
 #include <cstdint>
+#include <fmt/core.h>
 #include <string>
 #include <sys/mman.h>
 #include <utility>
@@ -26,8 +27,8 @@ Result<HugeArena> HugeArena::make(std::size_t bytes) {
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) {
         arena.mapped_ = 0;
-        return Error{Errc::OutOfMemory, "cannot reserve " + std::to_string(bytes >> 20) +
-                                            " MiB of memory for the model"};
+        return Error{Errc::OutOfMemory,
+                     fmt::format("cannot reserve {} MiB of memory for the model", bytes >> 20)};
     }
     arena.mapping_ = static_cast<std::byte*>(mapping);
     const auto address = reinterpret_cast<std::uintptr_t>(mapping);

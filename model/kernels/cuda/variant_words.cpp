@@ -1,6 +1,7 @@
 #include "model/kernels/cuda/variant_words.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 namespace paceline::cuda {
 namespace {
@@ -54,7 +55,7 @@ std::string variants_text(const Variants& variants) {
     add(variants.early_launch, "early-launch");
     add(variants.rows_ahead, "rows-ahead");
     add(variants.finish_ahead, "finish-ahead");
-    add(variants.l2_hint != 0, "l2-" + std::to_string(variants.l2_hint));
+    add(variants.l2_hint != 0, fmt::format("l2-{}", variants.l2_hint));
     add(variants.attention_rows, "attention-rows");
     return text.empty() ? "base" : text;
 }

@@ -42,8 +42,9 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     segment.dispatch.shape = WaveShape::Tree;
     segment.dispatch.waves_in_flight_max = 4;
     if (index != exit_of(plan)) return segment;
-    segment.exit = ExitOptions{.names = true, .proposes = true, .gate = 0.5F, .defers = true};
-    if (segment.draft) segment.exit->names_to = {*segment.draft};
+    segment.exit =
+        ExitOptions{.sends_candidates = true, .proposes = true, .gate = 0.5F, .defers = true};
+    if (segment.draft) segment.exit->candidates_to = {*segment.draft};
     return segment;
 }
 

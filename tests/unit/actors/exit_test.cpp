@@ -174,8 +174,8 @@ TEST_CASE("an exit names the best tokens after every row, the trunk's own not co
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         const auto top = static_cast<std::uint32_t>(1 + seed % 4);
-        ExitBench bench{seed, {.names = true, .top = top}};
-        const auto names = bench.early.names(bench.evaluate());
+        ExitBench bench{seed, {.sends_candidates = true, .top = top}};
+        const auto names = bench.early.candidates_of(bench.evaluate());
         REQUIRE(names);
         CHECK(names->root_position == bench.rows[0].position);
         CHECK(names->root_token == bench.rows[0].token);
@@ -303,8 +303,8 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
         options.exit_at =
             1 + static_cast<int>(seed / 2 % static_cast<std::uint64_t>(options.segments - 1));
         options.exit = {.head = HeadId::Adapter,
-                        .names = seed % 3 != 0,
-                        .names_to = {kTheDraft},
+                        .sends_candidates = seed % 3 != 0,
+                        .candidates_to = {kTheDraft},
                         .proposes = seed % 3 != 1,
                         .defers = seed % 3 == 0};
         options.dispatch.start = StartRule::AtOnce;
@@ -331,7 +331,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
         for (std::size_t known = 0; known <= 6; ++known) {
             CAPTURE(seed);
             CAPTURE(known);
-            ExitBench bench{seed, {.names = true, .top = 2}};
+            ExitBench bench{seed, {.sends_candidates = true, .top = 2}};
             WatermarkCell watermark;
             std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
             ExitPart part = bench.early.ask(bench.state, bench.rows, 0);
@@ -346,7 +346,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             for (const ExitRow& row : part.rows) CHECK_FALSE(row.best.empty());
             if (!part.rows.empty()) {
                 CHECK(part.rows.front().node == bench.rows[known].node);
-                const auto names = bench.early.names(part);
+                const auto names = bench.early.candidates_of(part);
                 REQUIRE(names);
                 for (const msg::ProposedNode& node : std::span{names->nodes}.first(names->count)) {
                     if (node.origin != msg::Origin::Exit) continue;

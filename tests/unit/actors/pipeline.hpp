@@ -173,11 +173,12 @@ inline constexpr std::uint64_t kExits = 7;
 /// After the last segment an exit can only look ahead, elsewhere it does the rest.
 inline void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
     ExitOptions exit;
-    exit.names = kind == Exit::Names || kind == Exit::Everything || kind == Exit::Lockstep;
+    exit.sends_candidates =
+        kind == Exit::Names || kind == Exit::Everything || kind == Exit::Lockstep;
     exit.proposes = kind == Exit::Proposes || kind == Exit::Defers || kind == Exit::Everything;
     exit.defers = kind == Exit::Defers || kind == Exit::Everything;
     exit.lockstep = kind == Exit::Lockstep;
-    if (options.drafting != Drafting::None) exit.names_to = {kTheDraft};
+    if (options.drafting != Drafting::None) exit.candidates_to = {kTheDraft};
     exit.gate = 0.25F * static_cast<float>(random() % 5);
     exit.top = 1 + static_cast<std::uint32_t>(random() % kExitTopMax);
     exit.early_max = 1 + static_cast<std::uint32_t>(random() % 8);
@@ -247,7 +248,8 @@ inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
     DraftPlan plan{.first_segment = kFirstSegment,
                    .verifier = segment_id(options.segments),
                    .vocab_size = kFakeVocab};
-    if (options.exit_at > 0 && options.exit.names) plan.exit = segment_id(options.exit_at);
+    if (options.exit_at > 0 && options.exit.sends_candidates)
+        plan.exit = segment_id(options.exit_at);
     plan.growth.pace = options.dispatch.start == StartRule::AtOnce     ? DraftPace::Ahead
                        : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
                                                                        : DraftPace::Sequential;

@@ -146,9 +146,9 @@ TEST_CASE(
     first_plan.dispatch.waves_in_flight_max = 2;
     Segment front{kFirst, first_plan, 0, 3};
     SegmentPlan plan = plan_between(kFirst, kLast);
-    plan.exit = ExitOptions{.names = true,
+    plan.exit = ExitOptions{.sends_candidates = true,
                             .top = 2,
-                            .names_to = {kDraft, kCorrect},
+                            .candidates_to = {kDraft, kCorrect},
                             .proposes = true,
                             .gate = 0.0F,
                             .always_on = true};

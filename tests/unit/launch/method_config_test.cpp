@@ -122,7 +122,7 @@ TEST_CASE("the words for roles mean a segment with an exit and the last segment"
     CHECK(placed.exits() == std::vector{StageId{1}});
     CHECK(std::string{placed.role_text(StageId{1})} == "early-verify");
     CHECK(std::string{placed.role_text(StageId{2})} == "final-verify");
-    CHECK(config.exit_names());
+    CHECK(config.exit_sends_candidates());
     CHECK(contains(error_of(stage("final-verify") + stage("segment")),
                    "role = \"final-verify\" is for the last segment"));
     CHECK(contains(error_of(stage("segment") + stage("early-verify")),
@@ -153,7 +153,7 @@ TEST_CASE("an exit of many segments stands between them, not after the last") {
         config_of(stage("segment", "segments = 3\nexit = true") + "[exit]\nproposes = true\n");
     const Placement placed = place(config, 30, {0}).value();
     CHECK(placed.exits() == std::vector{StageId{1}, StageId{2}});
-    CHECK(!config.exit_names());
+    CHECK(!config.exit_sends_candidates());
     // As many early tokens as may be on their way, and the one that nobody was sure of.
     CHECK(dispatch_options(config).waves_in_flight_max == 6);
 }
@@ -175,18 +175,19 @@ TEST_CASE("what cannot work together is refused by name") {
          "there is one at a time"},
         {stage("correct") + segment, "role = \"correct\" needs a stage with role = \"draft\""},
         {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
-        {chain + "[exit]\nnames = true\n", "no stage with role = \"draft\" to tell"},
+        {chain + "[exit]\ncandidates = true\n", "no stage with role = \"draft\" to tell"},
         {chain, "the exit would do nothing"},
         {draft + chain + "[draft]\n", "no stage continues its candidates"},
-        {draft + segment + "[draft]\nexit_alternatives = 2\n", "needs an exit that names"},
+        {draft + segment + "[draft]\nexit_alternatives = 2\n",
+         "needs an exit that sends candidates"},
         {draft + stage("segment", "segments = 3\nexit = true") + kGrows, "is for one exit, 2"},
-        {segment + "[exit]\nnames = true\n", "no stage with exit = true"},
+        {segment + "[exit]\ncandidates = true\n", "no stage with exit = true"},
         {segment + "[exit]\nproposes = true\ndefers = true\nahead = 1\n", "no stage has exit"},
         {chain + "[exit]\ndefers = true\n", "defers = true is for exits that propose"},
         {chain + "[exit]\nproposes = true\nahead_top = 2\n", "for heads that look ahead"},
         {draft + chain + kGrows + "gamma_early = 2\n", "gamma_early = 2 is for pace"},
         {draft + segment + "[draft]\npace = \"lockstep\"\ngamma_early = 2\n",
-         "gamma_early needs an exit that names"},
+         "gamma_early needs an exit that sends candidates"},
         {draft + chain + kGrows + "[exit]\nlockstep = true\n", "waits for the first steps"},
         {draft + segment + "[draft]\nsource = \"model\"\n", "needs a GGUF file"},
         {draft + segment + "[draft]\nmodel = \"x.gguf\"\n", "model = \"x.gguf\" is for source"},
@@ -318,12 +319,12 @@ TEST_CASE("exit heads are the target's own, a short list of it, or the same nois
     model.dim = 8;
     model.vocab_size = 100;
     constexpr ExitPlace kBehind2{.last_layer = 2, .at_exit = true};
-    ExitConfig exit{.names = true};
+    ExitConfig exit{.candidates = true};
     const ExitHeads lens = exit_heads(exit, model, {}, kBehind2, {StageId{3}});
     CHECK(lens.final_head);
     CHECK(lens.heads.empty());
     CHECK(lens.options->head == HeadId::Final);
-    CHECK(lens.options->names_to == std::vector{StageId{3}});
+    CHECK(lens.options->candidates_to == std::vector{StageId{3}});
     exit.short_list = 10;
     const ExitHeads brief = exit_heads(exit, model, {}, kBehind2, {});
     REQUIRE(brief.heads.size() == 1);

@@ -43,7 +43,7 @@ std::vector<Shape> shapes() {
         {"one", kSegment},
         {"two", kTwo},
         {"lookup", kSegment + lookup},
-        {"turns", kSegment + first},
+        {"sequential", kSegment + first},
         {"turns while they pay", kSegment + first + "while_worth = true\n"},
         {"pearl", kTwo + first + "pace = \"ahead\"\n"},
         {"fold", kFold + first +

@@ -10,6 +10,7 @@
 #include "model/kernels/cuda/runtime.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
+#include <fmt/core.h>
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -29,7 +30,7 @@ std::atomic<std::uint64_t> early_launch_count{0};
 
 std::string place(std::source_location at) {
     const std::string path = at.file_name();
-    return path.substr(path.find_last_of('/') + 1) + ":" + std::to_string(at.line());
+    return fmt::format("{}:{}", path.substr(path.find_last_of('/') + 1), at.line());
 }
 
 bool same_place(std::source_location a, std::source_location b) {
@@ -232,19 +233,19 @@ void Block::check_shared() const {
 #ifndef __SANITIZE_ADDRESS__
     const std::byte* end = shared_ + grid_->shared_bytes;
     if (std::all_of(end, end + kGuardBytes, [](std::byte b) { return b == kGuard; })) return;
-    throw DeviceError(name() + ": wrote past its " + std::to_string(grid_->shared_bytes) +
-                      " bytes of shared memory");
+    throw DeviceError(
+        fmt::format("{}: wrote past its {} bytes of shared memory", name(), grid_->shared_bytes));
 #endif
 }
 
 std::byte* Block::shared(std::size_t offset_bytes, std::source_location at) {
     if (offset_bytes >= grid_->shared_bytes) {
-        fail("shared memory from byte " + std::to_string(offset_bytes) + ", but it was given " +
-                 std::to_string(grid_->shared_bytes) + " bytes",
+        fail(fmt::format("shared memory from byte {}, but it was given {} bytes", offset_bytes,
+                         grid_->shared_bytes),
              at);
     }
     if (offset_bytes % kCopyBytes != 0) {
-        fail("shared memory from byte " + std::to_string(offset_bytes) + ", no multiple of 16", at);
+        fail(fmt::format("shared memory from byte {}, no multiple of 16", offset_bytes), at);
     }
     return shared_ + offset_bytes;
 }
@@ -280,13 +281,12 @@ void Block::wait_copies(std::size_t groups_open_max) {
 }
 
 void Block::fail(const std::string& what, std::source_location at) const {
-    throw DeviceError(name() + ", thread " + std::to_string(current_thread->index) + ", " +
-                      place(at) + ": " + what);
+    throw DeviceError(
+        fmt::format("{}, thread {}, {}: {}", name(), current_thread->index, place(at), what));
 }
 
 std::string Block::name() const {
-    return grid_->kernel + ", block (" + std::to_string(block_x_) + ", " +
-           std::to_string(block_y_) + ")";
+    return fmt::format("{}, block ({}, {})", grid_->kernel, block_x_, block_y_);
 }
 
 std::string Block::deadlock() const {
@@ -298,10 +298,10 @@ std::string Block::deadlock() const {
                                      place(thread.waits_at)];
     }
     std::string text =
-        name() + ": threads wait for each other: of " + std::to_string(grid_->threads);
+        fmt::format("{}: threads wait for each other: of {}", name(), grid_->threads);
     const char* separator = " ";
     for (const auto& [where, count] : waiting) {
-        text += separator + std::to_string(count) + " " + where;
+        text += fmt::format("{}{} {}", separator, count, where);
         separator = ", ";
     }
     return text;
@@ -316,13 +316,13 @@ void check_grid(const Grid& grid) {
         throw DeviceError(grid.kernel + " cannot be launched: " + what);
     };
     if (grid.threads < kLanes || grid.threads > kThreadsMax || grid.threads % kLanes != 0) {
-        refuse(std::to_string(grid.threads) + " threads in a block");
+        refuse(fmt::format("{} threads in a block", grid.threads));
     }
     if (grid.blocks_x < 1 || grid.blocks_y < 1 || grid.blocks_y > 65535) {
-        refuse(std::to_string(grid.blocks_x) + " x " + std::to_string(grid.blocks_y) + " blocks");
+        refuse(fmt::format("{} x {} blocks", grid.blocks_x, grid.blocks_y));
     }
     if (grid.shared_bytes > kSharedBytesMax) {
-        refuse(std::to_string(grid.shared_bytes) + " bytes of shared memory");
+        refuse(fmt::format("{} bytes of shared memory", grid.shared_bytes));
     }
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <cxxabi.h>
 #include <deque>
+#include <fmt/core.h>
 #include <functional>
 #include <limits>
 #include <map>
@@ -73,8 +74,8 @@ void check_on_device(const void* address, std::size_t bytes, const char* call) {
         const auto offset = static_cast<std::size_t>(begin - start);
         if (offset < size && bytes <= size - offset) return;
     }
-    throw DeviceError(std::string(call) + " of " + std::to_string(bytes) +
-                      " bytes: not within any device memory (emulated device)");
+    throw DeviceError(
+        fmt::format("{} of {} bytes: not within any device memory (emulated device)", call, bytes));
 }
 
 }  // namespace
@@ -144,7 +145,7 @@ std::string kernel_name(const std::type_info& argument) {
 
 DeviceInfo use_device(int index) {
     if (index != 0) {
-        throw DeviceError("use_device(" + std::to_string(index) + "): the emulated device is 0");
+        throw DeviceError(fmt::format("use_device({}): the emulated device is 0", index));
     }
     DeviceInfo info;
     info.name = "emulated device";
@@ -158,7 +159,7 @@ DeviceInfo use_device(int index) {
 
 void set_device(int index) {
     if (index != 0)
-        throw DeviceError("set_device(" + std::to_string(index) + "): the emulated device is 0");
+        throw DeviceError(fmt::format("set_device({}): the emulated device is 0", index));
 }
 
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
