@@ -21,7 +21,7 @@ void VerdictTally::add(const msg::Verdict& verdict) {
         return;
     }
     ++drafts;
-    guesses += verdict.wave_rows - 1;
+    candidates += verdict.wave_rows - 1;
     const std::uint32_t right = verdict.count > 0 ? verdict.count - 1 : 0;
     accepted += right;
     for (std::size_t i = 0; i < std::min<std::size_t>(right, accepted_at.size()); ++i)
@@ -32,7 +32,7 @@ void VerdictTally::add(const VerdictTally& other) {
     waves += other.waves;
     alone += other.alone;
     drafts += other.drafts;
-    guesses += other.guesses;
+    candidates += other.candidates;
     accepted += other.accepted;
     emitted += other.emitted;
     add_each(accepted_at, other.accepted_at);

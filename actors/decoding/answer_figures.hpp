@@ -21,20 +21,20 @@ namespace paceline {
 
 /// Of the verdicts that were committed.
 struct VerdictTally {
-    std::int64_t waves = 0;     // parts of verify waves that were judged
+    std::int64_t waves = 0;     // parts of verify waves that were verified
     std::int64_t alone = 0;     // of them, those of the root alone
-    std::int64_t drafts = 0;    // of them, those that held a guess
-    std::int64_t guesses = 0;   // rows of the waves but for their roots
-    std::int64_t accepted = 0;  // guesses that were emitted: cut at an end token
+    std::int64_t drafts = 0;    // of them, those that held a candidate
+    std::int64_t candidates = 0;   // rows of the waves but for their roots
+    std::int64_t accepted = 0;  // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
-    std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose guess i stood
+    std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose candidate i stood
     std::array<std::int64_t, kWaveRowsMax + 1> by_rows{};  // [n]: waves of n rows
 
     void add(const msg::Verdict& verdict);
     void add(const VerdictTally& other);
     /// 1 + accepted / drafts; 1 without any.
     [[nodiscard]] double mean_acceptance_length() const;
-    /// accepted_at[i] / drafts, for as many i as a guess was ever accepted at.
+    /// accepted_at[i] / drafts, for as many i as a candidate was ever accepted at.
     [[nodiscard]] std::vector<double> rate_by_position() const;
 };
 

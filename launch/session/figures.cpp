@@ -32,12 +32,12 @@ std::string one_line(const Figures& f) {
         f.prompt_tokens, f.prompt_rate(), f.answer.generated_tokens, f.answer.decode_rate(),
         seconds(f.answer.time_to_first()), f.load_seconds,
         static_cast<double>(f.traits.peak_bytes) / 1e6);
-    if (verdicts.guesses > 0) {
+    if (verdicts.candidates > 0) {
         const auto room = line.size() - static_cast<std::size_t>(used);
         std::snprintf(
             line.data() + used, room, " | %.2f tokens per wave, %lld of %lld proposals accepted",
             static_cast<double>(f.answer.generated_tokens) / static_cast<double>(verdicts.waves),
-            static_cast<long long>(verdicts.accepted), static_cast<long long>(verdicts.guesses));
+            static_cast<long long>(verdicts.accepted), static_cast<long long>(verdicts.candidates));
     }
     std::string text{line.data()};
     if (!f.exact) text += " | exact off";
@@ -63,7 +63,7 @@ nlohmann::json to_json(const Figures& f) {
         {"decode_seconds", seconds(f.answer.decode_time())},
         {"tokens_per_second", f.answer.decode_rate()},
         {"waves", f.answer.verdicts.waves},
-        {"proposed_tokens", f.answer.verdicts.guesses},
+        {"proposed_tokens", f.answer.verdicts.candidates},
         {"accepted_tokens", f.answer.verdicts.accepted},
         {"replays", f.answer.replays},
         {"weight_bytes", f.traits.memory.weight_bytes},

@@ -92,7 +92,7 @@ std::string SimulateReport::json_text() const {
                                {"tokens", answer.ids.size()},
                                {"tokens_per_second", answer.figures.decode_rate()},
                                {"waves", answer.figures.verdicts.waves},
-                               {"proposed", answer.figures.verdicts.guesses},
+                               {"proposed", answer.figures.verdicts.candidates},
                                {"accepted", answer.figures.verdicts.accepted},
                                {"loops", first_loop(answer.ids).has_value()},
                                {"ids", answer.ids}};

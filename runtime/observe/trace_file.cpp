@@ -54,7 +54,7 @@ public:
 
 private:
     /// A channel as both of its ends know it, for one kind of frame.
-    using Lane = std::tuple<StageId, Epoch, StageId, Epoch, std::uint32_t>;
+    using FrameKey = std::tuple<StageId, Epoch, StageId, Epoch, std::uint32_t>;
     struct End {
         const Row* row;
         std::int64_t time;
@@ -69,7 +69,7 @@ private:
     void add_slice(const Row& row, const TraceSlice& slice);
     void add_instant(const Row& row, const TraceEvent& event);
     void add_frames();
-    void add_lane(const Lane& lane, const Ends& ends);
+    void add_arrow(const FrameKey& frame, const Ends& ends);
     void add_in_flight();
     void add(std::int64_t time, const Members& members, std::int64_t order = 0) {
         lines_.push_back({time, order, members.object()});
@@ -77,7 +77,7 @@ private:
 
     [[nodiscard]] Members begin(const char* phase, std::string_view name, const Row& row) const;
     [[nodiscard]] std::string stage_name(StageId stage) const;
-    [[nodiscard]] std::map<Lane, Ends> lanes() const;
+    [[nodiscard]] std::map<FrameKey, Ends> ends_by_frame() const;
     [[nodiscard]] Epoch epoch_of_peer(const TraceEvent& event) const;
 
     std::vector<Row> rows_;
@@ -237,8 +237,8 @@ Epoch Picture::epoch_of_peer(const TraceEvent& event) const {
     return found;
 }
 
-std::map<Picture::Lane, Picture::Ends> Picture::lanes() const {
-    std::map<Lane, Ends> lanes;
+std::map<Picture::FrameKey, Picture::Ends> Picture::ends_by_frame() const {
+    std::map<FrameKey, Ends> frames;
     for (const Row& row : rows_) {
         const ProcessTrace& process = *row.process;
         if (process.recorded > process.events.size()) continue;  // the n-th is not the n-th
@@ -247,21 +247,21 @@ std::map<Picture::Lane, Picture::Ends> Picture::lanes() const {
             const Epoch peer_epoch = epoch_of_peer(event);
             if (peer_epoch == Epoch{}) continue;
             if (event.kind == TraceKind::Send) {
-                lanes[{self, process.epoch, event.peer, peer_epoch, event.detail}].sent.push_back(
+                frames[{self, process.epoch, event.peer, peer_epoch, event.detail}].sent.push_back(
                     {&row, event.time_us});
             } else if (event.kind == TraceKind::Receive) {
-                lanes[{event.peer, peer_epoch, self, process.epoch, event.detail}]
+                frames[{event.peer, peer_epoch, self, process.epoch, event.detail}]
                     .received.push_back({&row, event.time_us});
             }
         }
     }
-    return lanes;
+    return frames;
 }
 
 /// A channel keeps the order, so the n-th frame sent is the n-th one received.
-void Picture::add_lane(const Lane& lane, const Ends& ends) {
-    const std::string way = stage_name(std::get<0>(lane)) + " -> " + stage_name(std::get<2>(lane));
-    const std::string name = std::string{frame_name(std::get<4>(lane))} + " " + way;
+void Picture::add_arrow(const FrameKey& frame, const Ends& ends) {
+    const std::string way = stage_name(std::get<0>(frame)) + " -> " + stage_name(std::get<2>(frame));
+    const std::string name = std::string{frame_name(std::get<4>(frame))} + " " + way;
     for (std::size_t n = 0; n < std::min(ends.sent.size(), ends.received.size()); ++n) {
         const Row& row = *ends.sent[n].row;
         const std::int64_t arrived = ends.received[n].time - origin_;
@@ -298,7 +298,7 @@ void Picture::add_in_flight() {
 }
 
 void Picture::add_frames() {
-    for (const auto& [lane, ends] : lanes()) add_lane(lane, ends);
+    for (const auto& [frame, ends] : ends_by_frame()) add_arrow(frame, ends);
     add_in_flight();
 }
 

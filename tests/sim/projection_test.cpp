@@ -155,7 +155,7 @@ Projection project(const Pipeline& pipeline,
                 CHECK(figures.generated_tokens == tokens);
                 begun = std::min(begun, figures.begun);
                 ended = std::max(ended, figures.last_token);
-                proposed += figures.verdicts.guesses;
+                proposed += figures.verdicts.candidates;
                 accepted += figures.verdicts.accepted;
                 --open;
             };

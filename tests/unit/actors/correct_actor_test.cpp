@@ -98,7 +98,7 @@ TEST_CASE("Draft goes on below the branch of Correct's that the target took, in 
         REQUIRE(trunk.count == 6);
         msg::Proposal names{};  // the exit says: after the root something else
         names.route = correct.route();
-        candidates.root_position = trunk.root_position;
+        names.root_position = trunk.root_position;
         names.root_token = trunk.root_token;
         names.count = 1;
         names.nodes[0] = {.token = (trunk.nodes[0].token + 1) % kFakeVocab,

@@ -178,7 +178,7 @@ msg::Proposal names_for(const StageBench<Stage>& bench,
                         std::mt19937_64& random) {
     msg::Proposal names{};
     names.route = bench.route();
-    candidates.root_position = last.root_position;
+    names.root_position = last.root_position;
     names.root_token = last.root_token;
     for (std::uint32_t i = 0; i < std::min<std::uint32_t>(last.count, 6); ++i) {
         names.nodes[names.count] = last.nodes[i];

@@ -165,7 +165,7 @@ TEST_CASE("an exit's names become children, k at each row and the trunk's token 
     say(names, 21, msg::kBelowRoot, 0.2F, msg::Origin::Exit);
     say(names, 22, msg::kBelowRoot, 0.1F, msg::Origin::Exit);
     say(names, 30, 0, 0.5F, msg::Origin::Exit);  // after a, whose trunk token is not drafted yet
-    CHECK(tree.merge(candidates, text, Opinion::Exit, 2));
+    CHECK(tree.merge(names, text, Opinion::Exit, 2));
     CHECK(tree.child(tree.root().id, 20)->origin == msg::Origin::Exit);
     CHECK(tree.child(tree.root().id, 21) != nullptr);
     CHECK(tree.child(tree.root().id, 22) == nullptr);

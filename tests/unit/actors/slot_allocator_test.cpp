@@ -9,7 +9,7 @@
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 
-TEST_CASE("a chain gets home slots: the lane of its position, one page per block") {
+TEST_CASE("a chain gets home slots: the offset of its position, one page per block") {
     KvPages pages{320};
     RequestSlots slots = RequestSlots::make(pages, 100).value();
     std::set<std::int32_t> pages_of_blocks;
@@ -34,14 +34,14 @@ TEST_CASE("a second row of one position gets a spare slot, and neither is moved 
     slots.commit(sibling);
     slots.free(0, home);
     CHECK(slots.committed() == std::vector<KvSlot>{sibling});
-    // The home lane of a position that is committed elsewhere serves as a spare.
+    // The home offset of a position that is committed elsewhere serves as a spare.
     const KvSlot next = slots.name(1).value();
     CHECK(next == home + 1);
     const KvSlot spare = slots.name(1).value();
     CHECK(spare == home);
 }
 
-TEST_CASE("a home lane that was freed before its sibling was committed serves as a spare too") {
+TEST_CASE("a home offset that was freed before its sibling was committed serves as a spare too") {
     KvPages pages{96};
     RequestSlots slots = RequestSlots::make(pages, 32).value();
     const KvSlot home = slots.name(0).value();

@@ -78,7 +78,7 @@ public:
     }
 
     /// The target verifies the oldest wave, and everybody applies its verdicts. Returns them.
-    std::vector<msg::Verdict> verifier() {
+    std::vector<msg::Verdict> verify() {
         REQUIRE_FALSE(in_flight.empty());
         const msg::Wave wave = in_flight.front();
         in_flight.pop_front();

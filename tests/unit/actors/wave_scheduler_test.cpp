@@ -110,7 +110,7 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             const std::size_t what = random() % 4;
             if (what == 0 && quiet != 0) babble(scene, random() % requests, random);
             if (what == 1 && random() % 50 == 0) scene.scheduler.draft_changed(random() % 2 == 0);
-            if (what == 2 && !scene.in_flight.empty()) (void)scene.verifier();
+            if (what == 2 && !scene.in_flight.empty()) (void)scene.verify();
             if (what != 3 || scene.form() || !scene.in_flight.empty()) continue;
             // Nothing is under way: there must be a time at which something will be.
             const std::optional<Micros> due = scene.scheduler.due();
@@ -159,7 +159,7 @@ TEST_CASE("nobody starves, neither verifies nor prefills, however many share the
                     Speaker::Draft, scene.now);
             }
             REQUIRE(scene.form());
-            (void)scene.verifier();
+            (void)scene.verify();
             for (const Scene::Job& job : scene.jobs) {
                 if (!job.state->over()) REQUIRE(scene.waves - job.last_served <= rounds + 1);
             }
@@ -185,7 +185,7 @@ TEST_CASE("verify parts share the rows fairly, and prefill takes what is left") 
     REQUIRE(scene.form());
     CHECK(scene.in_flight.back().parts[0].kind == msg::WaveKind::Prefill);
     CHECK(scene.in_flight.back().row_count == 64);
-    (void)scene.verifier();
+    (void)scene.verify();
     REQUIRE(scene.form());
     const msg::Wave& mixed = scene.in_flight.back();  // three roots, and the rest of the prompt
     REQUIRE(mixed.part_count == 4);
@@ -238,7 +238,7 @@ TEST_CASE("improbable rows stay, end tokens and what lies after the limits get n
 TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
     REQUIRE(scene.form());
-    (void)scene.verifier();  // commits 1
+    (void)scene.verify();  // commits 1
     msg::Proposal old = scene.proposal(0, 0);
     const std::int16_t a = Scene::add(old, msg::kBelowRoot, 1);
     const std::int16_t x = Scene::add(old, msg::kBelowRoot, 4);
@@ -265,7 +265,7 @@ TEST_CASE("a proposal for a root that is still to come is kept until its verdict
     msg::Proposal next = scene.proposal(0, 1);
     (void)Scene::add(next, msg::kBelowRoot, 2);
     scene.scheduler.propose(next, Speaker::Draft, scene.now);
-    (void)scene.verifier();
+    (void)scene.verify();
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 2);
 }
@@ -281,19 +281,19 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
     scene.scheduler.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), Speaker::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().row_count == 3);
-    (void)scene.verifier();  // 1 and 2
+    (void)scene.verify();  // 1 and 2
     for (int i = 0; i < 3; ++i) {
         CHECK_FALSE(scene.form());
         scene.now = scene.scheduler.due().value();
         REQUIRE(scene.form());
-        (void)scene.verifier();
+        (void)scene.verify();
     }
     CHECK(scene.scheduler.proposals().waits_expired == 3);
     REQUIRE(scene.form());  // it is not waited for any longer,
-    (void)scene.verifier();
+    (void)scene.verify();
     scene.scheduler.propose(chain(scene, 0, {}), Speaker::Draft, scene.now);  // until it speaks
     REQUIRE(scene.form());
-    (void)scene.verifier();
+    (void)scene.verify();
     CHECK_FALSE(scene.form());
     scene.scheduler.draft_changed(false);
     CHECK(scene.form());
@@ -315,7 +315,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     CHECK(scene.scheduler.halfway(id, scene.now));
     CHECK_FALSE(scene.form());  // one wave in flight, although there are rows to send
     scene.now += Micros{10};
-    (void)scene.verifier();
+    (void)scene.verify();
     CHECK_FALSE(scene.form());  // the round that began with the first wave is not complete
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Complete;
@@ -327,7 +327,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     CHECK_FALSE(scene.form());
     CHECK(scene.scheduler.due() == std::nullopt);
     CHECK(scene.scheduler.halfway(id, scene.now));
-    (void)scene.verifier();  // 2, 3 and the own 4
+    (void)scene.verify();  // 2, 3 and the own 4
     CHECK_FALSE(scene.form());
     scene.now = scene.scheduler.due().value();
     CHECK(scene.form());
@@ -340,7 +340,7 @@ TEST_CASE("a wave is not held for the Halfway of a draft that is lost") {
     CHECK_FALSE(scene.scheduler.halfway(Scene::id_of(0), scene.now));
     scene.scheduler.draft_changed(false);
     CHECK(scene.scheduler.halfway(Scene::id_of(0), scene.now));
-    (void)scene.verifier();
+    (void)scene.verify();
     CHECK(scene.form());
 }
 
@@ -372,14 +372,14 @@ TEST_CASE("an outcome names whose candidate the new root was, and what had not b
     (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     scene.scheduler.propose(made, Speaker::Draft, scene.now);
     REQUIRE(scene.form());  // the root and 3
-    (void)scene.walk();     // 1
+    (void)scene.verify();     // 1
     REQUIRE(scene.outcomes.size() == 1);
     CHECK(scene.outcomes[0].prepared);
     CHECK(scene.outcomes[0].origin == msg::Origin::Exit);
     CHECK(scene.rows_wasted == 1);
     REQUIRE(scene.form());  // the root alone
     CHECK(scene.rows_sent == 3);
-    (void)scene.walk();
+    (void)scene.verify();
     REQUIRE(scene.outcomes.size() == 2);
     CHECK_FALSE(scene.outcomes[1].prepared);
 }
@@ -388,7 +388,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     Scene scene =
         one_request({.start = StartRule::Lockstep, .proposal_wait = Micros{100}}, kAnswer);
     REQUIRE(scene.form());
-    (void)scene.verifier();  // 1
+    (void)scene.verify();  // 1
     msg::Proposal round = scene.proposal(0, 0);
     (void)Scene::add(round, msg::kBelowRoot, 3);
     const std::int16_t named = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
@@ -401,12 +401,12 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     CHECK(settled.front().prepared);
     CHECK(settled.front().origin == msg::Origin::Exit);
     // Nobody had: the round holds another token, or does not come at all.
-    (void)scene.verifier();  // 2 and 3
+    (void)scene.verify();  // 2 and 3
     round = scene.proposal(0, 1);
     (void)Scene::add(round, msg::kBelowRoot, 4);
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    (void)scene.walk();
+    (void)scene.verify();
     scene.now = scene.scheduler.due().value();
     REQUIRE(scene.form());
     settled = scene.scheduler.take_settled();
@@ -423,6 +423,6 @@ TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {
     for (int i = 0; i < 3; ++i) REQUIRE(scene.form());
     CHECK_FALSE(scene.form());
     CHECK(scene.in_flight[2].rows[0].parent == scene.in_flight[1].rows[2].node.value);
-    (void)scene.verifier();
+    (void)scene.verify();
     CHECK(scene.form());
 }

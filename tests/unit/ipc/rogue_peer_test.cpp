@@ -124,7 +124,7 @@ TEST_CASE("a process that scribbles over a live ring gets frames, nothing or cor
                                      std::span{payload}.first(urgent ? 8 : 1 + i % 64));
             if (i % 7 == 0) producer->want_room();
         }
-        verifier(*consumer, tally);
+        verify(*consumer, tally);
         (void)consumer->take_room_wanted();
     }
     MESSAGE(tally.frames << " frames, " << tally.empty << " times empty, " << tally.corrupt

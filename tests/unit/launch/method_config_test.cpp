@@ -285,7 +285,7 @@ TEST_CASE("an assignment with a value out of its range is refused by the field's
     using A = StageAssignment;
     CHECK(contains(refusal([](A& a) { a.draft.growth.gamma = 33; }),
                    "gamma = 33, must be a whole number from 1 to 32"));
-    CHECK(contains(refusal([](A& a) { a.draft.growth.reach_min = -1.0F; }), "reach_min = -1,"));
+    CHECK(contains(refusal([](A& a) { a.draft.growth.draft_reach_min = -1.0F; }), "reach_min = -1,"));
     CHECK(contains(refusal([](A& a) { a.exit->top = 9; }), "top = 9,"));
     CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));
@@ -319,7 +319,7 @@ TEST_CASE("exit heads are the target's own, a short list of it, or the same nois
     model.dim = 8;
     model.vocab_size = 100;
     constexpr ExitPlace kBehind2{.last_layer = 2, .at_exit = true};
-    ExitConfig exit{.candidates = true};
+    ExitConfig exit{.sends_candidates = true};
     const ExitHeads lens = exit_heads(exit, model, {}, kBehind2, {StageId{3}});
     CHECK(lens.final_head);
     CHECK(lens.heads.empty());

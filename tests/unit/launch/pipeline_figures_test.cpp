@@ -66,7 +66,7 @@ TEST_CASE("the tallies of two answers added are that of all their verdicts") {
     CHECK(sum.waves == all.waves);
     CHECK(sum.alone == all.alone);
     CHECK(sum.drafts == all.drafts);
-    CHECK(sum.guesses == all.guesses);
+    CHECK(sum.candidates == all.candidates);
     CHECK(sum.accepted == all.accepted);
     CHECK(sum.emitted == all.emitted);
     CHECK(sum.accepted_at == all.accepted_at);

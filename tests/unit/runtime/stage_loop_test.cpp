@@ -341,14 +341,14 @@ TEST_CASE("a running job sees what the verifier in another loop says of the text
     } worker;
     TestPort port_a;
     TestPort port_b;
-    StageLoop judging{with_board(kA, Epoch{1}), port_a, {}};
+    StageLoop verifying{with_board(kA, Epoch{1}), port_a, {}};
     StageLoop working{with_board(kB, kEpochB), port_b, {}};
-    judging.add(kA, verifier);
+    verifying.add(kA, verifier);
     working.add(kB, worker);
     std::thread thread{[&] { CHECK(working.run().ok()); }};
     while (!worker.running) std::this_thread::yield();
-    CHECK(judging.run().ok());
-    worker.result = true;
+    CHECK(verifying.run().ok());
+    worker.verified = true;
     thread.join();
     CHECK_FALSE(worker.before);
     CHECK(worker.after == WatermarkCell::Watermark{30, 4});

@@ -7,10 +7,11 @@
 #include <map>
 #include <new>
 
+#include <fmt/core.h>
+
 #include "model/kernels/cuda/runtime.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
-#include <fmt/core.h>
 #include <sanitizer/asan_interface.h>
 #endif
 
