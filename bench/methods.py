@@ -14,8 +14,9 @@ medians and ranges.
 
 --parts: each method with the trained parts of the model, without any (`none`), or both, a row each.
 --rejected adds rows in which every guess of the draft is wrong: a draft of the target's first layer
-whose head knows only the first 16 tokens, which no answer holds. They say what a useless draft
-costs: against plain decoding on all cores where it takes turns, on one where it has its own.
+whose head knows only the first 16 tokens, which no answer holds. Most of these are end tokens, which are
+not sent for verification: the rows say what drafting alone costs, against plain decoding on all cores for
+sequential methods, on one core where the draft has its own.
 
 Ratios: x all: to plain decoding on all cores. x one: to plain decoding on one core. x llama.cpp: to
 its plain decoding; x its best: to the fastest of its kinds of speculation, which is named. Tokens/s
@@ -42,7 +43,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
 # Not a pipeline, or what other rows are measured against.
 LEFT_OUT = {"plain"}
-# Whose draft can be made useless: one that takes turns, one on a core of its own.
+# Whose draft can be made useless: a sequential one, one on a core of its own.
 REJECTED = ["speculative", "pearl"]
 
 

@@ -21,11 +21,11 @@ namespace paceline {
 
 /// Of the verdicts that were committed.
 struct VerdictTally {
-    std::int64_t waves = 0;     // parts of verify waves that were verified
-    std::int64_t alone = 0;     // of them, those of the root alone
-    std::int64_t drafts = 0;    // of them, those that held a candidate
-    std::int64_t candidates = 0;   // rows of the waves but for their roots
-    std::int64_t accepted = 0;  // candidates that were emitted: cut at an end token
+    std::int64_t waves = 0;       // parts of verify waves that were verified
+    std::int64_t alone = 0;       // of them, those of the root alone
+    std::int64_t drafts = 0;      // of them, those that held a candidate
+    std::int64_t candidates = 0;  // rows of the waves but for their roots
+    std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
     std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose candidate i stood
     std::array<std::int64_t, kWaveRowsMax + 1> by_rows{};  // [n]: waves of n rows

@@ -260,7 +260,8 @@ std::map<Picture::FrameKey, Picture::Ends> Picture::ends_by_frame() const {
 
 /// A channel keeps the order, so the n-th frame sent is the n-th one received.
 void Picture::add_arrow(const FrameKey& frame, const Ends& ends) {
-    const std::string way = stage_name(std::get<0>(frame)) + " -> " + stage_name(std::get<2>(frame));
+    const std::string way =
+        stage_name(std::get<0>(frame)) + " -> " + stage_name(std::get<2>(frame));
     const std::string name = std::string{frame_name(std::get<4>(frame))} + " " + way;
     for (std::size_t n = 0; n < std::min(ends.sent.size(), ends.received.size()); ++n) {
         const Row& row = *ends.sent[n].row;

@@ -372,7 +372,7 @@ TEST_CASE("an outcome names whose candidate the new root was, and what had not b
     (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     scene.scheduler.propose(made, Speaker::Draft, scene.now);
     REQUIRE(scene.form());  // the root and 3
-    (void)scene.verify();     // 1
+    (void)scene.verify();   // 1
     REQUIRE(scene.outcomes.size() == 1);
     CHECK(scene.outcomes[0].prepared);
     CHECK(scene.outcomes[0].origin == msg::Origin::Exit);

@@ -285,7 +285,8 @@ TEST_CASE("an assignment with a value out of its range is refused by the field's
     using A = StageAssignment;
     CHECK(contains(refusal([](A& a) { a.draft.growth.gamma = 33; }),
                    "gamma = 33, must be a whole number from 1 to 32"));
-    CHECK(contains(refusal([](A& a) { a.draft.growth.draft_reach_min = -1.0F; }), "reach_min = -1,"));
+    CHECK(
+        contains(refusal([](A& a) { a.draft.growth.draft_reach_min = -1.0F; }), "reach_min = -1,"));
     CHECK(contains(refusal([](A& a) { a.exit->top = 9; }), "top = 9,"));
     CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));

@@ -4,10 +4,9 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <fmt/core.h>
 #include <map>
 #include <new>
-
-#include <fmt/core.h>
 
 #include "model/kernels/cuda/runtime.hpp"
 
