@@ -1,9 +1,10 @@
 // DraftPause: when a draft whose candidates are never right pauses.
 //
-// A candidate costs a pass of the draft and a row of the target. A draft that has nothing to say about
-// this text (another language, random weights) would cost that at every verdict. After a streak of
-// verdicts that took none of its candidates it rests, then tries once; each time in vain it rests twice
-// as long. The first right candidate makes it forget all that.
+// A candidate costs a pass of the draft and a row of the target. A draft that predicts nothing of this text
+// (another language, random weights) would cost that at every verdict. Verdicts without an accepted
+// candidate count 1, those with one take kCredit off: a draft that is right in less than a verdict in
+// kCredit + 1 gets to kStreak, rests, and tries once; each try in vain doubles its rest, each other one
+// halves it and ends the pause.
 // Pure; one per request.
 #pragma once
 
@@ -18,10 +19,14 @@ public:
     static constexpr std::int32_t kFirstRest = 8;
     static constexpr std::int32_t kLongestRest = 64;
 
+    static constexpr std::int32_t kCredit = 4;
+
     /// A verdict took `accepted` of the candidates on a path of at most `could`.
     void verified(std::int32_t accepted, std::int32_t could) {
         if (accepted > 0) {
-            *this = {};
+            misses_ = std::max(misses_ - kCredit, 0);
+            next_rest_ = std::max(next_rest_ / 2, kFirstRest);
+            rest_ = 0;
             return;
         }
         if (rest_ > 0) {
@@ -36,7 +41,7 @@ public:
     [[nodiscard]] bool rests() const { return rest_ > 0; }
 
 private:
-    std::int32_t misses_ = 0;  // in a row
+    std::int32_t misses_ = 0;  // less what was right, up to kStreak
     std::int32_t rest_ = 0;    // verdicts to go
     std::int32_t next_rest_ = kFirstRest;
 };

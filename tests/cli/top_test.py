@@ -57,12 +57,12 @@ class Telemetry:
 class Top(CliTest):
     def setUp(self) -> None:
         super().setUp()
-        self.telemetry = []
-        self.addCleanup(lambda: [telemetry.close() for telemetry in self.telemetry])
+        self.blocks = []
+        self.addCleanup(lambda: [telemetry.close() for telemetry in self.blocks])
 
     def telemetry(self, *args, **kwargs) -> Telemetry:
-        self.telemetry.append(Telemetry(*args, **kwargs))
-        return self.telemetry[-1]
+        self.blocks.append(Telemetry(*args, **kwargs))
+        return self.blocks[-1]
 
     def pipeline(self) -> tuple[Telemetry, Telemetry]:
         return self.telemetry(0, 1, "conductor"), self.telemetry(1, 1, "segment-1")
@@ -139,7 +139,7 @@ class Top(CliTest):
         self.assertEqual(len(lines), 4, lines)
         self.assertRegex(lines[3], rf"^segment-1 +{os.getpid()} +3 ")
 
-    def test_telemetry_that_are_none_are_passed_over(self):
+    def test_blocks_that_are_no_telemetry_are_passed_over(self):
         self.pipeline()
         for size in (0, 100, 4096):
             fd = os.memfd_create("paceline-telemetry-broken", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -41,11 +41,11 @@ METHODS = {
     "speculative": ["trained draft: 2 layers"],
     "speculative-worth": ["trained draft: 2 layers"],
     "pearl": ["trained draft: 2 layers"],
-    "fold": ["trained draft: 2 layers", "trained exit head: behind layer 3"],
-    "four-stages": ["trained draft: 2 layers", "trained adapter: exit behind layer 2"],
-    "hybrid": ["trained draft: 2 layers", "trained exit head: behind layer 3"],
-    "adadecode": ["trained exit head: behind layer 1, 2, 3"],
-    "adadecode-parallel": ["trained adapter: exit behind layer 2"],
+    "fold": ["trained draft: 2 layers", "trained exit head: after layer 3"],
+    "four-stages": ["trained draft: 2 layers", "trained adapter: exit after layer 2"],
+    "hybrid": ["trained draft: 2 layers", "trained exit head: after layer 3"],
+    "adadecode": ["trained exit head: after layer 1, 2, 3"],
+    "adadecode-parallel": ["trained adapter: exit after layer 2"],
     "heads": ["trained look-ahead heads: 2"],
 }
 CHAIN = """[[stage]]
@@ -185,8 +185,8 @@ class EndToEnd(unittest.TestCase):
             with self.subTest(kind=kind):
                 self.export("whole", f"whole-{kind}/draft-small", "--type", kind)
                 figures = self.check(f"whole-{kind}", "--config", self.config(CHAIN), "--first", 6)
-                self.assertGreater(figures["guesses"], 100)
-                self.assertGreater(figures["accepted_tokens"], 0.95 * figures["guesses"])
+                self.assertGreater(figures["candidates"], 100)
+                self.assertGreater(figures["accepted_tokens"], 0.95 * figures["candidates"])
 
     @torch.no_grad()
     def test_a_trained_draft_is_right_as_often_as_in_pytorch(self):

@@ -333,7 +333,7 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right ca
         CHECK(grew_at == std::vector{16, 33, 66, 131, 196});
         CHECK(grew == DraftPause::kStreak + 5);
         growth.verified(1, 2, true);  // of a wave that was under way
-        for (int verdict = 0; verdict < DraftPause::kStreak; ++verdict) {
+        for (int verdict = 0; verdict <= DraftPause::kCredit; ++verdict) {
             CHECK_FALSE(growth.next(tree, 100).expand.empty());
             growth.verified(0, 2, false);
         }

@@ -167,7 +167,7 @@ TEST_CASE("what cannot work together is refused by name") {
         const char* what;
     } cases[] = {
         {segment + "[schedule]\nmode = \"lockstep\"\n", "\"lockstep\" needs a stage with role"},
-        {segment + "[schedule]\nmode = \"sequential\"\n", "\"turns\" needs a stage with role"},
+        {segment + "[schedule]\nmode = \"sequential\"\n", "\"sequential\" needs a stage with role"},
         {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nmode = \"sequential\"\n",
          "lockstep is for both or neither"},
         {draft + segment + "[draft]\n[schedule]\nmode = \"lockstep\"\n", "for both or neither"},
@@ -177,7 +177,7 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
         {chain + "[exit]\ncandidates = true\n", "no stage with role = \"draft\" to tell"},
         {chain, "the exit would do nothing"},
-        {draft + chain + "[draft]\n", "no stage continues its candidates"},
+        {draft + chain + "[draft]\n", "no stage continues them"},
         {draft + segment + "[draft]\nexit_alternatives = 2\n",
          "needs an exit that sends candidates"},
         {draft + stage("segment", "segments = 3\nexit = true") + kGrows, "is for one exit, 2"},
