@@ -55,26 +55,30 @@ template <class Traits>
 void check_head_rows(const ModelFile& file, What what, std::span<const float> hidden) {
     const auto dim = static_cast<std::size_t>(file.config().dim);
     const auto vocab = static_cast<std::size_t>(file.config().vocab_size);
-    const std::size_t count = hidden.size() / dim;
+    std::vector<std::vector<float>> want;  // by head
     const auto alone = Traits::make(file, what);
-    for (int head = 0; head <= static_cast<int>(what.heads.size()); ++head) {
+    for (std::size_t head = 0; head <= what.heads.size(); ++head) {
         CAPTURE(head);
         const auto id = static_cast<HeadId>(head);
-        const std::vector<float> want = logits_of(*alone, id, hidden);
-        for (std::size_t r = 0; r < count; r += Traits::kHeadRowStep) {
-            CHECK(same_bits(logits_of(*alone, id, hidden.subspan(r * dim, dim)),
-                            std::span(want).subspan(r * vocab, vocab)));
+        want.push_back(logits_of(*alone, id, hidden));
+        for (std::size_t at = 0; at < hidden.size() / dim; at += Traits::kHeadRowStep) {
+            CHECK(same_bits(logits_of(*alone, id, hidden.subspan(at * dim, dim)),
+                            std::span(want[head]).subspan(at * vocab, vocab)));
         }
-        for (const Build& build : Traits::kBuilds) {
-            CAPTURE(build.rows_max);
-            CAPTURE(build.threads);
-            what.rows_max = build.rows_max;
-            what.threads = build.threads;
-            const auto together = Traits::make(file, what);
+    }
+    for (const Build& build : Traits::kBuilds) {
+        CAPTURE(build.rows_max);
+        CAPTURE(build.threads);
+        what.rows_max = build.rows_max;
+        what.threads = build.threads;
+        const auto together = Traits::make(file, what);
+        for (std::size_t head = 0; head < want.size(); ++head) {
             for (const std::size_t rows : Traits::kHeadRows) {
+                CAPTURE(head);
                 CAPTURE(rows);
-                CHECK(same_bits(logits_of(*together, id, hidden.first(rows * dim)),
-                                std::span(want).first(rows * vocab)));
+                CHECK(same_bits(
+                    logits_of(*together, static_cast<HeadId>(head), hidden.first(rows * dim)),
+                    std::span(want[head]).first(rows * vocab)));
             }
         }
     }

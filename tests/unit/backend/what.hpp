@@ -5,12 +5,16 @@
 // backend of a What, ignoring the fields that it does not have, and hold the tables of this file that a
 // case runs over; a slow backend has shorter ones. What a promise says is never in the traits.
 //
-//     make(file, what)            a backend; fails the test if it is refused
-//     refused(file, what)         the error with which such a backend is refused (CPU and CUDA)
-//     isas()                      builds with bits of their own; {nullopt} where there is one
-//     kSettings, kWays, kPrefixes row_suite.hpp
-//     kNear, kGoldenTolerance     golden_suite.hpp
-//     kBuilds                     head_suite.hpp, adapter_suite.hpp
+//     make(file, what)          a backend; fails the test if it is refused
+//     refused(file, what)       the error with which such a backend is refused (CPU and CUDA)
+//     isas()                    builds with bits of their own; {nullopt} where there is one
+//     kHasDtypes                whether Dtype changes anything
+//     kSettings, kWays          row_suite.hpp: texts, and how they are fed
+//     kPrefixes, kPrefixWave, kNodeStep, kChainTokens, kPairTokens      row_suite.hpp: sizes
+//     kGoldenTolerance, kNear   golden_suite.hpp
+//     kBuilds                   head_suite.hpp, adapter_suite.hpp: rows together
+//     kHeadRows, kHeadRowStep, kNarrowKv, kAdapterTokens, kAdapterTolerance   the same two
+//     kCancelRounds, kStaleBuilds, kStaleRounds, kQuestionsMin          cancel_suite.hpp
 #pragma once
 
 #include <cstddef>

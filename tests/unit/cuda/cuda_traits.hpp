@@ -47,8 +47,8 @@ struct CudaTraits {
     static constexpr Position kAdapterTokens = 140;
     static constexpr double kAdapterTolerance = 1e-4;
 
-    static constexpr Build kStaleBuilds[] = {{64}, {7}};
-    static constexpr int kStaleRounds = 2;
+    static constexpr Build kStaleBuilds[] = {{7}};
+    static constexpr int kStaleRounds = 1;
     static constexpr int kQuestionsMin = 1;  // before each wave
 
     static CudaOptions options(const What& what) {
