@@ -52,18 +52,5 @@ TEST_CASE("planned bytes are what a loaded backend uses") {
     }
 }
 
-TEST_CASE("the equality class names what bits depend on") {
-    const ModelFile file = open_fixture("llama-q4_1");
-    const auto a = make_backend(file, {.dtype = Dtype::Auto, .isa = Isa::Portable});
-    const auto same =
-        make_backend(file, {.dtype = Dtype::Auto, .threads = 2, .isa = Isa::Portable});
-    const auto other_type = make_backend(file, {.dtype = Dtype::BF16, .isa = Isa::Portable});
-    const auto other_cache =
-        make_backend(file, {.dtype = Dtype::Auto, .kv = KvType::F32, .isa = Isa::Portable});
-    CHECK(a->equality_class() == same->equality_class());
-    CHECK(a->equality_class() != other_type->equality_class());
-    CHECK(a->equality_class() != other_cache->equality_class());
-}
-
 }  // namespace
 }  // namespace paceline

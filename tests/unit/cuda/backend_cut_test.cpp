@@ -15,7 +15,6 @@
 #include "model/weights/synthetic_model.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
-#include "tests/unit/cuda/text_call.hpp"
 
 namespace paceline {
 namespace {

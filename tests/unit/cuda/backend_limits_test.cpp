@@ -1,8 +1,8 @@
 // What the CUDA backend refuses, the last page of its cache, and which recordings it replays.
 #include "model/cuda/cuda_refusals.hpp"
+#include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/cuda/spoilt_file.hpp"
-#include "tests/unit/cuda/text_call.hpp"
 
 namespace paceline {
 namespace {

@@ -3,7 +3,6 @@
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
-#include "tests/unit/cuda/text_call.hpp"
 
 namespace paceline {
 namespace {

@@ -18,4 +18,12 @@ inline std::unique_ptr<CudaBackend> make_cuda(const ModelFile& file, CudaOptions
     return std::move(backend).value();
 }
 
+/// The error with which `file` is refused.
+inline Error refused(const ModelFile& file, CudaOptions options) {
+    if (options.kv_slots == 0) options.kv_slots = 64;
+    const Result<std::unique_ptr<CudaBackend>> backend = make_cuda_backend(file, options);
+    REQUIRE_FALSE(backend.ok());
+    return backend.error();
+}
+
 }  // namespace paceline::testing

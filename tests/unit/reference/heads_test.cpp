@@ -63,17 +63,5 @@ TEST_CASE("heads of the reference: the identity, a factor before and after the n
     CHECK(logits(5, hidden) == logits(0, copied));
 }
 
-TEST_CASE("a reference segment in the middle has only the heads it was given") {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/llama-f32.gguf");
-    REQUIRE(file.ok());
-    const ReferenceBackend middle{file.value(), {.last_layer = 1, .kv_slots = 32}};
-    CHECK_FALSE(middle.has_head(HeadId::Final));
-    const ReferenceBackend lens{file.value(),
-                                {.last_layer = 1, .kv_slots = 32, .heads = {{.tokens = {2}}}}};
-    CHECK_FALSE(lens.has_head(HeadId::Final));
-    CHECK(lens.has_head(static_cast<HeadId>(1)));
-    CHECK_FALSE(lens.has_head(static_cast<HeadId>(2)));
-}
-
 }  // namespace
 }  // namespace paceline

@@ -1,44 +1,38 @@
 // Rows that start, stop and skip at different sub-layers, and what they keep of each.
-#include <algorithm>
+#pragma once
+
+#include <array>
 
 #include "model/reference/reference_backend.hpp"
-#include "tests/unit/cuda/cuda_fixture.hpp"
+#include "tests/unit/backend/fixture.hpp"
+#include "tests/unit/backend/what.hpp"
 
-namespace paceline {
-namespace {
+namespace paceline::testing {
 
-using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this very test
-
-constexpr int kPrefix = 20;
-
-struct Setting {
-    const char* fixture;
-    Dtype dtype;
-    KvType kv;
-};
-constexpr Setting kSettings[] = {
+inline constexpr int kSiblingPrefix = 20;
+inline constexpr Setting kSublayerSettings[] = {
     {"llama-f32", Dtype::F32, KvType::F32},
     {"qwen3-bf16", Dtype::Auto, KvType::BF16},
     {"llama-q4_1", Dtype::Auto, KvType::F16},
 };
 
 /// Continuations of one prefix side by side: no row reads what another one writes.
-struct Wave {
-    std::vector<KvSlot> slots = home_slots(kPrefix);
+struct Siblings {
+    std::vector<KvSlot> slots = home_slots(kSiblingPrefix);
     std::vector<KvSlot> own;
     std::vector<std::vector<float>> stacks;
     std::vector<float> hidden;
     std::vector<Row> rows;
 
-    Wave(const ModelConfig& config, int count) {
-        for (int i = 0; i < count; ++i) own.push_back(kPrefix + 1 + 3 * i);
+    Siblings(const ModelConfig& config, int count) {
+        for (int i = 0; i < count; ++i) own.push_back(kSiblingPrefix + 1 + 3 * i);
         for (int i = 0; i < count; ++i) {
             Row row;
             row.token = 7 + i;
-            row.position = kPrefix;
+            row.position = kSiblingPrefix;
             row.slot = own[static_cast<std::size_t>(i)];
             row.prefix_slots = slots.data();
-            row.prefix_count = kPrefix;
+            row.prefix_count = kSiblingPrefix;
             row.path_slots = &own[static_cast<std::size_t>(i)];
             row.path_count = 1;
             row.last = config.sublayers();
@@ -63,21 +57,27 @@ struct Wave {
     }
 };
 
-std::unique_ptr<CudaBackend> prefixed(const ModelFile& file, const Setting& setting) {
+inline void feed_prefix(Backend& backend) {
     std::mt19937 rng{52};
-    auto backend = make_cuda(file, {.dtype = setting.dtype, .kv = setting.kv});
-    (void)sequence_logits(*backend, random_tokens(rng, file.config().vocab_size, kPrefix), 8);
+    (void)sequence_logits(backend, random_tokens(rng, backend.config().vocab_size, kSiblingPrefix),
+                          8);
+}
+
+template <class Traits>
+std::unique_ptr<Backend> prefixed(const ModelFile& file, const Setting& setting) {
+    auto backend = Traits::make(file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2});
+    feed_prefix(*backend);
     return backend;
 }
 
-SublayerMask mask_of(std::initializer_list<int> sublayers) {
+inline SublayerMask mask_of(std::initializer_list<int> sublayers) {
     SublayerMask mask;
     for (const int sublayer : sublayers) mask.skip(sublayer);
     return mask;
 }
 
-/// Rows of every kind: first, last and mask differ, one has nothing to do.
-void mix(Wave& wave, int sublayers, std::span<const SublayerMask> masks) {
+/// Rows of every kind: first, last and mask differ, two have nothing to do.
+inline void mix(Siblings& wave, int sublayers, std::span<const SublayerMask> masks) {
     for (std::size_t i = 0; i < wave.rows.size(); ++i) {
         const int n = static_cast<int>(i);
         wave.rows[i].first = n % 3;
@@ -88,20 +88,28 @@ void mix(Wave& wave, int sublayers, std::span<const SublayerMask> masks) {
     wave.rows[5].first = wave.rows[5].last = 0;
 }
 
-TEST_CASE("rows that start, stop and skip anywhere agree with the reference, states and stacks") {
+inline std::vector<float> embedding_of(const ModelFile& file, TokenId token) {
+    std::vector<float> row(static_cast<std::size_t>(file.config().dim));
+    dequantize_row(file.embedding(), token, row);
+    return row;
+}
+
+TEST_CASE_TEMPLATE_DEFINE(
+    "rows that start, stop and skip anywhere agree with the reference, states and stacks",
+    Traits,
+    SublayersAgree) {
     const SublayerMask masks[] = {mask_of({1, 2}), mask_of({0}), mask_of({0, 1, 2, 3}),
                                   mask_of({3})};
     for (const char* fixture : {"llama-f32", "qwen3-bf16"}) {
         CAPTURE(fixture);
         const ModelFile file = open_fixture(fixture);
         const int dim = file.config().dim;
-        const auto backend = prefixed(file, {fixture, Dtype::F32, KvType::F32});
+        const auto backend = prefixed<Traits>(file, {fixture, Dtype::F32, KvType::F32});
         ReferenceBackend plain{file, {.kv_slots = 512, .kv_type = KvType::F32}};
-        std::mt19937 rng{52};
-        (void)sequence_logits(plain, random_tokens(rng, file.config().vocab_size, kPrefix), 8);
-        Wave got{file.config(), 12};
-        Wave want{file.config(), 12};
-        for (Wave* wave : {&got, &want}) {
+        feed_prefix(plain);
+        Siblings got{file.config(), 12};
+        Siblings want{file.config(), 12};
+        for (Siblings* wave : {&got, &want}) {
             mix(*wave, file.config().sublayers(), masks);
             wave->want_stacks(dim);
         }
@@ -115,26 +123,40 @@ TEST_CASE("rows that start, stop and skip anywhere agree with the reference, sta
     }
 }
 
-TEST_CASE("a stack has the states that runs which end there give, and keeping it changes no bit") {
+/// A skipped sub-layer repeats the entry before it, another one does not.
+inline void check_repeats(const Row& row, std::span<const float> stack, std::size_t dim) {
+    for (int s = row.first + 1; s < row.last; ++s) {
+        CAPTURE(s);
+        const auto at = static_cast<std::size_t>(s - row.first) * dim;
+        const bool skipped = row.mask != nullptr && row.mask->skips(s);
+        CHECK(same_bits(stack.subspan(at, dim), stack.subspan(at - dim, dim)) == skipped);
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE(
+    "a stack has the states that runs which end there give, and keeping it changes no bit",
+    Traits,
+    Stacks) {
     const SublayerMask masks[] = {mask_of({1}), mask_of({0, 1}), mask_of({2})};
-    for (const Setting& setting : kSettings) {
+    for (const Setting& setting : kSublayerSettings) {
         CAPTURE(setting.fixture);
         const ModelFile file = open_fixture(setting.fixture);
         const auto dim = static_cast<std::size_t>(file.config().dim);
-        const auto backend = prefixed(file, setting);
-        Wave kept{file.config(), 8};
+        const auto backend = prefixed<Traits>(file, setting);
+        Siblings kept{file.config(), 8};
         mix(kept, file.config().sublayers(), masks);
-        Wave bare = kept;
+        Siblings bare = kept;
         bare.rows = kept.rows;
         kept.want_stacks(file.config().dim);
-        const Wave before = bare;
+        const Siblings before = bare;
         kept.run(*backend);
         bare.run(*backend);
         CHECK(same_bits(kept.hidden, bare.hidden));
         for (std::size_t r = 0; r < kept.rows.size(); ++r) {
+            CAPTURE(r);
             const Row& row = before.rows[r];
+            check_repeats(row, kept.stacks[r], dim);
             for (int last = row.first + 1; last <= row.last; ++last) {
-                CAPTURE(r);
                 CAPTURE(last);
                 Row alone = row;
                 alone.last = last;
@@ -147,36 +169,40 @@ TEST_CASE("a stack has the states that runs which end there give, and keeping it
     }
 }
 
-TEST_CASE("a row keeps its bits whatever its neighbours skip") {
+TEST_CASE_TEMPLATE_DEFINE("a row keeps its bits whatever its neighbours skip",
+                          Traits,
+                          NeighboursSkip) {
     const SublayerMask masks[] = {mask_of({0}), mask_of({1, 2}), mask_of({0, 1, 2, 3}),
                                   mask_of({3})};
-    for (const Setting& setting : kSettings) {
+    for (const Setting& setting : kSublayerSettings) {
         CAPTURE(setting.fixture);
         const ModelFile file = open_fixture(setting.fixture);
         const auto dim = static_cast<std::size_t>(file.config().dim);
-        const auto backend = prefixed(file, setting);
-        Wave alike{file.config(), 19};
+        const auto backend = prefixed<Traits>(file, setting);
+        Siblings alike{file.config(), 19};
         alike.run(*backend);
-        Wave masked{file.config(), 19};
+        Siblings masked{file.config(), 19};
         for (std::size_t r = 0; r < 19; ++r) {
             if (r % 3 != 0) masked.rows[r].mask = &masks[r % 4];
         }
         masked.run(*backend);
-        for (std::size_t r = 0; r < 19; r += 3) {
+        for (std::size_t r = 0; r < 19; ++r) {
             CAPTURE(r);
-            CHECK(same_bits(masked.state(r, dim), alike.state(r, dim)));
+            CHECK(same_bits(masked.state(r, dim), alike.state(r, dim)) == (r % 3 == 0));
         }
     }
 }
 
-TEST_CASE("a mixed wave's rows have the bits that each has alone") {
+TEST_CASE_TEMPLATE_DEFINE("a mixed wave's rows have the bits that each has alone",
+                          Traits,
+                          MixedWave) {
     const SublayerMask masks[] = {mask_of({1, 2}), mask_of({0}), mask_of({3})};
-    for (const Setting& setting : kSettings) {
+    for (const Setting& setting : kSublayerSettings) {
         CAPTURE(setting.fixture);
         const ModelFile file = open_fixture(setting.fixture);
         const auto dim = static_cast<std::size_t>(file.config().dim);
-        const auto backend = prefixed(file, setting);
-        Wave wave{file.config(), 35};
+        const auto backend = prefixed<Traits>(file, setting);
+        Siblings wave{file.config(), 35};
         mix(wave, file.config().sublayers(), masks);
         const std::vector<float> before = wave.hidden;
         wave.run(*backend);
@@ -190,62 +216,69 @@ TEST_CASE("a mixed wave's rows have the bits that each has alone") {
     }
 }
 
-TEST_CASE("a row run in two calls has the bits of one, wherever it is cut") {
-    for (const Setting& setting : kSettings) {
+TEST_CASE_TEMPLATE_DEFINE("a row run in two calls has the bits of one, wherever it is cut",
+                          Traits,
+                          TwoCalls) {
+    // Siblings, and a text of another request whose rows see each other.
+    const std::array<KvSlot, 6> text_slots{300, 305, 301, 304, 302, 303};
+    const std::vector<TokenId> text{17, 200, 9, 301, 4, 5};
+    for (const Setting& setting : kSublayerSettings) {
         const ModelFile file = open_fixture(setting.fixture);
-        const auto backend = prefixed(file, setting);
-        Wave whole{file.config(), 5};
-        whole.run(*backend);
-        for (int cut = 0; cut <= file.config().sublayers(); ++cut) {
+        const auto backend = prefixed<Traits>(file, setting);
+        const int end = file.config().sublayers();
+        Siblings wave{file.config(), 5};
+        for (const Row& row : text_rows(*backend, text, text_slots)) wave.rows.push_back(row);
+        const std::vector<float> whole = states_of(*backend, wave.rows);
+        for (int cut = 0; cut <= end; ++cut) {
             CAPTURE(setting.fixture);
             CAPTURE(cut);
-            Wave parts{file.config(), 5};
-            for (Row& row : parts.rows) row.last = cut;
-            parts.run(*backend);
-            for (Row& row : parts.rows) {
-                row.first = cut;
-                row.last = file.config().sublayers();
-            }
-            parts.run(*backend);
-            CHECK(same_bits(parts.hidden, whole.hidden));
+            for (Row& row : wave.rows) row.first = 0, row.last = cut;
+            std::vector<float> hidden = states_of(*backend, wave.rows);
+            for (Row& row : wave.rows) row.first = cut, row.last = end;
+            REQUIRE(backend->run_layers(wave.rows, hidden, nullptr) == RunOutcome::Done);
+            CHECK(same_bits(hidden, whole));
         }
     }
 }
 
-TEST_CASE("a row that runs nothing gives its embedding, or what it was given") {
+TEST_CASE_TEMPLATE_DEFINE(
+    "a row that runs nothing gives its embedding, or what it was given, and writes no keys",
+    Traits,
+    NothingToRun) {
     const ModelFile file = open_fixture("llama-f32");
     const auto dim = static_cast<std::size_t>(file.config().dim);
-    const auto backend = prefixed(file, kSettings[0]);
+    const auto backend = prefixed<Traits>(file, kSublayerSettings[0]);
     const SublayerMask all = mask_of({0, 1, 2, 3});
-    Wave wave{file.config(), 3};
+    Siblings wave{file.config(), 4};
+    const std::vector<float> successor = states_of(*backend, {&wave.rows[3], 1});
     wave.rows[0].last = 0;
     wave.rows[1].mask = &all;
     wave.rows[2].first = wave.rows[2].last = 3;
+    wave.rows[3] = sequence_row(*backend, 5, kSiblingPrefix - 1, wave.slots);
+    wave.rows[3].mask = &all;  // in the slot that the prefix ends with
     const std::vector<float> given = wave.hidden;
     wave.run(*backend);
-    for (const std::size_t r : {std::size_t{0}, std::size_t{1}}) {
-        std::vector<float> embedding(dim);
-        dequantize_row(file.embedding(), wave.rows[r].token, embedding);
-        CHECK(same_bits(wave.state(r, dim), embedding));
-    }
+    for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
+        CHECK(same_bits(wave.state(r, dim), embedding_of(file, wave.rows[r].token)));
     CHECK(same_bits(wave.state(2, dim), std::span(given).subspan(2 * dim, dim)));
+    CHECK(same_bits(states_of(*backend, {&Siblings{file.config(), 4}.rows[3], 1}), successor));
 }
 
-TEST_CASE("a stack begins with the embedding where all rows skip the first sub-layer") {
+TEST_CASE_TEMPLATE_DEFINE(
+    "a stack begins with the embedding where all rows skip the first sub-layer",
+    Traits,
+    StackOfEmbedding) {
     const ModelFile file = open_fixture("llama-f32");
     const auto dim = static_cast<std::size_t>(file.config().dim);
-    const auto backend = prefixed(file, kSettings[0]);
+    const auto backend = prefixed<Traits>(file, kSublayerSettings[0]);
     const SublayerMask mask = mask_of({0});
-    Wave wave{file.config(), 2};
+    Siblings wave{file.config(), 2};
     wave.want_stacks(file.config().dim);
     for (Row& row : wave.rows) row.mask = &mask;
     wave.run(*backend);
-    for (std::size_t r = 0; r < 2; ++r) {
-        std::vector<float> embedding(dim);
-        dequantize_row(file.embedding(), wave.rows[r].token, embedding);
-        CHECK(same_bits(std::span(wave.stacks[r]).first(dim), embedding));
-    }
+    for (std::size_t r = 0; r < 2; ++r)
+        CHECK(same_bits(std::span(wave.stacks[r]).first(dim),
+                        embedding_of(file, wave.rows[r].token)));
 }
 
-}  // namespace
-}  // namespace paceline
+}  // namespace paceline::testing
