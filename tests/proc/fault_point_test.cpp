@@ -21,7 +21,7 @@ constexpr int kVerifier = 3;
 constexpr int kDraft = 4;
 const std::vector<int> kAll{kFirst, kMiddle, kVerifier, kDraft};
 
-/// Three segments and a draft that drafts in jobs, so that every point is passed by somebody.
+/// Three segments and a draft that drafts in jobs, so that every point is passed by a stage.
 ToyPlan four_stages() {
     return {.segments = 3, .draft = ToyDraft::Oracle, .layer_micros = 40};
 }

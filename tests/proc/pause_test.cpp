@@ -101,7 +101,7 @@ TEST_CASE("a draft that is stopped and never missed does not hold the target bac
     ToyRun run{std::move(options)};
     CHECK(run.decode().ok());
     CHECK_MESSAGE(run.client().complaints().empty(), run.client().complaints());
-    // More verdicts than its ring has room for were made meanwhile, and nobody waited.
+    // More verdicts than its ring has room for were made meanwhile, and no stage waited.
     CHECK(std::chrono::steady_clock::now() - begin < 60s);
     CHECK(run.saboteur().deaths() == 0);
     for (const pid_t pid : stages) ::kill(pid, SIGCONT);

@@ -1,4 +1,4 @@
-// A stage that scribbles over the rings it shares with others: nobody crashes, and what is
+// A stage that scribbles over the rings it shares with others: no stage crashes, and what is
 // committed is right.
 #include <utility>
 

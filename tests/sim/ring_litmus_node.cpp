@@ -72,7 +72,7 @@ void Node::live() {
         any = release_some(false) || any;
         any = send_letters() || any;
         if (any || is_over()) continue;
-        if (release_some(true)) continue;  // nobody sleeps on slots that the peer may wait for
+        if (release_some(true)) continue;  // no sleep on slots that the peer may wait for
         sleep();
     }
     (void)release_some(true);

@@ -35,7 +35,7 @@ public:
 
     /// The whole life of this end, with its deaths.
     void run();
-    /// Whether something waits that it would act upon: if so it may not sleep unless somebody is
+    /// Whether something waits that it would act upon: if so it may not sleep unless another is
     /// going to ring.
     [[nodiscard]] bool has_reason();
     [[nodiscard]] std::uint64_t old_frames_published() const { return first_published_; }

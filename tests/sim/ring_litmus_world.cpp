@@ -55,7 +55,7 @@ private:
         throw Fibers::GivenUp{};
     }
 
-    /// Everybody is over or asleep, and nobody is left to ring.
+    /// All are over or asleep, and none is left to ring.
     void check_end() {
         for (std::size_t end = 0; end < 2; ++end) {
             const std::string who = "end " + std::to_string(end);

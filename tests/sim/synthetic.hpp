@@ -1,5 +1,5 @@
 // A target without weights and a draft with a given acceptance, for projections: what a pipeline
-// would do with models that nobody here can run. Time comes from the simulation's cost table; the
+// would do with models too large for this machine. Time comes from the simulation's cost table; the
 // text is a fixed sequence, so nothing is computed.
 #pragma once
 

@@ -49,7 +49,7 @@ void run_wave(Backend& segment,
         rows.push_back(sequence_row(segment, wave[i], position, slots));
     }
     PACE_CHECK(segment.run_layers(rows, hidden, nullptr) == RunOutcome::Done,
-               "nobody cancels a parity run");
+               "a parity run is not cancelled");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
 // given since the layers last wrote them.
-// Where a test asks for it (draws_itself), it draws tokens as a device does: then nobody may look at
+// Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may read
 // hidden states that were not asked for.
 // Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
 #pragma once

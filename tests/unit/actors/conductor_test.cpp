@@ -324,7 +324,7 @@ TEST_CASE("a lost draft changes no attempt and gets its Begin when it is back") 
     bench.verdict(id, 1, 4, {50});
     bench.context.posted.clear();
     const RequestId second = bench.submit(request());
-    CHECK(bench.context.posted.size() == 2);  // nobody posts to the lost one
+    CHECK(bench.context.posted.size() == 2);  // nothing is posted to the lost one
     bench.context.posted.clear();
     bench.join(kDraft);
     REQUIRE(bench.context.posted.size() == 2);

@@ -205,7 +205,7 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
             CHECK(said.back().root_position == bench.root());
             CHECK(said.back().count >= 4);
             CHECK(halfway == (pace == DraftPace::Lockstep));
-            // A hundred times too slow: nobody waits for it, and most verdicts find it in a job.
+            // A hundred times too slow: the target does not wait for it, and most verdicts find it in a job.
             bench.verdict({1});
             bench.context.run_job();
             for (int i = 0; i < 20; ++i) bench.verdict({plain_next(bench.spec, bench.text)}, 0);

@@ -76,7 +76,7 @@ std::vector<TokenId> tokens_to(const DraftText& text, DraftNodeId node) {
     return tokens;
 }
 
-/// The tokens of a random path below the root, and then maybe one that nobody proposed.
+/// The tokens of a random path below the root, and then maybe one that was not proposed.
 std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& random) {
     const auto nodes = text.tree.nodes();
     std::vector<TokenId> tokens = tokens_to(text, nodes[random() % nodes.size()].id);

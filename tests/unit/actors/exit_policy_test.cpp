@@ -53,7 +53,7 @@ TEST_CASE("an exit that gains more than it costs works on, and comes back when i
     }
 }
 
-TEST_CASE("what a look costs is its time as far as somebody waited, and the rows it caused") {
+TEST_CASE("what a look costs is its time as far as a wave waited, and the rows it caused") {
     ExitPolicy policy{false};
     CHECK_FALSE(policy.resting());
     policy.spent(0.2, true, 2);

@@ -105,7 +105,7 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     refused(proposal, "node 1 has token = -5");
     proposal.nodes[1].token = 5;
     CHECK(check_message(proposal, kLimits));
-    for (const int parent : {-2, 1, 2, 191}) {  // itself, a later one, nobody
+    for (const int parent : {-2, 1, 2, 191}) {  // itself, a later one, none
         proposal.nodes[1].parent = static_cast<std::int16_t>(parent);
         refused(proposal, "node 1 has parent = " + std::to_string(parent));
     }

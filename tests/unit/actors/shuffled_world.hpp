@@ -137,7 +137,7 @@ public:
     }
 
     std::optional<Error> failure;
-    bool stopped = false;  // somebody has ended its loop
+    bool stopped = false;  // its loop was ended
     Micros now{0};
     std::size_t channel_room = 3;
     /// Sees every hot message when it is delivered, if there is one.

@@ -142,7 +142,7 @@ private:
         job.last_served = waves;
         ++job.in_flight;
         for (const msg::WaveRow& row : rows) {
-            REQUIRE(owner_.emplace(row.slot, part.request).second);  // nobody else has it
+            REQUIRE(owner_.emplace(row.slot, part.request).second);  // no other request has it
         }
         if (part.kind == msg::WaveKind::Prefill) {
             REQUIRE(rows.size() <= options_.prefill_rows);

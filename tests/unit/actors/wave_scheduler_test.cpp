@@ -102,7 +102,7 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             if (random() % 2 == 0) answer.back() = kSceneEnd;
             scene.begin(random_tokens(random, 1 + random() % 80), std::move(answer));
         }
-        const std::size_t quiet = random() % 4;  // 0: nobody ever proposes
+        const std::size_t quiet = random() % 4;  // 0: no proposer
         int steps = 0;
         while (!scene.all_over()) {
             REQUIRE(++steps < 100000);
@@ -137,7 +137,7 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
     }
 }
 
-TEST_CASE("nobody starves, neither verifies nor prefills, however many share the waves") {
+TEST_CASE("no request starves, neither verifies nor prefills, however many share the waves") {
     for (const std::uint32_t requests_max : {1U, 3U, kWavePartsMax}) {
         CAPTURE(requests_max);
         std::mt19937_64 random{requests_max};
@@ -400,7 +400,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     REQUIRE(settled.size() == 1);
     CHECK(settled.front().prepared);
     CHECK(settled.front().origin == msg::Origin::Exit);
-    // Nobody had: the round holds another token, or does not come at all.
+    // It had not: the round holds another token, or does not come at all.
     (void)scene.verify();  // 2 and 3
     round = scene.proposal(0, 1);
     (void)Scene::add(round, msg::kBelowRoot, 4);

@@ -1,7 +1,7 @@
 // What the tests of attention share: a cache that knows what it holds, one call on the device, and
 // how far its result is from the plain twin in double.
 //
-// Every slot that nobody put something into is full of NaN: a kernel that passes looks at none.
+// Every unwritten slot is full of NaN: a kernel that passes looks at none.
 #pragma once
 
 #include <algorithm>

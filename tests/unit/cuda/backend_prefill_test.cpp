@@ -204,7 +204,7 @@ constexpr const char* kLongShape =
     "vocab_size = 64\ncontext_length = 8192\ntied_embeddings = false\nrope_base = 10000.0\n"
     "type = \"bf16\"\n";
 
-/// Rows of positions first .. first + count - 1; nobody has put the keys below there: all zeros.
+/// Rows of positions first .. first + count - 1; the keys below were not written: all zeros.
 std::vector<Row> rows_from(const Backend& backend,
                            Position first,
                            int count,

@@ -142,7 +142,7 @@ public:
         }
         library_.stream.finish();
         Written written{out.take(), floats_of(next.take()), squares.take()};
-        // By cuBLAS a product that is stored has all rows of the launch: nobody reads the others.
+        // By cuBLAS a product that is stored has all rows of the launch: the others are not read.
         if (args_.finish.kind == FinishKind::Store) written.out.resize(size_of(kThere * kWidth));
         return written;
     }
@@ -202,7 +202,7 @@ TEST_CASE("what is finished after cuBLAS's product is what is fused after ours")
         CHECK(largest_difference(own.next, peer.next) < kBf16Tolerance);
         CHECK(largest_difference(own.squares, peer.squares) < 16 * kTolerance);
         if (kind == FinishKind::Store) {
-            // Columns after the last output are nobody's.
+            // Columns after the last output are unused.
             for (std::size_t i = 0; i < own.out.size(); ++i)
                 CHECK(static_cast<double>(peer.out[i]) ==
                       doctest::Approx(static_cast<double>(own.out[i])).epsilon(kTolerance));

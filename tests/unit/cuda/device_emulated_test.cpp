@@ -196,7 +196,7 @@ TEST_CASE("a kernel with its barrier gives the same in every order, one without 
     }
 }
 
-TEST_CASE("shared memory that nobody wrote is NaN, also after a block that wrote it") {
+TEST_CASE("unwritten shared memory is NaN, also after a block that wrote it") {
     const test::OnDevice<float> in(std::vector<float>(64, 1.0F));
     const test::OnDevice<float> out(std::vector<float>(64, 0.0F));
     Stream stream;

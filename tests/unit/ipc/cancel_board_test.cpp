@@ -107,7 +107,8 @@ TEST_CASE("readers beside a writer never see one request's watermark under anoth
             std::map<std::size_t, Position> newest;
             ++begun;
             for (bool last = false; !last;) {
-                last = over.load(std::memory_order_acquire);  // once more: then nobody writes
+                last = over.load(
+                    std::memory_order_acquire);  // once more: then it is not being written
                 for (std::size_t i = 0; i < owners.size(); ++i) {
                     const auto watermark = cell->read(owners[i].request, owners[i].attempt);
                     if (!watermark) continue;

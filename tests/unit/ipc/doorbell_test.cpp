@@ -12,7 +12,7 @@ using namespace paceline;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-TEST_CASE("a wait that nobody ends is over after its limit") {
+TEST_CASE("a wait without a bell is over after its limit") {
     Doorbell bell = Doorbell::local();
     const auto start = Clock::now();
     CHECK_FALSE(bell.wait([] { return false; }, 0us, 20ms));

@@ -60,7 +60,8 @@ TEST_CASE("whose a frame is can be told for every kind; a wave is its first part
     }
 }
 
-TEST_CASE("a frame of no kind or of too few bytes is nobody's, and reading it reads nothing else") {
+TEST_CASE(
+    "a frame of no kind or of too few bytes has no reader, and reading it reads nothing else") {
     CHECK_FALSE(msg::route_of(0, a_wave(5)));
     CHECK_FALSE(msg::route_of(6, a_wave(5)));
     for (const KindRule& rule : kHotKinds) {

@@ -100,7 +100,7 @@ TEST_CASE("a process that scribbles over a live ring gets frames, nothing or cor
     options.urgent_slots = 2;
     options.payload_bytes = 64;
     const ShmFile file = create_ring("rogue", options).value();
-    // Not over the constants: nobody reads them again once the ring is attached, and here it is
+    // Not over the constants: they are not read again once the ring is attached, and here it is
     // attached anew after each corruption.
     const Rogue rogue{file, kLineBytes, 3 * kLineBytes};
     Tally tally;

@@ -245,7 +245,7 @@ TEST_CASE("the wish for room is passed on for every slot that was freed, until a
     RingConsumer consumer = fixture.consumer();
     REQUIRE(push(producer, 1) == Push::Ok);
     CHECK(pop(consumer) == 1);
-    CHECK_FALSE(consumer.take_room_wanted());  // nobody waits
+    CHECK_FALSE(consumer.take_room_wanted());  // no producer waits
     REQUIRE(push(producer, 2) == Push::Ok);
     producer.want_room();
     CHECK_FALSE(consumer.take_room_wanted());  // there is nothing to tell
@@ -265,7 +265,7 @@ TEST_CASE("a wish is not used up by the ring for room that the producer has take
     CHECK(pop(consumer) == 1);
     REQUIRE(push(producer, 2) == Push::Ok);  // sees the room before it is told of it
     producer.want_room();
-    CHECK(consumer.take_room_wanted());  // the ring for frame 1: it wakes nobody
+    CHECK(consumer.take_room_wanted());  // the ring for frame 1: it wakes no producer
     CHECK_FALSE(producer.has_room(Urgency::Normal));
     CHECK(pop(consumer) == 2);
     CHECK(consumer.take_room_wanted());
@@ -355,5 +355,5 @@ TEST_CASE("a rogue peer that scribbles over the ring cannot make the consumer mi
             }
         }
     }
-    CHECK(corrupt > 100);  // and some scribbles hit what nobody reads
+    CHECK(corrupt > 100);  // and some scribbles hit what is not read
 }

@@ -154,7 +154,7 @@ TEST_CASE("an exit of many segments stands between them, not after the last") {
     const Placement placed = place(config, 30, {0}).value();
     CHECK(placed.exits() == std::vector{StageId{1}, StageId{2}});
     CHECK(!config.exit_sends_candidates());
-    // As many early tokens as may be on their way, and the one that nobody was sure of.
+    // As many early tokens as may be on their way, and the one that was not certain.
     CHECK(dispatch_options(config).waves_in_flight_max == 6);
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("a simulated process on cores handles nothing during a job, one beside
         CAPTURE(seed);
         for (const bool early : {false, true}) {
             CAPTURE(early);
-            // Nobody can tell whether the work was done at the beginning of its time or the end.
+            // Whether the work was done cannot be told at the beginning of its time or the end.
             const Story cores = play(seed, false, early);
             CHECK(cores.proposal_at == 100us);
             CHECK(cores.ended_at == 1100us);

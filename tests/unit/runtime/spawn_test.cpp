@@ -89,7 +89,7 @@ TEST_CASE("a stage dies with its parent, however that one dies") {
     ::waitpid(parent, nullptr, 0);
     const std::string stat = "/proc/" + std::to_string(stage) + "/stat";
     bool alive = true;
-    for (int i = 0; alive && i < 100; ++i) {  // a zombie of somebody else's is dead enough
+    for (int i = 0; alive && i < 100; ++i) {  // a zombie of another parent is dead enough
         std::FILE* file = std::fopen(stat.c_str(), "r");
         char state = 'X';
         if (file != nullptr) {

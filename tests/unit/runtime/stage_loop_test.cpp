@@ -113,7 +113,7 @@ TEST_CASE("three loops pass everything on, in order, through rings that are ofte
     CHECK(source.rooms > 0);
 }
 
-TEST_CASE("a loop whose conductor is gone ends by itself, although nobody rings") {
+TEST_CASE("a loop whose conductor is gone ends by itself, without a bell") {
     const WiringPlan plan = plan_of(0, 0);
     TestPort port;
     Relay actor{kB};
@@ -239,7 +239,7 @@ TEST_CASE("what is sent to a lost peer is dropped, and its next incarnation gets
     CHECK(port.rewired[0] == std::pair{kB, Epoch{4}});
 }
 
-TEST_CASE("a consumer that breaks a channel on which somebody waits for room is reported, once") {
+TEST_CASE("a consumer that breaks a channel on which a producer waits for room is reported, once") {
     const WiringPlan plan = plan_of(0, 2);
     const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kA);
     const control::EdgeWire* to_b = nullptr;
@@ -354,7 +354,7 @@ TEST_CASE("a running job sees what the verifier in another loop says of the text
     CHECK(worker.after == WatermarkCell::Watermark{30, 4});
 }
 
-TEST_CASE("where nobody can cancel from outside there is no watermark to look at") {
+TEST_CASE("without a cancel board there is no watermark to read") {
     const WiringPlan plan = plan_of(0, 0);
     struct Lonely : Relay {
         Lonely() : Relay{kB} {}

@@ -38,7 +38,7 @@ TEST_CASE("a stopped stage is verified by the stop grace alone") {
           "was stopped and not continued for 5001 ms");
 }
 
-TEST_CASE("a deadline that passed while nobody looked does not count at once") {
+TEST_CASE("a deadline that passed between polls does not count at once") {
     StageWatch watch{5s};
     watch.excuse(20s);
     CHECK_FALSE(watch.complaint(computing(9s, 10s), 20400ms));

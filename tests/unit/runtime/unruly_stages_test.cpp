@@ -55,7 +55,7 @@ TEST_CASE("a stage that writes lines without end does not keep its parent from a
     CHECK(lines > 100);
 }
 
-TEST_CASE("a stage that does not read is reported once, and nobody waits for it again") {
+TEST_CASE("a stage that does not read is reported once, and no producer waits for it again") {
     std::vector<Error> silences;
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
