@@ -59,7 +59,7 @@ def words_of(method, case, devices, folder):
 
 
 def rates(options, program, words, sets, folder):
-    """{set: tokens per simulated second}, over all tokens behind the first of each answer."""
+    """{set: tokens per simulated second}, over all tokens after the first of each answer."""
     out = folder / "run.json"
     subprocess.run([program, "simulate", "-t", "1", "-m", options.model, "--costs", options.costs,
                     "--hop-us", "0", "--prompts", folder / "all.jsonl", "-n", str(options.n),

@@ -1,10 +1,10 @@
 // AnswerFigures: the account of one answer, kept by whoever decodes it (PlainDecoder, the conductor)
 // and read by all: session, chat, check, simulate, --stats.
 //
-// An answer is counted here and not in the pages of runtime/observe, which know processes and no
+// An answer is counted here and not in the telemetry of runtime/observe, which knows processes and no
 // requests: an account of one answer cannot be read from totals while others are decoded beside it,
 // and it must outlive the stages that worked on it. What a run did with verdicts is the sum over
-// its answers; what its processes did is in their pages.
+// its answers; what its processes did is in their telemetry.
 // Plain values; any thread.
 #pragma once
 
@@ -55,7 +55,7 @@ struct AnswerFigures {
     [[nodiscard]] Micros prefill_time() const { return std::max(prefilled - begun, Micros{0}); }
     [[nodiscard]] Micros time_to_first() const { return std::max(first_token - begun, Micros{0}); }
     [[nodiscard]] Micros decode_time() const { return last_token - first_token; }
-    /// Tokens/s behind the first one; 0 for fewer than two.
+    /// Tokens/s after the first one; 0 for fewer than two.
     [[nodiscard]] double decode_rate() const;
 };
 

@@ -33,7 +33,7 @@ struct BatchParams {
     int seats = 32;                // requests at a time, >= 1
     int wave_rows = 64;            // of one wave, >= seats
     int top = 0;                   // likeliest tokens kept per row; 0: none
-    std::vector<int> hidden = {};  // layers behind which the residual is kept; ascending, from 1
+    std::vector<int> hidden = {};  // layers after which the residual is kept; ascending, from 1
 };
 
 struct AnswerTask {

@@ -41,7 +41,7 @@ struct GrowthRule {
     std::int32_t own_alternatives = 0;   // runners-up named after each expanded node
     std::int32_t exit_alternatives = 0;  // k: of an exit's names at each row, those that are grown
     std::int32_t branch_budget = 48;     // nodes off the trunk that are expanded per root
-    float draft_reach_min = 1e-3F;       // behind a path less probable than this nothing is drafted
+    float draft_reach_min = 1e-3F;       // after a path less probable than this nothing is drafted
 };
 
 }  // namespace paceline

@@ -81,7 +81,7 @@ struct Outcome {
     bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
 };
 
-/// What became of proposals. No counter of the stage's page has these events; what the page counts
+/// What became of proposals. No counter of the stage's telemetry has these events; what it counts
 /// (actors/protocol/counters.hpp) is counted there alone, by the Dispatcher.
 struct ProposalTally {
     std::uint64_t used = 0;           // continued the text below the root of the day

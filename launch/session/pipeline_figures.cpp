@@ -67,11 +67,11 @@ std::string total_text(const PipelineFigures& f) {
     const FoldAccounts fold = fold_accounts(f);
     const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
     std::string text = print("%lld = C_post %lld + ", number(fold.total), number(fold.post));
-    if (f.accounts.names) text += print("C_early %lld + ", number(fold.early));
+    if (f.accounts.sends_candidates) text += print("C_early %lld + ", number(fold.early));
     text += print("C_pre %lld", number(fold.pre));
     if (fold.predicted_total) {
         text += print("; %.1f by equation %d, of N_verified %lld", *fold.predicted_total,
-                      f.accounts.names ? 10 : 4, number(fold.verified));
+                      f.accounts.sends_candidates ? 10 : 4, number(fold.verified));
     }
     return text;
 }
@@ -113,13 +113,13 @@ void add_accounts(const PipelineFigures& f,
                            print("%llu, %llu rows", static_cast<unsigned long long>(forwards),
                                  static_cast<unsigned long long>(f.counter(counters::kDraftRows))));
     }
-    if (const ExitHits exit = exit_hits(f); f.accounts.names && exit.of > 0) {
+    if (const ExitHits exit = exit_hits(f); f.accounts.sends_candidates && exit.of > 0) {
         lines.emplace_back("exit hit rate",
                            print("%.2f: %llu of the %llu roots off the trunk", exit.rate(),
                                  static_cast<unsigned long long>(exit.hits),
                                  static_cast<unsigned long long>(exit.of)));
     }
-    if (f.accounts.names || f.accounts.gamma > 0) lines.emplace_back("C_total", total_text(f));
+    if (f.accounts.sends_candidates || f.accounts.gamma > 0) lines.emplace_back("C_total", total_text(f));
     if (!f.accounts.proposes) return;
     const auto proposed = static_cast<unsigned long long>(f.counter(counters::kEarlyProposed));
     if (proposed == 0) {
@@ -136,7 +136,7 @@ void add_accounts(const PipelineFigures& f,
 }  // namespace
 
 PipelineAccounts accounts_of(const PipelineConfig& config) {
-    PipelineAccounts accounts{.names = config.exit_sends_candidates(),
+    PipelineAccounts accounts{.sends_candidates = config.exit_sends_candidates(),
                               .proposes = config.exit && config.exit->proposes};
     if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return accounts;
     const GrowthRule& growth = config.draft->growth;
@@ -148,7 +148,7 @@ PipelineAccounts accounts_of(const PipelineConfig& config) {
 FoldAccounts fold_accounts(const PipelineFigures& figures) {
     const VerdictTally& v = figures.verdicts;
     FoldAccounts fold{.total = v.waves, .pre = v.alone, .verified = v.candidates + v.waves};
-    if (figures.accounts.names) {
+    if (figures.accounts.sends_candidates) {
         // A last verdict may find an outcome that no wave follows any more.
         fold.early = std::min(static_cast<std::int64_t>(figures.counter(counters::kOutcomeExit)),
                               fold.total - fold.pre);
@@ -208,9 +208,9 @@ nlohmann::json to_json(const PipelineFigures& f) {
         json["processes"].push_back(
             {{"name", process.name}, {"busy", process.busy}, {"waiting", process.waiting}});
     }
-    if (const ExitHits exit = exit_hits(f); f.accounts.names && exit.of > 0)
+    if (const ExitHits exit = exit_hits(f); f.accounts.sends_candidates && exit.of > 0)
         json["exit_hit_rate"] = exit.rate();
-    if (f.accounts.names || f.accounts.gamma > 0) {
+    if (f.accounts.sends_candidates || f.accounts.gamma > 0) {
         const FoldAccounts fold = fold_accounts(f);
         json["fold"] = {{"c_total", fold.total},
                         {"c_post", fold.post},

@@ -2,8 +2,8 @@
 // --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
 // Nothing is counted here. Two accounts are read: that of the answers (VerdictTally, summed), and the
-// pages in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
-// The last segment's page has verdicts too, for who looks from outside while a run goes on, but also
+// telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
+// The last segment's block has verdicts too, for `paceline top` while a run goes on, but also
 // those that the commit log fenced.
 // Plain values; any thread.
 #pragma once
@@ -31,12 +31,12 @@ struct ProcessFigures {
 
 /// Which of the papers' own accounts mean something for a pipeline, and their constants.
 struct PipelineAccounts {
-    bool names = false;     // an exit names: FOLD's
+    bool sends_candidates = false;  // an exit does: FOLD's
     bool proposes = false;  // an exit proposes: AdaDecode's
     int gamma = 0;          // of lockstep; 0: event-driven, without equations 4 and 10
     int gamma_late = 0;     // gamma2 = gamma - gamma1; 0: PEARL
 
-    /// Rows of a full wave whose root an exit had named: that root, and gamma2 tokens below it.
+    /// Rows of a full wave whose root an exit had sent: that root, and gamma2 tokens below it.
     /// The paper's equation 8 leaves the root out.
     [[nodiscard]] int early_rows() const { return gamma_late + 1; }
 };
@@ -63,7 +63,7 @@ struct PipelineFigures {
 struct FoldAccounts {
     std::int64_t total = 0;     // C_total: all of them
     std::int64_t pre = 0;       // those of the root alone: pre-verify that was not avoided
-    std::int64_t early = 0;     // C_early: the root was prepared under an exit's name
+    std::int64_t early = 0;     // C_early: the root was prepared by an exit
     std::int64_t post = 0;      // C_post: the others
     std::int64_t verified = 0;  // N_verified: rows of all of them
     std::optional<double> predicted_total{};  // by equation 10, or 4 without an exit; lockstep

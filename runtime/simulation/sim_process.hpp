@@ -187,7 +187,7 @@ public:
     [[nodiscard]] ActorHost& host() { return *host_; }
     /// Its outgoing edges, for faults and for the search for leaks.
     [[nodiscard]] SimChannels channels_out() const;
-    /// As a stage's page has them; the runtime's own are not counted here but for Jobs and
+    /// As a stage's telemetry has them; the runtime's own are not counted here but for Jobs and
     /// FramesStale.
     [[nodiscard]] const std::array<std::uint64_t, kCounters>& counters() const { return counters_; }
     /// Time in jobs, which may take parts of a microsecond.
