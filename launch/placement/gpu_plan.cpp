@@ -246,7 +246,10 @@ Result<GpuPlan> plan_gpus(const PipelineConfig& config,
     const std::size_t most =
         std::min<std::size_t>(kSegmentsMax, kPartsOfAGpu * request.gpus.size());
     for (;;) {
-        Result<Sized> sized = size_on_gpus(cut(whole.value().config, parts), request, size);
+        PipelineConfig parted = cut(whole.value().config, parts);
+        // Not every pipeline may have another segment before an exit (pipeline_checks.hpp).
+        if (why && !check_pipeline(parted).ok()) return *why;
+        Result<Sized> sized = size_on_gpus(std::move(parted), request, size);
         if (!sized) return sized.error();
         const std::vector<FillUnit> units = units_of(sized.value());
         const Fill fill = fill_in_order(units, fill_gpus(request));

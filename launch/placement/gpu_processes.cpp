@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <map>
+#include <set>
 #include <string>
 
 namespace paceline {
@@ -37,9 +38,15 @@ void pin_near_gpus(PipelineConfig& config,
                    const GpuMachine& machine,
                    const std::vector<int>& usable) {
     std::map<std::string, Members> processes;
+    std::set<std::string> others;
     for (StageConfig& stage : config.stages) {
-        if (stage.device.gpu) processes[process_of(stage)].push_back(&stage);
+        if (stage.device.gpu) {
+            processes[process_of(stage)].push_back(&stage);
+        } else {
+            others.insert(process_of(stage));
+        }
     }
+    const std::size_t left_over = others.size() + 1;  // the conductor's
     std::map<std::vector<int>, std::vector<Members>> by_node;
     for (const auto& [name, members] : processes) {
         const bool named = std::any_of(
@@ -54,7 +61,8 @@ void pin_near_gpus(PipelineConfig& config,
         by_node[near].push_back(members);
     }
     for (const auto& [cores, sharers] : by_node) {
-        const std::size_t share = std::min(kCoresOfAProcess, cores.size() / sharers.size());
+        const std::size_t free = cores.size() - std::min(cores.size(), left_over);
+        const std::size_t share = std::min(kCoresOfAProcess, free / sharers.size());
         if (share == 0) continue;
         for (std::size_t i = 0; i < sharers.size(); ++i) {
             const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(i * share);

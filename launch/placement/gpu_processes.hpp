@@ -15,8 +15,9 @@ namespace paceline {
 void share_processes(PipelineConfig& config);
 
 /// Gives each process with a GPU cores of its own near to it, a few: feeding a GPU takes little more
-/// than one. Those that the file names stay. Cores are taken of `usable`; where there are not enough, or
-/// the GPU's are not known, none are named and the sharing out of core_shares.hpp holds.
+/// than one. One is left for each process without a GPU and for the conductor. Cores that the file names
+/// stay. They are taken of `usable`; where there are not enough, or the GPU's are not known, none are
+/// named and the sharing out of core_shares.hpp holds.
 void pin_near_gpus(PipelineConfig& config,
                    const GpuMachine& machine,
                    const std::vector<int>& usable);

@@ -187,10 +187,31 @@ TEST_CASE("each process has cores of its own near its GPU, unless the file names
     std::map<std::string, std::vector<int>> cores;
     for (const PlacedProcess& process : plan.value().placement.processes)
         cores[process.name] = process.cores;
-    CHECK(cores["early-verify"] == std::vector<int>{0, 1, 2, 3});
-    CHECK(cores["final-verify"] == std::vector<int>{4, 5, 6, 7});
+    // Eight cores are near to two GPUs; one stays for the conductor.
+    CHECK(cores["early-verify"] == std::vector<int>{0, 1, 2});
+    CHECK(cores["final-verify"] == std::vector<int>{3, 4, 5});
     CHECK(cores["draft"] == std::vector<int>{8, 9, 10, 11});
     CHECK(cores["correct"] == std::vector<int>{1});
+}
+
+TEST_CASE("where cores are few none are named: a process without a GPU needs one too") {
+    PipelineConfig pearl = method_config("pearl").value();
+    pearl.draft->use_stand_in();
+    GpuMachine machine = machine_of({90});
+    machine.gpus.front().near_cores = {0, 1};
+    const Result<GpuPlan> plan = plan_of(pearl, machine);
+    REQUIRE(plan.ok());
+    for (const StageConfig& stage : plan.value().config.stages) CHECK(stage.cores.empty());
+    for (const PlacedProcess& process : plan.value().placement.processes)
+        CHECK(process.cores.size() == 1);
+}
+
+TEST_CASE("a pipeline that may not be cut is refused for its bytes, not for the cut") {
+    // Its exit must stand at the end of the first segment.
+    const Result<GpuPlan> plan = plan_of(with_draft("fold-lockstep"), machine_of({30, 45, 5}));
+    REQUIRE(!plan.ok());
+    CHECK(plan.error().code == Errc::OutOfMemory);
+    CHECK(plan.error().what.find("\"early\" needs") != std::string::npos);
 }
 
 TEST_CASE("GPUs that were found are near to the cores that the kernel names for their place") {
