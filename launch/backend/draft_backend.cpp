@@ -6,6 +6,8 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "launch/base/shapes.hpp"
+#include "model/weights/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {
@@ -29,6 +31,19 @@ Status check_same_tokens(const ModelFile& draft, const ModelFile& target) {
     return {};
 }
 
+namespace {
+
+/// Beside a shape a draft may be one too: there is no text whose tokens could differ.
+Result<ModelFile> open_draft_model(const std::string& path, const ModelFile& target) {
+    if (is_synthetic(target)) return open_shape(path);
+    Result<ModelFile> own = ModelFile::open(path);
+    if (!own) return own;
+    if (Status s = check_same_tokens(own.value(), target); !s.ok()) return s.error();
+    return own;
+}
+
+}  // namespace
+
 std::vector<TokenId> short_list(int count, int vocab_size) {
     if (count >= vocab_size) return {};
     std::vector<TokenId> tokens(static_cast<std::size_t>(count));
@@ -46,9 +61,8 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options.adapter.reset();
     HeadSpec head;
     if (draft.model == DraftModelKind::File) {
-        Result<ModelFile> own = ModelFile::open(draft.model_file);
+        Result<ModelFile> own = open_draft_model(draft.model_file, target);
         if (!own) return own.error();
-        if (Status s = check_same_tokens(own.value(), target); !s.ok()) return s.error();
         plan.own = std::move(own).value();
     }
     if (draft.model == DraftModelKind::Trained) {

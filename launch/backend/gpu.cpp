@@ -4,6 +4,7 @@
 
 #if PACELINE_WITH_CUDA
 #include "model/cuda/cuda_backend.hpp"
+#include "model/cuda/cuda_refusals.hpp"
 #include "model/kernels/cuda/device_probe.hpp"
 #endif
 
@@ -14,7 +15,11 @@ namespace paceline {
 GpuInventory read_gpus() {
     const CudaProbe probe = list_cuda();
     GpuInventory inventory;
-    for (const CudaDevice& device : probe.devices) inventory.names.push_back(device.name);
+    for (const CudaDevice& device : probe.devices) {
+        inventory.names.push_back(device.name);
+        inventory.memory.push_back(device.memory_bytes);
+        inventory.pci_places.push_back(device.pci_place);
+    }
     if (probe.devices.empty()) inventory.why_none = probe.problem;
     return inventory;
 }
@@ -33,7 +38,15 @@ std::string gpu_version_text() {
 }
 
 MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options) {
-    return cuda_memory(file, options);
+    MemoryUse use = cuda_memory(file, options);
+    CudaOptions whole = options;
+    if (whole.last_layer < 0) whole.last_layer = file.config().layers;
+    use.workspace_bytes += recording_bytes(whole);
+    return use;
+}
+
+bool can_size_gpus() {
+    return true;
 }
 
 Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
@@ -55,6 +68,10 @@ std::string gpu_version_text() {
 
 MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) {
     return {};
+}
+
+bool can_size_gpus() {
+    return false;
 }
 
 Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,

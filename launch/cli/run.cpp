@@ -9,6 +9,7 @@
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/chat_loop.hpp"
+#include "launch/cli/run_plan.hpp"
 #include "launch/cli/run_session.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
@@ -96,8 +97,26 @@ void add_method_options(Command& command, RunOptions& options) {
                      "with --figures: decode the prompt plainly as well, compare texts and speed");
 }
 
+void add_placement_options(Command& command, RunOptions& options) {
+    const OptionCheck numbers = whole_number_list(0);
+    const OptionCheck known{[numbers](const std::string& word) {
+        return word == "all" ? std::string{} : numbers.complaint(word);
+    }};
+    command
+        .add_option("--gpus", options.gpus,
+                    "place the stages on these GPUs: all that can be seen, or numbers such as 0,2")
+        .check(known);
+    command.add_option("--machine", options.machine_file,
+                       "a file that describes a machine's GPUs, memory and links "
+                       "(configs/machines); the stages are placed for it");
+    command.add_flag("--dry-run", options.dry_run,
+                     "print who would be where, with bytes and links, and end; with --machine "
+                     "without any GPU, with --random for a model that is not there");
+}
+
 Status check_combinations(const RunOptions& options) {
     const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
+    if (Status s = check_plan_options(options); !s.ok()) return s;
     if (options.config_file.empty()) {
         if (const Result<PipelineConfig> known = method_config(options.method); !known)
             return known.error();
@@ -228,11 +247,12 @@ Command add_run(Command& app, RunOptions& options) {
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     add_exact_option(command, options.model);
-    refuse_random_option(command);
+    add_random_options(command, options.model);
     add_parts_option(command, options.model);
     add_prompt_options(command, options);
     add_answer_options(command, options);
     add_method_options(command, options);
+    add_placement_options(command, options);
     add_insight_options(command, options);
     add_sampling_options(command, options.sampling);
     command.footer(kFooter);
@@ -246,6 +266,10 @@ int run_run(const RunOptions& options, const Environment& environment) {
         return written.ok() ? kExitOk : report_failure(kCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());
+    if (options.dry_run) {
+        const Status printed = print_plan(options, environment);
+        return printed.ok() ? kExitOk : report(printed.error());
+    }
     Result<std::optional<std::string>> prompt = read_prompt(options, environment);
     if (!prompt) return report(prompt.error());
     Result<Outputs> outputs = open_outputs(options);

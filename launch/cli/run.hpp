@@ -25,9 +25,12 @@ struct RunOptions {
     std::string method = "plain";
     bool list_methods = false;
     bool list_settings = false;
-    std::string draft_model;  // --draft-model
-    bool figures = false;     // --figures
-    bool baseline = false;    // --baseline
+    std::string draft_model;   // --draft-model
+    std::string gpus;          // --gpus: "0,2" or "all"
+    std::string machine_file;  // --machine
+    bool dry_run = false;      // --dry-run
+    bool figures = false;      // --figures
+    bool baseline = false;     // --baseline
     std::string ids_file;
     std::string stats_file;
     std::string trace_file;
@@ -36,6 +39,10 @@ struct RunOptions {
 
     /// Whether other processes decode: --config, or a method that needs them.
     [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
+    /// Whether stages are to be placed on GPUs.
+    [[nodiscard]] bool wants_gpus() const {
+        return dry_run || !gpus.empty() || !machine_file.empty();
+    }
 };
 
 Command add_run(Command& app, RunOptions& options);

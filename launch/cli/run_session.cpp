@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/base/text_output.hpp"
+#include "launch/cli/run_plan.hpp"
 #include "launch/config/methods.hpp"
-#include "launch/placement/pretrained.hpp"
 
 namespace paceline {
 
@@ -27,25 +27,6 @@ Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool ra
     Result<ChatTemplate> chat = ChatTemplate::recognise(jinja);
     if (!chat) return Error{chat.error().code, file.path() + ": " + chat.error().what};
     return std::optional<ChatTemplate>{std::move(chat).value()};
-}
-
-/// The configuration, settled for the model.
-Result<PipelineConfig> pipeline_of(const RunOptions& options,
-                                   const ModelFile& file,
-                                   const Environment& environment) {
-    Result<PipelineConfig> config = options.config_file.empty()
-                                        ? method_config(options.method)
-                                        : read_pipeline_config(options.config_file);
-    if (!config) return config;
-    if (const Device device = device_of(options.model); device.gpu) {
-        if (Status s = use_device(config.value(), device); !s) return s.error();
-    }
-    if (!options.draft_model.empty()) {
-        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
-    }
-    const PartsSearch search = parts_search(options.model.parts, environment);
-    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
-    return config;
 }
 
 }  // namespace
@@ -144,14 +125,16 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
         if (!options.uses_stages())
             return make_plain_generator(model_->file, options.model, environment);
-        Result<PipelineConfig> config = pipeline_of(options, model_->file, environment);
-        if (!config) return config.error();
-        supervision = config.value().supervision;
-        acceptance_ = config.value().acceptance;
+        Result<SettledPipeline> settled = settle_pipeline(options, model_->file, environment);
+        if (!settled) return settled.error();
+        const PipelineConfig& config = settled.value().config;
+        supervision = config.supervision;
+        acceptance_ = config.acceptance;
         // Plain decoding to compare with: where the target is.
-        model_options_.device = to_text(target_device(config.value()));
+        model_options_.device = to_text(target_device(config));
+        std::fputs(settled.value().gpu_table.c_str(), stderr);
         const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
-        return make_pipeline_generator(model_->file, options.model, config.value(), hooks);
+        return make_pipeline_generator(model_->file, options.model, config, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();
     if (!generator) return generator.error();

@@ -177,6 +177,7 @@ Result<std::vector<StageConfig>> expand_stage(const TomlTable& table, StageConfi
     // Drafts hold nothing that cannot be proposed again; a segment holds the KV cache.
     if (!table.has("on_death") && stage.role != StageRole::Segment)
         stage.on_death = OnDeath::RestartAlone;
+    stage.device_given = table.has("device");
     if (Status s = check_stage(table, stage); !s.ok()) return s.error();
     if (!table.has("segments")) return std::vector{stage};
     std::vector<StageConfig> stages(static_cast<std::size_t>(stage.segments), stage);

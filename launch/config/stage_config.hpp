@@ -48,7 +48,8 @@ struct StageConfig {
     std::vector<int> cores{};  // empty: all that the process may use
     int threads = 0;           // 0: one per core
     Device device{};
-    std::string process{};  // stages that name the same one share it; empty: one of its own
+    bool device_given = false;  // the file names it
+    std::string process{};      // stages that name the same one share it; empty: one of its own
     OnDeath on_death = OnDeath::RebuildChain;
 };
 

@@ -57,7 +57,8 @@ MemoryNeed plan_backend(const ModelFile& file,
             .weight_bytes = use.weight_bytes,
             .kv_bytes = use.kv_bytes,
             .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config) + use.pinned_bytes,
-            .on_gpu = true};
+            .on_gpu = true,
+            .workspace_bytes = use.workspace_bytes};
     }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};

@@ -26,8 +26,9 @@ struct MemoryNeed {
     std::string name;  // of the stage
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
-    std::uint64_t other_bytes = 0;  // of the host
-    bool on_gpu = false;            // weights and KV cache are
+    std::uint64_t other_bytes = 0;      // of the host
+    bool on_gpu = false;                // weights and KV cache are
+    std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of waves may take
 
     /// Bytes of the host's memory.
     [[nodiscard]] std::uint64_t on_host() const {

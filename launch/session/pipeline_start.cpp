@@ -1,15 +1,11 @@
 #include "launch/session/pipeline_start.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "launch/backend/draft_backend.hpp"
 #include "launch/backend/gpu_check.hpp"
-#include "launch/backend/load_model.hpp"
-#include "model/kv_layout.hpp"
+#include "launch/placement/stage_sizes.hpp"
 
 namespace paceline {
 
@@ -26,20 +22,13 @@ SupervisorOptions options_of(const PipelineConfig& config, RunLog& log, bool tra
     return options;
 }
 
-/// The context of every request begins with a page of its own, and may speculate beyond its end.
-std::int32_t slots_for(Position context, int requests) {
-    if (requests == 1) return context + kSpareSlots;
-    return requests * (pages_for(context) * kKvPageSlots + kSpareSlots);
-}
-
 }  // namespace
 
-bool drafts_share_kv(const Placement& placement, const ModelOptions& options) {
-    std::vector<KvType> types;
-    for (const PlacedStage& stage : placement.stages) {
-        if (stage.role != StageRole::Segment) types.push_back(kv_type(options, stage.device));
-    }
-    return std::adjacent_find(types.begin(), types.end(), std::not_equal_to<>{}) == types.end();
+std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options) {
+    std::vector<int> cores = machine.preferred_order();
+    if (options.threads > 0)
+        cores.resize(std::min(cores.size(), static_cast<std::size_t>(options.threads)));
+    return cores;
 }
 
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
@@ -49,35 +38,19 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     if (Status s = check_gpus(config); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
-    std::vector<int> cores = machine.value().preferred_order();
-    if (options.threads > 0)
-        cores.resize(std::min(cores.size(), static_cast<std::size_t>(options.threads)));
+    const std::vector<int> cores = usable_cores(machine.value(), options);
     Result<Placement> placement = place(config, file.config().layers, cores);
     if (!placement) return placement.error();
+    Result<StageSizes> sizes = StageSizes::open(file, options, config, requests);
+    if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
                       .machine = std::move(machine).value(),
-                      .sizes = {.dim = file.config().dim},
-                      .context = context_of(options, file.config())};
-    plan.kv_slots = slots_for(plan.context, requests);
-    CpuOptions backend = cpu_options(options, ThreadPlan{}, plan.kv_slots);
-    backend.rows_max = kWaveRowsMax;
-    std::optional<DraftBackend> draft;
-    if (config.draft && config.draft->computes()) {
-        Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, backend);
-        if (!planned) return planned.error();
-        draft = std::move(planned).value();
-        if (drafts_share_kv(plan.placement, options))
-            plan.sizes.draft_kv_row_bytes = kv_row_bytes(*draft, file);
-    }
-    ExitParts parts;
-    if (config.exit) {
-        Result<ExitParts> opened = open_exit_parts(*config.exit, file);
-        if (!opened) return opened.error();
-        parts = std::move(opened).value();
-    }
-    plan.needs = plan_stages(file, backend, plan.placement, config.exit, parts, draft,
-                             kv_type(options, Device{0}));
+                      .sizes = {},
+                      .context = sizes.value().context(),
+                      .kv_slots = sizes.value().kv_slots()};
+    plan.needs = sizes.value().needs(plan.placement);
+    plan.sizes = sizes.value().edges(plan.placement);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
     return plan;
 }

@@ -30,9 +30,8 @@ struct PipelinePlan {
     std::int32_t kv_slots = 0;  // for all of them
 };
 
-/// Whether keys and values can go from the draft to correct: they are bytes, and mean the same only
-/// where both store them as one type. On a GPU and on a CPU that takes --kv-dtype.
-[[nodiscard]] bool drafts_share_kv(const Placement& placement, const ModelOptions& options);
+/// The cores that a pipeline's processes share out; --threads says how many there may be, 0: all.
+[[nodiscard]] std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options);
 
 /// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
 /// so many cores in all, beside those that the configuration names; 0: all.

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <string>
 
 #include <cuda_runtime.h>
@@ -62,8 +63,11 @@ CudaProbe list_cuda() {
     for (int index = 0; index < count; ++index) {
         cudaDeviceProp properties{};
         if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;
+        char place[32];
+        std::snprintf(place, sizeof place, "%04x:%02x:%02x.0", properties.pciDomainID,
+                      properties.pciBusID, properties.pciDeviceID);
         probe.devices.push_back({index, properties.name, properties.major, properties.minor,
-                                 properties.totalGlobalMem, false});
+                                 properties.totalGlobalMem, false, place});
     }
     return probe;
 }

@@ -6,7 +6,7 @@
 
 #include "launch/config/methods.hpp"
 #include "launch/placement/pipeline_layout.hpp"
-#include "launch/session/pipeline_start.hpp"
+#include "launch/placement/stage_sizes.hpp"
 #include "runtime/loop/control_port.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file

@@ -1,0 +1,136 @@
+#include "launch/cli/run_plan.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <numeric>
+
+#include "launch/backend/gpu.hpp"
+#include "launch/backend/load_model.hpp"
+#include "launch/base/option_checks.hpp"
+#include "launch/base/text_output.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/placement/found_machine.hpp"
+#include "launch/placement/gpu_table.hpp"
+#include "launch/placement/pretrained.hpp"
+#include "launch/placement/stage_sizes.hpp"
+#include "launch/session/pipeline_start.hpp"
+
+namespace paceline {
+namespace {
+
+Result<PipelineConfig> settled_config(const RunOptions& options,
+                                      const ModelFile& file,
+                                      const Environment& environment) {
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(options.method)
+                                        : read_pipeline_config(options.config_file);
+    if (!config) return config;
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
+    return config;
+}
+
+/// The described machine, or this one.
+Result<GpuMachine> machine_of(const RunOptions& options, const Machine& host) {
+    if (!options.machine_file.empty()) return read_machine_file(options.machine_file);
+    GpuInventory inventory = read_gpus();
+    if (!inventory.names.empty()) return found_machine(inventory, host);
+    return Error{Errc::Unsupported,
+                 "no GPU was found (" + inventory.why_none +
+                     "); --dry-run --machine FILE (configs/machines) plans for a machine that is "
+                     "described, and ends"};
+}
+
+/// The numbers of --gpus; all where it does not say.
+Result<std::vector<int>> chosen_gpus(const RunOptions& options, const GpuMachine& machine) {
+    const int count = static_cast<int>(machine.gpus.size());
+    std::vector<int> gpus(static_cast<std::size_t>(count));
+    std::iota(gpus.begin(), gpus.end(), 0);
+    if (options.gpus.empty() || options.gpus == "all") return gpus;
+    gpus = parse_int_list(options.gpus);
+    std::vector<int> sorted = gpus;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+        return Error{Errc::BadArgument, "--gpus " + options.gpus + " names a GPU twice"};
+    if (sorted.back() < count) return gpus;
+    return Error{Errc::BadArgument,
+                 fmt::format("--gpus {}: there is no GPU {}, {} has {}", options.gpus,
+                             sorted.back(), machine.source, count)};
+}
+
+Result<SettledPipeline> on_gpus(PipelineConfig config,
+                                const RunOptions& options,
+                                const ModelFile& file) {
+    if (!can_size_gpus()) {
+        return Error{Errc::Unsupported,
+                     "this program was built without CUDA and does not know what stages take of a "
+                     "GPU"};
+    }
+    const Result<Machine> host = read_machine();
+    if (!host) return host.error();
+    const Result<GpuMachine> machine = machine_of(options, host.value());
+    if (!machine) return machine.error();
+    Result<std::vector<int>> gpus = chosen_gpus(options, machine.value());
+    if (!gpus) return gpus.error();
+    const Result<StageSizes> sizes = StageSizes::open(file, options.model, config, 1);
+    if (!sizes) return sizes.error();
+    // A described machine has its own cores; what runs, runs on those of this one.
+    const bool described = options.dry_run && !options.machine_file.empty();
+    const GpuRequest request{
+        .machine = machine.value(),
+        .gpus = std::move(gpus).value(),
+        .cores = described ? machine.value().cores() : usable_cores(host.value(), options.model),
+        .layers = file.config().layers};
+    Result<GpuPlan> plan = plan_gpus(config, request, [&](const Placement& placement) {
+        return sizes.value().needs(placement);
+    });
+    if (!plan) return plan.error();
+    const Placement& placement = plan.value().placement;
+    const std::vector<EdgeSpec> edges =
+        edges_of(placement, plan.value().config, sizes.value().edges(placement));
+    std::string table = gpu_table(plan.value(), request, edges);
+    return SettledPipeline{std::move(plan.value().config), std::move(table)};
+}
+
+}  // namespace
+
+Result<SettledPipeline> settle_pipeline(const RunOptions& options,
+                                        const ModelFile& file,
+                                        const Environment& environment) {
+    Result<PipelineConfig> config = settled_config(options, file, environment);
+    if (!config) return config.error();
+    if (!options.wants_gpus()) return SettledPipeline{std::move(config).value(), {}};
+    return on_gpus(std::move(config).value(), options, file);
+}
+
+Status print_plan(const RunOptions& options, const Environment& environment) {
+    const Result<ModelFile> file = open_model_file(options.model, environment);
+    if (!file) return file.error();
+    const Result<SettledPipeline> settled = settle_pipeline(options, file.value(), environment);
+    if (!settled) return settled.error();
+    return write_stdout(settled.value().gpu_table);
+}
+
+Status check_plan_options(const RunOptions& options) {
+    const auto bad = [](const std::string& what) { return Error{Errc::BadArgument, what}; };
+    if (!options.model.random.empty() && !options.dry_run) {
+        return bad(
+            "--random: '" + options.model.random +
+            "' has no tokenizer, and this command works on text; bench, inspect and simulate "
+            "--measure-costs take synthetic weights, and so does --dry-run");
+    }
+    if (!options.wants_gpus()) return {};
+    if (!options.uses_stages())
+        return bad("--gpus, --machine and --dry-run place stages; give --method or --config too");
+    if (options.model.device != "cpu")
+        return bad("--device puts all stages on one GPU; leave it out with --gpus or --machine");
+    return {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// From the options of `paceline run` to the pipeline that will decode: the configuration settled for the
+// model, and its stages placed on GPUs (--gpus, --machine, --dry-run).
+//
+// One thread; reads files, and starts the driver if GPUs are looked for.
+#pragma once
+
+#include <string>
+
+#include "ipc/base/result.hpp"
+#include "launch/base/environment.hpp"
+#include "launch/cli/run.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct SettledPipeline {
+    PipelineConfig config;
+    std::string gpu_table;  // empty: no GPUs were asked for
+};
+
+/// Precondition: options.uses_stages(). Errors: those of reading, settling and placing.
+[[nodiscard]] Result<SettledPipeline> settle_pipeline(const RunOptions& options,
+                                                      const ModelFile& file,
+                                                      const Environment& environment);
+
+/// --dry-run: prints the table on stdout. Needs no GPU with --machine; the model may be a shape.
+[[nodiscard]] Status print_plan(const RunOptions& options, const Environment& environment);
+
+/// What the options of placement may not be combined with. Errors: BadArgument.
+[[nodiscard]] Status check_plan_options(const RunOptions& options);
+
+}  // namespace paceline

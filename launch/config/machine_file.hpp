@@ -1,0 +1,82 @@
+// GpuMachine: the GPUs that stages may be placed on, with their memory, near cores and links; read from
+// a TOML file that describes a machine (configs/machines holds examples), so that a placement can be
+// planned where no GPU is.
+//
+//     [machine]   its name
+//     [[numa]]    a NUMA node and its cores
+//     [[gpu]]     one GPU, or `count` alike; numbered in the order of the file
+//     [[link]]    between each two of the GPUs that it lists
+//
+// Every two GPUs have exactly one link. Keys and ranges: the fields_of() of each table. What is wrong is
+// named with file, line, key and value. Plain values, no I/O but the reading of the file; any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+struct Field;
+
+/// Unknown: of GPUs that were found, not described.
+enum class LinkKind : std::uint8_t { Nvlink, Pcie, Host, Unknown };
+
+struct GpuLink {
+    LinkKind kind = LinkKind::Unknown;
+    double gb_per_second = 0;  // in each direction
+};
+
+struct MachineGpu {
+    std::string name;
+    std::uint64_t memory_bytes = 0;
+    std::vector<int> near_cores;  // of its NUMA node, ascending; empty: not known
+};
+
+struct GpuMachine {
+    std::string source;                                 // the file, or "this machine": for messages
+    std::string name;                                   // may be empty
+    std::vector<MachineGpu> gpus;                       // by number
+    std::map<std::pair<int, int>, GpuLink> links = {};  // the lower number first
+
+    /// Between two different GPUs; Unknown if nothing is said of them.
+    [[nodiscard]] GpuLink link(int a, int b) const;
+    /// Of all NUMA nodes that GPUs are near to, ascending.
+    [[nodiscard]] std::vector<int> cores() const;
+};
+
+/// Tables as they stand in the file.
+struct NumaTable {
+    int node = 0;
+    std::string cores;  // "0-15,32-47"
+};
+struct GpuTable {
+    std::string name;
+    int count = 1;
+    double memory_gib = 0;
+    int numa = 0;
+};
+struct LinkTable {
+    std::vector<int> gpus;  // empty: all
+    LinkKind kind = LinkKind::Unknown;
+    double gb_per_second = 0;
+};
+[[nodiscard]] std::vector<Field> fields_of(NumaTable& table);
+[[nodiscard]] std::vector<Field> fields_of(GpuTable& table);
+[[nodiscard]] std::vector<Field> fields_of(LinkTable& table);
+
+/// Errors: BadFile (missing, not TOML), BadArgument (keys, values, a NUMA node or a link that is
+/// missing or given twice).
+[[nodiscard]] Result<GpuMachine> read_machine_file(const std::string& path);
+/// The same from text; `file` is the name used in messages.
+[[nodiscard]] Result<GpuMachine> parse_machine_file(std::string_view text, const std::string& file);
+
+/// "nvlink, 300 GB/s"; "unknown".
+[[nodiscard]] std::string to_text(const GpuLink& link);
+
+}  // namespace paceline

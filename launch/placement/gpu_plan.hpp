@@ -1,0 +1,58 @@
+// GpuPlan: the stages of a pipeline placed on the GPUs of a machine, by bytes, before anything is loaded.
+//
+//     1. Stages whose `device` the file names stay there. A draft without a model stays on the CPU.
+//     2. The target's segments go over the GPUs in their order, so that the fullest one is as empty as
+//        possible. Segments take turns, so drafts come first where GPUs are few: the target gets
+//        those that drafts leave, at least one; more where it does not fit.
+//     3. Each draft gets an unused GPU, else the one that holds least, if it fits there.
+//     4. What does not fit by whole segments is tried again with the largest segment cut into one
+//        part more, "target" into "target-1" and "target-2"; an exit stays at the end of the last.
+//
+// Stages that share a GPU share a process. Each process is pinned to cores of its own near its GPU,
+// unless the file names cores. Pure functions of values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/config/machine_file.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/placement/memory_plan.hpp"
+#include "launch/placement/placement.hpp"
+
+namespace paceline {
+
+/// What a process takes of a GPU besides what is planned: the driver's context and code. An allowance.
+inline constexpr std::uint64_t kGpuContextBytes = std::uint64_t{640} << 20;
+
+/// What the stages of a placement need, in their order.
+using SizeStages = std::function<std::vector<MemoryNeed>(const Placement&)>;
+
+struct GpuRequest {
+    const GpuMachine& machine;
+    std::vector<int> gpus;   // of the machine that may be used, in this order
+    std::vector<int> cores;  // that processes may use, as for place()
+    int layers = 0;          // of the target
+};
+
+struct GpuPlan {
+    PipelineConfig config;  // devices, processes, layers and cores written into it
+    Placement placement;    // of that
+    std::vector<MemoryNeed> needs;
+};
+
+/// Bytes of `gpu` that stages may have.
+[[nodiscard]] std::uint64_t room_of(const MachineGpu& gpu);
+/// Of `need` on its GPU.
+[[nodiscard]] std::uint64_t gpu_bytes(const MemoryNeed& need);
+
+/// Errors: OutOfMemory naming stage, device, the bytes needed and those that are there; those of place()
+/// and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`.
+[[nodiscard]] Result<GpuPlan> plan_gpus(const PipelineConfig& config,
+                                        const GpuRequest& request,
+                                        const SizeStages& size);
+
+}  // namespace paceline

@@ -1,0 +1,136 @@
+#include "launch/placement/gpu_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/core.h>
+#include <map>
+
+#include "launch/placement/pretrained.hpp"
+#include "runtime/parent/affinity.hpp"
+
+namespace paceline {
+namespace {
+
+using Cells = std::array<std::string, 10>;
+constexpr std::size_t kFirstNumber = 5;  // columns from here to kLastNumber stand to the right
+constexpr std::size_t kLastNumber = 8;
+
+/// Columns as wide as their widest cell.
+std::string aligned(const std::vector<Cells>& rows) {
+    std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
+    for (const Cells& row : rows) {
+        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const Cells& row : rows) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            const bool right = i >= kFirstNumber && i <= kLastNumber;
+            line += right ? fmt::format("{:>{}}  ", row[i], widths[i])
+                          : fmt::format("{:<{}}  ", row[i], widths[i]);
+        }
+        text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+}
+
+std::string megabytes(std::uint64_t bytes) {
+    return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
+}
+
+const PlacedProcess& process_of(const Placement& placement, StageId id) {
+    const auto found = std::find_if(
+        placement.processes.begin(), placement.processes.end(), [id](const PlacedProcess& process) {
+            return std::find(process.stages.begin(), process.stages.end(), id) !=
+                   process.stages.end();
+        });
+    return *found;
+}
+
+const MachineGpu& gpu_at(const GpuRequest& request, int index) {
+    return request.machine.gpus[static_cast<std::size_t>(index)];
+}
+
+/// What all stages together leave of each GPU.
+std::map<int, std::uint64_t> free_bytes(const GpuPlan& plan, const GpuRequest& request) {
+    std::map<int, std::uint64_t> left;
+    for (const int gpu : request.gpus) left[gpu] = room_of(gpu_at(request, gpu));
+    for (std::size_t i = 0; i < plan.needs.size(); ++i) {
+        const Device& device = plan.placement.stages[i].device;
+        if (device.gpu) left[*device.gpu] -= gpu_bytes(plan.needs[i]);
+    }
+    return left;
+}
+
+Cells row_of(const GpuPlan& plan,
+             const GpuRequest& request,
+             const PlacedStage& stage,
+             const std::map<int, std::uint64_t>& left) {
+    const PlacedProcess& process = process_of(plan.placement, stage.id);
+    const MemoryNeed& need = plan.needs[stage.id.value - std::size_t{1}];
+    Cells row{stage.name, process.name, to_text(stage.device),          "-", "-", "-", "-",
+              "-",        "-",          format_core_list(process.cores)};
+    if (stage.role == StageRole::Segment)
+        row[4] = fmt::format("{}..{}", stage.layers.first, stage.layers.last - 1);
+    if (need.weight_bytes != 0) {
+        row[5] = megabytes(need.weight_bytes);
+        row[6] = megabytes(need.kv_bytes);
+    }
+    if (!stage.device.gpu) return row;
+    row[3] = gpu_at(request, *stage.device.gpu).name;
+    row[7] = megabytes(need.workspace_bytes);
+    row[8] = megabytes(left.at(*stage.device.gpu));
+    return row;
+}
+
+/// "early -> final: cuda:0 to cuda:1 (nvlink, 450 GB/s), by host shared memory".
+std::string exchange_text(const GpuPlan& plan, const GpuRequest& request, const EdgeSpec& edge) {
+    const PlacedStage& from = plan.placement.stage(edge.from);
+    const PlacedStage& to = plan.placement.stage(edge.to);
+    const bool keys = from.role != StageRole::Segment;
+    std::string text = fmt::format("{} -> {}, {}: {} to {}", from.name, to.name,
+                                   keys ? "keys and values" : "hidden states", to_text(from.device),
+                                   to_text(to.device));
+    const bool two_gpus = from.device.gpu && to.device.gpu && from.device != to.device;
+    if (two_gpus) {
+        const GpuLink link = request.machine.link(*from.device.gpu, *to.device.gpu);
+        text += fmt::format(" (link {})", to_text(link));
+    }
+    const bool same = &process_of(plan.placement, from.id) == &process_of(plan.placement, to.id);
+    return text + (same ? ", in the same process\n" : ", by host shared memory\n");
+}
+
+std::string unused_text(const GpuRequest& request, const std::map<int, std::uint64_t>& left) {
+    std::string text;
+    for (const auto& [gpu, bytes] : left) {
+        if (bytes != room_of(gpu_at(request, gpu))) continue;
+        text += fmt::format("{}cuda:{}", text.empty() ? "not used: " : ", ", gpu);
+    }
+    return text.empty() ? text : text + "\n";
+}
+
+}  // namespace
+
+std::string gpu_table(const GpuPlan& plan,
+                      const GpuRequest& request,
+                      const std::vector<EdgeSpec>& edges) {
+    const std::map<int, std::uint64_t> left = free_bytes(plan, request);
+    std::vector<Cells> rows{{"stage", "process", "gpu", "name", "layers", "weights", "kv",
+                             "workspace", "free", "cores"}};
+    for (const PlacedStage& stage : plan.placement.stages)
+        rows.push_back(row_of(plan, request, stage, left));
+    const GpuMachine& machine = request.machine;
+    std::string text =
+        fmt::format("{} on {}{}; MB, {} MB a GPU are the driver's\n",
+                    plan.config.name.empty() ? "pipeline" : plan.config.name,
+                    machine.name.empty() ? machine.source : machine.name,
+                    machine.source == machine.name ? "" : " (" + machine.source + ")",
+                    megabytes(kGpuContextBytes));
+    text += aligned(rows) + unused_text(request, left);
+    for (const EdgeSpec& edge : edges) {
+        if (edge.tensor_slots > 0) text += exchange_text(plan, request, edge);
+    }
+    return text + parts_text(plan.config, plan.placement);
+}
+
+}  // namespace paceline

@@ -1,0 +1,67 @@
+#include "launch/placement/stage_sizes.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "launch/backend/load_model.hpp"
+#include "model/kv_layout.hpp"
+
+namespace paceline {
+namespace {
+
+/// The context of every request begins with a page of its own, and may speculate beyond its end.
+std::int32_t slots_for(Position context, int requests) {
+    if (requests == 1) return context + kSpareSlots;
+    return requests * (pages_for(context) * kKvPageSlots + kSpareSlots);
+}
+
+}  // namespace
+
+bool drafts_share_kv(const Placement& placement, const ModelOptions& options) {
+    std::vector<KvType> types;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role != StageRole::Segment) types.push_back(kv_type(options, stage.device));
+    }
+    return std::adjacent_find(types.begin(), types.end(), std::not_equal_to<>{}) == types.end();
+}
+
+StageSizes::StageSizes(const ModelFile& file,
+                       const ModelOptions& options,
+                       const PipelineConfig& config)
+    : file_{&file}, options_{options}, config_{&config} {}
+
+Result<StageSizes> StageSizes::open(const ModelFile& file,
+                                    const ModelOptions& options,
+                                    const PipelineConfig& config,
+                                    int requests) {
+    StageSizes sizes{file, options, config};
+    sizes.context_ = context_of(options, file.config());
+    sizes.kv_slots_ = slots_for(sizes.context_, requests);
+    sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
+    sizes.backend_.rows_max = kWaveRowsMax;
+    if (config.draft && config.draft->computes()) {
+        Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, sizes.backend_);
+        if (!planned) return planned.error();
+        sizes.draft_ = std::move(planned).value();
+    }
+    if (config.exit) {
+        Result<ExitParts> opened = open_exit_parts(*config.exit, file);
+        if (!opened) return opened.error();
+        sizes.parts_ = std::move(opened).value();
+    }
+    return sizes;
+}
+
+std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
+    return plan_stages(*file_, backend_, placement, config_->exit, parts_, draft_,
+                       kv_type(options_, Device{0}));
+}
+
+EdgeSizes StageSizes::edges(const Placement& placement) const {
+    EdgeSizes sizes{.dim = file_->config().dim};
+    if (draft_ && drafts_share_kv(placement, options_))
+        sizes.draft_kv_row_bytes = kv_row_bytes(*draft_, *file_);
+    return sizes;
+}
+
+}  // namespace paceline
