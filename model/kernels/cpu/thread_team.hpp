@@ -3,11 +3,11 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
-// How it waits follows from whose cores these are. Where they are its own, threads spin: at
-// barriers for as long as it takes, between runs for a short while, then they sleep in the kernel.
-// Where others compute on them too (another process of the pipeline, another team of this
-// one, or there are fewer cores than threads), a waiting thread yields at once, and one that has
-// nothing to run soon sleeps: a spinner there takes the core from whoever's turn it is.
+// How it waits: first it spins, then it yields where others compute on its cores too (another process of
+// the pipeline, another team of this one, or there are fewer cores than threads), then it sleeps in the
+// kernel. A yield that took long shows that the core went to a busy process: sched_yield() gives it away
+// for a whole slice of the scheduler, milliseconds, many times a token. From then on the team sleeps
+// instead for a while, because a thread that is woken gets its core back at once.
 //
 // Owns its threads. run() is called by the thread that made the team, which becomes thread 0 and
 // is pinned too (until the team is destroyed, when its old affinity is restored).
@@ -46,7 +46,16 @@ private:
     using Function = void (*)(void* context, int thread);
     void run_erased(Function function, void* context);
     void worker(int thread, int core);
-    void pause(int& spins) const;
+    /// How long a thread waits awake: spins on cores of its own, yields on shared ones.
+    struct Patience {
+        int spins;
+        int yields;
+    };
+    void wait_while(std::atomic<std::uint32_t>& word,
+                    std::uint32_t value,
+                    const Patience& patience);
+    void wake(std::atomic<std::uint32_t>& word);
+    bool yield();
 
     int size_;
     bool may_spin_;
@@ -61,6 +70,8 @@ private:
     std::atomic<bool> stop_{false};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<std::uint32_t> barrier_phase_{0};
+    alignas(64) std::atomic<int> sleepers_{0};
+    std::atomic<int> crowded_{0};  // waits to go that do not yield
 };
 
 }  // namespace paceline

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What a busy process beside it costs a decoding pipeline: tokens/s alone and with one endless loop on the
+machine, for some methods, each with one paceline or, interleaved, with two that are compared.
+
+    bench/neighbour.py [--paceline PROGRAM] [--other PROGRAM] [--rounds 5] [-n 64] [METHOD ...]
+
+Medians over the rounds; `kept` is busy over alone. Nothing else may run on the machine.
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
+METHODS = ["plain", "prompt-lookup+draft", "speculative-worth", "autoregressive-segments", "adadecode", "four-stages"]
+LOOP = [sys.executable, "-c", "while True: pass"]
+
+
+def rate(program, method, options):
+    done = subprocess.run([program, "run", "-m", options.model, "--method", method, "-p", "Why is the sky blue?",
+                           "-n", str(options.n), "--logit-bias", "2=-inf"], capture_output=True, text=True, check=True)
+    return float(re.search(r"answer \d+ tokens, ([\d.]+) tokens/s", done.stderr).group(1))
+
+
+def medians(programs, method, options):
+    rates = {program: [] for program in programs}
+    for number in range(options.rounds):
+        for program in programs if number % 2 == 0 else programs[::-1]:
+            rates[program].append(rate(program, method, options))
+    return [statistics.median(rates[program]) for program in programs]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("methods", nargs="*", default=METHODS, metavar="METHOD")
+    parser.add_argument("--paceline", default=str(ROOT / "build/release/paceline"))
+    parser.add_argument("--other", help="a second program, for instance an earlier build")
+    parser.add_argument("--model", default=DEMO)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-n", type=int, default=64)
+    options = parser.parse_args()
+    programs = [options.paceline, *([options.other] if options.other else [])]
+    print("program\tmethod\talone\tbusy\tkept")
+    for method in options.methods:
+        alone = medians(programs, method, options)
+        neighbour = subprocess.Popen(LOOP)
+        try:
+            busy = medians(programs, method, options)
+        finally:
+            neighbour.kill()
+            neighbour.wait()
+        for program, quiet, loaded in zip(programs, alone, busy):
+            print(f"{program}\t{method}\t{quiet:.1f}\t{loaded:.1f}\t{loaded / quiet:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
