@@ -119,7 +119,8 @@ void add_accounts(const PipelineFigures& f,
                                  static_cast<unsigned long long>(exit.hits),
                                  static_cast<unsigned long long>(exit.of)));
     }
-    if (f.accounts.sends_candidates || f.accounts.gamma > 0) lines.emplace_back("C_total", total_text(f));
+    if (f.accounts.sends_candidates || f.accounts.gamma > 0)
+        lines.emplace_back("C_total", total_text(f));
     if (!f.accounts.proposes) return;
     const auto proposed = static_cast<unsigned long long>(f.counter(counters::kEarlyProposed));
     if (proposed == 0) {

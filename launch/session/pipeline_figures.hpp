@@ -32,9 +32,9 @@ struct ProcessFigures {
 /// Which of the papers' own accounts mean something for a pipeline, and their constants.
 struct PipelineAccounts {
     bool sends_candidates = false;  // an exit does: FOLD's
-    bool proposes = false;  // an exit proposes: AdaDecode's
-    int gamma = 0;          // of lockstep; 0: event-driven, without equations 4 and 10
-    int gamma_late = 0;     // gamma2 = gamma - gamma1; 0: PEARL
+    bool proposes = false;          // an exit proposes: AdaDecode's
+    int gamma = 0;                  // of lockstep; 0: event-driven, without equations 4 and 10
+    int gamma_late = 0;             // gamma2 = gamma - gamma1; 0: PEARL
 
     /// Rows of a full wave whose root an exit had sent: that root, and gamma2 tokens below it.
     /// The paper's equation 8 leaves the root out.
