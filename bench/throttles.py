@@ -21,18 +21,18 @@ import sweep_configs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
-TURNS = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree",
+SEQUENTIAL = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree",
          "prompt-lookup+draft", "fold-sequential"]
 AHEAD = ["pearl", "fold", "hybrid"]
 MECHANISMS = {  # the setting that switches it off, the methods that have it
     "adaptive": ("draft.adaptive=false", ["speculative-adaptive"]),
     "confidence_min": ("draft.confidence_min=0", ["speculative-adaptive"]),
     "while_worth": ("draft.while_worth=false", ["speculative-worth", "prompt-lookup+draft"]),
-    "draft reach_min": ("draft.reach_min=0", [*TURNS, *AHEAD]),
+    "draft reach_min": ("draft.reach_min=0", [*SEQUENTIAL, *AHEAD]),
     "schedule reach_min": ("schedule.reach_min=0", ["prompt-lookup+draft", *AHEAD]),
     "exit pause": ("exit.always_on=true",
                    ["fold-sequential", *AHEAD[1:], "adadecode", "adadecode-parallel", "heads"]),
-    "draft pause": (None, [*TURNS, *AHEAD]),
+    "draft pause": (None, [*SEQUENTIAL, *AHEAD]),
     "lookup row": (None, ["prompt-lookup", "prompt-lookup+draft"]),
     "silent waits": (None, ["speculative", "prompt-lookup+draft"]),
 }

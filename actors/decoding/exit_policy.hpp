@@ -1,6 +1,6 @@
 // ExitPolicy: whether an exit is worth its time, from what it cost and what came true of it.
 //
-// An exit that candidates badly does harm: its head takes time from the layers, and what it proposes
+// An exit whose candidates are seldom right does harm: its head takes time from the layers, and what it proposes
 // takes rows in waves. So it is asked before every wave. It works while an evaluation gains more than it
 // costs, both counted in waves:
 //

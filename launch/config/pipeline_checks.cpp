@@ -79,7 +79,7 @@ Complaint check_shared_gpus(const PipelineConfig& config) {
     return {};
 }
 
-/// CPUs and GPUs sum in different orders; a text is of one of them. Who only candidates may be anywhere.
+/// CPUs and GPUs sum in different orders; a text is of one of them. A draft may be anywhere.
 Complaint check_one_kind_of_device(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {

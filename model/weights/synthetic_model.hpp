@@ -1,4 +1,4 @@
-// A model without weights: the shape alone. Its numbers are synthetic by whoever loads it.
+// A model without weights: the shape alone. The backend that loads it makes the numbers.
 //
 // For benches: the time of a pass follows from shapes and types, not from numbers. A shape is a small
 // text file of lines `key = value` ('#' begins a comment; configs/shapes has some):

@@ -34,7 +34,7 @@ class StageLoop::Impl final : public Outside {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
         : wiring_{std::move(wiring)}, edges_{wiring_}, port_{port}, options_{options} {
-        PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without a telemetry");
+        PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without telemetry");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
     }

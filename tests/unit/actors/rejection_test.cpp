@@ -268,7 +268,7 @@ TEST_CASE("the enumeration sees a sibling that is not taken out after it was rej
         return std::vector{static_cast<TokenId>(chance.pick(p))};
     });
     CHECK(distance(law, law_of_weights(p)) > 0.05);
-    // Drawn siblings: the second one verified by the q that the first one came from.
+    // Drawn siblings: the second one is accepted by the q that the first one came from.
     const Weights q{4, 3, 2, 1};
     const Law kept = law_of([&](Chance& chance) {
         const std::vector<TokenId> candidates = drawn(q, 2, chance);

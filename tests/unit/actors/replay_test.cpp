@@ -81,7 +81,7 @@ public:
             const std::vector<msg::WaveRow> rows = verified_by(verdict, text, above);
             REQUIRE_FALSE(rows.empty());
             CHECK(rows.size() == verdict.wave_rows);
-            const WalkResult result = verifier(rows, text);
+            const WalkResult result = verify(rows, text);
             above = result.nodes.empty() ? rows.front().node.value : result.nodes.back().value;
             proposed += result.nodes.size();
             text.insert(text.end(), result.tokens.begin(), result.tokens.end());
@@ -111,7 +111,7 @@ private:
         }
         return rows;
     }
-    WalkResult verifier(const std::vector<msg::WaveRow>& rows, const std::vector<TokenId>& text) {
+    WalkResult verify(const std::vector<msg::WaveRow>& rows, const std::vector<TokenId>& text) {
         WaveWalk walk{{.rows = rows,
                        .committed = text,
                        .sampling = request_.sampling,

@@ -8,8 +8,7 @@
 namespace paceline::bench {
 namespace {
 
-TEST_CASE(
-    "a card is verified by its own data sheet, whatever other card's name begins like its own") {
+TEST_CASE("a card is rated by its own data sheet, whatever other card's name begins like its own") {
     struct Wanted {
         const char* name;
         double terabytes_per_second;

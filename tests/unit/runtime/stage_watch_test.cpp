@@ -29,7 +29,7 @@ TEST_CASE("a stage without a deadline is never late") {
     CHECK_FALSE(watch.complaint(computing(1s, 0s), 10'000s));
 }
 
-TEST_CASE("a stopped stage is verified by the stop grace alone") {
+TEST_CASE("the limit of a stopped stage is the stop grace alone") {
     StageWatch watch{5s};
     watch.stopped(true, 10s);
     watch.stopped(true, 11s);
