@@ -16,6 +16,7 @@
 #include "launch/tools/check_prompts.hpp"
 #include "launch/tools/cost_measure.hpp"
 #include "launch/tools/cost_names.hpp"
+#include "launch/tools/oracle_backend.hpp"
 #include "launch/tools/simulate_report.hpp"
 #include "launch/tools/simulate_settings.hpp"
 #include "launch/tools/simulate_world.hpp"
@@ -27,10 +28,12 @@ namespace {
 constexpr const char* kCommand = "simulate";
 
 constexpr const char* kFooter =
-    R"(Every process of the configuration is a device of its own; the text is that of the real model,
-the time is simulated. Examples:
+    R"(Every process of the configuration is a device of its own; the text is that of the real model, or
+of an oracle for a shape (--random, --acceptance); the time is simulated. Examples:
   paceline simulate --measure-costs costs.tsv --short-lists 0,4096
   paceline simulate --measure-costs 1b.tsv --random llama-1b
+  paceline simulate --method pearl --costs h100.tsv --random llama-8b --draft-model llama-1b \
+      --dtype bf16 --acceptance 0.8
   paceline simulate --method pearl --costs costs.tsv -p "Why is the sky blue?" -n 64
   paceline simulate --method fold --costs costs.tsv --prompts questions.jsonl --check \
       --sweep draft-cost=0.05,0.1,0.2 --sweep draft.exit_alternatives=1,4,6 --json sweep.json)";
@@ -93,6 +96,23 @@ void add_run_options(Command& command, SimulateOptions& options) {
     command.add_option("--trace", options.trace_file,
                        "write the simulated time line of the last run, for ui.perfetto.dev");
     command.add_option("--json", options.json_file, "write everything to FILE, as JSON");
+}
+
+void add_oracle_options(Command& command, SimulateOptions& options) {
+    command
+        .add_option(
+            "--acceptance", options.acceptance,
+            "with --random: how often the draft's first choice is right; nothing is computed")
+        .check(number_between(0, 1))
+        .needs("--random");
+    command
+        .add_option("--exit-accuracy", options.exit_accuracy,
+                    "and how often that of an exit's head is (default: as the draft's)")
+        .check(number_between(0, 1))
+        .needs("--acceptance");
+    command.add_option("--prompt-tokens", options.prompt_tokens, "and the length of each prompt")
+        .check(whole_number(1, 100'000))
+        .show_default();
 }
 
 void add_measure_options(Command& command, SimulateOptions& options) {
@@ -205,7 +225,7 @@ Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
 
 /// Everything that all runs of one command have in common.
 struct Common {
-    OpenedModel model;
+    ModelFile file;
     CostTable costs;
     std::vector<Prompt> prompts;
     SimulateTask task;
@@ -215,11 +235,15 @@ struct Common {
     std::vector<PlainAnswer> plain;  // empty: nothing is compared
 };
 
-Result<Common> prepare(const SimulateOptions& options, const Environment& environment) {
-    if (options.costs_file.empty())
-        return Error{Errc::BadArgument, "--costs FILE is missing; --measure-costs writes one"};
-    Result<CostTable> costs = CostTable::read(options.costs_file);
-    if (!costs) return costs.error();
+/// The model, what it is asked, and how an answer is made.
+struct Asked {
+    ModelFile file;
+    std::vector<Prompt> prompts;
+    SimulateTask task;
+};
+
+/// A model that is computed, and its text.
+Result<Asked> ask_model(const SimulateOptions& options, const Environment& environment) {
     Result<std::vector<Prompt>> prompts = prompts_of(options);
     if (!prompts) return prompts.error();
     Result<OpenedModel> model = open_model(options.model, environment);
@@ -230,6 +254,56 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
     Result<std::vector<std::vector<TokenId>>> encoded =
         encode_prompts(prompts.value(), file, model.value().tokenizer);
     if (!encoded) return encoded.error();
+    SimulateTask task{.prompts = std::move(encoded).value(),
+                      .request = {.sampling = std::move(sampling).value(),
+                                  .end_tokens = model.value().tokenizer.end_tokens()}};
+    return Asked{std::move(model.value().file), std::move(prompts).value(), std::move(task)};
+}
+
+/// A shape, whose text is an oracle's (oracle_backend.hpp). Any tokens are a prompt.
+Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& environment) {
+    if (!options.acceptance)
+        return Error{Errc::BadArgument,
+                     "--random " + options.model.random +
+                         " has no text: --acceptance says how often a draft is right, "
+                         "--measure-costs measures the shape"};
+    if (options.prompt || !options.prompts_file.empty())
+        return Error{Errc::BadArgument,
+                     "a shape (--random) has no tokenizer: --prompt and --prompts are for models"};
+    Result<ModelFile> file = open_model_file(options.model, environment);
+    if (!file) return file.error();
+    const int vocab_size = file.value().config().vocab_size;
+    Result<SamplingParams> sampling = sampling_params(options.sampling, vocab_size);
+    if (!sampling) return sampling.error();
+    constexpr int kPrompts = 4;
+    const int count = options.prompts_max > 0 ? options.prompts_max : kPrompts;
+    SimulateTask task{.prompts = {}, .request = {.sampling = std::move(sampling).value()}};
+    Asked asked{std::move(file).value(), {}, std::move(task)};
+    for (int i = 0; i < count; ++i) {
+        asked.prompts.push_back({fmt::format("{}", i + 1), ""});
+        std::vector<TokenId> tokens;
+        TokenId token = i % vocab_size;
+        for (Position position = 0; position < options.prompt_tokens; ++position)
+            tokens.push_back(token = oracle_next(token, position, vocab_size));
+        asked.task.prompts.push_back(std::move(tokens));
+    }
+    asked.task.oracle = {.draft = *options.acceptance,
+                         .exit = options.exit_accuracy.value_or(*options.acceptance)};
+    return asked;
+}
+
+Result<Common> prepare(const SimulateOptions& options, const Environment& environment) {
+    if (options.costs_file.empty())
+        return Error{Errc::BadArgument, "--costs FILE is missing; --measure-costs writes one"};
+    Result<CostTable> costs = CostTable::read(options.costs_file);
+    if (!costs) return costs.error();
+    Result<Asked> asked = options.model.random.empty() ? ask_model(options, environment)
+                                                       : ask_oracle(options, environment);
+    if (!asked) return asked.error();
+    SimulateTask& task = asked.value().task;
+    task.request.max_tokens = options.max_tokens;
+    task.at_once = options.at_once;
+    task.trace = !options.trace_file.empty();
     std::vector<std::vector<Setting>> sweeps;
     for (const std::string& word : options.settings) {
         Result<Setting> setting = parse_setting(word);
@@ -241,19 +315,13 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
         if (!sweep) return sweep.error();
         sweeps.push_back(std::move(sweep).value());
     }
-    SimulateTask task{.prompts = std::move(encoded).value(),
-                      .request = {.sampling = std::move(sampling).value(),
-                                  .end_tokens = model.value().tokenizer.end_tokens(),
-                                  .max_tokens = options.max_tokens},
-                      .at_once = options.at_once,
-                      .trace = !options.trace_file.empty()};
     StageTimingOptions timing;
     timing.threads = static_cast<std::uint32_t>(options.device_threads);
     timing.neighbours = static_cast<std::uint32_t>(options.busy_neighbours);
     if (options.hop_micros) timing.hop_seconds = *options.hop_micros / 1e6;
-    return Common{std::move(model).value(),
+    return Common{std::move(asked.value().file),
                   std::move(costs).value(),
-                  std::move(prompts).value(),
+                  std::move(asked.value().prompts),
                   std::move(task),
                   combinations(sweeps),
                   timing,
@@ -267,19 +335,19 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
                                   const std::vector<Setting>& settings,
                                   std::string& trace) {
     Result<Variant> variant = apply_settings(source.toml, source.file, settings, common.timing,
-                                             common.model.file.config().layers);
+                                             common.file.config().layers);
     if (!variant) return variant.error();
     PipelineConfig& config = variant.value().config;
     if (!options.draft_model.empty()) {
         if (Status s = use_draft_model(config, options.draft_model); !s) return s.error();
     }
-    if (Status s = use_parts(config, common.parts, common.model.file); !s) return s.error();
+    if (Status s = use_parts(config, common.parts, common.file); !s) return s.error();
     if (options.check && config.acceptance == AcceptanceRule::Rejection) {
         return Error{Errc::BadArgument,
                      "--check compares texts; rule = \"rejection\" keeps their "
                      "distribution only"};
     }
-    Result<SimulatedRun> run = simulate(common.model.file, options.model, config, common.costs,
+    Result<SimulatedRun> run = simulate(common.file, options.model, config, common.costs,
                                         options.costs_file, variant.value().timing, common.task);
     if (!run) return run.error();
     trace = std::move(run.value().trace);
@@ -287,10 +355,9 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
 }
 
 Result<bool> simulate_all(const SimulateOptions& options, const Environment& environment) {
-    if (!options.model.random.empty())
+    if (!options.model.random.empty() && options.check)
         return Error{Errc::BadArgument,
-                     "--random " + options.model.random +
-                         " is for --measure-costs: the text of a run is that of a real model"};
+                     "--check computes the text: it is for models, not --random"};
     if (options.config_file.empty() && options.method.empty())
         return Error{Errc::BadArgument, "nothing to simulate: give --config or --method"};
     Result<ConfigSource> source = config_source(options.config_file, options.method);
@@ -312,7 +379,7 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
     const SimulateTask& task = common.value().task;
     if (options.check) {
         Result<std::vector<PlainAnswer>> plain = decode_plainly(
-            common.value().model.file, options.model, environment, task.prompts, task.request);
+            common.value().file, options.model, environment, task.prompts, task.request);
         if (!plain) return plain.error();
         common.value().plain = std::move(plain).value();
     }
@@ -345,6 +412,7 @@ Command add_simulate(Command& app, SimulateOptions& options) {
     add_random_options(command, options.model);
     add_parts_option(command, options.model);
     add_run_options(command, options);
+    add_oracle_options(command, options);
     add_measure_options(command, options);
     add_sampling_options(command, options.sampling);
     command.footer(kFooter);

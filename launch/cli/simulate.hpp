@@ -21,7 +21,10 @@ struct SimulateOptions {
     std::string costs_file;
     std::optional<std::string> prompt;
     std::string prompts_file;
-    int prompts_max = 0;  // 0: all of the file
+    int prompts_max = 0;               // 0: all of the file
+    std::optional<double> acceptance;  // --acceptance, and the next two: of a shape (--random)
+    std::optional<double> exit_accuracy;
+    int prompt_tokens = 128;
     int max_tokens = 128;
     int at_once = 1;
     SamplingOptions sampling;

@@ -13,6 +13,7 @@
 #include "launch/backend/exit_heads.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/make_backend.hpp"
+#include "launch/base/shapes.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
@@ -65,10 +66,11 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
 
 Result<std::unique_ptr<Backend>> load(const ModelFile& file,
                                       const CpuOptions& options,
-                                      const Device& device,
+                                      const StageDuty& duty,
+                                      const BackendMaker& make,
                                       control::Hello& hello) {
     const auto begin = Clock::now();
-    Result<std::unique_ptr<Backend>> made = make_backend(file, options, device);
+    Result<std::unique_ptr<Backend>> made = make(file, options, duty);
     if (!made) return made.error();
     const Backend& backend = *made.value();
     const MemoryUse memory = backend.memory_use();
@@ -77,7 +79,7 @@ Result<std::unique_ptr<Backend>> load(const ModelFile& file,
         "weights of layers {} to {} of {} loaded: {:.1f} MB in {:.2f} s, KV cache {:.1f} MB, on {}",
         backend.first_layer(), backend.last_layer() - 1, file.path(),
         static_cast<double>(memory.weight_bytes) / 1e6, seconds,
-        static_cast<double>(memory.kv_bytes) / 1e6, to_text(device));
+        static_cast<double>(memory.kv_bytes) / 1e6, to_text(duty.device));
     hello.weight_bytes += memory.weight_bytes;
     hello.kv_bytes += memory.kv_bytes;
     hello.workspace_bytes += memory.workspace_bytes;
@@ -97,6 +99,7 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
 Result<HostedActor> make_segment(const ModelFile& file,
                                  const StageAssignment& assignment,
                                  const StageDuty& duty,
+                                 const BackendMaker& make,
                                  control::Hello& hello) {
     SegmentPlan plan = segment_plan(assignment, duty);
     if (Status s = validate(plan.dispatch); !s.ok()) return s.error();
@@ -118,7 +121,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
             if (Status s = validate(*plan.exit); !s.ok()) return s.error();
         }
     }
-    Result<std::unique_ptr<Backend>> backend = load(file, options, duty.device, hello);
+    Result<std::unique_ptr<Backend>> backend = load(file, options, duty, make, hello);
     if (!backend) return backend.error();
     if (Status s = check_class(*backend.value(), hello); !s.ok()) return s.error();
     hello.role = "segment";
@@ -151,6 +154,7 @@ std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
 Result<HostedActor> make_draft(const ModelFile& target,
                                const StageAssignment& assignment,
                                const StageDuty& duty,
+                               const BackendMaker& make,
                                control::Hello& hello) {
     const DraftConfig& config = assignment.draft;
     DraftTools tools;
@@ -170,7 +174,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
             plan_draft_backend(config, target, base_options(assignment, duty.device));
         if (!plan) return plan.error();
         Result<std::unique_ptr<Backend>> made =
-            load(plan.value().file(target), plan.value().options, duty.device, hello);
+            load(plan.value().file(target), plan.value().options, duty, make, hello);
         if (!made) return made.error();
         backend = std::move(made).value();
         tools.model =
@@ -184,17 +188,26 @@ Result<HostedActor> make_draft(const ModelFile& target,
 
 }  // namespace
 
+BackendMaker real_backends() {
+    return [](const ModelFile& file, const CpuOptions& options, const StageDuty& duty) {
+        return make_backend(file, options, duty.device);
+    };
+}
+
 Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
-                                                   control::Hello& hello) {
-    const Result<ModelFile> file = ModelFile::open(assignment.model.model);
+                                                   control::Hello& hello,
+                                                   const BackendMaker& make) {
+    const Result<ModelFile> file = assignment.model.random.empty()
+                                       ? ModelFile::open(assignment.model.model)
+                                       : open_shape(assignment.model.random);
     if (!file) return file.error();
     if (hello.role.empty()) hello.role = "draft";
     hello.vocab_size = static_cast<std::uint32_t>(file.value().config().vocab_size);
     std::vector<HostedActor> hosted;
     for (const StageDuty& duty : assignment.duties) {
         Result<HostedActor> made = duty.role == StageRole::Segment
-                                       ? make_segment(file.value(), assignment, duty, hello)
-                                       : make_draft(file.value(), assignment, duty, hello);
+                                       ? make_segment(file.value(), assignment, duty, make, hello)
+                                       : make_draft(file.value(), assignment, duty, make, hello);
         if (!made) return made.error();
         hosted.push_back(std::move(made).value());
     }

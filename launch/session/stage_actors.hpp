@@ -6,6 +6,7 @@
 // this thread's).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "ipc/wire/control.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "model/backend.hpp"
+#include "model/cpu/cpu_options.hpp"
 #include "model/weights/model_file.hpp"
 #include "runtime/loop/actor.hpp"
 
@@ -24,9 +26,17 @@ struct HostedActor {
     std::unique_ptr<Actor> actor;      // destroyed first
 };
 
+/// Makes the backend of a stage.
+using BackendMaker = std::function<Result<std::unique_ptr<Backend>>(
+    const ModelFile& file, const CpuOptions& options, const StageDuty& duty)>;
+/// That of make_backend(): loads the weights onto the stage's device.
+[[nodiscard]] BackendMaker real_backends();
+
 /// Opens models and packs weights: the slow part. `hello` gets what the process says of itself.
 /// Errors: those of opening and packing; BadArgument where a draft does not fit the target.
-[[nodiscard]] Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
-                                                                 control::Hello& hello);
+[[nodiscard]] Result<std::vector<HostedActor>> make_stage_actors(
+    const StageAssignment& assignment,
+    control::Hello& hello,
+    const BackendMaker& make = real_backends());
 
 }  // namespace paceline

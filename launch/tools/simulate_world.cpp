@@ -88,12 +88,13 @@ struct Parts {
 Status add_process(Parts& parts,
                    const PlacedProcess& process,
                    StageAssignment assignment,
-                   const ThreadPlan& threads) {
+                   const ThreadPlan& threads,
+                   const BackendMaker& make) {
     // Jobs run one after the other here: each may have the whole machine.
     assignment.cores = threads.cores;
     assignment.threads = threads.threads;
     control::Hello hello;
-    Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment, hello);
+    Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment, hello, make);
     if (!hosted) return hosted.error();
     auto body = std::make_unique<HostedBody>();
     body->hosted = std::move(hosted).value();
@@ -109,10 +110,20 @@ Status add_process(Parts& parts,
     return {};
 }
 
+BackendMaker oracle_maker(OracleAccuracy accuracy) {
+    return [accuracy](const ModelFile& file, const CpuOptions& options, const StageDuty& duty) {
+        const auto part = duty.role == StageRole::Segment ? OracleBackend::Part::Target
+                                                          : OracleBackend::Part::Draft;
+        return Result<std::unique_ptr<Backend>>{
+            std::make_unique<OracleBackend>(file.config(), options, part, accuracy)};
+    };
+}
+
 Result<Parts> make_parts(const ModelFile& file,
                          const ModelOptions& model,
                          const PipelineConfig& config,
-                         std::int32_t kv_slots) {
+                         std::int32_t kv_slots,
+                         const std::optional<OracleAccuracy>& oracle) {
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     Result<Placement> placement =
@@ -136,9 +147,11 @@ Result<Parts> make_parts(const ModelFile& file,
     orders.model.model = file.path();
     orders.usable_cores = threads.usable_cores;
     orders.kv_slots = kv_slots;
+    const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
     for (const PlacedProcess& process : parts.placement.processes) {
-        if (Status s = add_process(
-                parts, process, assignment_of(process, parts.placement, config, orders), threads);
+        if (Status s =
+                add_process(parts, process, assignment_of(process, parts.placement, config, orders),
+                            threads, make);
             !s)
             return s.error();
     }
@@ -302,7 +315,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     Result<Position> context = context_for(task, model, file.config());
     if (!context) return context.error();
     const std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
-    Result<Parts> parts = make_parts(file, model, config, kv_slots);
+    Result<Parts> parts = make_parts(file, model, config, kv_slots, task.oracle);
     if (!parts) return parts.error();
     const Placement& placement = parts.value().placement;
     std::vector<StageCosts> stage_costs;

@@ -1,6 +1,6 @@
 // SimulatedPipeline: a placed pipeline in the simulated world (runtime/simulation/sim_world.hpp):
-// the same actors on the real model's weights, so that text, acceptance and exit hits are real,
-// and a virtual clock fed by a cost table, so that devices that are not there can be compared.
+// the same actors on the real model's weights, so that text, acceptance and exit hits are real (or, for
+// a model that does not fit here, on an oracle with given ones), and a virtual clock fed by a cost table, so that devices that are not there can be compared.
 //
 // One process of the configuration is one device. Jobs are computed on this machine's cores, one
 // after the other; how long that takes has no influence on what comes out. Nothing fails in this
@@ -20,6 +20,7 @@
 #include "launch/config/pipeline_config.hpp"
 #include "launch/session/pipeline_figures.hpp"
 #include "launch/tools/check_overlap.hpp"
+#include "launch/tools/oracle_backend.hpp"
 #include "launch/tools/simulate_timing.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -31,6 +32,8 @@ struct SimulateTask {
                       // pipeline's
     int at_once = 1;  // answers that are decoded at the same time
     bool trace = false;
+    /// The model is a shape: its text is an oracle's, whose drafts and exits are right so often.
+    std::optional<OracleAccuracy> oracle = {};
 };
 
 struct SimulatedAnswer {

@@ -157,7 +157,15 @@ class Refused(Shapes):
                         ["generate", "--prompts", str(prompts), "-o", str(self.folder / "answers")]):
             stderr = self.run_fails(USAGE, *command, "--random", "tiny")
             self.assertIn("--random: 'tiny' has no tokenizer", stderr)
-        self.assertIn("--measure-costs", self.run_fails(USAGE, "simulate", "--random", "tiny", "--method", "pearl"))
+        table = self.folder / "costs.tsv"
+        table.write_text("stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds\n"
+                         "verify\ttiny:auto\t0\t1\t0\t0\t0\t0.02\n")
+        simulate = ["simulate", "--random", "tiny", "--method", "autoregressive-segments", "--costs", str(table)]
+        self.assertIn("--acceptance says how often", self.run_fails(USAGE, *simulate))
+        self.assertIn("has no tokenizer", self.run_fails(USAGE, *simulate, "--acceptance", "0.5", "-p", "x"))
+        self.assertIn("--check", self.run_fails(USAGE, *simulate, "--acceptance", "0.5", "--check"))
+        self.assertIn("1.5", self.run_fails(USAGE, *simulate, "--acceptance", "1.5"))
+        self.assertIn("--random", self.run_fails(USAGE, "simulate", "--acceptance", "0.5"))
         self.assertFalse(Path(self.folder / "answers").exists())
 
 

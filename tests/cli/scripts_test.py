@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from paceline_cli import CliTest, ROOT, TINY, demo_model, environment, needs_demo_model
+from paceline_cli import BINARY, CliTest, ROOT, TINY, demo_model, environment, needs_demo_model
 
 
 class Scripts(CliTest):
@@ -56,6 +56,18 @@ class Scripts(CliTest):
         done = self.script("try")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no prompt", done.stderr)
+
+    def test_projections_of_models_that_are_not_here(self):
+        out = self.folder / "projections.tsv"
+        command = [str(ROOT / "bench/projections.py"), "--out", str(out), "--paceline", BINARY,
+                   "--pairs", "8b+1b", "--links", "pcie", "--acceptance", "0.8", "--first", "1", "-n", "96"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split("\t") for line in out.read_text().splitlines() if not line.startswith("#")]
+        gains = {row[2]: float(row[7]) for row in rows[1:]}
+        self.assertGreater(gains["PEARL"], 1.2)
+        self.assertGreater(gains["FOLD, two waves"], gains["PEARL"])
+        self.assertGreater(gains["AdaDecode"], 1.0)
 
     def test_try_decodes_with_four_stages_unless_the_options_say_otherwise(self):
         # The script beside stand-ins for all that it calls; the program prints what it is given.

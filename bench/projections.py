@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""What pipelines would do with models and GPUs that are not here: simulated, from data sheets.
+
+    bench/projections.py --out bench/results/projections.tsv [--paceline PROGRAM] [--pairs 70b+1b]
+
+Nothing here is measured. The actors are the real ones; the text is an oracle's, of which a draft's and
+an exit's first choices are right as often as --acceptance says (launch/tools/oracle_backend.hpp); the
+time of a pass is the larger of the time to read its weights and the time of its products:
+
+    layers   max(bytes / (BANDWIDTH x 0.75), 2 x weights x rows / (FLOPS x 0.5)) + kernels x 1.3 us
+    hop      2 us, and for hidden states (float32) the link's latency and bytes / its bandwidth
+
+0.75 of the bandwidth is what the fastest published single-stream decoders reach (78 % on an H100); 1.3 us
+a kernel is the gap between two kernels of a graph. A cost table measured on a device can take the place
+of the sheet (--costs; `paceline_cuda_bench --costs`).
+
+Plain decoding is that of the same target on as few GPUs as hold it, one request. Every GPU is a device of
+its own; a target's layers are shared evenly, with as many waves in flight as the row says.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import sweep_configs
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Card: bytes/s, dense bf16 FLOP/s, bytes of memory (data sheets of NVIDIA).
+CARDS = {"H100-SXM": (3.35e12, 989e12, 80e9)}
+# Link: seconds before the first byte, bytes/s. NVLink: 3.5 us is a send of nccl-tests between two H100s.
+LINKS = {"nvlink": (3.5e-6, 250e9), "pcie": (8e-6, 25e9)}
+MESSAGE_SECONDS = 2e-6
+BANDWIDTH_REACHED, FLOPS_REACHED = 0.75, 0.5
+KERNELS_A_LAYER, KERNEL_SECONDS = 6, 1.3e-6
+ROWS = [1, 2, 4, 8, 16, 32, 64]
+
+# Pair: target, draft, GPUs that hold the target in bf16.
+PAIRS = {"8b+1b": ("llama-8b", "llama-1b", 1),
+         "70b+1b": ("llama-70b", "llama-1b", 2),
+         "70b+8b": ("llama-70b", "llama-8b", 2)}
+# Row: method, target GPUs beyond those that hold it (at least its segments), waves in flight, draft GPUs.
+METHODS = [
+    ("taking turns", "speculative", 0, 1, 1),
+    ("PEARL", "pearl", 0, 1, 1),
+    ("FOLD, its two target GPUs", "fold", 0, 1, 1),
+    ("FOLD, two waves", "fold", 0, 2, 1),
+    ("hybrid", "hybrid", 0, 1, 1),
+    ("hybrid, two waves", "hybrid", 0, 2, 1),
+    ("four stages", "four-stages", 0, 1, 2),
+    ("AdaDecode", "adadecode-parallel", 0, 1, 0),
+]
+SEGMENTS_MIN = {"fold": 2, "hybrid": 2, "four-stages": 2, "adadecode-parallel": 2}
+# On eight GPUs the target has all that the drafts leave, and as many waves in flight.
+WIDE = [("PEARL, 7 target GPUs", "pearl", 7, 7, 1), ("FOLD, 7 target GPUs", "fold", 7, 7, 1),
+        ("hybrid, 7 target GPUs", "hybrid", 7, 7, 1)]
+# What the papers report for these pairs, tokens/s over their own plain decoding (H100, transformers):
+# FOLD, table 1 (GSM8K, HumanEval); AdaDecode, table 1 (Llama-3.1-8B: XSum, HumanEval, GSM8K).
+PAPERS = {("70b+1b", "PEARL"): "3.30, 3.73", ("70b+1b", "FOLD, its two target GPUs"): "3.60, 4.09",
+          ("70b+8b", "PEARL"): "2.87, 2.85", ("70b+8b", "FOLD, its two target GPUs"): "2.92, 3.05",
+          ("8b+1b", "taking turns"): "1.07, 1.42, 1.37",
+          ("8b+1b", "AdaDecode"): "1.14, 1.51, 1.48 (one GPU)"}
+
+
+def shape_of(name):
+    """The numbers of a shape's file."""
+    shape = {}
+    for line in (ROOT / "configs/shapes" / f"{name}.toml").read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, value = (part.strip() for part in line.split("=", 1))
+            shape[key] = value.strip('"')
+    return shape
+
+
+def weights_of(shape):
+    """Weights of a layer and of the head."""
+    dim, heads, kv = (int(shape[key]) for key in ("dim", "heads", "kv_heads"))
+    head_dim = int(shape.get("head_dim", dim // heads))
+    attention = dim * head_dim * (2 * heads + 2 * kv)
+    return attention + 3 * dim * int(shape["ffn_dim"]), dim * int(shape["vocab_size"])
+
+
+def pass_seconds(weights, rows, kernels, card):
+    bandwidth, flops, _ = CARDS[card]
+    read = 2 * weights / (bandwidth * BANDWIDTH_REACHED)
+    return max(read, 2 * weights * rows / (flops * FLOPS_REACHED)) + kernels * KERNEL_SECONDS
+
+
+def cost_table(target, models, card, link):
+    """Records as simulate reads them, for hidden states of `target`."""
+    latency, bandwidth = LINKS[link]
+    lines = [f"# From data sheets, not measured: {card}, {link}.",
+             "stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds"]
+    for model in models:
+        shape = shape_of(model)
+        layer, head = weights_of(shape)
+        layers = int(shape["layers"])
+        for rows in ROWS:
+            seconds = layers * pass_seconds(layer, rows, KERNELS_A_LAYER, card)
+            lines.append(f"layers\t{model}:bf16\t{layers}\t{rows}\t0\t0\t0\t{seconds:.9f}")
+            seconds = pass_seconds(head, rows, 2, card)
+            lines.append(f"head\t{model}:bf16\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
+    for rows in ROWS:
+        size = 4 * int(shape_of(target)["dim"]) * rows
+        seconds = MESSAGE_SECONDS + latency + size / bandwidth
+        lines.append(f"hop\t-\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
+    return "\n".join(lines) + "\n"
+
+
+class Projector:
+    def __init__(self, options, folder):
+        self.options = options
+        self.folder = pathlib.Path(folder)
+        self.configs = sweep_configs.Folder(folder)
+        self.shapes = {}
+
+    def shape_file(self, name):
+        """The shape with a small vocabulary and narrow states: an oracle needs no more, and time
+        comes from the table."""
+        if name not in self.shapes:
+            small = {"dim": 64, "heads": 1, "kv_heads": 1, "head_dim": 64, "ffn_dim": 64,
+                     "vocab_size": 512}
+            path = self.folder / f"{name}.toml"
+            shape = {**shape_of(name), **small}
+            text = [f'{key} = "{value}"' if key in ("name", "type") else f"{key} = {value}"
+                    for key, value in shape.items()]
+            path.write_text("\n".join(text) + "\n")
+            self.shapes[name] = path
+        return self.shapes[name]
+
+    def rate(self, pair, method, segments, waves, drafts, accuracy, costs):
+        """Tokens per simulated second."""
+        target, draft, _ = PAIRS[pair]
+        out = self.folder / "run.json"
+        command = [self.options.paceline, "simulate", "--random", self.shape_file(target),
+                   "--dtype", "bf16", "--costs", costs, "-n", self.options.n,
+                   "--first", self.options.first, "--parts", "none",
+                   "--acceptance", accuracy[0], "--exit-accuracy", accuracy[1], "--json", out]
+        if method == "adadecode-parallel":  # has its exits, and two segments, as it is
+            command += ["--method", method]
+        else:
+            command += ["--config", self.configs.file(method, segments, waves)]
+        if drafts:
+            command += ["--draft-model", self.shape_file(draft)]
+        if method == "speculative":  # the fairest: the best length of its drafts
+            command += ["--sweep", "draft.gamma=2,4,6,8,12"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
+        return max(run["tokens_per_second"] for run in json.loads(out.read_text()))
+
+
+def rows_of(pair):
+    """(name, method, segments, waves, draft GPUs) of a pair."""
+    holds = PAIRS[pair][2]
+    for name, method, more, waves, drafts in METHODS:
+        yield name, method, max(holds + more, SEGMENTS_MIN.get(method, 1)), waves, drafts
+    if holds > 1:
+        for name, method, segments, waves, drafts in WIDE:
+            yield name, method, segments, waves, drafts
+
+
+def project(options, folder):
+    projector = Projector(options, folder)
+    records = []
+    for pair in options.pairs:
+        target, draft, holds = PAIRS[pair]
+        for link in options.links:
+            costs = pathlib.Path(options.costs) if options.costs else pathlib.Path(folder) / "costs.tsv"
+            if not options.costs:
+                costs.write_text(cost_table(target, [target, draft], options.card, link))
+            plain = projector.rate(pair, "autoregressive-segments", holds, 1, 0, (0.5, 0.5), costs)
+            for name, method, segments, waves, drafts in rows_of(pair):
+                for acceptance in options.acceptance:
+                    accuracy = (acceptance, options.exit_accuracy)
+                    rate = projector.rate(pair, method, segments, waves, drafts, accuracy, costs)
+                    records.append((pair, link, name, segments + drafts, acceptance, plain, rate,
+                                    rate / plain, PAPERS.get((pair, name), "-")))
+                    print("\t".join(text_of(records[-1])), file=sys.stderr, flush=True)
+                    if not drafts:
+                        break  # no draft: its acceptance does not matter
+    return records
+
+
+def text_of(record):
+    pair, link, name, gpus, acceptance, plain, rate, gain, papers = record
+    return [pair, link, name, str(gpus), f"{acceptance:g}", f"{plain:.1f}", f"{rate:.1f}",
+            f"{gain:.2f}", papers]
+
+
+def write(options, records):
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                            text=True, check=False).stdout.strip() or "unknown"
+    date = subprocess.run(["date", "+%F"], capture_output=True, text=True, check=True).stdout.strip()
+    lines = ["# what: simulated tokens/s of one request with models and GPUs from data sheets; "
+             "nothing here was measured",
+             f"# command: bench/projections.py --out FILE --first {options.first} -n {options.n}",
+             f"# commit: {commit}", f"# date: {date}",
+             f"# machine: simulated {options.card}, 0.75 of its bandwidth, 1.3 us a kernel; an exit is "
+             f"right in {options.exit_accuracy:g} of the cases, independent of the draft",
+             "# columns: gain is tokens_per_s over plain (the target on the GPUs that hold it); papers: "
+             "gains that FOLD's and AdaDecode's authors report over their own plain decoding",
+             "\t".join(["pair", "link", "method", "gpus", "acceptance", "plain", "tokens_per_s",
+                        "gain", "papers"])]
+    lines += ["\t".join(text_of(record)) for record in records]
+    pathlib.Path(options.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
+    parser.add_argument("--costs", help="a measured table instead of the data sheet's")
+    parser.add_argument("--card", choices=CARDS, default="H100-SXM")
+    parser.add_argument("--pairs", type=lambda text: text.split(","), default=list(PAIRS))
+    parser.add_argument("--links", type=lambda text: text.split(","), default=list(LINKS))
+    parser.add_argument("--acceptance", type=lambda text: [float(word) for word in text.split(",")],
+                        default=[0.6, 0.7, 0.8, 0.9])
+    parser.add_argument("--exit-accuracy", type=float, default=0.6)
+    parser.add_argument("--first", type=int, default=4)
+    parser.add_argument("-n", type=int, default=256)
+    options = parser.parse_args()
+    for pair in options.pairs:
+        if pair not in PAIRS:
+            parser.error(f"--pairs: '{pair}' is none of {', '.join(PAIRS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        write(options, project(options, folder))
+
+
+if __name__ == "__main__":
+    main()

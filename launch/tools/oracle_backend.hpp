@@ -1,0 +1,84 @@
+// OracleBackend: a model without weights whose text is a function, for projections of models that this
+// machine cannot run. Which of its candidates are right is drawn, with probabilities that are given.
+//
+//   target        its next token is a hash of (token, position): the text of every run
+//   draft, exit   says the target's next token with probability `accuracy`, and how sure it is of
+//                 each token: a calibrated distribution over the first four ranks, equal for equal
+//                 (token, position)
+//
+// A hidden state holds the row's token and position: what an exit after any layer, and the head after
+// the last one, need. Nothing is computed; time comes from a cost table. Errors of a draft and of an
+// exit are independent of each other, which real ones are not.
+// One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "model/backend.hpp"
+#include "model/cpu/cpu_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// How often the parts of a pipeline are right.
+struct OracleAccuracy {
+    double draft = 0.8;  // the draft's first choice is the target's token; 0 .. 1
+    double exit = 0.6;   // the same of an exit's head
+};
+
+/// Of a wrong first choice, the parts in which the target's token is the second, third and fourth:
+/// together one half (less where the first is hardly ever right: no rank is likelier than the one before
+/// it). What is left: it is further down.
+inline constexpr std::array<double, 3> kOracleRanks{0.30, 0.12, 0.08};
+
+/// What the oracle's model says after one hidden state.
+struct OracleSaying {
+    std::array<TokenId, 4> tokens;   // by rank
+    std::array<float, 4> log_probs;  // of each
+};
+
+/// The target's token after `token` at `position`.
+[[nodiscard]] TokenId oracle_next(TokenId token, Position position, int vocab_size);
+
+/// What a model of this accuracy says there; `salt` tells models apart.
+[[nodiscard]] OracleSaying oracle_saying(
+    TokenId token, Position position, int vocab_size, double accuracy, std::uint64_t salt);
+
+class OracleBackend final : public Backend {
+public:
+    enum class Part : std::uint8_t { Target, Draft };
+
+    /// `shape` gives layers and vocabulary, `options` the segment, slots and heads.
+    OracleBackend(const ModelConfig& shape,
+                  const CpuOptions& options,
+                  Part part,
+                  OracleAccuracy accuracy);
+
+    [[nodiscard]] const ModelConfig& config() const override { return config_; }
+    [[nodiscard]] int first_layer() const override { return first_layer_; }
+    [[nodiscard]] int last_layer() const override { return last_layer_; }
+    [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
+    [[nodiscard]] bool has_head(HeadId id) const override;
+
+    RunOutcome run_layers(std::span<const Row> rows,
+                          std::span<float> hidden,
+                          const CancelToken* cancel) override;
+    void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) override;
+
+    [[nodiscard]] MemoryUse memory_use() const override { return {}; }
+    [[nodiscard]] std::string equality_class() const override { return "oracle"; }
+
+private:
+    ModelConfig config_;
+    int first_layer_;
+    int last_layer_;
+    std::int32_t kv_slots_;
+    bool final_head_;
+    Part part_;
+    OracleAccuracy accuracy_;
+};
+
+}  // namespace paceline
