@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/parent/failure_story.hpp"
 #include "runtime/parent/node_agent.hpp"
 #include "runtime/parent/stage_watch.hpp"
 #include "runtime/parent/supervisor.hpp"
@@ -98,7 +99,9 @@ private:
     void carry_out(const Recovery::Disabled& disabled) {
         news(disabled.why + "; going on without it");
     }
-    void carry_out(const Recovery::GiveUp& give_up) { end_ = give_up.error; }
+    void carry_out(const Recovery::GiveUp& give_up) {
+        end_ = Error{give_up.error.code, give_up.error.what + story_.text()};
+    }
     [[nodiscard]] Status send_wire(Stage& stage);
     [[nodiscard]] Status send_to(Stage& stage,
                                  const control::Message& message,
@@ -117,6 +120,7 @@ private:
     ShmFile own_telemetry_file_;
     std::shared_ptr<StageTelemetry> own_telemetry_;  // shared with the conductor's loop; once wired
     std::vector<StageRecord> records_;
+    FailureStory story_;
     std::optional<Error> end_;
     int signal_ = 0;  // SIGINT or SIGTERM, once one has come
     Phase phase_ = Phase::Starting;

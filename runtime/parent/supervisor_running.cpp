@@ -146,6 +146,7 @@ void Supervisor::Impl::on_exit(Incarnation who, bool well, const std::string& ho
     if (!recovery_ || phase_ != Phase::Running) return;
     const std::uint32_t epoch = who.epoch.value;
     recovery_->gone(who.id, who.epoch, how, micros_now());
+    story_.note(micros_now(), recovery_->why_of(who.id));
     if (recovery_->health_of(who.id) == StageHealth::Resting ||
         recovery_->health_of(who.id) == StageHealth::Loading) {
         news(fmt::format("restarting as epoch {}: {}", epoch + 1, recovery_->why_of(who.id)));

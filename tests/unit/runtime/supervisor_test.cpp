@@ -377,7 +377,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a stage that dies too often ends the run, with how it died last") {
+TEST_CASE("a stage that dies too often ends the run, with how it died last and first") {
     const Leftovers before;
     SupervisorOptions chosen = options();
     chosen.restarts.restarts_max = 2;
@@ -389,6 +389,8 @@ TEST_CASE("a stage that dies too often ends the run, with how it died last") {
         REQUIRE_FALSE(ended.ok());
         CHECK(has(ended.error().what, "stage 'segment-2' died 3 times within 30 s; last: "));
         CHECK(has(ended.error().what, "exited with code 5"));
+        CHECK(has(ended.error().what, "\nthe first failure: stage 'segment-2'"));
+        CHECK(has(ended.error().what, " s after it: stage 'segment-2'"));
         pipeline.supervisor.reset();
     }
 }

@@ -1,0 +1,39 @@
+// FailureStory: which stage failed first in a run, and what followed.
+//
+// A pipeline that falls apart does so in a chain: what ends the run is often not what began it. Kept:
+// the first failure whole (with the last lines that the stage wrote) and the latest ones in a line each.
+// Bounded; one thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+class FailureStory {
+public:
+    static constexpr std::size_t kLaterMax = 8;
+
+    /// `why`: a sentence, perhaps with lines after it that the stage wrote. `at`: of any clock that
+    /// only goes forward, in the order of the calls.
+    void note(Micros at, std::string why);
+
+    /// Lines to follow the error that ends a run, each beginning with a newline; empty where that error
+    /// says it all, for there was one failure at most.
+    [[nodiscard]] std::string text() const;
+
+private:
+    struct Failure {
+        Micros at;
+        std::string why;
+    };
+    std::optional<Failure> first_;
+    std::deque<Failure> later_;  // the newest kLaterMax
+    std::size_t left_out_ = 0;
+};
+
+}  // namespace paceline
