@@ -93,8 +93,10 @@ void add_method_options(Command& command, RunOptions& options) {
                        "the method says, prompt lookup or the target's own first layers)");
     command.add_flag("--figures", options.figures,
                      "print a table at the end: what was accepted, wasted, waited for");
-    command.add_flag("--baseline", options.baseline,
-                     "with --figures: decode the prompt plainly as well, compare texts and speed");
+    command.add_flag(
+        "--baseline", options.baseline,
+        "with --figures: decode the beginning again, plainly and so, three times in turn; "
+        "compare texts and speed");
 }
 
 void add_placement_options(Command& command, RunOptions& options) {

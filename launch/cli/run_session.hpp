@@ -40,8 +40,8 @@ public:
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<FinishReason> answer(std::vector<TokenId> tokens);
 
-    /// The table of the last answer on stderr, for --figures; with --baseline the prompt is
-    /// decoded plainly first. Errors: those of the plain decoding; Protocol if the texts differ
+    /// The table of the last answer on stderr, for --figures; with --baseline the answer's beginning is
+    /// decoded some more times, plainly and by the pipeline in turn. Errors: those of the plain decoding; Protocol if the texts differ
     /// although the acceptance is exact: a bug.
     [[nodiscard]] Status print_figures(const RunOptions& options, const Environment& environment);
 
@@ -64,7 +64,8 @@ private:
         Figures figures;
         std::optional<PipelineFigures> pipeline = {};
     };
-    [[nodiscard]] Result<double> baseline_rate(const Environment& environment) const;
+    [[nodiscard]] Status compare_with_plain(const Environment& environment);
+    [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;
     RunSession(OpenedModel model, const RunOptions& options);
     [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
     [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;

@@ -28,6 +28,34 @@ Result<Method> method_of(std::string_view name) {
                  "--method: '" + std::string{name} + "' is no method" + known_text(name, known)};
 }
 
+constexpr std::string_view kPlainSummary =
+    "One token after the other, in this process, without stages: the default. The fastest where "
+    "nothing "
+    "predicts the text and no second device helps.";
+
+/// A line of the table; words that do not fit it go on below the summary.
+std::string entry(std::string_view name, std::string_view summary, std::size_t name_width) {
+    constexpr std::size_t kColumns = 100;
+    const std::size_t indent = name_width + 2;
+    std::string text{name};
+    text.resize(indent, ' ');
+    std::size_t column = indent;
+    while (!summary.empty()) {
+        const std::string_view word = summary.substr(0, summary.find(' '));
+        summary.remove_prefix(std::min(word.size() + 1, summary.size()));
+        if (column > indent && column + 1 + word.size() > kColumns) {
+            text += '\n' + std::string(indent, ' ');
+            column = indent;
+        } else if (column > indent) {
+            text += ' ';
+            ++column;
+        }
+        text += word;
+        column += word.size();
+    }
+    return text + '\n';
+}
+
 }  // namespace
 
 std::span<const Method> methods() {
@@ -53,13 +81,10 @@ Result<ConfigSource> config_source(const std::string& config_file, const std::st
 }
 
 std::string methods_table() {
-    std::string text;
     std::size_t width = 0;
     for (const Method& method : kMethods) width = std::max(width, method.name.size());
-    for (const Method& method : kMethods) {
-        text += std::string{method.name} + std::string(width - method.name.size() + 2, ' ');
-        text += std::string{method.summary} + "\n";
-    }
+    std::string text = entry("plain", kPlainSummary, width);
+    for (const Method& method : kMethods) text += entry(method.name, method.summary, width);
     return text;
 }
 

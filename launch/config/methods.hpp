@@ -13,7 +13,7 @@ namespace paceline {
 
 struct Method {
     std::string_view name;     // of its file without ".toml"
-    std::string_view summary;  // the first line of the file, without the "# "
+    std::string_view summary;  // the comment that the file begins with: what it is, when it pays
     std::string_view text;     // the file
 };
 
@@ -33,7 +33,8 @@ struct ConfigSource {
 [[nodiscard]] Result<ConfigSource> config_source(const std::string& config_file,
                                                  const std::string& method);
 
-/// "name  summary" lines, for --list-methods.
+/// "name  summary" for each, and for plain decoding, for --list-methods; what does not fit the line goes
+/// on indented.
 [[nodiscard]] std::string methods_table();
 
 /// --draft-model: every part of `config` that drafts with a model or with the target's first

@@ -341,4 +341,23 @@ Result<Placement> place(const PipelineConfig& config,
     return placement;
 }
 
+std::string too_few_cores_text(const PipelineConfig& config,
+                               const Placement& placement,
+                               int cores) {
+    const bool draft_computes = config.draft && config.draft->computes();
+    const auto computes = [&](StageId id) {
+        const PlacedStage& stage = placement.stage(id);
+        return !stage.device.gpu && (stage.role == StageRole::Segment || draft_computes);
+    };
+    const auto count = static_cast<int>(std::count_if(
+        placement.processes.begin(), placement.processes.end(), [&](const PlacedProcess& process) {
+            return std::any_of(process.stages.begin(), process.stages.end(), computes);
+        }));
+    if (count <= cores) return "";
+    return fmt::format(
+        "{} is made for a device per process; {} processes compute on {} core{} here, where plain "
+        "decoding is often faster (--figures --baseline compares)\n",
+        config.name, count, cores, cores == 1 ? "" : "s");
+}
+
 }  // namespace paceline

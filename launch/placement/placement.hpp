@@ -63,4 +63,10 @@ struct Placement {
                                       int layers,
                                       const std::vector<int>& usable_cores);
 
+/// A line for people where more processes compute than there are cores, so that they take each other's
+/// time; empty elsewhere.
+[[nodiscard]] std::string too_few_cores_text(const PipelineConfig& config,
+                                             const Placement& placement,
+                                             int cores);
+
 }  // namespace paceline

@@ -207,6 +207,10 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
                                                                const SessionOptions& options) {
     Result<PipelinePlan> plan = plan_pipeline(file, model, config, options.requests);
     if (!plan) return plan.error();
+    if (options.table) {
+        const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
+        std::fputs(too_few_cores_text(config, plan.value().placement, cores).c_str(), stderr);
+    }
     Result<StartedPipeline> started =
         start_pipeline(plan.value(), file, model, config, *options.log, options.trace);
     if (!started) return started.error();
