@@ -34,8 +34,8 @@ struct EdgeSpec {
     StageId to;
     std::uint32_t ring_slots = 64;  // a power of two; the last `urgent_slots` are reserved
     std::uint32_t urgent_slots = 16;
-    std::uint32_t tensor_slots = 0;                               // 0: no tensors travel here
-    std::size_t tensor_bytes = 0;  // of one slot: rows of the largest wave x dim x 4
+    std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
+    std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
     std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
 };
 
