@@ -42,14 +42,14 @@ class Pipeline(CliTest):
         configs = []
         for rows in (1, 150, 512):
             configs.append(self.folder / f"rows-{rows}.toml")
-            configs[-1].write_text(pipeline_toml(3, True) + f"[schedule]\nprefill_rows = {rows}\n")
-        prompt = ["--raw", "-p", "ab cd " * 35, "-n", "30"]
+            configs[-1].write_text(pipeline_toml(2, True) + f"[schedule]\nprefill_rows = {rows}\n")
+        prompt = ["--raw", "-p", "ab cd " * 45, "-n", "30"]
         self.same_ids(TINY, [str(config) for config in configs], *prompt)
         _, stats = self.ids(TINY, "--config", str(configs[1]), *prompt)
         self.assertGreater(stats["prompt_tokens"], 150)
         wrong = self.folder / "wrong.toml"
         wrong.write_text(pipeline_toml(1, False) + "[schedule]\nprefill_rows = 513\n")
-        self.assertIn("prefill_rows = 513, must be a whole number from 1 to 512",
+        self.assertIn("prefill_rows = 513 must be a whole number from 1 to 512",
                       self.run_fails(2, "run", "-m", TINY, "--config", str(wrong), "-p", "x"))
 
     def test_a_draft_that_is_right_needs_fewer_waves_than_tokens(self):
