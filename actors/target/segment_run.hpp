@@ -35,7 +35,7 @@ struct RunPart {
 };
 
 struct SegmentRun {
-    /// The layers write to `memory`, which has room for a wave of kWaveRowsMax rows.
+    /// The layers write to `memory`, which has room for the largest wave.
     SegmentRun(const Backend& owner, std::span<float> memory) : backend{owner}, hidden{memory} {}
     SegmentRun(const SegmentRun&) = delete;
     SegmentRun& operator=(const SegmentRun&) = delete;
