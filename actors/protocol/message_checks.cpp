@@ -30,11 +30,13 @@ Status check_tokens(const std::string& message,
     return {};
 }
 
-Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
+Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits& limits) {
+    const msg::WaveRow& row = wave.rows[index];
     const std::string name = fmt::format("a wave's row {}", index);
     if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
+    if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     return {};
 }
 
@@ -98,6 +100,9 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     if (wave.row_count == 0 || wave.row_count > kWaveRowsMax) {
         return bad(name, "row_count", wave.row_count);
     }
+    if (wave.tensor_rows < wave.row_count || wave.tensor_rows > kWaveRowsMax) {
+        return bad(name, "tensor_rows", wave.tensor_rows);
+    }
     if (wave.part_count == 0 || wave.part_count > kWavePartsMax) {
         return bad(name, "part_count", wave.part_count);
     }
@@ -112,7 +117,7 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
                                                  wave.row_count, rows)};
     }
     for (std::uint32_t i = 0; i < wave.row_count; ++i) {
-        if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
+        if (Status row = check_row(wave, i, limits); !row) return row;
     }
     return {};
 }

@@ -32,7 +32,7 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 5;
+inline constexpr std::uint32_t kWireVersion = 6;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -93,6 +93,8 @@ struct WaveRow {
     TokenId token;
     Position position;
     KvSlot slot;
+    // Of the wave's tensor, below Wave::tensor_rows: rows that were dropped stay in it.
+    std::uint32_t tensor_row = 0;
 };
 
 enum class WaveKind : std::uint32_t {
@@ -119,9 +121,9 @@ struct Wave {
     Epoch epoch;  // of the sending stage
     std::uint32_t part_count;
     std::uint32_t row_count;
-    std::uint32_t tensor;  // slot of the tensor pool: [row_count, dim] float32 hidden states
+    std::uint32_t tensor;  // slot of the tensor pool: [tensor_rows, dim] float32 hidden states
     std::uint32_t tensor_generation;
-    std::uint32_t unused;
+    std::uint32_t tensor_rows;
     std::array<WavePart, kWavePartsMax> parts;
     std::array<WaveRow, kWaveRowsMax> rows;
 };
@@ -249,9 +251,9 @@ static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote>
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
-static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(WaveRow) == 24);
 static_assert(sizeof(WavePart) == 32);
-static_assert(sizeof(Wave) == 24 + 32 * kWavePartsMax + 20 * kWaveRowsMax);
+static_assert(sizeof(Wave) == 24 + 32 * kWavePartsMax + 24 * kWaveRowsMax);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 

@@ -85,9 +85,9 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
                   FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
                   FIELD(WavePart, hold)});
-    check_fields(between(text, "A row, 20 bytes", "### Verdict"),
+    check_fields(between(text, "A row, 24 bytes", "### Verdict"),
                  {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
-                  FIELD(WaveRow, position), FIELD(WaveRow, slot)});
+                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row)});
     check_fields(between(text, "### Verdict, 304 bytes", "Example"),
                  {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
@@ -101,9 +101,9 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
-    CHECK(sizeof(msg::Wave) == 1816);
+    CHECK(sizeof(msg::Wave) == 2072);
     CHECK(sizeof(msg::WavePart) == 32);
-    CHECK(sizeof(msg::WaveRow) == 20);
+    CHECK(sizeof(msg::WaveRow) == 24);
     CHECK(sizeof(msg::Verdict) == 304);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
