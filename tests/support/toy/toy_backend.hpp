@@ -85,7 +85,13 @@ public:
                           HiddenRows states,
                           const CancelToken* cancel) override {
         const std::span<float> hidden = reach(states);
-        count_crossing(states);
+        if (on_device &&
+            !states.on_device()) {  // in, but for those that are embedded here, and out
+            const auto given = [](const Row& row) { return row.first != 0; };
+            rows_crossed += rows.size();
+            rows_crossed +=
+                static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), given));
+        }
         PACE_CHECK(hidden.size() == rows.size() * kFakeDim, "hidden states of the wrong size");
         rows_run += rows.size();
         if (on_run) on_run();
@@ -132,6 +138,7 @@ public:
         const std::span<const float> hidden = reach(states);
         const std::span<float> out = reach(to);
         count_crossing(states);
+        count_crossing(to);
         adapter_rows += rows.size();
         for (std::size_t i = 0; i < rows.size(); ++i)
             adapted_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);

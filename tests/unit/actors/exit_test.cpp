@@ -100,8 +100,9 @@ TEST_CASE("all rows of a cancelled attempt are stale, those of a newer one are n
     CHECK(tree.cancel.cancelled());
 }
 
-TEST_CASE("rows that died while they ran change no token") {
+TEST_CASE("rows that died while they ran leave a gap in the tensor and change no token") {
     std::size_t stale = 0;
+    std::size_t gaps = 0;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         Request request = small_request(seed);
@@ -113,6 +114,11 @@ TEST_CASE("rows that died while they ran change no token") {
         options.dispatch.shape = static_cast<WaveShape>(seed % 2);
         options.dispatch.waves_in_flight_max = 4;
         Pipeline pipeline{options, request, oracle};
+        pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
+            if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
+            const auto wave = decode_message<msg::Wave>(bytes).value();
+            if (wave.tensor_rows > wave.row_count) ++gaps;
+        };
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
         const auto answer = pipeline.conductor.log.answer(kOne);
@@ -120,6 +126,7 @@ TEST_CASE("rows that died while they ran change no token") {
         for (const auto& backend : pipeline.backends) stale += backend->rows_stale;
     }
     CHECK(stale > 50);
+    CHECK(gaps > 20);
 }
 
 namespace {
