@@ -36,7 +36,7 @@ namespace paceline {
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
     int vocab_size = 0;           // the target's; what lies above is never proposed
-    std::uint32_t rows_max = 64;  // of one pass
+    std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
 };
 
 /// What a draft knows of one request's text. The cache belongs to the DraftModel.

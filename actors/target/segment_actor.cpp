@@ -16,7 +16,9 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
       backend_{backend},
       host_{.limits = {.vocab_size = backend.config().vocab_size,
                        .kv_slots = backend.kv_slots(),
-                       .context = backend.kv_slots()}} {
+                       .context = backend.kv_slots(),
+                       .wave_rows = plan_.dispatch.wave_rows()}},
+      queue_{plan_.dispatch.wave_rows()} {
     attach_roles();
 }
 
@@ -66,7 +68,7 @@ void SegmentActor::connect_tensors() {
     if (!plan_.next) return;
     out_ = host_.context->tensors_to(*plan_.next);
     const std::size_t wave_bytes =
-        kWaveRowsMax * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
+        host_.limits.wave_rows * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
     PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= wave_bytes,
                "a tensor slot is smaller than a wave");
 }
@@ -239,7 +241,7 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     const auto tensor = std::make_shared<TensorShare>(
         in_, PoolRef{.index = wave.tensor, .generation = wave.tensor_generation});
     std::uint32_t first_row = 0;
-    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
+    for (std::uint32_t i = 0; i < wave.parts.size(); ++i) {
         Result<WaitingPart> part = split(wave, i, first_row, tensor);
         if (!part) return part.error();
         first_row += wave.parts[i].rows;

@@ -62,7 +62,7 @@ struct SegmentPlan {
     std::vector<StageId> speculative;  // draft and correct: their loss changes no attempt
     StageId verifier;                  // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;   // the last segment: everyone who follows (not itself)
-    DispatchOptions dispatch;          // read by the first segment
+    DispatchOptions dispatch;          // read by the first segment; how large a wave may be, by all
     VerifyOptions verify;              // read by the last segment
     std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
     StageId first_segment;             // who gets what the exit proposes; read elsewhere than there

@@ -21,6 +21,7 @@
 
 #include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/messages.hpp"
@@ -79,10 +80,13 @@ public:
         std::function<Status(const WaitingPart& part)> join = {};
     };
 
+    /// `wave_rows`: of one run, kVerifyRowsMax or more.
+    explicit SegmentQueue(std::uint32_t wave_rows = kWaveRowsMax) : wave_rows_{wave_rows} {}
+
     void push(WaitingPart part) { parts_.push_back(std::move(part)); }
 
-    /// The parts of the next run, in order: at most kWaveRowsMax rows of kWavePartsMax requests,
-    /// and of one request not more than a verdict can carry. Empty if nothing is ready.
+    /// The parts of the next run, in order: of kWavePartsMax requests, kVerifyRowsMax verify rows at
+    /// most, and of one request not more than a verdict can carry. Empty if nothing is ready.
     [[nodiscard]] Result<std::vector<WaitingPart>> take(const Rules& rules, Micros now);
     /// When the time of a held part is over, if that is still to come.
     [[nodiscard]] std::optional<Micros> due(Micros now) const;
@@ -101,6 +105,7 @@ private:
     [[nodiscard]] Result<std::vector<bool>> readiness(const Rules& rules);
     void keep_held(std::vector<bool>& ready, Micros now) const;
 
+    std::uint32_t wave_rows_;
     std::deque<WaitingPart> parts_;
 };
 

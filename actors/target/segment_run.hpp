@@ -41,7 +41,7 @@ struct RunPart {
 };
 
 struct SegmentRun {
-    /// The hidden states go to `memory`, which has room for a wave of kWaveRowsMax rows.
+    /// The hidden states go to `memory`, which has room for the largest wave.
     SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
     SegmentRun(const SegmentRun&) = delete;
     SegmentRun& operator=(const SegmentRun&) = delete;

@@ -204,13 +204,11 @@ void SegmentActor::pass_on(const SegmentRun& run) {
     out_->publish(ref, run.out.size() * sizeof(float));
     msg::Wave wave{};
     wave.epoch = host_.context->epoch();
-    wave.part_count = static_cast<std::uint32_t>(run.parts.size());
-    wave.row_count = static_cast<std::uint32_t>(run.named.size());
     wave.tensor = ref.index;
     wave.tensor_generation = ref.generation;
     wave.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
-    for (std::size_t i = 0; i < run.parts.size(); ++i) wave.parts[i] = run.parts[i].part;
-    std::copy(run.named.begin(), run.named.end(), wave.rows.begin());
+    for (const RunPart& part : run.parts) wave.parts.push_back(part.part);
+    wave.rows = run.named;
     host_.outbox->send<SegmentActor>(*plan_.next, wave);
 }
 

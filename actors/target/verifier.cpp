@@ -27,8 +27,8 @@ struct Verifier::Walk {
 
 Verifier::Verifier(Backend& backend, VerifyOptions options)
     : backend_{backend}, options_{options}, scratch_{std::make_unique<SamplerScratch>()} {
-    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kWaveRowsMax,
-               "head_rows must be 1 .. kWaveRowsMax");
+    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kVerifyRowsMax,
+               "head_rows must be 1 .. kVerifyRowsMax");
     const auto rows = static_cast<std::size_t>(options.head_rows);
     logits_.resize(rows * static_cast<std::size_t>(backend.config().vocab_size));
 }

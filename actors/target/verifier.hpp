@@ -34,7 +34,7 @@
 namespace paceline {
 
 struct VerifyOptions {
-    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kWaveRowsMax
+    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kVerifyRowsMax
 };
 
 /// The rows of one request in a run.

@@ -61,7 +61,8 @@ struct PipelineConfig {
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
                                                            const std::string& file);
 
-/// What [schedule] means to the first segment, defaults filled in.
+/// What [schedule] means to the first segment, defaults filled in. That of prefill_rows depends on
+/// the devices: Placement has it.
 [[nodiscard]] DispatchOptions dispatch_options(const PipelineConfig& config);
 
 }  // namespace paceline

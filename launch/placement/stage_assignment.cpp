@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
 constexpr int kCoresMax = 1024;
-constexpr std::size_t kDutyBytesMin = 4 * sizeof(double) + 2;
+constexpr std::size_t kDutyBytesMin = 5 * sizeof(double) + 2;
 constexpr int kNoGpu = -1;
 constexpr double kStagesMax = kSegmentsMax + 2;  // draft and correct beside the segments
 
@@ -71,7 +71,8 @@ void serialize(Archive& archive, StageDuty& duty) {
                        {"first layer", number(duty.layers.first, 0, kIntMax)},
                        {"last layer", number(duty.layers.last, 0, kIntMax)},
                        {"exit", &duty.exit},
-                       {"gpu", number(gpu, kNoGpu, kIntMax)}});
+                       {"gpu", number(gpu, kNoGpu, kIntMax)},
+                       {"rows", number(duty.rows_max, kVerifyRowsMax, kWaveRowsMax)}});
     duty.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
 }
 

@@ -25,6 +25,7 @@ struct StageDuty {
     LayerRange layers;  // of a segment
     bool exit = false;  // of a segment
     Device device = {};
+    std::uint32_t rows_max = kVerifyRowsMax;  // of one wave or pass
 };
 
 struct StageAssignment {

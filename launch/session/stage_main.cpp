@@ -30,7 +30,8 @@ void connect_neighbours(StageLoop& loop,
     for (std::int32_t id = 1; id < assignment.segments; ++id) {
         const HostedActor* from = find(id);
         if (from != nullptr && find(id + 1) != nullptr)
-            loop.connect(wave_edge(from->id, from->backend->config().dim));
+            loop.connect(
+                wave_edge(from->id, from->backend->config().dim, assignment.dispatch.wave_rows()));
     }
     const HostedActor* draft = find(assignment.draft_stage);
     const HostedActor* correct = find(assignment.correct_stage);

@@ -186,7 +186,7 @@ Status WiringPlan::make_channel(Edge& edge) {
     RingOptions options;
     options.slots = edge.spec.ring_slots;
     options.urgent_slots = edge.spec.urgent_slots;
-    options.payload_bytes = bytes_max(kRules);
+    options.payload_bytes = edge.spec.frame_bytes;
     options.epoch = find(edge.from_process).epoch;
     options.checksums = checksums_ == Checksums::Payloads;
     Result<ShmFile> ring = create_ring("ring-" + name, options);

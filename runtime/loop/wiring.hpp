@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/doorbell.hpp"
 #include "ipc/transport/owned_fd.hpp"
@@ -22,6 +23,7 @@
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
+#include "ipc/wire/hot_kinds.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
@@ -34,6 +36,7 @@ struct EdgeSpec {
     std::uint32_t urgent_slots = 16;
     std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
     std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
+    std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
 };
 
 /// One process of the pipeline, as far as its channels are concerned.

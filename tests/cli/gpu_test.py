@@ -122,7 +122,7 @@ class Plain(Gpu):
                         ["check", "--method", "fold", "--device", "cuda:0"],
                         ["check", "--config", config]):
             stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--exact", "off")
-            self.assertIn("--exact off is for plain decoding: no wave of a pipeline has more than 64 rows", stderr)
+            self.assertIn("--exact off is for plain decoding: a pipeline gives the bytes of one process", stderr)
 
     def test_memory_that_is_pinned_for_a_gpu_is_told(self):
         gpu = ["--device", "cuda:0", "-p", PROMPT, "-n", "4"]

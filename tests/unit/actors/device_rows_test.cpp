@@ -71,7 +71,7 @@ TEST_CASE("rows that wait at a device for the rest of their wave wait there") {
         Pipeline pipeline{options, request, plain_answer(request)};
         pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
             if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
-            held += decode_message<msg::Wave>(bytes).value().parts[0].hold;
+            held += msg::decode_wave(bytes).value().parts[0].hold;
         };
         run(options, request, pipeline);
     }

@@ -116,8 +116,8 @@ TEST_CASE("rows that died while they ran leave a gap in the tensor and change no
         Pipeline pipeline{options, request, oracle};
         pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
             if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
-            const auto wave = decode_message<msg::Wave>(bytes).value();
-            if (wave.tensor_rows > wave.row_count) ++gaps;
+            const auto wave = msg::decode_wave(bytes).value();
+            if (wave.tensor_rows > wave.rows.size()) ++gaps;
         };
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
