@@ -30,11 +30,13 @@ Status check_tokens(const std::string& message,
     return {};
 }
 
-Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
+Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits& limits) {
+    const msg::WaveRow& row = wave.rows[index];
     const std::string name = fmt::format("a wave's row {}", index);
     if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
+    if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     return {};
 }
 
@@ -100,6 +102,9 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     if (row_count == 0 || row_count > limits.wave_rows) {
         return bad(name, "row_count", static_cast<std::int64_t>(row_count));
     }
+    if (wave.tensor_rows < row_count || wave.tensor_rows > limits.wave_rows) {
+        return bad(name, "tensor_rows", wave.tensor_rows);
+    }
     if (part_count == 0 || part_count > kWavePartsMax) {
         return bad(name, "part_count", static_cast<std::int64_t>(part_count));
     }
@@ -117,7 +122,7 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     }
     if (verify_rows > kVerifyRowsMax) return bad(name, "verify rows", verify_rows);
     for (std::uint32_t i = 0; i < row_count; ++i) {
-        if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
+        if (Status row = check_row(wave, i, limits); !row) return row;
     }
     return {};
 }

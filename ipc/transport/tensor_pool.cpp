@@ -153,6 +153,11 @@ std::span<std::byte> TensorProducer::bytes(PoolRef slot) {
     return view_.slot(slot.index);
 }
 
+TensorMemory TensorProducer::place(PoolRef slot) {
+    const std::span<std::byte> memory = bytes(slot);
+    return {.data = memory.data(), .bytes = memory.size(), .place = MemoryPlace::Host};
+}
+
 void TensorProducer::publish(PoolRef slot, std::size_t used_bytes) {
     PACE_CHECK(holds(slot), "a tensor slot published that was not acquired");
     PACE_CHECK(used_bytes <= view_.slot_bytes, "a tensor larger than its slot");
@@ -213,6 +218,13 @@ Result<std::span<const std::byte>> TensorConsumer::view(PoolRef slot, std::size_
         return bad_reference(slot, fmt::format("holds {} bytes, {} were announced", used, bytes));
     }
     return std::span<const std::byte>{view_.slot(slot.index)}.first(bytes);
+}
+
+Result<TensorMemory> TensorConsumer::view_memory(PoolRef slot, std::size_t bytes) const {
+    const Result<std::span<const std::byte>> viewed = view(slot, bytes);
+    if (!viewed) return viewed.error();
+    return TensorMemory{
+        .data = view_.slot(slot.index).data(), .bytes = bytes, .place = MemoryPlace::Host};
 }
 
 void TensorConsumer::release(PoolRef slot) {

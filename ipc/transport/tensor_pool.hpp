@@ -29,6 +29,7 @@
 #include "ipc/base/result.hpp"
 #include "ipc/transport/ring_layout.hpp"
 #include "ipc/transport/shm_region.hpp"
+#include "ipc/transport/tensor_memory.hpp"
 
 namespace paceline {
 
@@ -95,6 +96,8 @@ public:
     /// The memory of a slot that was acquired: slot_bytes(), aligned to 128. Anything else is a
     /// bug, here and below.
     [[nodiscard]] std::span<std::byte> bytes(PoolRef slot);
+    /// The same memory, with the place where it lies.
+    [[nodiscard]] TensorMemory place(PoolRef slot);
     /// Hands the slot to the consumer; its first `used_bytes` are meant. The message that
     /// announces it is sent after this.
     void publish(PoolRef slot, std::size_t used_bytes);
@@ -138,6 +141,8 @@ public:
     /// Errc::Protocol for an index, a generation or a size that the pool does not have: the
     /// reference came from a peer.
     [[nodiscard]] Result<std::span<const std::byte>> view(PoolRef slot, std::size_t bytes) const;
+    /// The same with the place where it lies. To be read only.
+    [[nodiscard]] Result<TensorMemory> view_memory(PoolRef slot, std::size_t bytes) const;
     /// Gives the slot back. A reference to an earlier life of the slot changes nothing.
     void release(PoolRef slot);
     /// Whether slots were released since this was last asked and the producer waits for one:

@@ -95,6 +95,8 @@ struct WaveRow {
     TokenId token;
     Position position;
     KvSlot slot;
+    // Of the wave's tensor, below Wave::tensor_rows: rows that were dropped stay in it.
+    std::uint32_t tensor_row = 0;
 };
 
 enum class WaveKind : std::uint32_t {
@@ -121,7 +123,7 @@ struct WaveHeader {
     std::uint32_t row_count;
     std::uint32_t tensor;
     std::uint32_t tensor_generation;
-    std::uint32_t unused;
+    std::uint32_t tensor_rows;
 };
 
 /// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
@@ -129,9 +131,11 @@ struct WaveHeader {
 /// are of verify parts.
 struct Wave {
     static constexpr Kind kKind = Kind::Wave;
-    Epoch epoch;                       // of the sending stage
-    std::uint32_t tensor = kNoTensor;  // slot of the tensor pool: [rows, dim] float32 hidden states
+    Epoch epoch;  // of the sending stage
+    // Slot of the tensor pool: [tensor_rows, dim] float32 hidden states.
+    std::uint32_t tensor = kNoTensor;
     std::uint32_t tensor_generation = 0;
+    std::uint32_t tensor_rows = 0;
     std::vector<WavePart> parts = {};  // 1 .. kWavePartsMax
     std::vector<WaveRow> rows = {};    // 1 .. kWaveRowsMax
 };
@@ -263,7 +267,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
-static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(WaveRow) == 24);
 static_assert(sizeof(WavePart) == 32);
 static_assert(sizeof(WaveHeader) == 24);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));

@@ -47,7 +47,7 @@ std::vector<std::byte> frame_of(const Wave& wave) {
                             .row_count = static_cast<std::uint32_t>(wave.rows.size()),
                             .tensor = wave.tensor,
                             .tensor_generation = wave.tensor_generation,
-                            .unused = 0};
+                            .tensor_rows = wave.tensor_rows};
     std::vector<std::byte> frame(wave_frame_bytes(header.part_count, header.row_count));
     std::byte* at = put(frame.data(), std::span{&header, 1});
     at = put(at, std::span{wave.parts});
@@ -77,7 +77,8 @@ Result<Wave> decode_wave(std::span<const std::byte> frame) {
     }
     Wave wave{.epoch = header.epoch,
               .tensor = header.tensor,
-              .tensor_generation = header.tensor_generation};
+              .tensor_generation = header.tensor_generation,
+              .tensor_rows = header.tensor_rows};
     frame = frame.subspan(sizeof header);
     wave.parts = take<WavePart>(frame, header.part_count);
     wave.rows = take<WaveRow>(frame, header.row_count);

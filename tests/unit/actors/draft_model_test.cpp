@@ -102,6 +102,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 3 * 512};
         backend.draws_itself = seed % 2 == 0;
+        backend.on_device = seed % 3 == 0;
         DraftModel model{
             backend,
             {.vocab_size = kFakeVocab, .rows_max = 4 + static_cast<std::uint32_t>(random() % 40)}};
@@ -286,6 +287,7 @@ TEST_CASE("a padded vocabulary is never proposed from") {
         CAPTURE(on_a_device);
         FakeBackend backend{0, kFakeLayers, 512};
         backend.draws_itself = on_a_device;
+        backend.on_device = on_a_device;
         DraftModel model{backend, {.vocab_size = 10}};
         Request request;
         request.context = 200;

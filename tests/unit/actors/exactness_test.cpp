@@ -135,6 +135,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.candidate_right = 0.25 * static_cast<double>(random() % 5);
     add_exit(options, static_cast<Exit>(choice.exit), random);
     options.draws_itself = random() % 2 == 0;
+    options.on_devices = static_cast<unsigned>(random());
     return options;
 }
 

@@ -43,6 +43,7 @@ msg::Wave good_wave() {
                    .rows = 3,
                    .hold = 0}};
     wave.rows.resize(5);
+    wave.tensor_rows = 6;
     wave.rows[0] = {NodeId{1}, msg::kNoParent, 5, 10, 10};
     wave.rows[1] = {NodeId{2}, 1, 6, 11, 11};
     return wave;
@@ -71,6 +72,19 @@ TEST_CASE("a wave with a count, token, position or slot out of range is refused 
     wave = good_wave();
     wave.rows[0].slot = 64;
     refused(wave, "row 0 has slot = 64");
+    wave = good_wave();
+    wave.rows[4].tensor_row = 6;
+    refused(wave, "row 4 has tensor_row = 6");
+    wave.rows[4].tensor_row = 5;
+    CHECK(check_message(wave, kLimits));
+}
+
+TEST_CASE("a wave whose tensor has fewer rows than the wave, or too many, is refused by field") {
+    msg::Wave wave = good_wave();
+    wave.tensor_rows = 4;
+    refused(wave, "tensor_rows = 4");
+    wave.tensor_rows = kWaveRowsMax + 1;
+    refused(wave, "tensor_rows = 513");
 }
 
 TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
@@ -98,6 +112,7 @@ TEST_CASE("a wave has as many rows as its segments agreed on, and few verify row
     msg::Wave wave = good_wave();
     wave.parts[1].rows = kWaveRowsMax - 2;
     wave.rows.resize(kWaveRowsMax);
+    wave.tensor_rows = kWaveRowsMax;
     CHECK(check_message(wave, kLimits));
     MessageLimits shorter = kLimits;
     shorter.wave_rows = 256;  // what the memory of this segment has room for

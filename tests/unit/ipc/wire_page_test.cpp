@@ -85,14 +85,15 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
     check_fields(
         between(text, "### Wave, 24 bytes, 32 for each part and 20 for each row", "A part"),
         {FIELD(WaveHeader, epoch), FIELD(WaveHeader, part_count), FIELD(WaveHeader, row_count),
-         FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation)});
+         FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation),
+         FIELD(WaveHeader, tensor_rows)});
     check_fields(between(text, "A part, 32 bytes", "A row"),
                  {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
                   FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
                   FIELD(WavePart, hold)});
-    check_fields(between(text, "A row, 20 bytes", "### Verdict"),
+    check_fields(between(text, "A row, 24 bytes", "### Verdict"),
                  {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
-                  FIELD(WaveRow, position), FIELD(WaveRow, slot)});
+                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row)});
     check_fields(between(text, "### Verdict, 304 bytes", "Example"),
                  {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
@@ -108,7 +109,7 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
     CHECK(sizeof(msg::WaveHeader) == 24);
     CHECK(sizeof(msg::WavePart) == 32);
-    CHECK(sizeof(msg::WaveRow) == 20);
+    CHECK(sizeof(msg::WaveRow) == 24);
     CHECK(sizeof(msg::Verdict) == 304);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
