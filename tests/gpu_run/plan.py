@@ -10,7 +10,7 @@ import machine
 from place import Place
 from steps import Failure, Shell, Skip, Step
 
-SECTIONS = ["machine", "kernels", "backend", "bench", "variants", "sanitizer", "parity", "loss", "peers",
+SECTIONS = ["machine", "kernels", "backend", "links", "bench", "variants", "sanitizer", "parity", "loss", "peers",
             "equality"]
 SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-70b"]
 PEER_SHAPES = SHAPES[:3]  # 70B does not fit as a whole
@@ -104,6 +104,7 @@ def kernel_steps(choice: Choice) -> list:
              doctest_step(choice, "backend", "gpu_backend", "gpu_backend", [], 300)]
     if not choice.emulated:
         steps.append(family_step(choice, "wgmma", 60))
+        steps.append(doctest_step(choice, "links", "gpu_links", "gpu_links", [], 180))
     return [*steps, family_step(choice, "copy", 60)]
 
 

@@ -122,8 +122,12 @@ int PeerProcess::wait() {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
+bool is_peer(int argc, char** argv) {
+    return argc == 7 && std::string_view{argv[1]} == kWord;
+}
+
 std::optional<int> run_as_peer(int argc, char** argv) {
-    if (argc != 7 || std::string_view{argv[1]} != kWord) return {};
+    if (!is_peer(argc, argv)) return {};
     Plan plan;
     plan.transport = static_cast<Transport>(std::atoi(argv[2]));
     plan.slots = static_cast<std::uint32_t>(std::atoi(argv[3]));

@@ -37,6 +37,7 @@ private:
     pid_t process_ = -1;
 };
 
+[[nodiscard]] bool is_peer(int argc, char** argv);
 /// The exit code, if this process was started as a peer.
 [[nodiscard]] std::optional<int> run_as_peer(int argc, char** argv);
 
