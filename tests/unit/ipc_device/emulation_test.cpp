@@ -82,6 +82,7 @@ struct Pair {
         REQUIRE(receiver.receive(8) == NcclResult::InProgress);
         REQUIRE(sender.settle());
         REQUIRE(receiver.settle());
+        REQUIRE(sender.finishes());
         REQUIRE(receiver.finishes());
     }
     std::shared_ptr<Nccl> library = open_nccl("").value();
