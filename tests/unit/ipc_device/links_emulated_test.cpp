@@ -57,8 +57,19 @@ TEST_CASE("links in both directions open together, whatever the delays") {
         CAPTURE(seed);
         Device one{0};
         Device two{1};
-        Edge there = Edge::open(one, two, kNccl);
-        Edge back = Edge::open(two, one, kNccl);
+        // Each device hears of its consumer's end first: they begin with different communicators.
+        LinkOffer there_offer;
+        LinkOffer back_offer;
+        auto there_in = two.links->open_in(Transport::Nccl, spec_of(kNccl), there_offer);
+        auto back_in = one.links->open_in(Transport::Nccl, spec_of(kNccl), back_offer);
+        REQUIRE(there_in.ok());
+        REQUIRE(back_in.ok());
+        Edge there{std::move(there_in).value(),
+                   one.links->open_out(Transport::Nccl, spec_of(kNccl), std::move(there_offer))};
+        Edge back{std::move(back_in).value(),
+                  two.links->open_out(Transport::Nccl, spec_of(kNccl), std::move(back_offer))};
+        REQUIRE(there.out.ok());
+        REQUIRE(back.out.ok());
         Edge more = Edge::open(one, two, kNccl);
         std::string backwards;
         std::thread other{[&] {
