@@ -104,6 +104,9 @@ public:
     [[nodiscard]] virtual Result<std::unique_ptr<OutLink>> open_out(Transport transport,
                                                                     LinkSpec spec,
                                                                     LinkOffer offer) = 0;
+    /// An error is final: a link that was destroyed cannot be closed (an abort that does not return),
+    /// and only the end of this process frees what it holds. poll() of its other links says so too.
+    [[nodiscard]] virtual Status health() { return {}; }
 };
 
 }  // namespace paceline

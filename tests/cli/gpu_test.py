@@ -205,6 +205,16 @@ class Pipelines(Gpu):
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
 
 
+    def test_segments_on_two_gpus_are_two_processes_and_commit_the_tokens_of_one(self):
+        report = self.folder / "report.json"
+        config = self.config("".join(stage(name, "segment", 'layers = "auto"', f'device = "cuda:{gpu}"')
+                                     for gpu, name in enumerate(("front", "back"))))
+        done = subprocess.run([BINARY, "check", "-m", TINY, "--config", config, "-n", "20", "--first", "2", "-c", "128",
+                               "--json", str(report)], capture_output=True, timeout=60, check=False,
+                              env=environment(PACELINE_EMULATED_DEVICES="2"))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+
+
 class Refusals(Gpu):
     def refused(self, config: str, *naming: str) -> None:
         stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", self.config(config))

@@ -33,8 +33,9 @@ constexpr int kUnwritten = 0xFF;
 
 using Clock = std::chrono::steady_clock;
 
-/// The one device of the process.
+/// The devices of the process: what they have is not told apart.
 struct Device {
+    std::atomic<int> count{1};
     std::mutex mutex;
     std::map<const std::byte*, std::size_t> allocations;  // address to bytes
     std::size_t used = 0;
@@ -117,6 +118,25 @@ void set_pinned_limit(std::size_t bytes) {
     device().pinned_limit = bytes;
 }
 
+void set_devices(int count) {
+    device().count = count;
+}
+
+int devices() {
+    return device().count;
+}
+
+void add_memory(const std::byte* at, std::size_t bytes) {
+    const std::scoped_lock lock(device().mutex);
+    device().allocations.emplace(at, bytes);
+}
+
+void remove_memory(const std::byte* at, std::size_t bytes) {
+    static_cast<void>(bytes);
+    const std::scoped_lock lock(device().mutex);
+    device().allocations.erase(at);
+}
+
 void fail_next_launch() {
     device().fail_next = true;
 }
@@ -149,9 +169,7 @@ std::string kernel_name(const std::type_info& argument) {
 }  // namespace emulated
 
 DeviceInfo use_device(int index) {
-    if (index != 0) {
-        throw DeviceError(fmt::format("use_device({}): the emulated device is 0", index));
-    }
+    set_device(index);
     DeviceInfo info;
     info.name = "emulated device";
     info.capability = 90;
@@ -163,8 +181,9 @@ DeviceInfo use_device(int index) {
 }
 
 void set_device(int index) {
-    if (index != 0)
-        throw DeviceError(fmt::format("set_device({}): the emulated device is 0", index));
+    const int count = device().count;
+    if (index >= 0 && index < count) return;
+    throw DeviceError(fmt::format("cuda:{} is none of the {} emulated devices", index, count));
 }
 
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
