@@ -32,7 +32,7 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 5;
+inline constexpr std::uint32_t kWireVersion = 6;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
