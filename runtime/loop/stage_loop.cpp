@@ -35,10 +35,10 @@ class StageLoop::Impl final : public Outside {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
         : wiring_{std::move(wiring)},
+          options_{options},
           links_{options.device, wiring_.bell, std::chrono::milliseconds{wiring_.link_limit_ms}},
           edges_{wiring_},
-          port_{port},
-          options_{options} {
+          port_{port} {
         PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without telemetry");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
@@ -81,15 +81,14 @@ public:
     }
 
     [[nodiscard]] Status run();
-    [[nodiscard]] TensorDevice* device() const { return options_.device; }
 
     ActorHost host_{*this, ActorHost::Channels::OnDemand};
     Wiring wiring_;
+    StageLoopOptions options_;
 
 private:
     using Out = StageEdges::Out;
     using In = StageEdges::In;
-
     bool iterate();
     bool drain_all();
     bool drain(In& in);
@@ -112,7 +111,6 @@ private:
     EdgeLinks links_;
     StageEdges edges_;  // after what links use: bell and links_
     ControlPort& port_;
-    StageLoopOptions options_;
     std::vector<std::pair<StageId, Error>> corrupt_;  // found in this round
     std::map<std::uint32_t, Micros> longest_;         // job of each name
     std::uint32_t announced_seen_ = 0;
@@ -436,7 +434,7 @@ void StageLoop::add(StageId id, Actor& actor) {
 }
 
 Status StageLoop::connect(const EdgeSpec& edge) {
-    return impl_->host_.connect(edge, impl_->device());
+    return impl_->host_.connect(edge, impl_->options_.device);
 }
 
 Status StageLoop::run() {
