@@ -29,9 +29,9 @@ inline constexpr StageId kB{2};
 inline constexpr Epoch kEpochA{4};
 inline constexpr Epoch kEpochB{7};
 
-/// The answer of `condition` within two seconds.
+/// The answer of `condition`, within ten seconds on a busy machine.
 inline bool soon(const std::function<bool()>& condition) {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 10'000; ++i) {
         if (condition()) return true;
         std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }

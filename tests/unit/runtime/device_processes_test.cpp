@@ -141,7 +141,7 @@ TEST_CASE("either end that is killed comes back with a new link, and so do both"
 }
 
 TEST_CASE("a link that never opens ends the run with transport, both stages and operation") {
-    Pipeline pipeline{Transport::Nccl, "deaf-tensors 0", OnDeath::StopRun, 300ms};
+    Pipeline pipeline{Transport::Nccl, "deaf-tensors 0", OnDeath::StopRun, 1500ms};
     Asker asker{1, 0};
     const Status ended = pipeline.run(asker);
     REQUIRE_FALSE(ended.ok());
@@ -149,7 +149,7 @@ TEST_CASE("a link that never opens ends the run with transport, both stages and 
     CAPTURE(text);
     CHECK(text.find("stage 'final'") != std::string::npos);
     CHECK(text.find(
-              "transport nccl of early -> final: connecting: it did not connect within 300 ms") !=
+              "transport nccl of early -> final: connecting: it did not connect within 1500 ms") !=
           std::string::npos);
     (void)pipeline.supervisor->shutdown();
 }
