@@ -40,6 +40,25 @@ enum class Transport : std::uint8_t {
     Nccl,
 };
 
+/// "host", "local", "exported", "nccl": as people write it.
+[[nodiscard]] constexpr const char* name_of(Transport transport) {
+    switch (transport) {
+        case Transport::Host:
+            return "host";
+        case Transport::Local:
+            return "local";
+        case Transport::Exported:
+            return "exported";
+        case Transport::Nccl:
+            return "nccl";
+    }
+    return "unknown";
+}
+/// Whether the slots of such an edge are the memory of a link between two processes.
+[[nodiscard]] constexpr bool has_link(Transport transport) {
+    return transport == Transport::Exported || transport == Transport::Nccl;
+}
+
 /// What the consumer's end tells the producer's. Of no meaning to those who pass it on.
 struct LinkOffer {
     std::vector<std::byte> bytes = {};

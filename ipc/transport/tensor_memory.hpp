@@ -1,4 +1,6 @@
-// TensorMemory: where the bytes of a tensor slot lie. Data on a device is for the device alone.
+// TensorMemory: where the bytes of a tensor slot lie, for whoever fills or reads them.
+//
+// A plain view: it owns nothing, and is valid for as long as whoever gave it says.
 #pragma once
 
 #include <cstddef>

@@ -149,6 +149,13 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;
     assignment.verbose = orders.verbose;
+    const auto is_here = [&process](StageId id) {
+        return std::find(process.stages.begin(), process.stages.end(), id) != process.stages.end();
+    };
+    assignment.tensors_on_device =
+        std::any_of(orders.edges.begin(), orders.edges.end(), [&](const EdgeSpec& edge) {
+            return edge.transport != Transport::Host && (is_here(edge.from) || is_here(edge.to));
+        });
     return assignment;
 }
 
@@ -176,6 +183,7 @@ SupervisorOptions supervisor_options(const SupervisionConfig& supervision) {
     options.restarts.backoff.assign(supervision.backoff.begin(), supervision.backoff.end());
     options.hang_limit = supervision.hang_limit;
     options.stop_grace = supervision.stop_grace;
+    options.link_limit = supervision.link_limit;
     if (supervision.checksums) options.checksums = WiringPlan::Checksums::Payloads;
     return options;
 }

@@ -45,6 +45,7 @@ struct SharedOrders {
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
     bool verbose = false;
+    std::vector<EdgeSpec> edges = {};  // with their transports
 };
 /// What one process is to be.
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,

@@ -93,7 +93,8 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"draft stage", number(a.draft_stage, 0, kStagesMax)},
                        {"correct stage", number(a.correct_stage, 0, kStagesMax)},
                        {"candidate stage", number(a.candidate_stage, 0, kStagesMax)},
-                       {"verbose", &a.verbose}});
+                       {"verbose", &a.verbose},
+                       {"tensors on device", &a.tensors_on_device}});
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
     std::size_t cores = a.cores.size();
     transfer(archive, {{"cores", number(cores, 0, kCoresMax)}});

@@ -43,6 +43,8 @@ struct StageAssignment {
     DraftConfig draft;
     std::optional<ExitConfig> exit;
     bool verbose = false;  // log normal events too
+    /// Tensors of its edges lie on its GPU, those between two of its own stages there included.
+    bool tensors_on_device = false;
 };
 
 [[nodiscard]] std::vector<std::byte> encode(StageAssignment assignment);

@@ -48,7 +48,8 @@ public:
           config_{config},
           hellos_{std::move(started.hellos)},
           log_{log},
-          table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs)} {
+          table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs) +
+                 plan_.transports} {
         loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;
