@@ -17,8 +17,7 @@
 #include "ipc/device/device_memory.hpp"
 #include "ipc/device/nccl.hpp"
 
-using namespace paceline;
-
+namespace paceline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -107,6 +106,8 @@ public:
         need(nccl_->init(receiver_, 2, id, 1));
         settle();
     }
+    RawNccl(const RawNccl&) = delete;
+    RawNccl& operator=(const RawNccl&) = delete;
     ~RawNccl() {
         (void)nccl_->abort(sender_);
         (void)nccl_->abort(receiver_);
@@ -202,9 +203,7 @@ Options read_options(int argc, char** argv) {
     return options;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     const Options options = read_options(argc, argv);
     if (const Status there = exports_memory(0); !there) {
         fmt::print("skipped: no device: {}\n", there.error().what);
@@ -229,4 +228,11 @@ int main(int argc, char** argv) {
                    abilities.nccl ? "two ranks need two devices" : abilities.why_no_nccl);
     }
     return 0;
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) {
+    return paceline::run(argc, argv);
 }

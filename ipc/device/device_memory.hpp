@@ -20,6 +20,8 @@ public:
     [[nodiscard]] static Result<DeviceMemoryBlock> import(Driver& driver,
                                                           const OwnedFd& file,
                                                           std::size_t bytes);
+    DeviceMemoryBlock(const DeviceMemoryBlock&) = delete;
+    DeviceMemoryBlock& operator=(const DeviceMemoryBlock&) = delete;
     DeviceMemoryBlock(DeviceMemoryBlock&& other) noexcept { swap(other); }
     DeviceMemoryBlock& operator=(DeviceMemoryBlock&& other) noexcept {
         DeviceMemoryBlock old;

@@ -14,6 +14,7 @@
 // Names in the library are those that cuda.h makes of them: cuStreamDestroy_v2.
 #define PACELINE_SYMBOL_OF(name) #name
 #define PACELINE_SYMBOL(name) PACELINE_SYMBOL_OF(name)
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a member that is declared
 #define PACELINE_CALL(name) decltype(&::name) name = load<decltype(&::name)>(PACELINE_SYMBOL(name))
 
 namespace paceline {
@@ -121,6 +122,8 @@ public:
             kind_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         }
     }
+    CudaDriver(const CudaDriver&) = delete;
+    CudaDriver& operator=(const CudaDriver&) = delete;
     ~CudaDriver() override {
         if (copies_ != nullptr) (void)calls().cuStreamDestroy(copies_);
         (void)calls().cuDevicePrimaryCtxRelease(device_);
@@ -176,6 +179,7 @@ public:
 
     Result<MemoryHandle> import_memory(const OwnedFd& file) override {
         CUmemGenericAllocationHandle memory = 0;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes a descriptor as a pointer
         auto* handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(file.get()));
         const CUresult result = calls().cuMemImportFromShareableHandle(
             &memory, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -189,6 +193,7 @@ public:
             !done) {
             return done.error();
         }
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are numbers
         return reinterpret_cast<std::byte*>(at);
     }
 

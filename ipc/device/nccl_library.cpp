@@ -11,6 +11,7 @@
 
 #include "ipc/device/nccl.hpp"
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a member that is declared
 #define PACELINE_CALL(name) decltype(&::name) name = load<decltype(&::name)>(#name)
 
 namespace paceline {
@@ -128,9 +129,9 @@ public:
                              static_cast<cudaStream_t>(stream)));
     }
 
-    bool can_revoke() const override { return ncclCommRevoke != nullptr; }
+    bool can_revoke() const override { return revoke_ != nullptr; }
     NcclResult revoke(NcclComm comm) override {
-        return ours(ncclCommRevoke(static_cast<ncclComm_t>(comm), 0));
+        return ours(revoke_(static_cast<ncclComm_t>(comm), 0));
     }
     NcclResult abort(NcclComm comm) override {
         return ours(ncclCommAbort(static_cast<ncclComm_t>(comm)));
@@ -162,7 +163,7 @@ private:
     PACELINE_CALL(ncclGetLastError);
     using RevokeCall = ncclResult_t (*)(ncclComm_t, int);  // older headers have none
     // Null: nor has the library.
-    RevokeCall ncclCommRevoke = reinterpret_cast<RevokeCall>(dlsym(handle_, "ncclCommRevoke"));
+    RevokeCall revoke_ = reinterpret_cast<RevokeCall>(dlsym(handle_, "ncclCommRevoke"));
     int version_ = 0;
 };
 

@@ -163,7 +163,7 @@ public:
     void unmap(std::byte* at, std::size_t bytes) override {
         if (!Ranges::all().change(at, bytes, false, false)) misuse("cuMemUnmap() of no mapping");
         emulated::tell_memory(false, at, bytes);
-        ::mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        (void)::mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     }
     void free_address(std::byte* at, std::size_t bytes) override {
         Ranges::all().remove(at);

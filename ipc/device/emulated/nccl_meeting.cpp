@@ -94,6 +94,8 @@ public:
         : socket_{std::move(socket)}, thread_{[this, id] { run(id); }} {
         count_object(1);
     }
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
     ~Listener() {
         stop_ = true;
         thread_.join();
