@@ -116,7 +116,7 @@ void CudaForward::put_in_stream(std::span<const RowSource> rows, std::size_t fir
 
 RowMemory CudaForward::make_rows(std::size_t rows) {
     const std::size_t floats = rows * static_cast<std::size_t>(config_.dim);
-    const std::size_t all = static_cast<std::size_t>(kKeptWaves * limits_.rows);
+    const std::size_t all = kKeptWaves * static_cast<std::size_t>(limits_.rows);
     if (rows <= all - kept_rows_) {
         float* at = at_.kept + kept_rows_ * static_cast<std::size_t>(config_.dim);
         kept_rows_ += rows;
