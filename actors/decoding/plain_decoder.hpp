@@ -60,7 +60,9 @@ public:
                               const Clock& clock);
 
     /// Called with the part of the prompt that is processed, from 0 to 1, after each chunk of it.
-    void on_prefill(std::function<void(double part)> progress) { on_prefill_ = std::move(progress); }
+    void on_prefill(std::function<void(double part)> progress) {
+        on_prefill_ = std::move(progress);
+    }
 
     /// Prompts and answers so far.
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }

@@ -59,8 +59,9 @@ std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
         const bool four_bits = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
         weights[four_bits ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
     }
-    const auto most = std::max_element(weights.begin(), weights.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto most =
+        std::max_element(weights.begin(), weights.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
     return most == weights.end() ? dtype : std::string{most->first};
 }
 

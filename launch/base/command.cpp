@@ -87,7 +87,8 @@ std::string wrong_count(const CLI::App& command, const CLI::ParseError& error) {
     if (option->get_items_expected_max() == 0) return name + " takes no value";
     const std::vector<std::string>& values = option->results();
     if (values.size() < 2)
-        return name + " needs a value, " + option->get_type_name() + ": " + option->get_description();
+        return name + " needs a value, " + option->get_type_name() + ": " +
+               option->get_description();
     return name + " is given " + std::to_string(values.size()) + " times, " + in_quotes(values[0]) +
            " and " + in_quotes(values[1]) + "; it takes one value";
 }
@@ -107,7 +108,8 @@ std::string sentence(const CLI::App& root, const CLI::ParseError& error, const c
     if (kind == "ArgumentMismatch") return wrong_count(command, error);
     const std::string said = error.what();
     if (const std::size_t at = said.find(" excludes "); kind == "ExcludesError")
-        return said.substr(0, at) + " and " + said.substr(at + 10) + " exclude each other; give one";
+        return said.substr(0, at) + " and " + said.substr(at + 10) +
+               " exclude each other; give one";
     if (const std::size_t at = said.find(" requires "); kind == "RequiresError")
         return said.substr(0, at) + " needs " + said.substr(at + 10) + " too";
     return said;

@@ -28,8 +28,8 @@ public:
 private:
     ReadLine line(const std::string& prompt);
 
-    bool prompts_;                       // standard input is a terminal
-    std::optional<LineEditor> editor_;   // and one that lines can be edited on
+    bool prompts_;                      // standard input is a terminal
+    std::optional<LineEditor> editor_;  // and one that lines can be edited on
 };
 
 /// Puts lines together; `next` gives the one after, which is not the first of the message.

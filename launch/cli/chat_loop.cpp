@@ -39,8 +39,9 @@ std::string_view command_of(std::string_view message) {
 void change_system(RunSession& session, std::string_view text) {
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     if (text.empty()) {
-        std::fprintf(stderr, "[the system prompt is %s]\n",
-                     session.system().empty() ? "the chat template's own" : session.system().c_str());
+        std::fprintf(
+            stderr, "[the system prompt is %s]\n",
+            session.system().empty() ? "the chat template's own" : session.system().c_str());
         return;
     }
     session.set_system(std::string{text});
@@ -96,8 +97,9 @@ int chat_loop(RunSession& session,
               const RunOptions& options,
               const Environment& environment) {
     if (!options.quiet)
-        std::fputs("Chat: /help shows the commands, /quit or Ctrl-D leaves, Ctrl-C ends an answer.\n",
-                   stderr);
+        std::fputs(
+            "Chat: /help shows the commands, /quit or Ctrl-D leaves, Ctrl-C ends an answer.\n",
+            stderr);
     ChatInput input{environment};
     if (first) {
         session.interrupt().rearm();

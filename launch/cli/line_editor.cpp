@@ -4,9 +4,8 @@
 #include <clocale>
 #include <cstdio>
 #include <cwchar>
-#include <unistd.h>
-
 #include <histedit.h>
+#include <unistd.h>
 
 #include "ipc/base/check.hpp"
 

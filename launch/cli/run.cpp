@@ -48,9 +48,10 @@ void add_prompt_options(Command& command, RunOptions& options) {
     command.add_flag("--raw", options.raw,
                      "give the model the prompt as it is, without chat template; text such as "
                      "<|im_start|> is the control token");
-    command.add_flag("-i,--interactive", options.interactive,
-                     "chat: one message a line, /help in it says more; the conversation stays in the "
-                     "KV cache");
+    command.add_flag(
+        "-i,--interactive", options.interactive,
+        "chat: one message a line, /help in it says more; the conversation stays in the "
+        "KV cache");
 }
 
 void add_answer_options(Command& command, RunOptions& options) {
@@ -220,9 +221,7 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     return {};
 }
 
-int single_answer(RunSession& session,
-                  std::vector<TokenId> tokens,
-                  const RunOptions& options) {
+int single_answer(RunSession& session, std::vector<TokenId> tokens, const RunOptions& options) {
     Result<FinishReason> end = session.answer(std::move(tokens));
     if (!end) return report_failure(kCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
@@ -298,9 +297,8 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (Status s = session.load(written.value(), options, environment, outputs.value().log);
         !s.ok())
         return report(s.error());
-    const int code = options.interactive
-                         ? chat_loop(session, prompt.value(), options, environment)
-                         : single_answer(session, std::move(tokens), options);
+    const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
+                                         : single_answer(session, std::move(tokens), options);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kCommand, s.error());
     }

@@ -127,9 +127,9 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
     bars_ = options.bars(environment);
     SupervisionConfig supervision;
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
-        if (!written)
-            return make_plain_generator(model_->file, options.model, bars_);
-        Result<SettledPipeline> settled = settle_pipeline(*written, options, model_->file, environment);
+        if (!written) return make_plain_generator(model_->file, options.model, bars_);
+        Result<SettledPipeline> settled =
+            settle_pipeline(*written, options, model_->file, environment);
         if (!settled) return settled.error();
         const PipelineConfig& config = settled.value().config;
         supervision = config.supervision;

@@ -44,7 +44,9 @@ int report(const Error& error) {
 
 void add_run_options(Command& command, SimulateOptions& options) {
     command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
-    command.add_option("--method", options.method, "one of paceline run --list-methods; plain is one device with the whole model")
+    command
+        .add_option("--method", options.method,
+                    "one of paceline run --list-methods; plain is one device with the whole model")
         .excludes("--config");
     command.add_option("--draft-model", options.draft_model,
                        "model that drafts, instead of the configuration's");
@@ -278,8 +280,9 @@ Result<double> plain_rate(const SimulateOptions& options, const Common& common) 
     if (!config) return config.error();
     StageTimingOptions timing = common.timing;
     timing.hop_seconds = 0.0;
-    const Result<SimulatedRun> run = simulate(common.file, options.model, config.value(),
-                                              common.costs, options.costs_file, timing, common.task);
+    const Result<SimulatedRun> run =
+        simulate(common.file, options.model, config.value(), common.costs, options.costs_file,
+                 timing, common.task);
     if (!run) return run.error();
     return run.value().rate;
 }

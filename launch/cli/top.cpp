@@ -144,7 +144,8 @@ int show_live(const TopOptions& options, const CancelToken& cancel, bool keyboar
             return kExitOk;
         }
         if (after.empty()) {
-            screen.draw({"Waiting for a pipeline; `paceline run --method NAME` starts one. q quits."});
+            screen.draw(
+                {"Waiting for a pipeline; `paceline run --method NAME` starts one. q quits."});
         } else {
             screen.draw(all_lines(before, after, Screen::columns()));
             seen = true;
@@ -186,7 +187,8 @@ Command add_top(Command& app, TopOptions& options) {
         .check(whole_number(1));
     command.add_flag("--once", options.once, "print one table and end, as into a pipe");
     command.footer(
-        "On a terminal the table is redrawn until q or Ctrl-C, or until the pipelines have ended; it waits\n"
+        "On a terminal the table is redrawn until q or Ctrl-C, or until the pipelines have ended; "
+        "it waits\n"
         "for one where none is running yet.\n"
         "A stage is `late` past the deadline that it set itself, and `gone` once its process is.\n"
         "docs/observability.md has the formula of every number.");

@@ -108,13 +108,14 @@ std::string stage_line(const PipelineSample& before,
                        std::size_t name_length) {
     const TelemetrySnapshot& telemetry = stage.telemetry;
     const StageRates rates = stage_rates(before, after, telemetry.stage);
-    return print(
-        "%-*s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", static_cast<int>(name_length),
-        cut(telemetry.name, name_length).c_str(), telemetry.pid, std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
-        short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
-        number_or_dash(rates.waves_per_second).c_str(), number_or_dash(rates.rows_per_wave).c_str(),
-        percent_or_dash(rates.busy).c_str(), percent_or_dash(rates.waiting).c_str(),
-        number_or_dash(rates.full_per_second).c_str());
+    return print("%-*s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", static_cast<int>(name_length),
+                 cut(telemetry.name, name_length).c_str(), telemetry.pid,
+                 std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
+                 short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
+                 number_or_dash(rates.waves_per_second).c_str(),
+                 number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
+                 percent_or_dash(rates.waiting).c_str(),
+                 number_or_dash(rates.full_per_second).c_str());
 }
 
 }  // namespace
@@ -181,8 +182,9 @@ std::vector<std::string> table_lines(const PipelineSample& before,
         name_length = std::max(name_length, stage.telemetry.name.size());
     const std::size_t room = columns > kTopColumns ? columns - kTopColumns : 0;
     name_length = std::min(name_length, kNameLength + room);
-    lines.push_back(print("%-*s %7s %3s %-19s %5s %7s %5s %4s %4s %6s", static_cast<int>(name_length), "stage", "pid", "ep",
-                          "state", "queue", "waves/s", "rows", "busy", "wait", "full/s"));
+    lines.push_back(print("%-*s %7s %3s %-19s %5s %7s %5s %4s %4s %6s",
+                          static_cast<int>(name_length), "stage", "pid", "ep", "state", "queue",
+                          "waves/s", "rows", "busy", "wait", "full/s"));
     for (const StageSample& stage : after.stages) {
         lines.push_back(stage_line(before, after, stage, name_length));
     }

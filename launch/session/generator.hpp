@@ -56,9 +56,9 @@ public:
 
 /// What a pipeline that starts tells on stderr.
 struct Told {
-    bool table = true;      // who does what where
-    bool remarks = true;    // what its drafts and exits think with, and what makes it slow here
-    Show bars = Show::No;   // of loading
+    bool table = true;     // who does what where
+    bool remarks = true;   // what its drafts and exits think with, and what makes it slow here
+    Show bars = Show::No;  // of loading
 };
 
 /// What a command wants to know about a pipeline while it runs.
@@ -69,8 +69,9 @@ struct RunHooks {
 };
 
 /// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file` must outlive the generator.
-[[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(
-    const ModelFile& file, const ModelOptions& options, Show bars);
+[[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
+                                                                      const ModelOptions& options,
+                                                                      Show bars);
 
 /// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
 /// generator.

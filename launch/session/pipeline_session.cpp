@@ -221,9 +221,8 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
         std::fputs(too_few_cores_text(config, plan.value().placement, cores).c_str(), stderr);
     }
-    Result<StartedPipeline> started =
-        start_pipeline(plan.value(), file, model, config, *options.log, options.trace,
-                       options.told.bars);
+    Result<StartedPipeline> started = start_pipeline(
+        plan.value(), file, model, config, *options.log, options.trace, options.told.bars);
     if (!started) return started.error();
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
                                        file.config().vocab_size, *options.log);

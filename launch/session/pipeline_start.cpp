@@ -40,8 +40,8 @@ Error with_remedy(Error error) {
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return error;
     std::error_code none_left;
     std::filesystem::directory_iterator entry{"/proc/self/fd", none_left};
-    const auto open = none_left ? limit.rlim_cur
-                                : static_cast<rlim_t>(std::distance(begin(entry), end(entry)));
+    const auto open =
+        none_left ? limit.rlim_cur : static_cast<rlim_t>(std::distance(begin(entry), end(entry)));
     if (open * 4 < limit.rlim_cur * 3) return error;
     error.what += fmt::format(
         "; this process may open only {} files, and a pipeline needs some dozens for each stage: "

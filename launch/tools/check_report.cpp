@@ -59,10 +59,9 @@ std::string summary(const CheckResult& result) {
                                   100 * result.overlap.both));
     const std::uint64_t proposed = count(counters::kTokensProposed);
     const std::uint64_t accepted = count(counters::kTokensAccepted);
-    text += line("candidates", print("%llu of %llu accepted (%.1f %%)",
-                                     static_cast<unsigned long long>(accepted),
-                                     static_cast<unsigned long long>(proposed),
-                                     percent_of(accepted, proposed)));
+    text += line("candidates",
+                 print("%llu of %llu accepted (%.1f %%)", static_cast<unsigned long long>(accepted),
+                       static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
     return text;
 }
 

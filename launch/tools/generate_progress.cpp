@@ -42,7 +42,8 @@ void GenerateProgress::wave_done(int drawn, int rows) {
         std::fprintf(stderr, "paceline generate: %s\n", line().c_str());
         return;
     }
-    const auto part = static_cast<double>(done_) / static_cast<double>(std::max<std::int64_t>(1, all_));
+    const auto part =
+        static_cast<double>(done_) / static_cast<double>(std::max<std::int64_t>(1, all_));
     const std::string label = print("%lld/%lld, %.0f tokens/s", static_cast<long long>(done_),
                                     static_cast<long long>(all_),
                                     static_cast<double>(tokens_) / std::max(seconds(), 1e-9));

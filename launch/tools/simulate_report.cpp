@@ -56,14 +56,15 @@ std::string SimulateReport::last_text() const {
             " s, draft and target both busy " + fixed(100 * made.run.overlap.both, 1) +
             " % of the time\n";
     if (baseline_ > 0.0)
-        text += "times plain decoding: " + fixed(made.run.rate / baseline_, 2) + " (plain: " +
-                fixed(baseline_, 2) + " tokens/s on one device, simulated)\n";
+        text += "times plain decoding: " + fixed(made.run.rate / baseline_, 2) +
+                " (plain: " + fixed(baseline_, 2) + " tokens/s on one device, simulated)\n";
     return text + figures_table(made.run.figures) + "\n";
 }
 
 std::string SimulateReport::sweep_table() const {
     std::string text =
-        std::string{"| settings | tokens/s | acceptance length | draft busy | target busy | both |"} +
+        std::string{
+            "| settings | tokens/s | acceptance length | draft busy | target busy | both |"} +
         std::string{baseline_ > 0.0 ? " times plain |" : ""} + "\n|---|---:|---:|---:|---:|---:|" +
         (baseline_ > 0.0 ? "---:|" : "") + "\n";
     for (const SimulatedCase& made : cases_) {

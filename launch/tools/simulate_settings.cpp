@@ -176,8 +176,8 @@ Result<Variant> apply_settings(const std::string& toml,
         const std::size_t dot = setting.key.find('.');
         text =
             with_key(text, setting.key.substr(0, dot), setting.key.substr(dot + 1), setting.value);
-        changes += (changes.empty() ? "" : " ") + setting.option + " " + setting.key + "=" +
-                   setting.value;
+        changes +=
+            (changes.empty() ? "" : " ") + setting.option + " " + setting.key + "=" + setting.value;
     }
     // Errors name the settings: the lines that they count are not those of the file.
     Result<PipelineConfig> config =

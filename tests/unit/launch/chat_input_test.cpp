@@ -37,14 +37,14 @@ TEST_CASE("three quotes hold any number of lines, with or without a line of thei
 TEST_CASE("the end of the input ends a message, a signal drops it") {
     CHECK(message({"one\\"}).text == "one");
     CHECK(message({"\"\"\"one", "two"}).text == "one\ntwo");
-    const ReadLine dropped =
-        joined_message("one\\", [] { return ReadLine{ReadEnd::Signal, ""}; });
+    const ReadLine dropped = joined_message("one\\", [] { return ReadLine{ReadEnd::Signal, ""}; });
     CHECK(dropped.end == ReadEnd::SignalInText);
 }
 
 TEST_CASE("a bar has less than 40 columns whatever its label is") {
     CHECK(bar_text("packing weights", 0.5) == "packing weights [#######........]  50 %");
-    for (const char* label : {"", "reading the prompt", "a label that is far too long for any bar"}) {
+    for (const char* label :
+         {"", "reading the prompt", "a label that is far too long for any bar"}) {
         for (const double done : {-1.0, 0.0, 0.3, 1.0, 7.0}) {
             const std::string text = bar_text(label, done);
             if (std::string{label}.size() <= 22) CHECK(text.size() <= ProgressBar::kColumns);

@@ -47,8 +47,7 @@ TEST_CASE("whole numbers do not overflow, truncate or take units") {
     const OptionCheck check = whole_number(-1);
     CHECK(verdict(check, "-1").empty());
     CHECK(verdict(check, "2147483647").empty());
-    CHECK(verdict(check, "2147483648") ==
-          "'2147483648' is not a whole number, -1 to 2147483647");
+    CHECK(verdict(check, "2147483648") == "'2147483648' is not a whole number, -1 to 2147483647");
     CHECK(verdict(check, "-2") == "'-2' is not a whole number, -1 or more");
     CHECK(!verdict(check, "99999999999999999999").empty());
     CHECK(!verdict(check, "4.0").empty());
