@@ -81,7 +81,8 @@ std::string unknown_command(const CLI::App& root, const char* word) {
 /// An option with no value, too many, or one that it does not take.
 std::string wrong_count(const CLI::App& command, const CLI::ParseError& error) {
     const std::string said = error.what();  // begins with the option's name
-    const std::string name = said.substr(0, said.find_first_of(": "));
+    std::string name = said.substr(0, said.find_first_of(": "));
+    if (name.front() != '-') name = "--" + name;  // of a flag, without its dashes
     const CLI::Option* option = command.get_option_no_throw(name);
     if (option == nullptr) return said;
     if (option->get_items_expected_max() == 0) return name + " takes no value";
@@ -107,11 +108,8 @@ std::string sentence(const CLI::App& root, const CLI::ParseError& error, const c
     if (&command == &root) return unknown_command(root, first_word);
     if (kind == "ArgumentMismatch") return wrong_count(command, error);
     const std::string said = error.what();
-    if (const std::size_t at = said.find(" excludes "); kind == "ExcludesError")
-        return said.substr(0, at) + " and " + said.substr(at + 10) +
-               " exclude each other; give one";
-    if (const std::size_t at = said.find(" requires "); kind == "RequiresError")
-        return said.substr(0, at) + " needs " + said.substr(at + 10) + " too";
+    if (kind == "ExcludesError") return said + "; give one of them";
+    if (kind == "RequiresError") return said + "; give both, or none";
     return said;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace paceline {
 
@@ -46,8 +47,10 @@ ReadLine joined_message(std::string first, const std::function<ReadLine()>& next
     return {ReadEnd::Line, std::move(text)};
 }
 
-ChatInput::ChatInput(const Environment& environment) : prompts_{environment.stdin_is_terminal} {
-    if (prompts_ && environment.stderr_is_terminal && environment.terminal_moves) editor_.emplace();
+ChatInput::ChatInput(const Environment& environment, std::function<bool()> signalled)
+    : prompts_{environment.stdin_is_terminal} {
+    if (prompts_ && environment.stderr_is_terminal && environment.terminal_moves)
+        editor_.emplace(std::move(signalled));
 }
 
 ReadLine ChatInput::line(const std::string& prompt) {

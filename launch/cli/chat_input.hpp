@@ -19,7 +19,8 @@ namespace paceline {
 
 class ChatInput {
 public:
-    explicit ChatInput(const Environment& environment);
+    /// `signalled`: whether a signal came since the last message().
+    ChatInput(const Environment& environment, std::function<bool()> signalled);
 
     /// End: the input has ended. Signal: one came, and no message was begun; SignalInText: the message
     /// that was begun is dropped.

@@ -100,7 +100,8 @@ int chat_loop(RunSession& session,
         std::fputs(
             "Chat: /help shows the commands, /quit or Ctrl-D leaves, Ctrl-C ends an answer.\n",
             stderr);
-    ChatInput input{environment};
+    const Interrupt& interrupt = session.interrupt();
+    ChatInput input{environment, [&] { return interrupt.raised() || interrupt.draining(); }};
     if (first) {
         session.interrupt().rearm();
         if (const std::optional<int> code = answer(session, *first, options.quiet)) return *code;

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <cwchar>
 #include <histedit.h>
+#include <poll.h>
+#include <string_view>
 #include <unistd.h>
+#include <utility>
 
 #include "ipc/base/check.hpp"
 
@@ -14,6 +17,7 @@ namespace paceline {
 namespace {
 
 constexpr int kHistory = 500;
+constexpr int kGlanceMillis = 50;
 constexpr wchar_t kEndOfInput = 4;  // Ctrl-D
 // Bracketed paste: a terminal that is told so puts these around text that is pasted.
 constexpr const char* kPasteOn = "\x1b[?2004h";
@@ -25,7 +29,7 @@ constexpr std::wstring_view kPasteEnds = L"\x1b[201~";
 
 class LineEditor::Impl {
 public:
-    Impl() {
+    explicit Impl(std::function<bool()> signalled) : asked_{std::move(signalled)} {
         // Text of models is UTF-8, whatever the user's language.
         if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) std::setlocale(LC_CTYPE, "");
         editor_ = el_init("paceline", stdin, stderr, stderr);
@@ -54,6 +58,8 @@ public:
         signalled_ = in_text_ = false;
         tell(kPasteOn);
         el_resize(editor_);  // the terminal may have another size now
+        el_set(editor_, EL_PREP_TERM,
+               1);  // before the prompt: nothing typed behind it is echoed twice
         int length = 0;
         const char* line = el_gets(editor_, &length);
         tell(kPasteOff);
@@ -81,19 +87,23 @@ private:
         std::fflush(stderr);
     }
 
-    /// libedit's own reads on after a signal.
+    /// libedit's own waits on after a signal.
     static int next_letter(EditLine* editor, wchar_t* letter) {
         Impl& impl = self(editor);
         const LineInfo* line = el_line(editor);
         std::mbstate_t state{};
         for (;;) {
-            char byte = 0;
-            const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
-            if (count < 0 && errno == EINTR) {
+            pollfd input{STDIN_FILENO, POLLIN, 0};
+            const int ready = ::poll(&input, 1, kGlanceMillis);
+            if (impl.asked_()) {
                 impl.signalled_ = true;
                 impl.in_text_ = line->lastchar > line->buffer;
                 return -1;
             }
+            if (ready <= 0) continue;
+            char byte = 0;
+            const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+            if (count < 0 && errno == EINTR) continue;
             if (count <= 0) return static_cast<int>(count);
             const std::size_t used = std::mbrtowc(letter, &byte, 1, &state);
             if (used == static_cast<std::size_t>(-2)) continue;  // a letter of several bytes
@@ -125,6 +135,7 @@ private:
         return el_winsertstr(editor, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
     }
 
+    std::function<bool()> asked_;
     EditLine* editor_ = nullptr;
     History* history_ = nullptr;
     std::string prompt_;
@@ -133,7 +144,8 @@ private:
     bool pasting_ = false;
 };
 
-LineEditor::LineEditor() : impl_{std::make_unique<Impl>()} {}
+LineEditor::LineEditor(std::function<bool()> signalled)
+    : impl_{std::make_unique<Impl>(std::move(signalled))} {}
 LineEditor::~LineEditor() = default;
 
 ReadLine LineEditor::read(const std::string& prompt) {

@@ -2,12 +2,13 @@
 // one piece.
 //
 // A thin layer over libedit, which stays inside line_editor.cpp. Reads standard input, draws on standard
-// error. The terminal is in its usual mode but while read() runs, so Ctrl-C is a signal as always:
-// read() returns when one comes. Ctrl-D behind the last letter of a line sends it, on an empty
+// error. The terminal is in its usual mode but while read() runs, and Ctrl-C is a signal as always:
+// read() returns when the caller's `signalled` says that one came. Ctrl-D behind the last letter of a line sends it, on an empty
 // line it ends the input. One at a time per process, one thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,9 @@ struct ReadLine {
 
 class LineEditor {
 public:
-    LineEditor();
+    /// `signalled` is asked several times a second: a signal may come just before a read, or to another
+    /// thread, and interrupts none then.
+    explicit LineEditor(std::function<bool()> signalled);
     LineEditor(const LineEditor&) = delete;
     LineEditor& operator=(const LineEditor&) = delete;
     ~LineEditor();

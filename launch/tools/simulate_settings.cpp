@@ -71,8 +71,9 @@ Status set_exit_layer(PipelineConfig& config, const Setting& setting, int layers
 Result<Setting> parse_setting(const std::string& word, const std::string& option) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == word.size()) {
-        return Error{Errc::BadArgument,
-                     option + " " + word + ": must be KEY=VALUE, such as draft.gamma=8"};
+        return Error{
+            Errc::BadArgument,
+            option + ": '" + word + "' is no setting; it must be KEY=VALUE, such as draft.gamma=8"};
     }
     Setting setting{trimmed(word.substr(0, equals)), trimmed(word.substr(equals + 1)), option};
     if (setting.key == kExitLayer || setting.key == kDraftCost) return setting;

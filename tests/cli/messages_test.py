@@ -29,8 +29,9 @@ class Words(CliTest):
             self.assertEqual(self.run_ok("run", "-m", TINY, "-n", "4", *args), wanted)
 
     def test_two_prompts_are_refused_with_both(self):
-        said = self.refused("run", "-p", "one", "two")
+        said = self.refused("run", "-p", "one", "-p", "two")
         self.assertEqual(said, "--prompt is given 2 times, 'one' and 'two'; it takes one value")
+        self.assertIn("'two' is one word too many", self.refused("run", "one", "two"))
         self.assertIn("twice", self.refused("run", *NO_MODEL, "-f", "file.txt", "Hi"))
 
     def test_short_names_of_chat_and_seed(self):
@@ -60,8 +61,8 @@ class Words(CliTest):
         self.assertEqual(self.refused("run", "--temp"), "--temp needs a value, FLOAT: temperature; 0 is greedy")
         self.assertEqual(self.refused("run", "--raw=7", "-p", "x"), "--raw takes no value")
         self.assertEqual(self.refused("run", "--config", "a", "--method", "b", "x"),
-                         "--config and --method exclude each other; give one")
-        self.assertEqual(self.refused("run", "--random-seed", "3", "x"), "--random-seed needs --random too")
+                         "--config excludes --method; give one of them")
+        self.assertEqual(self.refused("run", "--random-seed", "3", "x"), "--random-seed requires --random; give both, or none")
 
     def test_no_message_is_the_librarys(self):
         for args in (["run", "-p"], ["run", "a", "b"], ["run", "--raw=1", "a"], ["check", "--kills"], ["top", "3"],
