@@ -43,6 +43,13 @@ class Bars(CliTest):
         self.check_bars(self.run_on_terminal("--method", "prompt-lookup").text(), "reading the prompt")
 
     @needs_demo_model
+    def test_stages_that_load_have_a_bar(self):
+        terminal = Terminal(self, "run", "-m", demo_model(), "--method", "four-stages", "--dtype", "f32", "-n", "2", "x",
+                            columns=120)
+        self.assertEqual(terminal.finish(240), 0, terminal.text())
+        self.check_bars(terminal.text(), "loading stages")
+
+    @needs_demo_model
     def test_quiet_shows_the_answer_alone(self):
         terminal = self.run_on_terminal("--quiet")
         self.assertNotIn("\x1b", terminal.text())
