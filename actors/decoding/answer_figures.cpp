@@ -15,7 +15,7 @@ void add_each(std::array<std::int64_t, N>& sum, const std::array<std::int64_t, N
 void VerdictTally::add(const msg::Verdict& verdict) {
     ++waves;
     emitted += verdict.count;
-    ++by_rows[std::clamp<std::uint32_t>(verdict.wave_rows, 1, kWaveRowsMax)];
+    ++by_rows[std::clamp<std::uint32_t>(verdict.wave_rows, 1, kVerifyRowsMax)];
     if (verdict.wave_rows <= 1) {
         ++alone;
         return;

@@ -27,8 +27,8 @@ struct VerdictTally {
     std::int64_t candidates = 0;  // rows of the waves but for their roots
     std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
-    std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose candidate i stood
-    std::array<std::int64_t, kWaveRowsMax + 1> by_rows{};  // [n]: waves of n rows
+    std::array<std::int64_t, kGammaMax> accepted_at{};       // [i]: drafts whose candidate i stood
+    std::array<std::int64_t, kVerifyRowsMax + 1> by_rows{};  // [n]: waves of n rows
 
     void add(const msg::Verdict& verdict);
     void add(const VerdictTally& other);

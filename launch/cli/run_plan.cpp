@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include "launch/backend/gpu.hpp"
+#include "launch/backend/gpu_links.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -74,9 +76,14 @@ Result<SettledPipeline> on_gpus(PipelineConfig config,
     });
     if (!plan) return plan.error();
     const Placement& placement = plan.value().placement;
-    const std::vector<EdgeSpec> edges =
+    std::vector<EdgeSpec> edges =
         edges_of(placement, plan.value().config, sizes.value().edges(placement));
-    std::string table = gpu_table(plan.value(), request, edges);
+    const GpuLinks links = described ? described_links() : gpu_links(request.gpus.front());
+    const Result<std::vector<EdgeWay>> ways =
+        choose_transports(edges, placement, plan.value().config, {machine.value(), links});
+    if (!ways) return ways.error();
+    std::string table = gpu_table(plan.value(), request,
+                                  transports_text(edges, ways.value(), placement, machine.value()));
     return SettledPipeline{std::move(plan.value().config), std::move(table)};
 }
 

@@ -49,7 +49,8 @@ public:
           config_{config},
           hellos_{std::move(started.hellos)},
           log_{log},
-          table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs)} {
+          table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
+                 plan_.transports} {
         loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;

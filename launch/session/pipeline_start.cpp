@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "launch/backend/gpu_check.hpp"
+#include "launch/backend/gpu_links.hpp"
+#include "launch/placement/edge_transports.hpp"
+#include "launch/placement/found_machine.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "launch/session/load_bar.hpp"
 
@@ -51,6 +54,23 @@ Error with_remedy(Error error) {
     return error;
 }
 
+Status settle_transports(PipelinePlan& plan, const PipelineConfig& config) {
+    GpuMachine machine{.source = "this machine", .name = "this machine", .gpus = {}};
+    GpuLinks links;
+    for (const PlacedStage& stage : plan.placement.stages) {
+        if (!stage.device.gpu) continue;
+        machine = found_machine(read_gpus(), plan.machine);
+        links = gpu_links(*stage.device.gpu);
+        break;
+    }
+    const Result<std::vector<EdgeWay>> ways =
+        choose_transports(plan.edges, plan.placement, config, {machine, links});
+    if (!ways) return ways.error();
+    if (has_gpus(plan.placement))
+        plan.transports = transports_text(plan.edges, ways.value(), plan.placement, machine);
+    return {};
+}
+
 }  // namespace
 
 std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options) {
@@ -75,12 +95,14 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
                       .machine = std::move(machine).value(),
-                      .sizes = {},
+                      .edges = {},
+                      .transports = {},
                       .context = sizes.value().context(),
                       .kv_slots = sizes.value().kv_slots()};
     plan.needs = sizes.value().needs(plan.placement);
-    plan.sizes = sizes.value().edges(plan.placement);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
+    plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));
+    if (Status s = settle_transports(plan, config); !s) return s.error();
     return plan;
 }
 
@@ -100,6 +122,7 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                         .kv_slots = plan.kv_slots,
                         .verbose = log.wanted()};
     orders.model.model = file.path();
+    orders.edges = plan.edges;
     const std::vector<ChildSpec> children = children_of(plan.placement, config, orders);
     if (Status s = supervisor.start(children); !s) return with_remedy(s.error());
     Result<std::vector<control::Hello>> hellos = [&] {
@@ -110,8 +133,7 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
     if (Status s = check_hellos(hellos.value(), plan.placement); !s) return s.error();
     std::vector<std::vector<int>> cores;
     for (const PlacedProcess& process : plan.placement.processes) cores.push_back(process.cores);
-    Result<Wiring> wiring = supervisor.wire(edges_of(plan.placement, config, plan.sizes),
-                                            choose_spin(plan.machine, cores));
+    Result<Wiring> wiring = supervisor.wire(plan.edges, choose_spin(plan.machine, cores));
     if (!wiring) return with_remedy(wiring.error());
     return StartedPipeline{std::move(created).value(), std::move(hellos).value(),
                            std::move(wiring).value()};

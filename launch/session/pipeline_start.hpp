@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"
@@ -26,9 +27,10 @@ struct PipelinePlan {
     Placement placement;
     std::vector<MemoryNeed> needs;  // in the order of the stages
     Machine machine;
-    EdgeSizes sizes;
-    Position context = 0;       // of one request
-    std::int32_t kv_slots = 0;  // for all of them
+    std::vector<EdgeSpec> edges;  // with their transports
+    std::string transports;       // those of tensors for people; empty where no stage is on a GPU
+    Position context = 0;         // of one request
+    std::int32_t kv_slots = 0;    // for all of them
 };
 
 /// The cores that a pipeline's processes share out; --threads says how many there may be, 0: all.
@@ -36,7 +38,7 @@ struct PipelinePlan {
 
 /// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
 /// so many cores in all, beside those that the configuration names; 0: all.
-/// Errors: as place(), check_gpus(), check_memory() and plan_draft_backend().
+/// Errors: as place(), check_gpus(), check_memory(), choose_transports() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,
                                                  const PipelineConfig& config,

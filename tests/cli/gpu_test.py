@@ -122,7 +122,7 @@ class Plain(Gpu):
                         ["check", "--method", "fold", "--device", "cuda:0"],
                         ["check", "--config", config]):
             stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--exact", "off")
-            self.assertIn("--exact off is for plain decoding: no wave of a pipeline has more than 64 rows", stderr)
+            self.assertIn("--exact off is for plain decoding: a pipeline gives the bytes of one process", stderr)
 
     def test_memory_that_is_pinned_for_a_gpu_is_told(self):
         gpu = ["--device", "cuda:0", "-p", PROMPT, "-n", "4"]
@@ -203,6 +203,16 @@ class Pipelines(Gpu):
                 self.assertFalse(os.path.exists(fault), "it has happened")
                 self.assertIn("is at work again (epoch 2)", error)
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
+
+
+    def test_segments_on_two_gpus_are_two_processes_and_commit_the_tokens_of_one(self):
+        report = self.folder / "report.json"
+        config = self.config("".join(stage(name, "segment", 'layers = "auto"', f'device = "cuda:{gpu}"')
+                                     for gpu, name in enumerate(("front", "back"))))
+        done = subprocess.run([BINARY, "check", "-m", TINY, "--config", config, "-n", "20", "--first", "2", "-c", "128",
+                               "--json", str(report)], capture_output=True, timeout=60, check=False,
+                              env=environment(PACELINE_EMULATED_DEVICES="2"))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
 
 
 class Refusals(Gpu):

@@ -38,6 +38,20 @@ class Pipeline(CliTest):
         # 64 rows are one wave; this prompt fills several, and the last one only in part.
         self.same_ids(TINY, [self.config(2, True)], "--raw", "-p", "ab cd " * 35, "-n", "30")
 
+    def test_waves_of_prefill_of_any_length_give_the_same_tokens(self):
+        configs = []
+        for rows in (1, 150, 512):
+            configs.append(self.folder / f"rows-{rows}.toml")
+            configs[-1].write_text(pipeline_toml(2, True) + f"[schedule]\nprefill_rows = {rows}\n")
+        prompt = ["--raw", "-p", "ab cd " * 45, "-n", "30"]
+        self.same_ids(TINY, [str(config) for config in configs], *prompt)
+        _, stats = self.ids(TINY, "--config", str(configs[1]), *prompt)
+        self.assertGreater(stats["prompt_tokens"], 150)
+        wrong = self.folder / "wrong.toml"
+        wrong.write_text(pipeline_toml(1, False) + "[schedule]\nprefill_rows = 513\n")
+        self.assertIn("prefill_rows = 513 must be a whole number from 1 to 512",
+                      self.run_fails(2, "run", "-m", TINY, "--config", str(wrong), "-p", "x"))
+
     def test_a_draft_that_is_right_needs_fewer_waves_than_tokens(self):
         _, stats = self.ids(TINY, "--config", self.config(2, True), "-p", PROMPT, "-n", "80", "--temp", "0")
         self.assertLess(stats["waves"], stats["generated_tokens"])

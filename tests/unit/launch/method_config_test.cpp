@@ -293,6 +293,8 @@ TEST_CASE("an assignment with a value out of its range is refused by the field's
     CHECK(contains(refusal([](A& a) { a.exit->top = 9; }), "top = 9,"));
     CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));
+    CHECK(contains(refusal([](A& a) { a.dispatch.prefill_rows = 513; }), "prefill_rows = 513,"));
+    CHECK(contains(refusal([](A& a) { a.duties[0].rows_max = 63; }), "rows = 63,"));
     CHECK(contains(refusal([](A& a) { a.duties[0].id = StageId{0}; }), "id = 0,"));
     CHECK(contains(refusal([](A& a) { a.segments = 65; }), "segments = 65,"));
     CHECK(contains(refusal([](A& a) { a.cores = {0, -1}; }), "core = -1,"));
