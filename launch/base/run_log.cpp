@@ -46,6 +46,7 @@ void RunLog::news(const std::string& text) {
         std::replace(line.begin(), line.end(), '\n', ' ');
         logger_->warn("{} warning: {}", log_name("conductor"), line);
     }
+    if (before_news_) before_news_();
     // With --verbose the line above is on stderr already.
     if (!verbose_) std::fprintf(stderr, "paceline: %s\n", text.c_str());
 }

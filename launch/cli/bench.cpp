@@ -153,10 +153,10 @@ Status sweep(const BenchOptions& options,
             one.dtype = dtype;
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
-            Result<std::unique_ptr<Backend>> backend =
-                load_backend(file, cpu_options(one, plan, slots, device), device, environment);
+            Result<std::unique_ptr<Backend>> backend = load_backend(
+                file, cpu_options(one, plan, slots, device), device, bars_on(environment));
             if (!backend) return backend.error();
-            row.dtype = dtype;
+            row.dtype = dtype_in_memory(file, dtype);
             row.threads = plan.threads;
             Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
             if (!measured.ok()) return measured;

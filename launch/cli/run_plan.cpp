@@ -20,24 +20,6 @@
 namespace paceline {
 namespace {
 
-Result<PipelineConfig> settled_config(const RunOptions& options,
-                                      const ModelFile& file,
-                                      const Environment& environment) {
-    Result<PipelineConfig> config = options.config_file.empty()
-                                        ? method_config(options.method)
-                                        : read_pipeline_config(options.config_file);
-    if (!config) return config;
-    if (const Device device = device_of(options.model); device.gpu) {
-        if (Status s = use_device(config.value(), device); !s) return s.error();
-    }
-    if (!options.draft_model.empty()) {
-        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
-    }
-    const PartsSearch search = parts_search(options.model.parts, environment);
-    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
-    return config;
-}
-
 /// The described machine, or this one.
 Result<GpuMachine> machine_of(const RunOptions& options, const Machine& host) {
     if (!options.machine_file.empty()) return read_machine_file(options.machine_file);
@@ -107,19 +89,39 @@ Result<SettledPipeline> on_gpus(PipelineConfig config,
 
 }  // namespace
 
-Result<SettledPipeline> settle_pipeline(const RunOptions& options,
-                                        const ModelFile& file,
-                                        const Environment& environment) {
-    Result<PipelineConfig> config = settled_config(options, file, environment);
+Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options) {
+    if (!options.uses_stages()) return std::optional<PipelineConfig>{};
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(options.method)
+                                        : read_pipeline_config(options.config_file);
     if (!config) return config.error();
-    if (!options.wants_gpus()) return SettledPipeline{std::move(config).value(), {}};
-    return on_gpus(std::move(config).value(), options, file);
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    return std::optional{std::move(config).value()};
 }
 
-Status print_plan(const RunOptions& options, const Environment& environment) {
+Result<SettledPipeline> settle_pipeline(const PipelineConfig& written,
+                                        const RunOptions& options,
+                                        const ModelFile& file,
+                                        const Environment& environment) {
+    PipelineConfig config = written;
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config, search, file); !s) return s.error();
+    if (!options.wants_gpus()) return SettledPipeline{std::move(config), {}};
+    return on_gpus(std::move(config), options, file);
+}
+
+Status print_plan(const PipelineConfig& written,
+                  const RunOptions& options,
+                  const Environment& environment) {
     const Result<ModelFile> file = open_model_file(options.model, environment);
     if (!file) return file.error();
-    const Result<SettledPipeline> settled = settle_pipeline(options, file.value(), environment);
+    const Result<SettledPipeline> settled =
+        settle_pipeline(written, options, file.value(), environment);
     if (!settled) return settled.error();
     return write_stdout(settled.value().gpu_table);
 }

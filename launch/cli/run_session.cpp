@@ -118,22 +118,31 @@ Status RunSession::check_room(std::size_t tokens) const {
     return Error{Errc::BadArgument, text};
 }
 
-Status RunSession::load(const RunOptions& options, const Environment& environment, RunLog& log) {
+Status RunSession::load(const std::optional<PipelineConfig>& written,
+                        const RunOptions& options,
+                        const Environment& environment,
+                        RunLog& log) {
     const auto begin = std::chrono::steady_clock::now();
     log_ = &log;
+    bars_ = options.bars(environment);
     SupervisionConfig supervision;
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
-        if (!options.uses_stages())
-            return make_plain_generator(model_->file, options.model, environment);
-        Result<SettledPipeline> settled = settle_pipeline(options, model_->file, environment);
+        if (!written) return make_plain_generator(model_->file, options.model, bars_);
+        Result<SettledPipeline> settled =
+            settle_pipeline(*written, options, model_->file, environment);
         if (!settled) return settled.error();
         const PipelineConfig& config = settled.value().config;
         supervision = config.supervision;
         acceptance_ = config.acceptance;
         // Plain decoding to compare with: where the target is.
         model_options_.device = to_text(target_device(config));
-        std::fputs(settled.value().gpu_table.c_str(), stderr);
-        const RunHooks hooks{.log = &log, .trace = !options.trace_file.empty()};
+        if (!options.quiet) std::fputs(settled.value().gpu_table.c_str(), stderr);
+        const bool table = options.verbose || environment.stderr_is_terminal;
+        const RunHooks hooks{.log = &log,
+                             .trace = !options.trace_file.empty(),
+                             .told = {.table = table && !options.quiet,
+                                      .remarks = !options.quiet,
+                                      .bars = options.bars(environment)}};
         return make_pipeline_generator(model_->file, options.model, config, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();
@@ -148,11 +157,18 @@ Status RunSession::load(const RunOptions& options, const Environment& environmen
 Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
     wanted_.request.text = std::move(tokens);
     bool at_line_start = true;
+    ProgressBar bar{"reading the prompt", bars_};
+    generator_->on_prefill([&bar](double part) { bar.update(part); });
+    log_->before_news([&bar] { bar.wipe(); });
     const auto sink = [&](std::string_view text) {
+        bar.wipe();
         at_line_start = text.back() == '\n';
         return write_stdout(text);
     };
     Result<Answer> answer = stream_answer(*generator_, model_->tokenizer, wanted_, *cancel_, sink);
+    generator_->on_prefill({});
+    log_->before_news({});
+    bar.wipe();
     if (!answer) return answer.error();
     if (!at_line_start) {
         if (Status s = write_stdout("\n"); !s.ok()) return s.error();
@@ -160,7 +176,7 @@ Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
 
     Record record{answer.value().ids, figures_of(answer.value(), wanted_.request, *generator_)};
     record.figures.model = model_->file.path();
-    record.figures.dtype = model_options_.dtype;
+    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype);
     record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
     record.figures.exact = device_of(model_options_).exact;
     record.figures.load_seconds = load_seconds_;
@@ -196,11 +212,11 @@ Result<double> RunSession::rate_again(Generator& generator, std::size_t tokens) 
 
 /// Pairs of both, in turn: one shot of each says little on a machine whose speed drifts. The stages have
 /// nothing to do while plain decoding runs, in this process.
-Status RunSession::compare_with_plain(const Environment& environment) {
+Status RunSession::compare_with_plain() {
     constexpr int kPairs = 3;
     constexpr std::size_t kTokens = 128;
     Result<std::unique_ptr<Generator>> plain =
-        make_plain_generator(model_->file, model_options_, environment);
+        make_plain_generator(model_->file, model_options_, bars_);
     if (!plain) return plain.error();
     PipelineFigures& figures = *records_.back().pipeline;
     const std::size_t tokens = std::min(records_.back().ids.size(), kTokens);
@@ -224,14 +240,19 @@ Status RunSession::compare_with_plain(const Environment& environment) {
     return {};
 }
 
-Status RunSession::print_figures(const RunOptions& options, const Environment& environment) {
+Status RunSession::print_figures(const RunOptions& options) {
     Record& record = records_.back();
     PACE_CHECK(record.pipeline.has_value(), "a pipeline has figures");
     if (options.baseline && !record.ids.empty()) {
-        if (Status s = compare_with_plain(environment); !s.ok()) return s;
+        if (Status s = compare_with_plain(); !s.ok()) return s;
     }
     std::fputs(figures_table(*record.pipeline).c_str(), stderr);
     return {};
+}
+
+void RunSession::set_system(std::string text) {
+    system_ = std::move(text);
+    reset();
 }
 
 void RunSession::reset() {

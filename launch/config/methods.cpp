@@ -18,7 +18,7 @@ constexpr auto kMethods = std::to_array<Method>({
 
 /// Also "plain". Errors: BadArgument with the name that was probably meant.
 Result<Method> method_of(std::string_view name) {
-    const std::string_view own = name == "plain" ? "autoregressive" : name;
+    const std::string_view own = name == kPlainMethod ? "autoregressive" : name;
     std::vector<std::string_view> known{"plain"};
     for (const Method& method : kMethods) {
         if (method.name == own) return method;

@@ -20,7 +20,10 @@ struct Method {
 /// Sorted by name; `autoregressive` is among them.
 [[nodiscard]] std::span<const Method> methods();
 
-/// Also "plain" (autoregressive). Errors: BadArgument with the name that was probably meant.
+/// Decoding without stages; as a pipeline, `autoregressive`.
+inline constexpr const char* kPlainMethod = "plain";
+
+/// Also kPlainMethod. Errors: BadArgument with the name that was probably meant.
 [[nodiscard]] Result<PipelineConfig> method_config(std::string_view name);
 
 /// A configuration's text, for commands that change settings in it.

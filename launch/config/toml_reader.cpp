@@ -131,10 +131,10 @@ Result<TomlTable> parse_toml(std::string_view text, const std::string& file) {
         const auto root = std::make_shared<const toml::table>(toml::parse(text, file));
         return TomlTable{as_node(root, *root), file, ""};
     } catch (const toml::parse_error& wrong) {
-        return Error{Errc::BadFile, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
-                                                wrong.description())};
+        return Error{Errc::BadArgument, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
+                                                    wrong.description())};
     } catch (const std::logic_error& /*wrong*/) {
-        return Error{Errc::BadFile,
+        return Error{Errc::BadArgument,
                      file + ": is not TOML: a key begins with a character such as ["};
     }
 }

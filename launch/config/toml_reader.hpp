@@ -50,7 +50,8 @@ private:
     std::string where_;  // "[draft]", "[[stage]] \"first\"", "" at the top
 };
 
-/// `file` is the name used in messages. Errors: BadFile with the line.
+/// `file` is the name used in messages. Errors: BadArgument with the line, as for a value that
+/// is not allowed.
 [[nodiscard]] Result<TomlTable> parse_toml(std::string_view text, const std::string& file);
 
 }  // namespace paceline

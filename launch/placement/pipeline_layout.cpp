@@ -208,7 +208,6 @@ Status check_hellos(const std::vector<control::Hello>& hellos, const Placement& 
 }
 
 std::string placement_table(const Placement& placement,
-                            const PipelineConfig& config,
                             const std::vector<pid_t>& pids,
                             const std::vector<MemoryNeed>& needs) {
     std::string text;
@@ -241,7 +240,7 @@ std::string placement_table(const Placement& placement,
                 megabytes(need.kv_bytes));
         }
     }
-    return text + parts_text(config, placement);
+    return text;
 }
 
 }  // namespace paceline

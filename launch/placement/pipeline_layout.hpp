@@ -64,10 +64,8 @@ struct SharedOrders {
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
 
-/// A table for people: who does what where, and which trained parts are used or stood in for.
-/// `pids` in the order of the processes, `needs` in the order of the stages.
+/// A table for people: who does what where. `pids` in the order of the processes, `needs` in the order of the stages.
 [[nodiscard]] std::string placement_table(const Placement& placement,
-                                          const PipelineConfig& config,
                                           const std::vector<pid_t>& pids,
                                           const std::vector<MemoryNeed>& needs);
 

@@ -9,6 +9,7 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/placement/memory_plan.hpp"
@@ -50,12 +51,13 @@ struct StartedPipeline {
     Wiring wiring;                       // the conductor's
 };
 
-/// `log` must outlive the supervisor. Errors: PeerGone and what the stages say, by name.
+/// `log` must outlive the supervisor; `bars`: of loading. Errors: PeerGone and what the stages say, by name.
 [[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                                      const ModelFile& file,
                                                      const ModelOptions& options,
                                                      const PipelineConfig& config,
                                                      RunLog& log,
-                                                     bool trace);
+                                                     bool trace,
+                                                     Show bars);
 
 }  // namespace paceline

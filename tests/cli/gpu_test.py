@@ -179,9 +179,9 @@ class Pipelines(Gpu):
         self.assertEqual(piped[2]["kv_dtype"], "bf16")
 
     def test_the_placement_says_what_runs_where_and_what_it_takes_there(self):
-        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2"],
-                              capture_output=True, timeout=20, env=environment(), check=True)
-        rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()[1:3]}
+        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2",
+                               "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()}
         self.assertEqual((rows["target"][3], rows["draft"][3]), ("cuda:0", "cpu"))
         self.assertRegex(" ".join(rows["target"]), r"\d\.\d MB \d\.\d MB$")
 

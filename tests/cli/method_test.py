@@ -61,7 +61,7 @@ class Methods(CliTest):
         self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
 
     def test_the_table_has_the_figures_and_the_baseline(self):
-        stderr, stats = self.figures("--method", "four-stages", "-n", "60", "--figures", "--baseline")
+        stderr, stats = self.figures("--method", "four-stages", "-n", "60", "--figures", "--baseline", "-v")
         for name in ("mean acceptance length", "acceptance by position", "times plain decoding",
                      "C_total", "wasted rows", "final-verify  "):
             self.assertIn(name, stderr)

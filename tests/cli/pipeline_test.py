@@ -85,9 +85,10 @@ class Pipeline(CliTest):
         self.same_ids(TINY, [str(path)], "--raw", "-p", "ab cd " * 35, "-n", "30")
 
     def test_the_placement_is_printed_before_the_answer_one_line_a_stage(self):
-        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(2, True), "-p", "x", "-n", "3"],
-                              capture_output=True, timeout=20, env=environment(), check=True)
-        lines = done.stderr.decode().splitlines()
+        args = [BINARY, "run", "-m", TINY, "--config", self.config(2, True), "-p", "x", "-n", "3"]
+        done = subprocess.run([*args, "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        # Without the log: its lines begin with a date.
+        lines = [line for line in done.stderr.decode().splitlines() if not re.match(r"\d{4}-", line)]
         self.assertEqual(lines[0].split(),
                          ["stage", "process", "role", "device", "layers", "cores", "weights", "kv"])
         rows = [line.split() for line in lines[1:4]]
@@ -97,6 +98,8 @@ class Pipeline(CliTest):
         self.assertEqual(len({row[1] for row in rows}), 3, "three processes")
         self.assertIn("prompt lookup", lines[4], "what the draft thinks with")
         self.assertEqual(len(lines), 6, "the placement and the figures, nothing else")
+        done = subprocess.run(args, capture_output=True, timeout=20, env=environment(), check=True)
+        self.assertEqual(len(done.stderr.splitlines()), 2, "what the draft thinks with, and the figures")
 
     def test_checksums_of_whole_messages_change_nothing(self):
         path = self.folder / "checked.toml"

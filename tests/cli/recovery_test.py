@@ -51,14 +51,17 @@ class Run:
 
     def __init__(self, test: CliTest, model: str, config: str, *args: str) -> None:
         self.test = test
-        self.process = subprocess.Popen([BINARY, "run", "-m", model, "--config", config, *args],
+        self.process = subprocess.Popen([BINARY, "run", "-v", "-m", model, "--config", config, *args],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         test.addCleanup(self.process.stdout.close)
         test.addCleanup(self.process.stderr.close)
         test.addCleanup(self.process.wait)
         test.addCleanup(self.process.kill)
         self.table = {}
-        test.assertEqual(self.process.stderr.readline().split()[:2], [b"stage", b"process"])
+        while line := self.process.stderr.readline():  # the log of the stages that start
+            if line.split()[:2] == [b"stage", b"process"]:
+                break
+        test.assertTrue(line, "the run ended before its stages were told of")
         count = len(stages_of(self.process.pid))
         while len(self.table) < count:
             stage, process = self.process.stderr.readline().decode().split()[:2]
