@@ -39,11 +39,11 @@ struct EdgeSpec {
     std::uint32_t urgent_slots = 16;
     std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
     std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
-    std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
     /// Host for all that the conductor is an end of. Local is for edges within a process, Exported and
     /// Nccl for edges between two.
     Transport transport = Transport::Host;
     std::string name = {};  // "early -> final", for messages; empty: by numbers
+    std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
 };
 
 /// One process of the pipeline, as far as its channels are concerned.
