@@ -21,7 +21,7 @@ namespace paceline::msg {
     std::size_t at = 0;
     switch (static_cast<Kind>(kind)) {
         case Kind::Wave:
-            at = offsetof(Wave, tensor);
+            at = offsetof(WaveHeader, tensor);
             break;
         case Kind::TensorNote:
             at = offsetof(TensorNote, tensor);
@@ -40,7 +40,8 @@ namespace paceline::msg {
 }
 
 // The generation stands behind the slot in both.
-static_assert(offsetof(Wave, tensor_generation) == offsetof(Wave, tensor) + sizeof(std::uint32_t));
+static_assert(offsetof(WaveHeader, tensor_generation) ==
+              offsetof(WaveHeader, tensor) + sizeof(std::uint32_t));
 static_assert(offsetof(TensorNote, tensor_generation) ==
               offsetof(TensorNote, tensor) + sizeof(std::uint32_t));
 

@@ -10,7 +10,8 @@ namespace {
 
 /// Read here and not by main.cpp: the conductor and its stages, which inherit it, must say the same.
 DeviceSettings settings() {
-    const char* library = std::getenv("PACELINE_NCCL_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
+    const char* library =
+        std::getenv("PACELINE_NCCL_LIBRARY");  // NOLINT(concurrency-mt-unsafe): never set here
     return {.nccl_library = library == nullptr ? "" : library};
 }
 
