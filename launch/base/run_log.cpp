@@ -32,8 +32,18 @@ Result<RunLog> RunLog::open(const std::string& file, bool verbose) {
     if (sinks.empty()) return log;
     log.logger_ = std::make_shared<spdlog::logger>("run", sinks.begin(), sinks.end());
     log.logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+    // Not spdlog's own handler, which writes to stderr again and again and lets the run succeed.
+    log.failure_ = std::make_shared<std::string>();
+    log.logger_->set_error_handler([failure = log.failure_](const std::string& what) {
+        if (failure->empty()) *failure = what.substr(0, what.find(" ["));
+    });
     log.logger_->flush_on(spdlog::level::info);  // what was said last matters most
     return log;
+}
+
+Status RunLog::written() const {
+    if (!failure_ || failure_->empty()) return {};
+    return Error{Errc::System, "--log: " + *failure_};
 }
 
 void RunLog::info(const std::string& text) {

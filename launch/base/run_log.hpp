@@ -28,6 +28,8 @@ public:
     [[nodiscard]] static Result<RunLog> open(const std::string& file, bool verbose);
 
     [[nodiscard]] bool wanted() const { return logger_ != nullptr; }
+    /// Whether all lines arrived. Errors: System with file and reason (the disk is full).
+    [[nodiscard]] Status written() const;
     /// The conductor's own.
     void info(const std::string& text);
     /// May have several lines (last words).
@@ -37,6 +39,7 @@ public:
 
 private:
     std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
+    std::shared_ptr<std::string> failure_;    // the first one; empty: none
     bool verbose_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/tools/bench_cases.hpp"
 #include "launch/tools/bench_report.hpp"
@@ -53,14 +54,15 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
 class Printer {
 public:
     explicit Printer(const std::string& format) : format_{format} {}
-    void print(const BenchRow& row) {
+    /// Errors: standard output cannot be written, which ends the measuring.
+    [[nodiscard]] Status print(const BenchRow& row) {
         if (rows_++ == 0) begin();
         if (format_ == "md") std::puts(to_markdown(row).c_str());
         if (format_ == "csv") std::puts(to_csv(row).c_str());
         if (format_ == "json") {
             std::printf("%s\n%s", rows_ == 1 ? "" : ",", to_json(row).dump(2).c_str());
         }
-        std::fflush(stdout);
+        return flush_stdout();
     }
     void finish() {
         if (format_ == "json") std::puts("\n]");
@@ -105,7 +107,7 @@ Status run_cases(Backend& backend,
     for (const BenchCase& bench : cases) {
         row.bench = bench;
         row.samples_ns = runner.run(bench, repetitions);
-        printer.print(row);
+        if (Status s = printer.print(row); !s.ok()) return s;
     }
     return {};
 }

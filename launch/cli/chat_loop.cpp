@@ -1,28 +1,35 @@
 #include "launch/cli/chat_loop.hpp"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
+#include <fmt/core.h>
+#include <utility>
 
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_input.hpp"
 
 namespace paceline {
 
 namespace {
 
-/// A line without its newline; nothing at the end of input or after a signal.
-std::optional<std::string> read_line(const Environment& environment) {
+/// A line without its newline; nothing at the end of input or after a signal. Errors: BadFile, a line
+/// without an end.
+Result<std::optional<std::string>> read_line(const Environment& environment) {
     if (environment.stdin_is_terminal) std::fputs("> ", stderr);
-    char* raw = nullptr;
-    std::size_t capacity = 0;
-    const ssize_t length = ::getline(&raw, &capacity, stdin);
-    const std::unique_ptr<char, decltype(&std::free)> owner{raw, &std::free};
-    if (length < 0) return std::nullopt;
-    std::string line{raw, static_cast<std::size_t>(length)};
-    if (!line.empty() && line.back() == '\n') line.pop_back();
-    return line;
+    std::string line;
+    for (int byte = std::getc(stdin); byte != '\n'; byte = std::getc(stdin)) {
+        if (byte == EOF) {
+            if (line.empty()) return std::optional<std::string>{};
+            break;
+        }
+        if (line.size() == kTextBytesMax) {
+            return Error{Errc::BadFile,
+                         fmt::format("standard input: a message is longer than {} KiB",
+                                     kTextBytesMax >> 10U)};
+        }
+        line += static_cast<char>(byte);
+    }
+    return std::optional<std::string>{std::move(line)};
 }
 
 }  // namespace
@@ -37,7 +44,11 @@ int chat_loop(RunSession& session,
     for (;; message.reset()) {
         session.interrupt().rearm();
         if (session.interrupt().draining()) return kExitOk;
-        if (!message) message = read_line(environment);
+        if (!message) {
+            Result<std::optional<std::string>> line = read_line(environment);
+            if (!line) return report_failure("run", line.error());
+            message = std::move(line).value();
+        }
         if (!message) {
             if (environment.stdin_is_terminal) std::fputs("\n", stderr);
             return session.interrupt().raised() ? kExitInterrupted : kExitOk;

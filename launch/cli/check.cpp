@@ -169,6 +169,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
                                      .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
         if (Status s = json_file->write(json + "\n"); !s) return s.error();
     }
+    if (Status s = log.value().written(); !s) return s.error();
     return result.value().all_equal();
 }
 

@@ -207,6 +207,7 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     if (outputs.trace) {
         if (Status s = outputs.trace->write(session.trace_text()); !s.ok()) return s;
     }
+    if (Status s = outputs.log.written(); !s.ok()) return s;
     if (!chat && !session.has_answers()) return {};
     if (outputs.ids) {
         if (Status s = outputs.ids->write(session.ids_json(chat)); !s.ok()) return s;

@@ -10,6 +10,7 @@
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/tools/check_compare.hpp"
@@ -295,7 +296,9 @@ Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& envi
 Result<Common> prepare(const SimulateOptions& options, const Environment& environment) {
     if (options.costs_file.empty())
         return Error{Errc::BadArgument, "--costs FILE is missing; --measure-costs writes one"};
-    Result<CostTable> costs = CostTable::read(options.costs_file);
+    const Result<std::string> table = read_file(options.costs_file, kRecordBytesMax);
+    if (!table) return table.error();
+    Result<CostTable> costs = CostTable::parse(table.value(), options.costs_file);
     if (!costs) return costs.error();
     Result<Asked> asked = options.model.random.empty() ? ask_model(options, environment)
                                                        : ask_oracle(options, environment);
@@ -391,7 +394,7 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
         if (!made) return made.error();
         report.add(std::move(made).value());
         std::fputs(report.last_text().c_str(), stdout);
-        std::fflush(stdout);
+        if (Status s = flush_stdout(); !s) return s.error();
     }
     if (common.value().variants.size() > 1) std::fputs(report.sweep_table().c_str(), stdout);
     if (trace_file) {

@@ -15,6 +15,7 @@
 #include "launch/base/interrupt.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/cli/top_scan.hpp"
 #include "launch/cli/top_table.hpp"
 #include "model/backend.hpp"
@@ -57,7 +58,7 @@ public:
         std::fflush(stdout);
     }
 
-    void draw(std::vector<std::string> lines) {
+    [[nodiscard]] Status draw(std::vector<std::string> lines) {
         winsize size{};
         if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 && size.ws_col > 0) {
             // What scrolled out of sight or was wrapped could not be drawn over.
@@ -70,8 +71,8 @@ public:
         if (drawn_ > 0) std::printf("\x1b[%zuA", drawn_);
         for (const std::string& line : lines) std::printf("\r%s\x1b[K\n", line.c_str());
         std::fputs("\x1b[J", stdout);
-        std::fflush(stdout);
         drawn_ = lines.size();
+        return flush_stdout();
     }
 
 private:
@@ -90,8 +91,8 @@ void pause(std::chrono::duration<double> time, const CancelToken& cancel) {
 
 int show_live(const TopOptions& options, Pipelines before, const CancelToken& cancel) {
     Screen screen;
-    screen.draw(all_lines({}, before));
-    while (true) {
+    Status drawn = screen.draw(all_lines({}, before));
+    while (drawn.ok()) {
         pause(std::chrono::duration<double>{options.interval_seconds}, cancel);
         if (cancel.cancelled()) return kExitInterrupted;
         Pipelines after = scan(options);
@@ -99,9 +100,10 @@ int show_live(const TopOptions& options, Pipelines before, const CancelToken& ca
             std::puts("The pipelines have ended.");
             return kExitOk;
         }
-        screen.draw(all_lines(before, after));
+        drawn = screen.draw(all_lines(before, after));
         before = std::move(after);
     }
+    return kExitFailure;  // which main() explains
 }
 
 int show_once(const TopOptions& options, const Pipelines& before, const CancelToken& cancel) {

@@ -92,7 +92,7 @@ Result<std::vector<Prompt>> parse_prompts(std::string_view text, const std::stri
 }
 
 Result<std::vector<Prompt>> read_prompts(const std::string& path) {
-    Result<std::string> text = read_file(path);
+    Result<std::string> text = read_file(path, kRecordBytesMax);
     if (!text) return text.error();
     return parse_prompts(text.value(), path);
 }
