@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/base/exit_codes.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -24,7 +25,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* f
             known += (known.empty() ? "" : "|") + one->get_name();
         what = std::string{"'"} + first_word + "' is not one of " + known;
     }
-    std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), what.c_str(),
+    std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), visible_lines(what).c_str(),
                  command.c_str());
     return kExitUsage;
 }

@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "launch/base/output_file.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -47,17 +48,19 @@ Status RunLog::written() const {
 }
 
 void RunLog::info(const std::string& text) {
-    if (logger_) logger_->info("{} info: {}", log_name("conductor"), text);
+    if (logger_)
+        logger_->info("{} info: {}", log_name("conductor"), visible(text, kLineShownBytesMax));
 }
 
 void RunLog::news(const std::string& text) {
     if (logger_) {
         std::string line = text;
         std::replace(line.begin(), line.end(), '\n', ' ');
-        logger_->warn("{} warning: {}", log_name("conductor"), line);
+        logger_->warn("{} warning: {}", log_name("conductor"),
+                      visible(line, 4 * kLineShownBytesMax));
     }
     // With --verbose the line above is on stderr already.
-    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", text.c_str());
+    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", visible_lines(text).c_str());
 }
 
 void RunLog::stage_line(std::string_view name, std::string_view line) {
@@ -66,9 +69,9 @@ void RunLog::stage_line(std::string_view name, std::string_view line) {
     const bool named = line.substr(0, name.size()) == name && line.size() > name.size() &&
                        line[name.size()] == '[';
     if (named) {
-        logger_->info("{}", line);
+        logger_->info("{}", visible(line, kLineShownBytesMax));
     } else {
-        logger_->info("{}: {}", name, line);
+        logger_->info("{}: {}", name, visible(line, kLineShownBytesMax));
     }
 }
 

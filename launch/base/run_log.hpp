@@ -5,7 +5,7 @@
 //
 // Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
 // back) go to stderr in any case. A stage's lines come through the pipe of its stderr
-// (runtime/parent/child_log.hpp), which has cleaned them of control bytes. Not thread-safe: the
+// (runtime/parent/child_log.hpp). All text goes through visible(). Not thread-safe: the
 // conductor's thread.
 #pragma once
 

@@ -14,6 +14,7 @@
 #include "launch/tools/check_report.hpp"
 #include "launch/tools/check_run.hpp"
 #include "launch/tools/simulate_settings.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -156,6 +157,12 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
     if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
+    for (const std::string& why : config.value().parts_left_out)
+        std::fprintf(stderr, "paceline check: left out: %s\n", visible(why, 500).c_str());
+    if (const std::string warning =
+            threads_warning(options.model.threads, device_of(options.model));
+        !warning.empty())
+        std::fprintf(stderr, "paceline check: %s\n", warning.c_str());
     Result<CheckTask> task = task_of(options, model.value());
     if (!task) return task.error();
     Result<RunLog> log = RunLog::open(options.log_file, options.verbose);

@@ -23,6 +23,7 @@
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/session/stage_main.hpp"
+#include "model/weights/message_text.hpp"
 #include "runtime/loop/stage_process.hpp"
 
 namespace {
@@ -114,7 +115,7 @@ int main(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
         std::fputs("paceline: out of memory\n", stderr);
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "paceline: %s\n", error.what());
+        std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(error.what()).c_str());
     }
     return paceline::kExitFailure;
 }

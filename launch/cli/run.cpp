@@ -13,6 +13,7 @@
 #include "launch/cli/run_session.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
+#include "launch/placement/pretrained.hpp"
 
 namespace paceline {
 
@@ -136,6 +137,11 @@ Status check_combinations(const RunOptions& options) {
     }
     if (!options.draft_model.empty() && !options.uses_stages()) {
         return bad("--draft-model is for methods that draft; give it with --method or --config");
+    }
+    if (!options.model.parts.empty() && options.model.parts != kNoParts && !options.uses_stages()) {
+        return bad(
+            "--parts are drafts and exits, which plain decoding has not; give it with --method or "
+            "--config");
     }
     if (options.baseline && !options.figures) {
         return bad("--baseline is a line of the table that --figures prints");
@@ -270,6 +276,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (options.dry_run) {
         const Status printed = print_plan(options, environment);
         return printed.ok() ? kExitOk : report(printed.error());
+    }
+    if (const std::string warning =
+            threads_warning(options.model.threads, device_of(options.model));
+        !warning.empty()) {
+        std::fprintf(stderr, "paceline run: %s\n", warning.c_str());
     }
     Result<std::optional<std::string>> prompt = read_prompt(options, environment);
     if (!prompt) return report(prompt.error());

@@ -427,6 +427,11 @@ int run_simulate(const SimulateOptions& options, const Environment& environment)
         const Status measured = measure(options, environment);
         return measured.ok() ? kExitOk : report(measured.error());
     }
+    if (options.model.threads != 0 && !options.check)
+        std::fprintf(stderr,
+                     "paceline simulate: -t %d changes nothing: only --check decodes on this "
+                     "machine; --device-threads says what a device has\n",
+                     options.model.threads);
     const Result<bool> equal = simulate_all(options, environment);
     if (!equal) return report(equal.error());
     return equal.value() ? kExitOk : kExitFailure;

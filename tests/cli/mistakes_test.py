@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from paceline_cli import BINARY, CliTest, TINY, demo_model, environment, needs_demo_model
+from paceline_cli import BINARY, CliTest, TINY, demo_model, environment, needs_demo_model, paceline
 
 USAGE, FAILURE = 2, 1
 
@@ -43,6 +43,25 @@ class WrongOptions(CliTest):
         self.refuse("--stop", "", naming=("--stop", "empty"))
         self.refuse("--config", "x.toml", "--method", "plain", naming=("--method",))
         self.refuse("--trace", "t.json", naming=("--trace", "--config"))
+
+    def test_threads_that_slow_down_or_change_nothing_are_told(self):
+        cores = len(os.sched_getaffinity(0))
+        too_many, short = str(cores + 1), ["-m", TINY, "-p", "x", "-n", "1"]
+        for args in (["run", *short], ["run", *short, "--method", "prompt-lookup"],
+                     ["check", "-m", TINY, "--method", "prompt-lookup", "--first", "1", "-n", "1"],
+                     ["bench", "-m", TINY, "-p", "1", "-n", "0", "-r", "1"]):
+            with self.subTest(args=args):
+                done = paceline(*args, "-t", too_many)
+                said = done.stderr.decode()
+                self.assertEqual(done.returncode, 0, said)
+                self.assertIn(f"-t {too_many} is more than the {cores} cores", said)
+                self.assertNotIn("is more than", paceline(*args, "-t", "1").stderr.decode())
+
+    def test_parts_that_nothing_would_use_are_refused_or_told(self):
+        self.refuse("--parts", "/nonexistent", naming=("--parts", "--method"))
+        done = paceline("run", "-m", TINY, "-p", "x", "-n", "1", "--method", "prompt-lookup", "--parts", "/nonexistent")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("left out: --parts /nonexistent", done.stderr.decode())
 
     def test_an_option_and_a_command_that_nobody_knows(self):
         self.refuse("--temprature", "1", naming=("--temprature",))
@@ -89,7 +108,6 @@ class WrongFiles(CliTest):
         for at in range(0, 4000, 97):
             path = self.write("flipped.gguf", data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1:])
             with self.subTest(at=at):
-                from paceline_cli import paceline
                 done = paceline("inspect", path)
                 self.assertIn(done.returncode, (0, FAILURE), done.stderr.decode(errors="replace"))
 
