@@ -39,7 +39,7 @@ TEST_CASE("a tokenizer model or pre-tokenizer that is not known is refused by na
     data.pre = "deepseek-llm";
     check_refused(data, Errc::Unsupported, "\"deepseek-llm\"");
     data.pre = "default";
-    check_refused(data, Errc::Unsupported, "'default'");
+    check_refused(data, Errc::Unsupported, "\"default\"");
 }
 
 TEST_CASE("a vocabulary that contradicts itself is refused with field and value") {
