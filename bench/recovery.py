@@ -125,7 +125,7 @@ def main():
         shape = pathlib.Path(options.config).read_text().split("[supervision]")[0]
         config.write_text(shape + SUPERVISION)
         ids = pathlib.Path(folder) / "ids.json"
-        command = [options.paceline, "run", "-m", options.model, *PROMPT, "--ids", str(ids)]
+        command = [options.paceline, "run", "-v", "-m", options.model, *PROMPT, "--ids", str(ids)]
         while len(times) < options.kills:
             some, length, equal = one_answer(command, config, ids, stages, options.per_answer, pauses)
             times, tokens, same = times + some, tokens + length, same and equal

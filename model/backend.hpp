@@ -5,6 +5,13 @@
 //     draw(hidden, jobs)         the tokens that the target says, where the device can draw them
 //     run_and_draw(rows, ...)    both in one go: of the rows nothing but tokens leaves the device
 //     run_adapter(rows, hidden)  what an exit's adapter makes of them, if there is one
+//     gather(rows, to)           hidden states copied from where they lie to where they are needed
+//
+// Hidden states, keys and values are named by references (placed_span.hpp): memory of the host, or
+// of the device that the backend computes on, or of another that this one reaches. A backend
+// without a device refuses references to one (PACE_CHECK). When a call returns, what it wrote is
+// there, on a device too: its stream was waited for. So another process may be told of it at once.
+// What a call reads must not overlap with what it writes, unless it is the same argument.
 //
 // Row-invariant: the bits of a row's result depend on the row, the weights and the build alone,
 // not on the other rows, their number or the number of threads.
@@ -20,13 +27,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
 #include "model/config.hpp"
 #include "model/kv_layout.hpp"
+#include "model/placed_span.hpp"
 #include "model/rows.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
@@ -128,16 +135,28 @@ public:
     /// Preconditions: sub-layers inside this segment, slots inside kv_slots(), visible keys as
     /// in rows.hpp; breaking one aborts.
     virtual RunOutcome run_layers(std::span<const Row> rows,
-                                  std::span<float> hidden,
+                                  HiddenRows hidden,
                                   const CancelToken* cancel) = 0;
+
+    /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories.
+    /// Preconditions: a row of config().dim in `to` for each; no source overlaps with `to`.
+    virtual void gather(std::span<const RowSource> rows, HiddenRows to);
+    /// Memory for `rows` hidden states where this backend computes, so that calls that are given it
+    /// copy nothing between host and device. Not to be used after the backend is gone. Throws
+    /// std::bad_alloc, or what a device throws.
+    [[nodiscard]] virtual RowMemory make_rows(std::size_t rows);
+
+    /// Where make_rows() gives memory: where this backend computes.
+    [[nodiscard]] virtual MemoryPlace memory_place() const { return MemoryPlace::Host; }
+    /// `rows` rows of `memory`, which is made if it has fewer.
+    [[nodiscard]] HiddenRows rows_of(RowMemory& memory, std::size_t rows);
+    /// The rows one after the other: where they lie, if they lie so, or gathered in `room`.
+    [[nodiscard]] ConstHiddenRows in_order(std::span<const RowSource> rows, RowMemory& room);
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],
     /// `logits` is [rows, vocab_size]; tokens that are not in the head's short list get -inf.
     /// Precondition: has_head(id).
-    virtual void head(HeadId id,
-                      std::span<const float> hidden,
-                      int rows,
-                      std::span<float> logits) = 0;
+    virtual void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) = 0;
 
     [[nodiscard]] virtual bool has_head(HeadId id) const {
         return id == HeadId::Final && last_layer() == config().layers;
@@ -146,10 +165,7 @@ public:
     [[nodiscard]] virtual std::span<const TokenId> short_list(HeadId /*id*/) const { return {}; }
     /// head() for a head with a short list, without the places of all other tokens: `logits` is
     /// [rows, short_list(id).size()].
-    virtual void head_listed(HeadId id,
-                             std::span<const float> hidden,
-                             int rows,
-                             std::span<float> logits);
+    virtual void head_listed(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits);
 
     /// Whether draw() and draw_candidates() can draw with such parameters.
     [[nodiscard]] virtual bool draws(const SamplingParams& /*params*/) const { return false; }
@@ -158,14 +174,14 @@ public:
     /// sample() of the final head's logits, bit for bit, drawn where they lie: of a row on a
     /// device only the token crosses. `hidden` is [jobs, dim]; nothing where no token can be drawn.
     /// Precondition: has_head(Final), draws() all of the parameters.
-    virtual void draw(std::span<const float> hidden,
+    virtual void draw(ConstHiddenRows hidden,
                       std::span<const DrawJob> jobs,
                       std::span<std::optional<TokenId>> tokens);
     /// candidates() of a head's logits, or listed_candidates() where it has a short list: the same
     /// tokens and the same bits of their log_prob.
     /// Precondition: has_head(id), draws() all of the parameters, counts up to candidates_max().
     virtual void draw_candidates(HeadId id,
-                                 std::span<const float> hidden,
+                                 ConstHiddenRows hidden,
                                  std::span<const DrawJob> jobs,
                                  std::span<std::vector<Candidate>> best);
 
@@ -179,14 +195,14 @@ public:
     /// holding nothing that anyone may read, and may be empty if all rows start at 0.
     /// Cancelled: as run_layers(). Preconditions: those of run_layers() and draw().
     virtual RunOutcome run_and_draw(std::span<const Row> rows,
-                                    std::span<float> hidden,
+                                    HiddenRows hidden,
                                     const BehindRows& behind,
                                     std::span<std::optional<TokenId>> tokens,
                                     const CancelToken* cancel);
     /// The same with draw_candidates().
     virtual RunOutcome run_and_draw_candidates(HeadId id,
                                                std::span<const Row> rows,
-                                               std::span<float> hidden,
+                                               HiddenRows hidden,
                                                const BehindRows& behind,
                                                std::span<std::vector<Candidate>> best,
                                                const CancelToken* cancel);
@@ -199,8 +215,8 @@ public:
     /// put there, or that another text left, spoils the candidate and nothing else. Row::first and
     /// last do not matter. Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
     virtual RunOutcome run_adapter(std::span<const Row> rows,
-                                   std::span<const float> hidden,
-                                   std::span<float> out,
+                                   ConstHiddenRows hidden,
+                                   HiddenRows out,
                                    const CancelToken* cancel);
 
     /// Bytes of one slot's keys and values over all layers of the segment; 0 if they cannot be
@@ -208,8 +224,8 @@ public:
     [[nodiscard]] virtual std::size_t kv_bytes() const { return 0; }
     /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends
     /// of equal layers, shape and KV type. For slots that no call is using.
-    virtual void read_kv(KvSlot slot, std::span<std::byte> bytes) const;
-    virtual void write_kv(KvSlot slot, std::span<const std::byte> bytes);
+    virtual void read_kv(KvSlot slot, KvBytes bytes) const;
+    virtual void write_kv(KvSlot slot, ConstKvBytes bytes);
 
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// What must be equal for two backends to give equal bits: build, weights, dtypes, ISA.
@@ -220,96 +236,14 @@ private:
     struct Drawn {
         std::vector<std::size_t> rows = {};
         std::vector<DrawJob> jobs = {};
-        std::vector<float> hidden = {};
+        RowMemory hidden = {};
     };
     RunOutcome run_and_gather(std::span<const Row> rows,
-                              std::span<float> hidden,
+                              HiddenRows hidden,
                               const BehindRows& behind,
                               const CancelToken* cancel,
                               std::size_t places,
                               Drawn& drawn);
 };
-
-inline void Backend::head_listed(HeadId /*id*/,
-                                 std::span<const float> /*hidden*/,
-                                 int /*rows*/,
-                                 std::span<float> /*logits*/) {
-    PACE_CHECK(false, "this backend has no head with a short list");
-}
-inline void Backend::draw(std::span<const float> /*hidden*/,
-                          std::span<const DrawJob> /*jobs*/,
-                          std::span<std::optional<TokenId>> /*tokens*/) {
-    PACE_CHECK(false, "this backend draws no tokens");
-}
-inline void Backend::draw_candidates(HeadId /*id*/,
-                                     std::span<const float> /*hidden*/,
-                                     std::span<const DrawJob> /*jobs*/,
-                                     std::span<std::vector<Candidate>> /*best*/) {
-    PACE_CHECK(false, "this backend draws no candidates");
-}
-inline RunOutcome Backend::run_and_gather(std::span<const Row> rows,
-                                          std::span<float> hidden,
-                                          const BehindRows& behind,
-                                          const CancelToken* cancel,
-                                          std::size_t places,
-                                          Drawn& drawn) {
-    PACE_CHECK(behind.jobs.size() == rows.size() && places >= rows.size(),
-               "a job for each row, and a place for what is drawn");
-    const auto dim = static_cast<std::size_t>(config().dim);
-    std::vector<float> own;
-    if (hidden.empty()) {
-        own.resize(rows.size() * dim);
-        hidden = own;
-    }
-    if (run_layers(rows, hidden, cancel) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (behind.jobs[r].params == nullptr) continue;
-        const std::span<const float> state = hidden.subspan(r * dim, dim);
-        drawn.rows.push_back(r);
-        drawn.jobs.push_back(behind.jobs[r]);
-        drawn.hidden.insert(drawn.hidden.end(), state.begin(), state.end());
-    }
-    return RunOutcome::Done;
-}
-inline RunOutcome Backend::run_and_draw(std::span<const Row> rows,
-                                        std::span<float> hidden,
-                                        const BehindRows& behind,
-                                        std::span<std::optional<TokenId>> tokens,
-                                        const CancelToken* cancel) {
-    Drawn drawn;
-    if (run_and_gather(rows, hidden, behind, cancel, tokens.size(), drawn) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    std::vector<std::optional<TokenId>> own(drawn.rows.size());
-    if (!own.empty()) draw(drawn.hidden, drawn.jobs, own);
-    for (std::size_t i = 0; i < own.size(); ++i) tokens[drawn.rows[i]] = own[i];
-    return RunOutcome::Done;
-}
-inline RunOutcome Backend::run_and_draw_candidates(HeadId id,
-                                                   std::span<const Row> rows,
-                                                   std::span<float> hidden,
-                                                   const BehindRows& behind,
-                                                   std::span<std::vector<Candidate>> best,
-                                                   const CancelToken* cancel) {
-    Drawn drawn;
-    if (run_and_gather(rows, hidden, behind, cancel, best.size(), drawn) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    std::vector<std::vector<Candidate>> own(drawn.rows.size());
-    if (!own.empty()) draw_candidates(id, drawn.hidden, drawn.jobs, own);
-    for (std::size_t i = 0; i < own.size(); ++i) best[drawn.rows[i]] = std::move(own[i]);
-    return RunOutcome::Done;
-}
-inline RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,
-                                       std::span<const float> /*hidden*/,
-                                       std::span<float> /*out*/,
-                                       const CancelToken* /*cancel*/) {
-    PACE_CHECK(false, "this backend has no adapter");
-    return RunOutcome::Cancelled;
-}
-inline void Backend::read_kv(KvSlot /*slot*/, std::span<std::byte> /*bytes*/) const {
-    PACE_CHECK(false, "keys and values of this backend cannot be taken out");
-}
-inline void Backend::write_kv(KvSlot /*slot*/, std::span<const std::byte> /*bytes*/) {
-    PACE_CHECK(false, "keys and values of this backend cannot be put back");
-}
 
 }  // namespace paceline

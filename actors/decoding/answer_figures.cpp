@@ -15,7 +15,7 @@ void add_each(std::array<std::int64_t, N>& sum, const std::array<std::int64_t, N
 void VerdictTally::add(const msg::Verdict& verdict) {
     ++waves;
     emitted += verdict.count;
-    ++by_rows[std::clamp<std::uint32_t>(verdict.wave_rows, 1, kWaveRowsMax)];
+    ++by_rows[std::clamp<std::uint32_t>(verdict.wave_rows, 1, kVerifyRowsMax)];
     if (verdict.wave_rows <= 1) {
         ++alone;
         return;
@@ -54,6 +54,7 @@ std::vector<double> VerdictTally::rate_by_position() const {
 
 double AnswerFigures::decode_rate() const {
     const double took = std::chrono::duration<double>(decode_time()).count();
+    if (verdicts.waves == 1) return 0.0;  // they came at once: there is no time between them
     return generated_tokens > 1 && took > 0.0 ? (generated_tokens - 1) / took : 0.0;
 }
 

@@ -27,8 +27,8 @@ struct VerdictTally {
     std::int64_t candidates = 0;  // rows of the waves but for their roots
     std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
-    std::array<std::int64_t, kGammaMax> accepted_at{};     // [i]: drafts whose candidate i stood
-    std::array<std::int64_t, kWaveRowsMax + 1> by_rows{};  // [n]: waves of n rows
+    std::array<std::int64_t, kGammaMax> accepted_at{};       // [i]: drafts whose candidate i stood
+    std::array<std::int64_t, kVerifyRowsMax + 1> by_rows{};  // [n]: waves of n rows
 
     void add(const msg::Verdict& verdict);
     void add(const VerdictTally& other);
@@ -41,13 +41,15 @@ struct VerdictTally {
 struct AnswerFigures {
     using Micros = std::chrono::microseconds;
 
-    std::int32_t prompt_tokens = 0;     // rows of the prefill: what was not in the KV cache yet
+    // Rows of the prefill: what was not in the KV cache yet; those done if it was cancelled.
+    std::int32_t prompt_tokens = 0;
     std::int32_t generated_tokens = 0;  // as given to on_token
     VerdictTally verdicts{};            // empty where nothing is speculated
     std::uint32_t replays = 0;          // attempts begun because a stage was lost
     // Times of one clock; 0: it did not come to that.
     Micros begun{0};
-    Micros prefilled{0};  // the logits of the first token were there; in a pipeline as first_token
+    // The logits of the first token were there (in a pipeline as first_token), or the prefill was cancelled.
+    Micros prefilled{0};
     Micros first_token{0};
     Micros last_token{0};
     FinishReason finish = FinishReason::None;
@@ -55,7 +57,7 @@ struct AnswerFigures {
     [[nodiscard]] Micros prefill_time() const { return std::max(prefilled - begun, Micros{0}); }
     [[nodiscard]] Micros time_to_first() const { return std::max(first_token - begun, Micros{0}); }
     [[nodiscard]] Micros decode_time() const { return last_token - first_token; }
-    /// Tokens/s after the first one; 0 for fewer than two.
+    /// Tokens/s after the first one; 0 for fewer than two, and where one wave brought them all.
     [[nodiscard]] double decode_rate() const;
 };
 

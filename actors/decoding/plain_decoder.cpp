@@ -152,7 +152,8 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
                           .context = context};
     const SamplingParams& sampling = request.sampling;
     AnswerFigures figures;
-    figures.prompt_tokens = length - fed_;
+    const Position unfed = length - fed_;
+    figures.prompt_tokens = unfed;
     figures.begun = clock();
     const auto end = [&figures](FinishReason reason) {
         figures.finish = reason;
@@ -160,11 +161,16 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
     };
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
-            const auto unfed = static_cast<std::int32_t>(text_.size()) - fed_;
-            if (feed(std::min<std::int32_t>(unfed, prefill_rows_), sampling, cancel) ==
+            const auto left = static_cast<std::int32_t>(text_.size()) - fed_;
+            if (feed(std::min<std::int32_t>(left, prefill_rows_), sampling, cancel) ==
                 RunOutcome::Cancelled) {
+                if (figures.generated_tokens == 0) {
+                    figures.prompt_tokens = unfed - (length - fed_);
+                    figures.prefilled = clock();
+                }
                 return end(FinishReason::Interrupted);
             }
+            if (on_prefill_ && fed_ < length) on_prefill_(1.0 - double(length - fed_) / unfed);
         }
         const auto position = static_cast<Position>(text_.size());
         const bool device_draws = backend_->draws(sampling);

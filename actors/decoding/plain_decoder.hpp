@@ -59,6 +59,11 @@ public:
                               const CancelToken* cancel,
                               const Clock& clock);
 
+    /// Called with the part of the prompt that is processed, from 0 to 1, after each chunk of it.
+    void on_prefill(std::function<void(double part)> progress) {
+        on_prefill_ = std::move(progress);
+    }
+
     /// Prompts and answers so far.
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
     [[nodiscard]] Position fed() const { return fed_; }
@@ -90,6 +95,7 @@ private:
     std::vector<DrawJob> jobs_;   // of the last feed's rows, where tokens are drawn with the layers
     std::vector<std::optional<TokenId>> tokens_;
     std::unique_ptr<SamplerScratch> scratch_;
+    std::function<void(double part)> on_prefill_;  // may be empty
 };
 
 }  // namespace paceline

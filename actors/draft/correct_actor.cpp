@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "actors/protocol/tensor_rows.hpp"
+
 namespace paceline {
 namespace {
 
@@ -56,15 +58,16 @@ Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsu
             from, fmt::format("keys and values in a tensor [{}, {}] that should have {} bytes",
                               note.rows, note.row_elements, expected));
     }
-    const Result<std::span<const std::byte>> kv =
-        tensors->view({note.tensor, note.tensor_generation}, expected);
-    if (!kv) return kv.error();
+    const Result<TensorMemory> viewed =
+        tensors->view_memory({note.tensor, note.tensor_generation}, expected);
+    if (!viewed) return viewed.error();
+    const KvBytes kv = kv_bytes(viewed.value());
     const Position position = note.first_position;
     bool used = false;
     if (const auto node = request->trunk_node_at(position); node) {
-        used = model()->write_kv(*request->text, *node, kv.value());
+        used = model()->write_kv(*request->text, *node, kv);
     } else if (request->trunk_is_text_at(position)) {
-        used = model()->write_kv_at(*request->text, position, kv.value());
+        used = model()->write_kv_at(*request->text, position, kv);
     }
     kv_rows_taken_ += used ? 1 : 0;
     return {};

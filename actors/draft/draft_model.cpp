@@ -51,9 +51,8 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     PACE_CHECK(backend.has_head(options.head), "a draft model without its head");
     PACE_CHECK(options.rows_max > 0 && options.vocab_size > 0, "a draft model of no size");
     const ModelConfig& config = backend.config();
-    const auto dim = static_cast<std::size_t>(config.dim);
-    hidden_.resize(options.rows_max * dim);
-    head_hidden_.resize(kHeadsAtOnce * dim);
+    hidden_ = backend.make_rows(options.rows_max);
+    head_hidden_ = backend.make_rows(kHeadsAtOnce);
     logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
     vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options.vocab_size));
     const std::span<const TokenId> list = backend.short_list(options.head);
@@ -285,7 +284,7 @@ void DraftModel::undo() {
     for (const Chunk& chunk : chunks_) chunk.text->cache->slots.cut(chunk.length);
 }
 
-bool DraftModel::write_kv(DraftText& text, DraftNodeId id, std::span<const std::byte> bytes) {
+bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
     const DraftNode* node = text.tree.find(id);
     if (!text.cache || node == nullptr || node->slot != kNoSlot || row_of(text, id) != nullptr ||
         !can_compute(text, *node)) {
@@ -302,7 +301,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, std::span<const std::
     return true;
 }
 
-bool DraftModel::write_kv_at(DraftText& text, Position position, std::span<const std::byte> bytes) {
+bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes bytes) {
     if (!text.cache || running_) return false;
     settle(text);
     DraftText::Cache& cache = *text.cache;

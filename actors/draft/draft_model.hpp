@@ -36,7 +36,7 @@ namespace paceline {
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
     int vocab_size = 0;           // the target's; what lies above is never proposed
-    std::uint32_t rows_max = 64;  // of one pass
+    std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
 };
 
 /// What a draft knows of one request's text. The cache belongs to the DraftModel.
@@ -109,12 +109,12 @@ public:
 
     /// Bytes of one token's keys and values; 0 if they cannot travel.
     [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
-    void read_kv(KvSlot slot, std::span<std::byte> bytes) const { backend_.read_kv(slot, bytes); }
+    void read_kv(KvSlot slot, KvBytes bytes) const { backend_.read_kv(slot, bytes); }
     /// Another process has computed this node's. False if they are of no use here: the node is
     /// gone, or has them, or its parent has not.
-    bool write_kv(DraftText& text, DraftNodeId node, std::span<const std::byte> bytes);
+    bool write_kv(DraftText& text, DraftNodeId node, ConstKvBytes bytes);
     /// The same for a token of the text that comes next in the cache.
-    bool write_kv_at(DraftText& text, Position position, std::span<const std::byte> bytes);
+    bool write_kv_at(DraftText& text, Position position, ConstKvBytes bytes);
 
     /// Of the prepared pass.
     [[nodiscard]] std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
@@ -160,7 +160,7 @@ private:
     [[nodiscard]] bool drawn_with_layers() const;
     RunOutcome run_and_draw(const CancelToken* cancel);
     [[nodiscard]] DrawJob job_of(const PassHead& head) const;
-    bool draw_candidates(std::size_t first, std::span<const float> hidden);
+    bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
@@ -175,8 +175,8 @@ private:
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;
     std::vector<Row> rows_;
-    std::vector<float> hidden_;            // [rows, dim]
-    std::vector<float> head_hidden_;       // [heads at once, dim]
+    RowMemory hidden_;                     // [rows, dim]
+    RowMemory head_hidden_;                // [heads at once, dim]
     std::vector<float> logits_;            // [heads at once, the model's vocabulary]
     std::size_t vocab_both_ = 0;           // tokens that the model and the target have
     std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty

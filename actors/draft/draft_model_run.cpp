@@ -9,8 +9,7 @@ namespace paceline {
 
 RunOutcome DraftModel::run(const CancelToken* cancel) {
     if (drawn_with_layers()) return run_and_draw(cancel);
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const std::span<float> hidden = std::span{hidden_}.first(rows_.size() * dim);
+    const HiddenRows hidden = backend_.rows_of(hidden_, rows_.size());
     if (backend_.run_layers(rows_, hidden, cancel) == RunOutcome::Cancelled) {
         return RunOutcome::Cancelled;
     }
@@ -43,14 +42,11 @@ RunOutcome DraftModel::run_and_draw(const CancelToken* cancel) {
 }
 
 void DraftModel::give_candidates(std::size_t first, std::size_t count) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto from =
-            hidden_.begin() + static_cast<std::ptrdiff_t>(heads_[first + i].row * dim);
-        std::copy_n(from, dim, head_hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
-    }
-    const auto hidden = std::span{head_hidden_}.first(count * dim);
-    if (draw_candidates(first, hidden)) return;
+    std::vector<RowSource> states;
+    for (const PassHead& head : std::span{heads_}.subspan(first, count))
+        states.push_back({hidden_.rows, head.row});
+    const ConstHiddenRows hidden = backend_.in_order(states, head_hidden_);
+    if (draw_candidates(first, count, hidden)) return;
     const std::span<const TokenId> list = short_list_;
     const std::size_t width =
         list.empty() ? static_cast<std::size_t>(backend_.config().vocab_size) : list.size();
@@ -83,10 +79,9 @@ bool DraftModel::device_draws(std::span<const PassHead> heads) const {
     });
 }
 
-/// The candidates of the heads from `first` on whose hidden states these are, where the device can
-/// draw them; false if it cannot.
-bool DraftModel::draw_candidates(std::size_t first, std::span<const float> hidden) {
-    const std::size_t count = hidden.size() / static_cast<std::size_t>(backend_.config().dim);
+/// The candidates of `count` heads from `first` on, whose hidden states these are, where the device
+/// can draw them; false if it cannot.
+bool DraftModel::draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden) {
     const auto heads = std::span{heads_}.subspan(first, count);
     if (!device_draws(heads)) return false;
     std::vector<DrawJob> jobs;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/protocol/tensor_rows.hpp"
+
 namespace paceline {
 
 void TrunkSender::tell(const DraftRequest& request, std::span<const DraftNodeId> computed) {
@@ -23,7 +25,7 @@ void TrunkSender::send_kv(const DraftRequest& request, const DraftNode& node) {
     if (tensors == nullptr || tensors->slot_bytes() < bytes || !notes_.empty()) return;
     const std::optional<PoolRef> slot = tensors->acquire();
     if (!slot) return;
-    model_->read_kv(node.slot, tensors->bytes(*slot).first(bytes));
+    model_->read_kv(node.slot, kv_bytes(tensors->place(*slot)).first(bytes));
     tensors->publish(*slot, bytes);
     notes_.push_back(
         {.route = {.request = request.id, .attempt = request.attempt, .epoch = context_->epoch()},

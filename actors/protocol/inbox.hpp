@@ -56,16 +56,16 @@ public:
     }
 
     /// The age of a message; an Early one is kept for deliver_due(). Errors: as InboxGate::admit().
-    template <msg::HotMessage M>
+    template <msg::PlainMessage M>
     Result<Age> admit(StageId from, const M& message) {
         return fence<M>(from, message.route,
-                        gate.admit(from, kind_of<M>, message.route, bytes_of(message)));
+                        gate.admit(from, kind_of<M>, message.route, msg::frame_of(message)));
     }
     /// As admit(), for a message that may be lost.
-    template <msg::HotMessage M>
+    template <msg::PlainMessage M>
     Age admit_hint(StageId from, const M& message) {
         return fence<M>(from, message.route,
-                        gate.admit_hint(from, kind_of<M>, message.route, bytes_of(message)))
+                        gate.admit_hint(from, kind_of<M>, message.route, msg::frame_of(message)))
             .value();
     }
     /// As admit(), for a message that the caller keeps itself if it is early.
@@ -107,10 +107,6 @@ private:
     Result<Age> fence(StageId from, const msg::Route& route, Result<Age> age) {
         if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind_of<M>, route);
         return age;
-    }
-    template <msg::HotMessage M>
-    static std::span<const std::byte> bytes_of(const M& message) {
-        return std::as_bytes(std::span{&message, 1});
     }
 
     Context* context_ = nullptr;

@@ -30,11 +30,13 @@ Status check_tokens(const std::string& message,
     return {};
 }
 
-Status check_row(const msg::WaveRow& row, std::uint32_t index, const MessageLimits& limits) {
+Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits& limits) {
+    const msg::WaveRow& row = wave.rows[index];
     const std::string name = fmt::format("a wave's row {}", index);
     if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
+    if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     return {};
 }
 
@@ -95,24 +97,32 @@ Status check_message(const msg::Proposal& proposal, const MessageLimits& limits)
 
 Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     const std::string name = "a wave";
-    if (wave.row_count == 0 || wave.row_count > kWaveRowsMax) {
-        return bad(name, "row_count", wave.row_count);
+    const std::size_t row_count = wave.rows.size();
+    const std::size_t part_count = wave.parts.size();
+    if (row_count == 0 || row_count > limits.wave_rows) {
+        return bad(name, "row_count", static_cast<std::int64_t>(row_count));
     }
-    if (wave.part_count == 0 || wave.part_count > kWavePartsMax) {
-        return bad(name, "part_count", wave.part_count);
+    if (wave.tensor_rows < row_count || wave.tensor_rows > limits.wave_rows) {
+        return bad(name, "tensor_rows", wave.tensor_rows);
+    }
+    if (part_count == 0 || part_count > kWavePartsMax) {
+        return bad(name, "part_count", static_cast<std::int64_t>(part_count));
     }
     std::uint32_t rows = 0;
-    const auto parts = std::span{wave.parts}.first(wave.part_count);
-    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
-        if (Status part = check_part(parts, i, wave.row_count - rows, limits); !part) return part;
-        rows += parts[i].rows;
+    std::uint32_t verify_rows = 0;
+    for (std::uint32_t i = 0; i < part_count; ++i) {
+        const auto left = static_cast<std::uint32_t>(row_count) - rows;
+        if (Status part = check_part(wave.parts, i, left, limits); !part) return part;
+        rows += wave.parts[i].rows;
+        if (wave.parts[i].kind == msg::WaveKind::Verify) verify_rows += wave.parts[i].rows;
     }
-    if (rows != wave.row_count) {
+    if (rows != row_count) {
         return Error{Errc::Protocol, fmt::format("a wave has row_count = {}, but its parts have {}",
-                                                 wave.row_count, rows)};
+                                                 row_count, rows)};
     }
-    for (std::uint32_t i = 0; i < wave.row_count; ++i) {
-        if (Status row = check_row(wave.rows[i], i, limits); !row) return row;
+    if (verify_rows > kVerifyRowsMax) return bad(name, "verify rows", verify_rows);
+    for (std::uint32_t i = 0; i < row_count; ++i) {
+        if (Status row = check_row(wave, i, limits); !row) return row;
     }
     return {};
 }
@@ -149,7 +159,7 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         (verdict.count == 0 && verdict.finish != FinishReason::Failed)) {
         return bad("a verdict", "count", verdict.count);
     }
-    if (verdict.wave_rows > kWaveRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
+    if (verdict.wave_rows > kVerifyRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
     if (verdict.depth > kGammaMax || (verdict.depth > 0 && verdict.depth >= verdict.wave_rows)) {
         return bad("a verdict", "depth", verdict.depth);
     }

@@ -12,8 +12,10 @@
 #include <string>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
+#include "ipc/wire/wave_frame.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {
@@ -23,6 +25,7 @@ struct MessageLimits {
     std::int32_t vocab_size = 0;
     std::int32_t kv_slots = 0;
     Position context = 0;
+    std::uint32_t wave_rows = kWaveRowsMax;  // the one number that may be reached
 };
 
 /// The same for a tensor: of the model, and of the pool that it claims to lie in.
@@ -32,17 +35,21 @@ struct TensorLimits {
     std::uint64_t slot_bytes = 0;
 };
 
-/// The message in `bytes`. Errors: Protocol if the size is not that of M.
+/// The message in `bytes`. Errors: Protocol if the size is not that of M, or of the Wave.
 template <msg::HotMessage M>
 [[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
-    if (bytes.size() != sizeof(M)) {
-        return Error{Errc::Protocol,
-                     fmt::format("a message of kind {} has {} bytes, not {}",
-                                 static_cast<int>(M::kKind), bytes.size(), sizeof(M))};
+    if constexpr (msg::PlainMessage<M>) {
+        if (bytes.size() != sizeof(M)) {
+            return Error{Errc::Protocol,
+                         fmt::format("a message of kind {} has {} bytes, not {}",
+                                     static_cast<int>(M::kKind), bytes.size(), sizeof(M))};
+        }
+        M message;
+        std::memcpy(&message, bytes.data(), sizeof(M));
+        return message;
+    } else {
+        return msg::decode_wave(bytes);
     }
-    M message;
-    std::memcpy(&message, bytes.data(), sizeof(M));
-    return message;
 }
 
 /// Errors: Protocol, naming message, field and value.

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "ipc/wire/messages.hpp"
+#include "ipc/wire/wave_frame.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {
@@ -30,8 +31,7 @@ concept EmittedBy = msg::HotMessage<M> && Role::Emits::template has<M>;
 /// Sends a message that may be lost: after Full nothing is kept.
 template <class Role, class M>
 requires EmittedBy<Role, M> Push emit(Context& context, StageId to, const M& message) {
-    return context.send(to, static_cast<std::uint16_t>(M::kKind),
-                        std::as_bytes(std::span{&message, 1}));
+    return context.send(to, static_cast<std::uint16_t>(M::kKind), msg::frame_of(message));
 }
 
 }  // namespace paceline

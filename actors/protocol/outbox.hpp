@@ -29,7 +29,7 @@ public:
     template <class Role, class M>
     requires EmittedBy<Role, M>
     void send(StageId to, const M& message) {
-        send_bytes(to, static_cast<std::uint16_t>(M::kKind), std::as_bytes(std::span{&message, 1}));
+        send_bytes(to, static_cast<std::uint16_t>(M::kKind), msg::frame_of(message));
     }
     /// Tries again what waits.
     void flush();

@@ -88,7 +88,7 @@ std::vector<WaitingPart> Dispatcher::next_parts() {
         if (!wave) wave = form_wave();
         if (!wave) break;
         std::uint32_t at = 0;
-        for (const msg::WavePart& part : std::span{wave->parts}.first(wave->part_count)) {
+        for (const msg::WavePart& part : wave->parts) {
             const auto rows = std::span{wave->rows}.subspan(at, part.rows);
             at += part.rows;
             const auto state = host_.requests.find(part.request, part.attempt);
@@ -131,7 +131,7 @@ bool Dispatcher::next_wave_follows(const SegmentRun& run, const RunPart& part) c
         });
     };
     std::uint32_t at = 0;
-    for (const msg::WavePart& next : std::span{formed_->parts}.first(formed_->part_count)) {
+    for (const msg::WavePart& next : formed_->parts) {
         const auto rows = std::span{formed_->rows}.subspan(at, next.rows);
         at += next.rows;
         if (next.request == part.part.request) {

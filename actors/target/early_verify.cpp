@@ -20,7 +20,10 @@ EarlyVerify::EarlyVerify(SegmentHost& host,
                          Backend& backend,
                          ExitOptions options,
                          ExitPosition position)
-    : host_{host}, position_{position}, evaluator_{backend, std::move(options)} {}
+    : host_{host},
+      backend_{backend},
+      position_{position},
+      evaluator_{backend, std::move(options)} {}
 
 /// Whether rows are evaluated inside a run.
 bool EarlyVerify::defers() const {
@@ -40,7 +43,7 @@ void EarlyVerify::prepare(const SegmentRun& run) {
 
 /// What is evaluated of a part, and where the job reads that it need not be.
 ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
-    ExitPart asked = evaluator_.ask(part.state, run.rows_of(part), part.first);
+    ExitPart asked = evaluator_.ask(part.state, run.rows_of(part));
     const RequestState& state = *part.state;
     asked.watermark = {.request = state.request(),
                        .attempt = state.attempt(),
@@ -102,8 +105,9 @@ void EarlyVerify::propose_inside(SegmentRun& run) {
 void EarlyVerify::collect(const SegmentRun& run) {
     batch_.label = run.label();
     batch_.label.name = "exit";
+    std::vector<RowSource> kept;
     if (evaluator_.has_adapter()) {
-        batch_.hidden.assign(run.hidden.begin(), run.hidden.end());
+        for (const msg::WaveRow& row : run.named) kept.push_back({run.hidden, row.tensor_row});
         run.build_rows(batch_.rows, batch_.path_slots);
         for (const RunPart& part : run.parts) batch_.states.push_back(part.state);
     }
@@ -111,18 +115,22 @@ void EarlyVerify::collect(const SegmentRun& run) {
         if (part.prefill() || !wanted_) continue;
         ExitPart asked = ask(run, part);
         for (ExitRow& row : asked.rows) {
-            if (evaluator_.has_adapter()) break;
-            const auto state = run.hidden.subspan(row.row * run.dim(), run.dim());
-            row.row = batch_.hidden.size() / run.dim();
-            batch_.hidden.insert(batch_.hidden.end(), state.begin(), state.end());
+            const auto found = std::find_if(kept.begin(), kept.end(), [&](const RowSource& source) {
+                return source.row == row.row;
+            });
+            const auto place = static_cast<std::size_t>(found - kept.begin());
+            if (found == kept.end()) kept.push_back({run.hidden, row.row});
+            row.row = place;
         }
         if (!asked.rows.empty()) batch_.exits.push_back(std::move(asked));
     }
+    batch_.hidden = backend_.rows_of(states_, kept.size());
+    backend_.gather(kept, batch_.hidden);
 }
 
 void EarlyVerify::look_ahead(const SegmentRun& run,
                              const std::shared_ptr<RequestState>& state,
-                             std::span<const float> hidden) {
+                             ConstHiddenRows hidden) {
     if (!wanted_ || evaluator_.options().ahead.empty()) return;
     if (batch_.ahead.empty()) {
         batch_.label = {.name = "exit",
@@ -130,10 +138,8 @@ void EarlyVerify::look_ahead(const SegmentRun& run,
                         .id = run.parts.front().part.wave.value,
                         .context = static_cast<std::int32_t>(state->text().size())};
     }
-    batch_.ahead.push_back({.state = state,
-                            .committed = state->text(),
-                            .hidden = {hidden.begin(), hidden.end()},
-                            .levels = {}});
+    batch_.ahead.push_back(
+        {.state = state, .committed = state->text(), .hidden = hidden, .levels = {}});
 }
 
 // ---- The exit's own job

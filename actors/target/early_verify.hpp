@@ -50,16 +50,18 @@ public:
     // A run, in the order of the calls.
     void prepare(const SegmentRun& run);
     void run_starts(Micros now);
-    [[nodiscard]] bool reads_run() const { return wanted_; }
+    /// Whether the hidden states of the current run are read, inside its job or after it.
+    [[nodiscard]] bool reads_run() const { return wanted_ || evaluator_.has_adapter(); }
     [[nodiscard]] std::uint32_t heads_inside() const;  // rows that the run's own job evaluates
     void evaluate_inside(const SegmentRun& run);
     /// The run has ended, and some of its rows are still of use. Marks the parts to be held, and
     /// copies what is evaluated after the run was passed on.
     void run_ended(SegmentRun& run);
-    /// A verdict was made after the last segment: `hidden` is of the last accepted row.
+    /// A verdict was made after the last segment: `hidden` is of the last accepted row, in memory
+    /// that no run writes to until finish().
     void look_ahead(const SegmentRun& run,
                     const std::shared_ptr<RequestState>& state,
-                    std::span<const float> hidden);
+                    ConstHiddenRows hidden);
 
     // The exit's own job.
     /// What the next job is to be submitted as; nothing if no row is left to evaluate.
@@ -76,8 +78,8 @@ private:
     struct Batch {
         std::vector<ExitPart> exits = {};
         std::vector<AheadPart> ahead = {};
-        std::vector<float> hidden = {};  // of the rows of `exits`; with an adapter of all rows
-        std::vector<Row> rows = {};      // with an adapter: those of `hidden`
+        HiddenRows hidden = {};      // of the rows of `exits`; with an adapter of all rows
+        std::vector<Row> rows = {};  // with an adapter: those of `hidden`
         std::vector<KvSlot> path_slots = {};
         std::vector<std::shared_ptr<RequestState>> states = {};  // whose slots they name
         JobLabel label = {.name = "exit"};
@@ -97,11 +99,13 @@ private:
     bool propose(msg::Proposal proposal);
 
     SegmentHost& host_;
+    Backend& backend_;
     ExitPosition position_;
     ExitEvaluator evaluator_;
     bool wanted_ = false;           // the current run is evaluated
     std::vector<ExitPart> inside_;  // what the current run's own job evaluates
     Batch batch_;
+    RowMemory states_;  // that Batch::hidden lies in
     bool busy_ = false;
     std::optional<Priced> priced_;  // the last evaluation, until it is known what waited for it
     double wave_us_ = 0.0;          // what a wave takes in all segments, by the runs of this one

@@ -83,7 +83,6 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
     for (const HeadId id : options_.ahead) {
         PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
     }
-    hidden_.resize(kHeadRows * static_cast<std::size_t>(backend.config().dim));
     row_.resize(static_cast<std::size_t>(backend.config().vocab_size));
     logits_.resize(kHeadRows * row_.size());
 }
@@ -91,15 +90,14 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
 ExitEvaluator::~ExitEvaluator() = default;
 
 ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
-                            std::span<const msg::WaveRow> rows,
-                            std::size_t first) const {
+                            std::span<const msg::WaveRow> rows) const {
     ExitPart part{.state = state, .committed = state->text()};
     const TokenTree& tree = state->tree();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto children = static_cast<int>(children_of(tree, rows[i].node).size());
+    for (const msg::WaveRow& named : rows) {
+        const auto children = static_cast<int>(children_of(tree, named.node).size());
         const bool newest = children == 0;
         if (!options_.sends_candidates && !(newest && options_.proposes)) continue;
-        ExitRow row{.row = first + i, .node = rows[i].node, .position = rows[i].position};
+        ExitRow row{.row = named.tensor_row, .node = named.node, .position = named.position};
         row.newest = newest;
         // What is there already is not named again, but heard of how likely it is.
         row.wanted = options_.sends_candidates ? static_cast<int>(options_.top) + children : 1;
@@ -112,7 +110,7 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
 
 /// The best of each hidden state's race under a head.
 void ExitEvaluator::find_candidates(HeadId id,
-                                    std::span<const float> hidden,
+                                    ConstHiddenRows hidden,
                                     std::span<const SeenTokens> seen,
                                     std::span<const DrawJob> jobs,
                                     std::span<std::vector<Candidate>> best) {
@@ -146,14 +144,13 @@ void ExitEvaluator::leave_out_decided(ExitPart& part) {
 }
 
 void ExitEvaluator::evaluate(std::span<ExitPart> parts,
-                             std::span<const float> hidden,
+                             ConstHiddenRows hidden,
                              std::span<const Row> rows) {
     if (has_adapter() && !rows.empty()) {
-        adapted_.resize(hidden.size());
-        (void)backend_.run_adapter(rows, hidden, adapted_, nullptr);
-        hidden = adapted_;
+        const HiddenRows adapted = backend_.rows_of(adapted_, rows.size());
+        (void)backend_.run_adapter(rows, hidden, adapted, nullptr);
+        hidden = adapted;
     }
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
     std::vector<std::pair<const ExitPart*, ExitRow*>> all;
     for (ExitPart& part : parts) {
         leave_out_decided(part);
@@ -163,16 +160,15 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
         const std::size_t count = std::min(kHeadRows, all.size() - begin);
         std::vector<SeenTokens> seen;
         std::vector<DrawJob> jobs;
+        std::vector<RowSource> states;
         std::vector<std::vector<Candidate>> best(count);
         for (std::size_t i = 0; i < count; ++i) {
             const auto& [part, row] = all[begin + i];
-            const auto state = hidden.subspan(row->row * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
+            states.push_back({hidden, row->row});
             seen.push_back({.committed = part->committed, .path = row->path});
             jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
         }
-        find_candidates(options_.head, std::span{hidden_}.first(count * dim), seen, jobs, best);
+        find_candidates(options_.head, backend_.in_order(states, hidden_), seen, jobs, best);
         for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
     }
 }

@@ -37,7 +37,7 @@
 namespace paceline {
 
 struct ExitRow {
-    std::size_t row = 0;  // of the hidden states that evaluate() gets
+    std::size_t row = 0;  // of the hidden states that evaluate() gets: at first WaveRow::tensor_row
     NodeId node;
     Position position = 0;
     std::vector<TokenId> path = {};    // below the root, down to this row's own token
@@ -59,7 +59,7 @@ struct ExitPart {
 struct AheadPart {
     std::shared_ptr<RequestState> state = nullptr;
     std::span<const TokenId> committed = {};          // with what the verdict committed
-    std::vector<float> hidden = {};                   // of WalkResult::last_row
+    ConstHiddenRows hidden = {};                      // of WalkResult::last_row; borrowed
     std::vector<std::vector<Candidate>> levels = {};  // the job's answer
 };
 
@@ -73,18 +73,15 @@ public:
 
     [[nodiscard]] const ExitOptions& options() const { return options_; }
 
-    /// The rows of a verify part that are evaluated; the part's first one is row `first` of the
-    /// hidden states. All of them if they are to be named, else the newest; maybe none.
+    /// The rows of a verify part that are evaluated. All of them if they are to be named, else the
+    /// newest; maybe none.
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
-                               std::span<const msg::WaveRow> rows,
-                               std::size_t first) const;
+                               std::span<const msg::WaveRow> rows) const;
     /// Drops rows after which the text is known meanwhile; evaluate() begins with it.
     static void leave_out_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
     /// otherwise they do not matter.
-    void evaluate(std::span<ExitPart> parts,
-                  std::span<const float> hidden,
-                  std::span<const Row> rows);
+    void evaluate(std::span<ExitPart> parts, ConstHiddenRows hidden, std::span<const Row> rows);
     void evaluate(std::span<AheadPart> parts);
 
     [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
@@ -108,7 +105,7 @@ public:
 
 private:
     void find_candidates(HeadId id,
-                         std::span<const float> hidden,
+                         ConstHiddenRows hidden,
                          std::span<const SeenTokens> seen,
                          std::span<const DrawJob> jobs,
                          std::span<std::vector<Candidate>> best);
@@ -118,11 +115,11 @@ private:
     Backend& backend_;
     ExitOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> hidden_;   // [kHeadRows, dim]
-    std::vector<float> logits_;   // [kHeadRows, vocab], or [kHeadRows, listed tokens]
-    std::vector<float> row_;      // [vocab]
-    std::vector<float> adapted_;  // [rows, dim]: what the adapter made of them
-    ExitPolicy policy_;           // this one and the next two are the loop's
+    RowMemory hidden_;           // [kHeadRows, dim]
+    std::vector<float> logits_;  // [kHeadRows, vocab], or [kHeadRows, listed tokens]
+    std::vector<float> row_;     // [vocab]
+    RowMemory adapted_;          // [rows, dim]: what the adapter made of them
+    ExitPolicy policy_;          // this one and the next two are the loop's
     ExitRecord book_;
     std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
 };

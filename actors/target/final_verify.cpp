@@ -19,7 +19,7 @@ FinalVerify::FinalVerify(SegmentHost& host,
       options_{options},
       to_{std::move(to)},
       verifier_{backend, options},
-      hidden_(kWaveRowsMax * static_cast<std::size_t>(backend.config().dim)) {}
+      hidden_{backend.make_rows(host.limits.wave_rows)} {}
 
 Status FinalVerify::prepare(const SegmentRun& run) {
     for (const RunPart& part : run.parts) {

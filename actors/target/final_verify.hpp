@@ -34,11 +34,11 @@ public:
     using Handles = Kinds<>;
     using Emits = Kinds<msg::Verdict>;
 
-    /// Borrows host and backend.
+    /// Borrows host and backend; the host's limits say how large a wave may be.
     FinalVerify(SegmentHost& host, Backend& backend, VerifyOptions options, VerdictReceivers to);
 
-    /// Where the last layer of a run writes to.
-    [[nodiscard]] std::span<float> memory() { return hidden_; }
+    /// Where the layers of a run work: hidden states stay where the backend computes.
+    [[nodiscard]] HiddenRows memory() const { return hidden_.rows; }
 
     /// Errors: Protocol if verify rows come without their root.
     Status prepare(const SegmentRun& run);
@@ -62,7 +62,7 @@ private:
     VerifyOptions options_;
     VerdictReceivers to_;
     Verifier verifier_;
-    std::vector<float> hidden_;  // [kWaveRowsMax, dim]
+    RowMemory hidden_;  // [rows of the largest wave, dim]
     std::vector<VerifyPart> parts_;
     // Of each row of the run, where the device draws the target's tokens with the layers; else empty.
     std::vector<DrawJob> jobs_;

@@ -1,7 +1,6 @@
 #include "actors/target/segment_actor.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/core.h>
 #include <string>
 #include <utility>
@@ -17,7 +16,9 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
       backend_{backend},
       host_{.limits = {.vocab_size = backend.config().vocab_size,
                        .kv_slots = backend.kv_slots(),
-                       .context = backend.kv_slots()}} {
+                       .context = backend.kv_slots(),
+                       .wave_rows = plan_.dispatch.wave_rows()}},
+      queue_{plan_.dispatch.wave_rows()} {
     attach_roles();
 }
 
@@ -50,6 +51,7 @@ void SegmentActor::attach_roles() {
 /// The context, and with it the tensors that the queue names, may be gone already.
 SegmentActor::~SegmentActor() {
     queue_.forget_all();
+    if (running_) running_->forget_tensors();
 }
 
 void SegmentActor::on_start(StageContext& context) {
@@ -66,7 +68,7 @@ void SegmentActor::connect_tensors() {
     if (!plan_.next) return;
     out_ = host_.context->tensors_to(*plan_.next);
     const std::size_t wave_bytes =
-        kWaveRowsMax * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
+        host_.limits.wave_rows * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
     PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= wave_bytes,
                "a tensor slot is smaller than a wave");
 }
@@ -105,6 +107,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
     if (peer == plan_.previous) {
         in_ = nullptr;
         queue_.forget_all();  // what is queued names tensors that are gone
+        if (running_) running_->forget_tensors();
     }
     if (peer == plan_.next) {
         out_ = nullptr;
@@ -238,7 +241,7 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     const auto tensor = std::make_shared<TensorShare>(
         in_, PoolRef{.index = wave.tensor, .generation = wave.tensor_generation});
     std::uint32_t first_row = 0;
-    for (std::uint32_t i = 0; i < wave.part_count; ++i) {
+    for (std::uint32_t i = 0; i < wave.parts.size(); ++i) {
         Result<WaitingPart> part = split(wave, i, first_row, tensor);
         if (!part) return part.error();
         first_row += wave.parts[i].rows;
@@ -260,22 +263,32 @@ Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
                                         std::uint32_t index,
                                         std::uint32_t first_row,
                                         const std::shared_ptr<TensorShare>& tensor) {
-    WaitingPart part{.part = wave.parts[index],
-                     .tensor = tensor,
-                     .first_row = first_row,
-                     .tensor_rows = wave.row_count};
+    WaitingPart part{.part = wave.parts[index], .tensor = tensor, .tensor_rows = wave.tensor_rows};
     const auto rows = std::span{wave.rows}.subspan(first_row, part.part.rows);
     part.rows.assign(rows.begin(), rows.end());
     if (part.part.hold == 0) return part;
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const auto viewed = tensor->view(wave.row_count * dim * sizeof(float));
-    if (!viewed) return viewed.error();
-    part.hidden.resize(rows.size() * dim);
-    std::memcpy(part.hidden.data(), viewed.value().subspan(first_row * dim * sizeof(float)).data(),
-                part.hidden.size() * sizeof(float));
+    Result<std::shared_ptr<RowMemory>> copied = copy_of(part);
+    if (!copied) return copied.error();
+    part.copied = std::move(copied).value();
+    for (std::uint32_t i = 0; i < part.part.rows; ++i) part.rows[i].tensor_row = i;
     part.tensor.reset();
     part.run_by = host_.context->now() + plan_.hold_limit;
     return part;
+}
+
+/// The part's rows, in memory that no other part uses.
+Result<std::shared_ptr<RowMemory>> SegmentActor::copy_of(const WaitingPart& part) {
+    const auto dim = static_cast<std::size_t>(backend_.config().dim);
+    const auto viewed = part.tensor->view(part.tensor_rows * dim);
+    if (!viewed) return viewed.error();
+    std::vector<RowSource> rows;
+    for (const msg::WaveRow& row : part.rows) rows.push_back({viewed.value(), row.tensor_row});
+    const auto unused = std::find_if(copies_.begin(), copies_.end(),
+                                     [](const auto& memory) { return memory.use_count() == 1; });
+    const auto memory =
+        unused != copies_.end() ? *unused : copies_.emplace_back(std::make_shared<RowMemory>());
+    backend_.gather(rows, backend_.rows_of(*memory, rows.size()));
+    return memory;
 }
 
 }  // namespace paceline

@@ -62,7 +62,7 @@ struct SegmentPlan {
     std::vector<StageId> speculative;  // draft and correct: their loss changes no attempt
     StageId verifier;                  // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;   // the last segment: everyone who follows (not itself)
-    DispatchOptions dispatch;          // read by the first segment
+    DispatchOptions dispatch;          // read by the first segment; how large a wave may be, by all
     VerifyOptions verify;              // read by the last segment
     std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
     StageId first_segment;             // who gets what the exit proposes; read elsewhere than there
@@ -110,6 +110,7 @@ private:
                                             std::uint32_t index,
                                             std::uint32_t first_row,
                                             const std::shared_ptr<TensorShare>& tensor);
+    [[nodiscard]] Result<std::shared_ptr<RowMemory>> copy_of(const WaitingPart& part);
     void report(const Status& status);
 
     // The way through the layers: segment_work.cpp
@@ -120,6 +121,7 @@ private:
     [[nodiscard]] SegmentQueue::Readiness readiness_of(const WaitingPart& part) const;
     void wake_when_due();
     Status start(std::span<const WaitingPart> parts);
+    [[nodiscard]] bool works_apart(const SegmentRun& run) const;
     void submit(const RunPtr& run);
     void record(const SegmentRun& run);
     void cancel_if_stale();
@@ -142,7 +144,9 @@ private:
     std::map<RequestId, control::Begin> waiting_begins_;  // see SegmentRequests::must_wait()
     SegmentQueue queue_;
     RunPtr running_;
-    std::optional<Micros> wake_at_;  // the timer that is set
+    RowMemory work_;                                  // see works_apart()
+    std::vector<std::shared_ptr<RowMemory>> copies_;  // for held parts; used again
+    std::optional<Micros> wake_at_;                   // the timer that is set
 };
 
 }  // namespace paceline

@@ -23,8 +23,10 @@ bool is_prefill(const WaitingPart& part) {
 
 /// What a run has taken so far, and what stands in the way of others.
 struct SegmentQueue::Batch {
+    std::size_t wave_rows;
     std::vector<WaitingPart> parts = {};
     std::size_t rows = 0;
+    std::size_t verify_rows = 0;
     std::map<RequestId, std::size_t> rows_of = {};  // of the requests in it
     std::set<RequestId> blocked = {};               // an earlier part of theirs stays after
     std::set<KvSlot> claimed = {};                  // by parts that came earlier
@@ -36,7 +38,8 @@ struct SegmentQueue::Batch {
         const bool merges = before != rows_of.end();
         if (merges && is_prefill(part)) return false;
         if (merges && before->second + part.rows.size() > kGammaMax + 1) return false;
-        return rows + part.rows.size() <= kWaveRowsMax;
+        if (!is_prefill(part) && verify_rows + part.rows.size() > kVerifyRowsMax) return false;
+        return rows + part.rows.size() <= wave_rows;
     }
     [[nodiscard]] bool overlaps(const WaitingPart& part) const {
         return std::any_of(part.rows.begin(), part.rows.end(),
@@ -94,7 +97,7 @@ Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros n
     if (!found) return found.error();
     std::vector<bool>& ready = found.value();
     keep_held(ready, now);
-    Batch batch;
+    Batch batch{.wave_rows = wave_rows_};
     std::deque<WaitingPart> left;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
         WaitingPart& part = parts_[i];
@@ -108,6 +111,7 @@ Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros n
             continue;
         }
         batch.rows += part.rows.size();
+        if (!is_prefill(part)) batch.verify_rows += part.rows.size();
         batch.rows_of[request] += part.rows.size();
         // Nothing of this request may be merged after a prefill part.
         if (is_prefill(part)) batch.blocked.insert(request);

@@ -19,7 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/messages.hpp"
@@ -38,9 +40,11 @@ public:
     TensorShare& operator=(const TensorShare&) = delete;
 
     /// Precondition: not forgotten. Errors: Protocol if the pool has no such tensor.
-    [[nodiscard]] Result<std::span<const std::byte>> view(std::size_t bytes) const {
+    [[nodiscard]] Result<ConstHiddenRows> view(std::size_t floats) const {
         PACE_CHECK(pool_ != nullptr, "a wave of a lost segment is run");
-        return pool_->view(ref_, bytes);
+        const Result<TensorMemory> viewed = pool_->view_memory(ref_, floats * sizeof(float));
+        if (!viewed) return viewed.error();
+        return ConstHiddenRows{hidden_rows(viewed.value())};
     }
     /// The pool is gone: nothing is given back.
     void forget() { pool_ = nullptr; }
@@ -54,11 +58,11 @@ struct WaitingPart {
     msg::WavePart part{};
     std::vector<msg::WaveRow> rows = {};
     std::shared_ptr<TensorShare> tensor = nullptr;  // nullptr: at the first segment, or copied
-    std::uint32_t first_row = 0;                    // of the tensor
     std::uint32_t tensor_rows = 0;                  // of the whole tensor
-    std::vector<float> hidden = {};  // a held part's own copy, so that it keeps no slot
-    bool joined = false;             // its rows are in the request's tree
-    Micros run_by{0};                // of a held part: when it runs anyway
+    std::shared_ptr<RowMemory> copied =
+        nullptr;          // a held part's own rows, so that it keeps no slot
+    bool joined = false;  // its rows are in the request's tree
+    Micros run_by{0};     // of a held part: when it runs anyway
 };
 
 class SegmentQueue {
@@ -76,10 +80,13 @@ public:
         std::function<Status(const WaitingPart& part)> join = {};
     };
 
+    /// `wave_rows`: of one run, kVerifyRowsMax or more.
+    explicit SegmentQueue(std::uint32_t wave_rows = kWaveRowsMax) : wave_rows_{wave_rows} {}
+
     void push(WaitingPart part) { parts_.push_back(std::move(part)); }
 
-    /// The parts of the next run, in order: at most kWaveRowsMax rows of kWavePartsMax requests,
-    /// and of one request not more than a verdict can carry. Empty if nothing is ready.
+    /// The parts of the next run, in order: of kWavePartsMax requests, kVerifyRowsMax verify rows at
+    /// most, and of one request not more than a verdict can carry. Empty if nothing is ready.
     [[nodiscard]] Result<std::vector<WaitingPart>> take(const Rules& rules, Micros now);
     /// When the time of a held part is over, if that is still to come.
     [[nodiscard]] std::optional<Micros> due(Micros now) const;
@@ -98,6 +105,7 @@ private:
     [[nodiscard]] Result<std::vector<bool>> readiness(const Rules& rules);
     void keep_held(std::vector<bool>& ready, Micros now) const;
 
+    std::uint32_t wave_rows_;
     std::deque<WaitingPart> parts_;
 };
 

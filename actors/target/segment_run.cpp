@@ -1,7 +1,6 @@
 #include "actors/target/segment_run.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -39,34 +38,59 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.committed = one.state->text();
         if (one.part.rows > 0) parts.push_back(one);
     }
-    hidden = hidden.first(named.size() * dim());
+    out = out.first(named.size() * dim());
+    hidden = out;
     build_rows(rows, path_slots);
     return {};
 }
 
-/// Copies what the segment before computed for the rows that are still in the tree.
+/// Names the rows that are still in the tree, and what the segment before computed for them.
 Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
-    const std::size_t row_bytes = dim() * sizeof(float);
     if (part.prefill()) {
         Status taken = part.state->take_prefill(waiting.part.base, waiting.rows);
         if (!taken) return taken;
     }
-    std::span<const std::byte> source = std::as_bytes(std::span{waiting.hidden});
-    if (waiting.tensor) {
-        const auto viewed = waiting.tensor->view(waiting.tensor_rows * row_bytes);
-        if (!viewed) return viewed.error();
-        source = viewed.value().subspan(waiting.first_row * row_bytes);
+    ConstHiddenRows source;
+    if (waiting.copied) {
+        source = waiting.copied->rows;
+        copies_.push_back(waiting.copied);
     }
-    for (std::size_t i = 0; i < waiting.rows.size(); ++i) {
-        if (!part.prefill() && part.state->tree().find(waiting.rows[i].node) == nullptr) continue;
-        if (!source.empty()) {
-            std::memcpy(hidden.subspan(named.size() * dim()).data(),
-                        source.subspan(i * row_bytes).data(), row_bytes);
-        }
-        named.push_back(waiting.rows[i]);
+    if (waiting.tensor) {
+        const auto viewed = waiting.tensor->view(waiting.tensor_rows * dim());
+        if (!viewed) return viewed.error();
+        source = viewed.value();
+        tensors_.push_back(waiting.tensor);
+    }
+    for (const msg::WaveRow& row : waiting.rows) {
+        if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
+        if (!source.empty()) sources_.push_back({source, row.tensor_row});
+        named.push_back(row);
+        named.back().tensor_row = static_cast<std::uint32_t>(named.size() - 1);
         ++part.part.rows;
     }
     return {};
+}
+
+bool SegmentRun::reads_device() const {
+    return std::any_of(sources_.begin(), sources_.end(),
+                       [](const RowSource& source) { return source.of.on_device(); });
+}
+
+void SegmentRun::deliver() {
+    if (hidden.data() == out.data()) return;
+    std::vector<RowSource> all;
+    for (std::size_t row = 0; row * dim() < out.size(); ++row) all.push_back({hidden, row});
+    backend.gather(all, out);
+}
+
+void SegmentRun::release() {
+    sources_.clear();
+    tensors_.clear();
+    copies_.clear();
+}
+
+void SegmentRun::forget_tensors() {
+    for (const std::shared_ptr<TensorShare>& tensor : tensors_) tensor->forget();
 }
 
 void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const {
@@ -174,20 +198,13 @@ void SegmentRun::keep(const std::vector<bool>& kept, bool whole_parts) {
         if (whole_parts) continue;
         left.back().first = count;
         for (std::size_t row = part.first; row < end; ++row) {
-            if (!kept[row]) continue;
-            if (row != count) {
-                named[count] = named[row];
-                std::memmove(hidden.subspan(count * dim()).data(),
-                             hidden.subspan(row * dim()).data(), dim() * sizeof(float));
-            }
-            ++count;
+            if (kept[row]) named[count++] = named[row];
         }
         left.back().part.rows = static_cast<std::uint32_t>(count - left.back().first);
     }
     parts = std::move(left);
     if (whole_parts) return;
     named.resize(count);
-    hidden = hidden.first(count * dim());
 }
 
 JobLabel SegmentRun::label() const {

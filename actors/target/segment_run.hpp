@@ -2,8 +2,14 @@
 //
 //     collect()           rows that are still in their trees, those of a request together
 //     watch()             the words in shared memory that the job reads between layers
-//     (job)               rows -> layers -> hidden
-//     leave_out_stale()   rows that were dropped or cancelled meanwhile go
+//     fetch()       job   hidden states from where they lie to where the layers work
+//     (layers)      job   rows -> layers -> hidden
+//     deliver()     job   to where they go, if the layers worked elsewhere
+//     leave_out_stale()   rows that were dropped or cancelled meanwhile are not named any more
+//
+// Hidden states stay where the job left them: rows that go leave a gap, and every row says which one
+// of the tensor it is (WaveRow::tensor_row). The tensors that rows came in belong to the run until
+// its job has ended.
 //
 // Owned by the actor and by its job. The job reads and writes it between submit and completion, the
 // actor's loop before and after; only the cancel token is used by both at once.
@@ -35,8 +41,8 @@ struct RunPart {
 };
 
 struct SegmentRun {
-    /// The layers write to `memory`, which has room for a wave of kWaveRowsMax rows.
-    SegmentRun(const Backend& owner, std::span<float> memory) : backend{owner}, hidden{memory} {}
+    /// The hidden states go to `memory`, which has room for the largest wave.
+    SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
     SegmentRun(const SegmentRun&) = delete;
     SegmentRun& operator=(const SegmentRun&) = delete;
 
@@ -45,6 +51,16 @@ struct SegmentRun {
     /// Rows with the keys that they see: a prefill row sees the text up to itself, a node sees the
     /// committed prefix and its path. The rows point into `paths`.
     void build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const;
+    /// Lets the layers work in this memory.
+    void work_in(HiddenRows memory) { hidden = memory; }
+    /// Whether rows come from the memory of a device.
+    [[nodiscard]] bool reads_device() const;
+    void fetch() { backend.gather(sources_, hidden.first(sources_.size() * dim())); }
+    void deliver();
+    /// The job has ended: the tensors go back to their pools.
+    void release();
+    /// The pool of the tensors is gone: nothing is given back.
+    void forget_tensors();
     /// `verdicts_are_sent`: another segment verifies, and publishes the committed tokens.
     void watch(StageContext& context, bool verdicts_are_sent);
 
@@ -63,10 +79,11 @@ struct SegmentRun {
         return std::span{named}.subspan(part.first, part.part.rows);
     }
 
-    const Backend& backend;
+    Backend& backend;
     std::vector<RunPart> parts;
     std::vector<msg::WaveRow> named;  // the rows that run, part after part
-    std::span<float> hidden;          // [rows, dim]
+    HiddenRows out;                   // [tensor rows, dim]: where they go
+    HiddenRows hidden;                // where the layers work: there, or in memory of the device
     std::vector<Row> rows;
     std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;
@@ -75,6 +92,10 @@ struct SegmentRun {
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
+
+    std::vector<RowSource> sources_;                     // of the rows; none at the first segment
+    std::vector<std::shared_ptr<TensorShare>> tensors_;  // that they lie in
+    std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
 };
 
 }  // namespace paceline

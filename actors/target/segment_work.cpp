@@ -98,24 +98,26 @@ void SegmentActor::show_gauges() {
 
 Status SegmentActor::start(std::span<const WaitingPart> parts) {
     PACE_CHECK(final_ || out_slot_, "a run starts without a slot to write to");
-    std::span<float> memory;
-    if (final_) {
-        memory = final_->memory();
-    } else {
-        const std::span<std::byte> slot = out_->bytes(*out_slot_);
-        memory = {reinterpret_cast<float*>(slot.data()), slot.size() / sizeof(float)};
-    }
-    const auto run = std::make_shared<SegmentRun>(backend_, memory);
+    const auto run = std::make_shared<SegmentRun>(
+        backend_, final_ ? final_->memory() : hidden_rows(out_->place(*out_slot_)));
     if (Status collected = run->collect(host_.requests, parts); !collected) return collected;
     if (run->named.empty()) return {};
     if (final_) {
         if (Status complete = final_->prepare(*run); !complete) return complete;
     }
     if (early_) early_->prepare(*run);
+    if (works_apart(*run)) run->work_in(backend_.rows_of(work_, run->named.size()));
     record(*run);
     run->watch(*host_.context, !final_);
     submit(run);
     return {};
+}
+
+/// Whether the layers of a device work in memory of their own: they write to the host, and rows come
+/// from the device, or an exit reads them there.
+bool SegmentActor::works_apart(const SegmentRun& run) const {
+    if (backend_.memory_place() == MemoryPlace::Host || run.out.on_device()) return false;
+    return run.reads_device() || (early_ && early_->reads_run());
 }
 
 void SegmentActor::submit(const RunPtr& run) {
@@ -127,11 +129,13 @@ void SegmentActor::submit(const RunPtr& run) {
     host_.context->submit(
         label,
         [this, run] {
+            run->fetch();
             const bool exit_reads = early_ && early_->reads_run();
             const RunOutcome outcome =
                 final_ ? final_->run_layers(*run, exit_reads)
                        : backend_.run_layers(run->rows, run->hidden, &run->cancel);
             if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
+            run->deliver();
             if (final_) final_->verify();
             if (early_) early_->evaluate_inside(*run);
             return JobOutcome::Done;
@@ -156,6 +160,7 @@ void SegmentActor::cancel_if_stale() {
 void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     PACE_CHECK(running_ == run, "a job ends that is not running");
     running_.reset();
+    run->release();
     run->leave_out_stale(host_.requests, outcome, final_.has_value());
     Status status;
     if (!run->parts.empty()) status = go_on(run);
@@ -196,15 +201,14 @@ Status SegmentActor::announce(const SegmentRun& run) {
 
 void SegmentActor::pass_on(const SegmentRun& run) {
     const PoolRef ref = *std::exchange(out_slot_, std::nullopt);
-    out_->publish(ref, run.hidden.size_bytes());
+    out_->publish(ref, run.out.size() * sizeof(float));
     msg::Wave wave{};
     wave.epoch = host_.context->epoch();
-    wave.part_count = static_cast<std::uint32_t>(run.parts.size());
-    wave.row_count = static_cast<std::uint32_t>(run.named.size());
     wave.tensor = ref.index;
     wave.tensor_generation = ref.generation;
-    for (std::size_t i = 0; i < run.parts.size(); ++i) wave.parts[i] = run.parts[i].part;
-    std::copy(run.named.begin(), run.named.end(), wave.rows.begin());
+    wave.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
+    for (const RunPart& part : run.parts) wave.parts.push_back(part.part);
+    wave.rows = run.named;
     host_.outbox->send<SegmentActor>(*plan_.next, wave);
 }
 

@@ -27,10 +27,9 @@ struct Verifier::Walk {
 
 Verifier::Verifier(Backend& backend, VerifyOptions options)
     : backend_{backend}, options_{options}, scratch_{std::make_unique<SamplerScratch>()} {
-    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kWaveRowsMax,
-               "head_rows must be 1 .. kWaveRowsMax");
+    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kVerifyRowsMax,
+               "head_rows must be 1 .. kVerifyRowsMax");
     const auto rows = static_cast<std::size_t>(options.head_rows);
-    batch_hidden_.resize(rows * static_cast<std::size_t>(backend.config().dim));
     logits_.resize(rows * static_cast<std::size_t>(backend.config().vocab_size));
 }
 
@@ -79,7 +78,6 @@ void Verifier::read_drawn(Walk& walk) {
 /// One call of the head: the wanted row of each walk that goes on, then, as long as there is room,
 /// one more row of each likely path after the other.
 void Verifier::compute(std::span<Walk> walks, std::size_t first) {
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (Walk& walk : walks) {
         const std::optional<std::size_t> row = walk.walk.wanted();
@@ -87,25 +85,25 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
         walk.likely =
             row ? walk.walk.likely_path(*row, options_.head_rows) : std::vector<std::size_t>{};
     }
-    std::size_t count = 0;
+    batch_.clear();
     for (std::size_t depth = 0; depth < options_.head_rows; ++depth) {
-        for (std::size_t i = 0; i < walks.size() && count < options_.head_rows; ++i) {
+        for (std::size_t i = 0; i < walks.size() && batch_.size() < options_.head_rows; ++i) {
             Walk& walk = walks[(first + i) % walks.size()];
             // A path is only of use from its first row on.
             if (depth >= walk.likely.size() || walk.places.size() != depth) continue;
             const std::size_t row = walk.likely[depth];
-            const std::span<const float> state = walk.part->hidden.subspan(row * dim, dim);
-            std::copy(state.begin(), state.end(),
-                      batch_hidden_.begin() + static_cast<std::ptrdiff_t>(count * dim));
-            walk.places.emplace_back(row, count++);
+            walk.places.emplace_back(row, batch_.size());
+            batch_.push_back({walk.part->hidden, row});
         }
     }
+    const std::size_t count = batch_.size();
+    const ConstHiddenRows hidden = backend_.in_order(batch_, batch_hidden_);
     drawn_ = device_draws(walks);
     if (drawn_) {
-        draw(walks, count);
+        draw(walks, hidden, count);
     } else {
-        backend_.head(HeadId::Final, std::span{batch_hidden_}.first(count * dim),
-                      static_cast<int>(count), std::span{logits_}.first(count * vocab));
+        backend_.head(HeadId::Final, hidden, static_cast<int>(count),
+                      std::span{logits_}.first(count * vocab));
     }
     ++head_calls_;
 }
@@ -117,15 +115,14 @@ bool Verifier::device_draws(std::span<const Walk> walks) const {
     });
 }
 
-void Verifier::draw(std::span<const Walk> walks, std::size_t count) {
+void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count) {
     jobs_.resize(count);
     tokens_.resize(count);
     for (const Walk& walk : walks) {
         for (const auto& [row, place] : walk.places)
             jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
     }
-    const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    backend_.draw(std::span{batch_hidden_}.first(count * dim), jobs_, tokens_);
+    backend_.draw(hidden, jobs_, tokens_);
 }
 
 /// Lets every walk go on as far as the batch reaches.

@@ -34,7 +34,7 @@
 namespace paceline {
 
 struct VerifyOptions {
-    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kWaveRowsMax
+    std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kVerifyRowsMax
 };
 
 /// The rows of one request in a run.
@@ -42,7 +42,7 @@ struct VerifyPart {
     const RequestState& state;
     std::span<const TokenId> committed;  // the text up to and including the root
     std::span<const msg::WaveRow> rows;  // the first is the root
-    std::span<const float> hidden;       // [rows, dim] after the last layer
+    ConstHiddenRows hidden;              // [rows, dim] after the last layer
     // The target's own token after each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
     WalkResult result = {};  // the result
@@ -71,13 +71,14 @@ private:
     void feed(std::span<Walk> walks);
     void read_drawn(Walk& walk);
     [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
-    void draw(std::span<const Walk> walks, std::size_t count);
+    void draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count);
 
     Backend& backend_;
     VerifyOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> batch_hidden_;  // [head_rows, dim]
-    std::vector<float> logits_;        // [head_rows, vocab]
+    std::vector<RowSource> batch_;  // the rows of a call of the head
+    RowMemory batch_hidden_;        // [head_rows, dim]
+    std::vector<float> logits_;     // [head_rows, vocab]
     // Where the device draws, instead of logits: what to draw, and what it said.
     bool drawn_ = false;
     std::vector<DrawJob> jobs_;

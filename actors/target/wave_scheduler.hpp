@@ -19,13 +19,14 @@
 // for the draft first; a draft that stays silent is not waited for again until it speaks, one that
 // is lost not until it has joined.
 // A wave mixes requests (continuous batching): first the verify rows of all that are ready, each
-// with a fair share of the rows, then prefill rows of others in what room is left. Who was passed
+// with a fair share of kVerifyRowsMax, then prefill rows of others in what room is left. Who was passed
 // over comes first in the next one, a prefill with a share of its own.
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
 // after the last place that the limits leave.
 // Pure apart from what it is told; not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -62,13 +63,17 @@ struct DispatchOptions {
     StartRule start = StartRule::Sequential;
     WaveShape shape = WaveShape::Chain;
     Micros proposal_wait{2000};
-    std::uint32_t rows_max = kGammaMax + 1;      // of one request in a wave, the root included
-    std::uint32_t waves_in_flight_max = 1;       // verify waves of one request
-    std::uint32_t prefill_rows = kWaveRowsMax;   // of one request's prefill in a wave
+    std::uint32_t rows_max = kGammaMax + 1;  // of one request in a wave, the root included
+    std::uint32_t waves_in_flight_max = 1;   // verify waves of one request
+    // Of one request's prefill in a wave; read by all segments, for it bounds the wave.
+    std::uint32_t prefill_rows = kVerifyRowsMax;
     std::uint32_t requests_max = kWavePartsMax;  // that share a wave
     // A row is sent only if its path is at least this probable, as its proposers believe; the root
     // always is. 0: no limit.
     float verify_reach_min = 0.0F;
+
+    /// Rows of the largest wave; at most kVerifyRowsMax of them are verify rows.
+    [[nodiscard]] std::uint32_t wave_rows() const { return std::max(prefill_rows, kVerifyRowsMax); }
 };
 
 /// Errors: BadArgument naming the field, its value and the allowed range.
@@ -183,7 +188,7 @@ private:
     [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
     [[nodiscard]] std::vector<Candidate> candidates(Micros now);
-    static void share_rows(std::vector<Candidate>& candidates);
+    void share_rows(std::vector<Candidate>& candidates) const;
     [[nodiscard]] msg::Wave form(std::vector<Candidate>& candidates, Micros now);
     void add_part(msg::Wave& wave, const Candidate& candidate, Micros now);
     [[nodiscard]] std::uint32_t add_prefill(msg::Wave& wave, Entry& entry, std::uint32_t rows);

@@ -102,9 +102,10 @@ std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
 }
 
 /// Verify parts, and prefills that were passed over, share the rows evenly, as far as they want
-/// so many; other prefills take what is left, in their order.
-void WaveScheduler::share_rows(std::vector<Candidate>& candidates) {
-    std::uint32_t left = kWaveRowsMax;
+/// so many and verify rows are left; other prefills take what is left, in their order.
+void WaveScheduler::share_rows(std::vector<Candidate>& candidates) const {
+    std::uint32_t left = options_.wave_rows();
+    std::uint32_t verify_left = kVerifyRowsMax;
     std::vector<Candidate*> open;
     for (Candidate& each : candidates) {
         if (!each.prefills() || each.entry->passed > 0) open.push_back(&each);
@@ -112,10 +113,16 @@ void WaveScheduler::share_rows(std::vector<Candidate>& candidates) {
     while (left > 0 && !open.empty()) {
         for (Candidate* each : open) {
             if (left == 0) break;
+            if (!each->prefills()) {
+                if (verify_left == 0) continue;
+                --verify_left;
+            }
             ++each->granted;
             --left;
         }
-        std::erase_if(open, [](const Candidate* each) { return each->granted >= each->wanted; });
+        std::erase_if(open, [&](const Candidate* each) {
+            return each->granted >= each->wanted || (verify_left == 0 && !each->prefills());
+        });
     }
     for (Candidate& each : candidates) {
         if (!each.prefills()) continue;
@@ -134,7 +141,7 @@ std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
         std::vector<Candidate> all = candidates(now);
         if (all.empty()) return std::nullopt;
         msg::Wave wave = form(all, now);
-        if (wave.part_count > 0) return wave;
+        if (!wave.parts.empty()) return wave;
     }
 }
 
@@ -146,7 +153,6 @@ msg::Wave WaveScheduler::form(std::vector<Candidate>& candidates, Micros now) {
     share_rows(candidates);
     ++waves_;
     msg::Wave wave{};
-    wave.tensor = msg::kNoTensor;
     for (const bool prefills : {false, true}) {
         for (const Candidate& each : candidates) {
             if (each.prefills() == prefills) add_part(wave, each, now);
@@ -166,14 +172,14 @@ void WaveScheduler::add_part(msg::Wave& wave, const Candidate& candidate, Micros
                                                     : add_verify(wave, entry, candidate);
     entry.blocked = rows == 0;
     if (entry.blocked) return;
-    wave.parts[wave.part_count++] = {
-        .request = entry.state->request(),
-        .attempt = entry.state->attempt(),
-        .wave = WaveId{entry.next_wave++},
-        .kind = candidate.prefills() ? msg::WaveKind::Prefill : msg::WaveKind::Verify,
-        .base = base,
-        .rows = rows,
-        .hold = 0};
+    wave.parts.push_back(
+        {.request = entry.state->request(),
+         .attempt = entry.state->attempt(),
+         .wave = WaveId{entry.next_wave++},
+         .kind = candidate.prefills() ? msg::WaveKind::Prefill : msg::WaveKind::Verify,
+         .base = base,
+         .rows = rows,
+         .hold = 0});
     entry.passed = 0;
     entry.served = waves_;
     if (candidate.prefills()) {
@@ -193,11 +199,11 @@ std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Entry& entry, std::uin
         const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
         PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
         entry.slots.commit(slot.value());
-        wave.rows[wave.row_count++] = {.node = TokenTree::kNobody,
-                                       .parent = msg::kNoParent,
-                                       .token = text[position],
-                                       .position = static_cast<Position>(position),
-                                       .slot = slot.value()};
+        wave.rows.push_back({.node = TokenTree::kNobody,
+                             .parent = msg::kNoParent,
+                             .token = text[position],
+                             .position = static_cast<Position>(position),
+                             .slot = slot.value()});
     }
     return rows;
 }
@@ -213,7 +219,7 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Can
         const Result<KvSlot> slot = entry.slots.name(node.position);
         if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
         sent.push_back(node.id);
-        wave.rows[wave.row_count++] = tree.send(node.id, slot.value());
+        wave.rows.push_back(tree.send(node.id, slot.value()));
     }
     if (sent.empty()) {
         PACE_CHECK(!entry.in_flight.empty(), "the root finds no KV slot");

@@ -5,8 +5,8 @@
 
 namespace paceline {
 
-inline constexpr std::uint32_t kWaveRowsMax =
-    64;  // rows of one wave: speculation and prefill chunks
+inline constexpr std::uint32_t kVerifyRowsMax = 64;      // verify rows of one wave
+inline constexpr std::uint32_t kWaveRowsMax = 512;       // rows of one wave, prefill included
 inline constexpr std::uint32_t kSegmentsMax = 64;        // stages that share the target's layers
 inline constexpr std::uint32_t kGammaMax = 32;           // tokens a draft may propose at once
 inline constexpr std::uint32_t kWavePartsMax = 16;       // requests that share a wave
@@ -14,9 +14,10 @@ inline constexpr std::uint32_t kProposalNodesMax = 192;  // candidates in one pr
 inline constexpr std::uint32_t kStopStringsMax = 16;
 inline constexpr std::uint32_t kRequestsMax = 64;  // requests in flight in one pipeline
 
-static_assert(kGammaMax + 1 <= kWaveRowsMax, "the root and a whole proposal fit one wave");
+static_assert(kVerifyRowsMax <= kWaveRowsMax, "verify rows fit one wave");
+static_assert(kGammaMax + 1 <= kVerifyRowsMax, "the root and a whole proposal fit one wave");
 static_assert(kGammaMax <= kProposalNodesMax, "the longest chain fits one proposal");
 static_assert(kProposalNodesMax <= 0x7fff, "a candidate names its parent with 16 bits");
-static_assert(kWavePartsMax <= kWaveRowsMax, "every part of a wave has a row");
+static_assert(kWavePartsMax <= kVerifyRowsMax, "every part of a wave has a row");
 
 }  // namespace paceline

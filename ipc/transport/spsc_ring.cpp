@@ -1,5 +1,6 @@
 #include "ipc/transport/spsc_ring.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <fmt/core.h>
@@ -72,8 +73,9 @@ Error bad_constant(const char* what, std::uint64_t value) {
 
 Error too_small(const RingView& view, std::span<const KindRule> rules) {
     return {Errc::Protocol,
-            fmt::format("a ring for frames of {} bytes cannot carry the longest kind, {} bytes",
-                        view.payload_bytes, bytes_max(rules))};
+            fmt::format("a ring for frames of {} bytes cannot carry every kind: one has at least "
+                        "{} bytes",
+                        view.payload_bytes, bytes_needed(rules))};
 }
 
 }  // namespace
@@ -160,7 +162,7 @@ Result<RingProducer> RingProducer::attach_memory(std::span<std::byte> memory,
                                                  std::span<const KindRule> rules) {
     const Result<RingView> view = RingView::of(memory, epoch);
     if (!view.ok()) return view.error();
-    if (bytes_max(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
+    if (bytes_needed(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
     RingProducer ring{ShmRegion{}, view.value(), rules};
     // Relaxed: only this end writes head. Not 0 when a ring is attached a second time.
     ring.head_ = view.value().header->head.load(std::memory_order_relaxed);
@@ -189,9 +191,12 @@ bool RingProducer::has_room(Urgency urgency) {
 Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payload) {
     const KindRule* rule = find_rule(rules_, kind);
     PACE_CHECK(rule != nullptr, "a frame of a kind that this ring does not carry");
-    PACE_CHECK(payload.size() >= rule->bytes_min, "a frame shorter than its kind");
-    PACE_CHECK(payload.size() <= rule->bytes_max, "a frame longer than its kind");
-    if (!has_room(rule->urgency)) return Push::Full;
+    PACE_CHECK(allows(*rule, payload), "a frame of a length that its kind does not have");
+    if (payload.size() > view_.payload_bytes) {
+        too_long_ = payload.size();
+        corrupt_ = true;
+    }
+    if (corrupt_ || !has_room(rule->urgency)) return Push::Full;
     fault_point(FaultPoint::RingClaimed);
 
     std::byte* slot = view_.slot(head_);
@@ -243,6 +248,12 @@ void RingProducer::want_room() {
 
 Status RingProducer::fault() const {
     if (!corrupt_) return {};
+    if (too_long_ != 0) {
+        return Error{Errc::Protocol,
+                     fmt::format("a ring for frames of {} bytes has no room for one "
+                                 "of {}",
+                                 view_.payload_bytes, too_long_)};
+    }
     return Error{
         Errc::Protocol,
         fmt::format("the consumer of a ring claims a count that cannot be (frames put: {})",
@@ -264,7 +275,7 @@ Result<RingConsumer> RingConsumer::attach_memory(std::span<std::byte> memory,
                                                  std::span<const KindRule> rules) {
     const Result<RingView> view = RingView::of(memory, epoch);
     if (!view.ok()) return view.error();
-    if (bytes_max(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
+    if (bytes_needed(rules) > view.value().payload_bytes) return too_small(view.value(), rules);
     RingConsumer ring{ShmRegion{}, view.value(), rules};
     // Relaxed: only this end writes tail.
     ring.tail_ = view.value().header->tail.load(std::memory_order_relaxed);
@@ -309,6 +320,9 @@ Popped RingConsumer::try_pop(std::span<std::byte> buffer) {
         if (view_.checksums && payload_check(payload) != frame.payload_check) {
             return corrupt("the checksum of the payload of frame", frame.seq);
         }
+        if (!allows(*find_rule(rules_, frame.kind), payload)) {
+            return corrupt("the length of frame", frame.seq);
+        }
         return {Pop::Frame, frame.kind, payload};
     }
 }
@@ -319,7 +333,8 @@ const char* RingConsumer::complaint_about(const FrameHeader& frame,
     if (frame.seq != tail_ + 1) return "the sequence number";
     const KindRule* rule = find_rule(rules_, frame.kind);
     if (rule == nullptr) return "the kind of frame";
-    if (frame.len < rule->bytes_min || frame.len > rule->bytes_max) return "the length of frame";
+    if (frame.len < rule->bytes_min || frame.len > std::min(rule->bytes_max, view_.payload_bytes))
+        return "the length of frame";
     PACE_CHECK(frame.len <= buffer_bytes, "a buffer shorter than the ring's payload");
     return nullptr;
 }

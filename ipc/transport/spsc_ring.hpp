@@ -78,7 +78,8 @@ public:
     /// with has_room(): room that was made just before would otherwise be slept over.
     void want_room();
 
-    /// Errc::Protocol after the consumer's count made no sense (every push then says Full).
+    /// Errc::Protocol after the consumer's count made no sense, or a frame was longer than the
+    /// ring's (every push then says Full).
     [[nodiscard]] Status fault() const;
 
 private:
@@ -89,6 +90,7 @@ private:
     std::span<const KindRule> rules_;
     std::uint64_t head_ = 0;       // frames put
     std::uint64_t tail_seen_ = 0;  // frames that the consumer was known to have taken
+    std::size_t too_long_ = 0;     // bytes of a frame that the ring has no room for
     bool wished_ = false;          // want_room() since the last frame
     bool corrupt_ = false;
 };

@@ -40,6 +40,25 @@ enum class Transport : std::uint8_t {
     Nccl,
 };
 
+/// "host", "local", "exported", "nccl": as people write it.
+[[nodiscard]] constexpr const char* name_of(Transport transport) {
+    switch (transport) {
+        case Transport::Host:
+            return "host";
+        case Transport::Local:
+            return "local";
+        case Transport::Exported:
+            return "exported";
+        case Transport::Nccl:
+            return "nccl";
+    }
+    return "unknown";
+}
+/// Whether the slots of such an edge are the memory of a link between two processes.
+[[nodiscard]] constexpr bool has_link(Transport transport) {
+    return transport == Transport::Exported || transport == Transport::Nccl;
+}
+
 /// What the consumer's end tells the producer's. Of no meaning to those who pass it on.
 struct LinkOffer {
     std::vector<std::byte> bytes = {};
@@ -104,6 +123,9 @@ public:
     [[nodiscard]] virtual Result<std::unique_ptr<OutLink>> open_out(Transport transport,
                                                                     LinkSpec spec,
                                                                     LinkOffer offer) = 0;
+    /// An error is final: a link that was destroyed cannot be closed (an abort that does not return),
+    /// and only the end of this process frees what it holds. poll() of its other links says so too.
+    [[nodiscard]] virtual Status health() { return {}; }
 };
 
 }  // namespace paceline

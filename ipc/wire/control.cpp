@@ -12,7 +12,9 @@
 namespace paceline::control {
 namespace {
 
-constexpr std::size_t kEdgeWireBytes = 2 + 2 + 4 + 1 + 3 * 4;
+constexpr std::size_t kEdgeWireBytes = 2 + 2 + 4 + 1 + 3 * 4 + 1 + 4;  // without its name
+constexpr std::uint32_t kEdgesBytesMax =
+    kEdgesMax * (static_cast<std::uint32_t>(kEdgeWireBytes) + kNameBytesMax);
 constexpr std::size_t kStageIdBytes = 2;
 
 }  // namespace
@@ -41,12 +43,20 @@ void serialize(Archive& archive, EdgeWire& edge) {
     std::uint8_t outgoing = edge.outgoing ? 1 : 0;
     archive(edge.self.value, edge.peer.value, edge.peer_epoch.value, outgoing, edge.ring_file,
             edge.pool_file, edge.bell_file);
-    if constexpr (Archive::is_loading::value) edge.outgoing = outgoing != 0;
+    auto transport = static_cast<std::uint8_t>(edge.transport);
+    archive(transport, bounded(edge.name, kNameBytesMax));
+    if constexpr (Archive::is_loading::value) {
+        edge.outgoing = outgoing != 0;
+        if (transport > static_cast<std::uint8_t>(Transport::Nccl)) {
+            throw cereal::Exception("a transport that does not exist");
+        }
+        edge.transport = static_cast<Transport>(transport);
+    }
 }
 
 template <class Archive>
 void serialize(Archive& archive, Wire& message) {
-    archive(message.bell_file, message.spin_micros, message.hang_limit_ms,
+    archive(message.bell_file, message.spin_micros, message.hang_limit_ms, message.link_limit_ms,
             bounded(message.edges, kEdgesMax, kEdgeWireBytes));
 }
 
@@ -89,6 +99,12 @@ void serialize(Archive& archive, EdgeFault& message) {
     archive(message.peer.value, message.peer_epoch.value, bounded(message.text, kTextBytesMax));
 }
 
+template <class Archive>
+void serialize(Archive& archive, EdgeOffer& message) {
+    archive(message.from.value, message.from_epoch.value, message.to.value, message.to_epoch.value,
+            bounded(message.bytes, kOfferBytesMax));
+}
+
 namespace {
 
 /// The largest body of a fixed part and its containers at their limits, with room to spare.
@@ -120,6 +136,10 @@ void check_limits(const Message& message) {
     const auto fits = [](std::size_t size, std::uint32_t limit) {
         PACE_CHECK(size <= limit, "a control message over its own limits");
     };
+    const auto edges_fit = [&fits](const std::vector<EdgeWire>& edges) {
+        fits(edges.size(), kEdgesMax);
+        for (const EdgeWire& edge : edges) fits(edge.name.size(), kNameBytesMax);
+    };
     if (const auto* assign = std::get_if<Assign>(&message)) {
         fits(assign->name.size(), kNameBytesMax);
         fits(assign->payload.size(), kAssignBytesMax);
@@ -129,7 +149,7 @@ void check_limits(const Message& message) {
         fits(hello->equality_class.size(), kNameBytesMax);
         fits(hello->model_fingerprint.size(), kNameBytesMax);
     } else if (const auto* wire = std::get_if<Wire>(&message)) {
-        fits(wire->edges.size(), kEdgesMax);
+        edges_fit(wire->edges);
     } else if (const auto* begin = std::get_if<Begin>(&message)) {
         fits(begin->payload.size(), kBeginBytesMax);
     } else if (const auto* failed = std::get_if<Failed>(&message)) {
@@ -138,9 +158,11 @@ void check_limits(const Message& message) {
         fits(unwire->peers.size(), kActorsMax);
     } else if (const auto* rewire = std::get_if<Rewire>(&message)) {
         fits(rewire->peers.size(), kActorsMax);
-        fits(rewire->edges.size(), kEdgesMax);
+        edges_fit(rewire->edges);
     } else if (const auto* fault = std::get_if<EdgeFault>(&message)) {
         fits(fault->text.size(), kTextBytesMax);
+    } else if (const auto* offer = std::get_if<EdgeOffer>(&message)) {
+        fits(offer->bytes.size(), kOfferBytesMax);
     }
 }
 
@@ -150,7 +172,8 @@ Type type_of(const Message& message) {
     static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Assign>);
     static_assert(std::is_same_v<std::variant_alternative_t<6, Message>, Shutdown>);
     static_assert(std::is_same_v<std::variant_alternative_t<10, Message>, EdgeFault>);
-    static_assert(std::variant_size_v<Message> == 11, "types are numbered in the order of Message");
+    static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, EdgeOffer>);
+    static_assert(std::variant_size_v<Message> == 12, "types are numbered in the order of Message");
     return static_cast<Type>(message.index() + 1);
 }
 
@@ -178,6 +201,8 @@ const char* name_of(Type type) {
             return "rewired";
         case Type::EdgeFault:
             return "edge-fault";
+        case Type::EdgeOffer:
+            return "edge-offer";
     }
     return "unknown";
 }
@@ -189,7 +214,7 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
         case Type::Hello:
             return roomy(3 * kNameBytesMax);
         case Type::Wire:
-            return roomy(kEdgesMax * static_cast<std::uint32_t>(kEdgeWireBytes));
+            return roomy(kEdgesBytesMax);
         case Type::Ready:
             return roomy(0);
         case Type::Begin:
@@ -202,9 +227,11 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
         case Type::Unwire:
             return roomy(2 * kActorsMax);
         case Type::Rewire:
-            return roomy(2 * kActorsMax + kEdgesMax * static_cast<std::uint32_t>(kEdgeWireBytes));
+            return roomy(2 * kActorsMax + kEdgesBytesMax);
         case Type::EdgeFault:
             return roomy(kTextBytesMax);
+        case Type::EdgeOffer:
+            return roomy(kOfferBytesMax);
     }
     return 0;
 }
@@ -253,6 +280,8 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
             return decode_as<Rewired>(body, name);
         case Type::EdgeFault:
             return decode_as<EdgeFault>(body, name);
+        case Type::EdgeOffer:
+            return decode_as<EdgeOffer>(body, name);
     }
     return Error{Errc::Protocol, fmt::format("a control message of unknown type {}", type)};
 }

@@ -10,6 +10,8 @@
 //        | ---- Unwire ------------------> |  that peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  its next incarnation: new channels
 //        | <--- Rewired ------------------ |  attached
+//        | <--- EdgeOffer (+ descriptors) - |  my end of a device edge: how its producer opens the other
+//        | ---- EdgeOffer (+ descriptors) > |  the same, to the producer, if both are still current
 //        | <--- EdgeFault ---------------- |  that peer broke a channel's layout: replace it
 //        | <--- Failed ------------------- |  I cannot go on, and why; the stage exits
 //        | ---- Shutdown ----------------> |  finish in good order
@@ -29,6 +31,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_link.hpp"
 
 namespace paceline::control {
 
@@ -37,6 +40,8 @@ inline constexpr std::uint32_t kTextBytesMax = 16 * 1024;   // error texts
 inline constexpr std::uint32_t kEdgesMax = 256;             // channels of one process
 inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
 inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
+inline constexpr std::uint32_t kOfferBytesMax = 4096;       // of a link's offer
+inline constexpr std::uint32_t kOfferFilesMax = 16;         // descriptors that come with it
 inline constexpr std::uint32_t kActorsMax = 72;             // actors that share a process
 inline constexpr std::uint32_t kNoFile = 0xffffffffU;
 static_assert(kSegmentsMax + 4 <= kActorsMax, "a whole pipeline may share one process");
@@ -54,6 +59,7 @@ enum class Type : std::uint16_t {
     Rewire = 9,
     Rewired = 10,
     EdgeFault = 11,
+    EdgeOffer = 12,
 };
 
 /// conductor -> stage, once, right after the process started. Two memory files come along: the
@@ -92,8 +98,10 @@ struct EdgeWire {
     Epoch peer_epoch;
     bool outgoing = false;  // this stage is the producer
     std::uint32_t ring_file = kNoFile;
-    std::uint32_t pool_file = kNoFile;  // kNoFile: no tensors travel on this edge
-    std::uint32_t bell_file = kNoFile;  // the peer's doorbell
+    std::uint32_t pool_file = kNoFile;      // kNoFile: no tensors travel on this edge
+    std::uint32_t bell_file = kNoFile;      // the peer's doorbell
+    Transport transport = Transport::Host;  // how its tensors travel
+    std::string name = {};                  // "early -> final", for messages; of edges with a link
 };
 
 /// conductor -> stage, with the memory files as descriptors.
@@ -101,6 +109,7 @@ struct Wire {
     std::uint32_t bell_file = kNoFile;  // this stage's own doorbell
     std::uint32_t spin_micros = 0;      // how long to spin before sleeping; 0 = never spin
     std::uint32_t hang_limit_ms = 0;    // what takes longer than this hangs; 0: not limited
+    std::uint32_t link_limit_ms = 0;    // a link must be open by then; 0: not limited
     std::vector<EdgeWire> edges;        // without a ring: the peer is lost at the moment
 };
 
@@ -152,6 +161,16 @@ struct EdgeFault {
     std::string text;
 };
 
+/// consumer's process -> conductor -> producer's process: how the producer opens its end of a link
+/// (tensor_link.hpp), with the descriptors of the offer. Meant for these two incarnations alone.
+struct EdgeOffer {
+    StageId from;      // the producer
+    Epoch from_epoch;  // of its process
+    StageId to;        // the consumer
+    Epoch to_epoch;
+    std::vector<std::byte> bytes;  // only the device's code understands them
+};
+
 using Message = std::variant<Assign,
                              Hello,
                              Wire,
@@ -162,7 +181,8 @@ using Message = std::variant<Assign,
                              Unwire,
                              Rewire,
                              Rewired,
-                             EdgeFault>;
+                             EdgeFault,
+                             EdgeOffer>;
 
 [[nodiscard]] Type type_of(const Message& message);
 [[nodiscard]] const char* name_of(Type type);

@@ -1,6 +1,7 @@
 // Every hot message, in the order in which a token branch meets them.
 //
-// Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are.
+// Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are. Only
+// a Wave's frame has the length of its parts and rows (wave_frame.hpp).
 // All say which request and attempt they belong to (a Wave for each of its parts); what is of an
 // old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
 // control.hpp. What a peer claims (counts, indices, positions) is checked before use
@@ -24,6 +25,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
@@ -32,7 +34,7 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 5;
+inline constexpr std::uint32_t kWireVersion = 6;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -93,6 +95,8 @@ struct WaveRow {
     TokenId token;
     Position position;
     KvSlot slot;
+    // Of the wave's tensor, below Wave::tensor_rows: rows that were dropped stay in it.
+    std::uint32_t tensor_row = 0;
 };
 
 enum class WaveKind : std::uint32_t {
@@ -112,18 +116,28 @@ struct WavePart {
                          // not held comes after it (deferred layers); 0: run it in order
 };
 
-/// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
-/// stand together, in tree order: a parent before its children.
-struct Wave {
-    static constexpr Kind kKind = Kind::Wave;
+/// The beginning of a Wave's frame; part_count parts and row_count rows follow.
+struct WaveHeader {
     Epoch epoch;  // of the sending stage
     std::uint32_t part_count;
     std::uint32_t row_count;
-    std::uint32_t tensor;  // slot of the tensor pool: [row_count, dim] float32 hidden states
+    std::uint32_t tensor;
     std::uint32_t tensor_generation;
-    std::uint32_t unused;
-    std::array<WavePart, kWavePartsMax> parts;
-    std::array<WaveRow, kWaveRowsMax> rows;
+    std::uint32_t tensor_rows;
+};
+
+/// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
+/// stand together, in tree order: a parent before its children. At most kVerifyRowsMax of the rows
+/// are of verify parts.
+struct Wave {
+    static constexpr Kind kKind = Kind::Wave;
+    Epoch epoch;  // of the sending stage
+    // Slot of the tensor pool: [tensor_rows, dim] float32 hidden states.
+    std::uint32_t tensor = kNoTensor;
+    std::uint32_t tensor_generation = 0;
+    std::uint32_t tensor_rows = 0;
+    std::vector<WavePart> parts = {};  // 1 .. kWavePartsMax
+    std::vector<WaveRow> rows = {};    // 1 .. kWaveRowsMax
 };
 
 enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
@@ -190,12 +204,15 @@ struct Stop {
     Route route;
 };
 
+/// A message whose frame is the struct.
 template <class M>
-concept HotMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
+concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
     { M::kKind } -> std::convertible_to<Kind>;
 };
-static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote> &&
-              HotMessage<Verdict> && HotMessage<Stop>);
+template <class M>
+concept HotMessage = PlainMessage<M> || std::is_same_v<M, Wave>;
+static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
+              PlainMessage<Stop> && HotMessage<Wave>);
 
 /// Whose a frame is, for whoever only passes it on or writes it down. Of a Wave: its first part.
 /// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
@@ -212,9 +229,10 @@ static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote>
             return route;
         case Kind::Wave: {
             WavePart part{};
-            if (bytes.size() < offsetof(Wave, parts) + sizeof part) return std::nullopt;
-            std::memcpy(&part, bytes.data() + offsetof(Wave, parts), sizeof part);
-            std::memcpy(&route.epoch, bytes.data() + offsetof(Wave, epoch), sizeof route.epoch);
+            if (bytes.size() < sizeof(WaveHeader) + sizeof part) return std::nullopt;
+            std::memcpy(&part, bytes.data() + sizeof(WaveHeader), sizeof part);
+            std::memcpy(&route.epoch, bytes.data() + offsetof(WaveHeader, epoch),
+                        sizeof route.epoch);
             route.request = part.request;
             route.attempt = part.attempt;
             return route;
@@ -229,7 +247,7 @@ static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote>
     std::size_t offset = 0;
     switch (static_cast<Kind>(kind)) {
         case Kind::Wave:
-            offset = offsetof(Wave, row_count);
+            offset = offsetof(WaveHeader, row_count);
             break;
         case Kind::TensorNote:
             offset = offsetof(TensorNote, rows);
@@ -249,9 +267,9 @@ static_assert(HotMessage<Proposal> && HotMessage<Wave> && HotMessage<TensorNote>
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
-static_assert(sizeof(WaveRow) == 20);
+static_assert(sizeof(WaveRow) == 24);
 static_assert(sizeof(WavePart) == 32);
-static_assert(sizeof(Wave) == 24 + 32 * kWavePartsMax + 20 * kWaveRowsMax);
+static_assert(sizeof(WaveHeader) == 24);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 

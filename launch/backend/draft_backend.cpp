@@ -78,7 +78,6 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options.first_layer = 0;
     plan.options.last_layer =
         draft.model == DraftModelKind::FirstLayers ? draft.layers_of(config.layers) : config.layers;
-    plan.options.rows_max = kWaveRowsMax;
     plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
     if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
     plan.options.final_head = head.tokens.empty() && head.transform.empty();

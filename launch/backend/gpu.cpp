@@ -19,6 +19,7 @@ GpuInventory read_gpus() {
         inventory.names.push_back(device.name);
         inventory.memory.push_back(device.memory_bytes);
         inventory.pci_places.push_back(device.pci_place);
+        inventory.peers.push_back(device.peers);
     }
     if (probe.devices.empty()) inventory.why_none = probe.problem;
     return inventory;

@@ -22,6 +22,7 @@ struct GpuInventory {
     std::string why_none;                      // if there are none
     std::vector<std::uint64_t> memory = {};    // bytes, by number
     std::vector<std::string> pci_places = {};  // "0000:3b:00.0", by number; empty: not on a bus
+    std::vector<std::vector<int>> peers = {};  // by number: the others whose memory it reaches
 };
 /// Starts the driver, but takes nothing of any device.
 [[nodiscard]] GpuInventory read_gpus();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <map>
+#include <string_view>
 
 #include "launch/backend/make_backend.hpp"
 #include "launch/backend/model_use.hpp"
@@ -60,6 +62,20 @@ KvType kv_type(const ModelOptions& options, const Device& device) {
     return parse_kv_type(options.kv_dtype).value_or(device.gpu ? KvType::BF16 : KvType::F16);
 }
 
+std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
+    if (dtype != name(Dtype::Auto)) return dtype;
+    std::map<std::string_view, std::int64_t> weights;  // by the dtype that keeps what is stored
+    for (const TensorView& tensor : file.tensors()) {
+        const PackedType packed = packed_type(tensor.type, Dtype::Auto, MatrixUse::Layer);
+        const bool four_bits = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
+        weights[four_bits ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
+    }
+    const auto most =
+        std::max_element(weights.begin(), weights.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == weights.end() ? dtype : std::string{most->first};
+}
+
 CpuOptions cpu_options(const ModelOptions& options,
                        const ThreadPlan& plan,
                        int kv_slots,
@@ -80,11 +96,10 @@ CpuOptions cpu_options(const ModelOptions& options,
 Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
                                               CpuOptions options,
                                               const Device& device,
-                                              const Environment& environment) {
+                                              Show bars) {
     const char* what = device.gpu ? "loading weights" : "packing weights";
-    ProgressBar bar{options.random ? "making weights up" : what,
-                    environment.stderr_is_terminal ? Show::Yes : Show::No};
-    options.progress = [&bar](double done) { bar.update(static_cast<float>(done)); };
+    ProgressBar bar{options.random ? "making weights up" : what, bars};
+    options.progress = [&bar](double done) { bar.update(done); };
     return make_backend(file, options, device);
 }
 

@@ -8,6 +8,7 @@
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/base/progress_bar.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/tokenizer/tokenizer.hpp"
@@ -50,6 +51,9 @@ struct ThreadPlan {
 /// bf16 on a GPU, whose tensor cores attention uses with that type alone.
 [[nodiscard]] KvType kv_type(const ModelOptions& options, const Device& device);
 
+/// The type that most weights of `file` have in memory with --dtype: what "auto" comes to.
+[[nodiscard]] std::string dtype_in_memory(const ModelFile& file, const std::string& dtype);
+
 /// `options` as a backend for all layers on `device` with room for `kv_slots` keys wants them
 /// (make_backend.hpp).
 [[nodiscard]] CpuOptions cpu_options(const ModelOptions& options,
@@ -57,11 +61,11 @@ struct ThreadPlan {
                                      int kv_slots,
                                      const Device& device = {});
 
-/// Loads the weights, with a progress bar where stderr is a terminal.
+/// Loads the weights; `bars`: whether stderr shows how far.
 /// Errors: those of make_backend().
 [[nodiscard]] Result<std::unique_ptr<Backend>> load_backend(const ModelFile& file,
                                                             CpuOptions options,
                                                             const Device& device,
-                                                            const Environment& environment);
+                                                            Show bars);
 
 }  // namespace paceline

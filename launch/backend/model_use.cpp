@@ -20,8 +20,11 @@ Result<ChatTemplate> read_template(const ModelFile& file, const Tokenizer& token
 
 Result<Tokenizer> tokenizer_of(const ModelFile& file) {
     Result<Tokenizer> tokenizer = Tokenizer::make(file.tokenizer());
-    if (!tokenizer) return named(file, tokenizer.error());
-    return tokenizer;
+    if (tokenizer) return tokenizer;
+    const bool damaged = tokenizer.error().code == Errc::BadFile;
+    Error error = named(file, tokenizer.error());
+    if (damaged) error.what += "; fetch the file again, or convert it anew";
+    return error;
 }
 
 Result<ChatTemplate> chat_template_of(const ModelFile& file, const Tokenizer& tokenizer) {

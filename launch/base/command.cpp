@@ -1,32 +1,124 @@
 #include "launch/base/command.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/nearest_word.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
 
 namespace {
 
-/// `first_word`: of the command line, nullptr if it is empty.
-int usage_error(const CLI::App& app, const CLI::ParseError& error, const char* first_word) {
-    std::string command = app.get_name();
-    for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-    std::string what = error.what();
-    if (app.get_subcommands().empty() && first_word != nullptr && first_word[0] != '-') {
-        std::string known;
-        for (const CLI::App* one : app.get_subcommands({}))
-            known += (known.empty() ? "" : "|") + one->get_name();
-        what = std::string{"'"} + first_word + "' is not one of " + known;
+std::string in_quotes(const std::string& word) {
+    return "'" + word + "'";
+}
+
+/// The innermost command that the line chose.
+const CLI::App& chosen_command(const CLI::App& root) {
+    const std::vector<CLI::App*> chosen = root.get_subcommands();
+    return chosen.empty() ? root : *chosen.front();
+}
+
+std::string full_name(const CLI::App& root) {
+    const CLI::App& command = chosen_command(root);
+    return &command == &root ? root.get_name() : root.get_name() + " " + command.get_name();
+}
+
+/// The options that --help shows, with their dashes.
+std::vector<std::string> option_names(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+        if (option->get_group().empty()) continue;
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        for (const std::string& name : option->get_snames()) names.push_back("-" + name);
     }
-    std::fprintf(stderr, "%s: %s\nTry: %s --help\n", command.c_str(), visible_lines(what).c_str(),
-                 command.c_str());
+    return names;
+}
+
+/// What was probably meant by an option that does not exist; empty if nothing is near.
+std::string nearest_option(const CLI::App& command, const std::string& word) {
+    const std::vector<std::string> names = option_names(command);
+    // The beginning counts most: --temperature is --temp, however much longer it is.
+    constexpr std::size_t kTelling = 5;  // two dashes and three letters
+    std::string nearest;
+    for (const std::string& name : names) {
+        const bool begins = word.rfind(name, 0) == 0 || name.rfind(word, 0) == 0;
+        const std::size_t shared = std::min(word.size(), name.size());
+        if (begins && shared >= kTelling && name.size() > nearest.size()) nearest = name;
+    }
+    if (!nearest.empty() || word.size() < kTelling) return nearest;
+    const std::vector<std::string_view> known{names.begin(), names.end()};
+    return std::string{nearest_word(word, known)};
+}
+
+std::string unknown_word(const CLI::App& command, const std::string& name, std::string word) {
+    if (word.size() < 2 || word.front() != '-') {
+        return in_quotes(word) +
+               " is one word too many; quotes around a text of several words make it one";
+    }
+    word.resize(std::min(word.size(), word.find('=')));  // --option=value
+    const std::string nearest = nearest_option(command, word);
+    return in_quotes(word) + " is not an option of " + name +
+           (nearest.empty() ? "" : ", did you mean " + in_quotes(nearest) + "?");
+}
+
+/// `word`: nullptr if the line is empty.
+std::string unknown_command(const CLI::App& root, const char* word) {
+    std::vector<std::string> names;
+    for (const CLI::App* one : root.get_subcommands({})) names.push_back(one->get_name());
+    const std::vector<std::string_view> known{names.begin(), names.end()};
+    if (word == nullptr) return "a command is missing" + known_text("", known);
+    return in_quotes(word) + " is not a command" + known_text(word, known);
+}
+
+/// An option with no value, too many, or one that it does not take.
+std::string wrong_count(const CLI::App& command, const CLI::ParseError& error) {
+    const std::string said = error.what();  // begins with the option's name
+    std::string name = said.substr(0, said.find_first_of(": "));
+    if (name.front() != '-') name = "--" + name;  // of a flag, without its dashes
+    const CLI::Option* option = command.get_option_no_throw(name);
+    if (option == nullptr) return said;
+    if (option->get_items_expected_max() == 0) return name + " takes no value";
+    const std::vector<std::string>& values = option->results();
+    if (values.size() < 2)
+        return name + " needs a value, " + option->get_type_name() + ": " +
+               option->get_description();
+    return name + " is given " + std::to_string(values.size()) + " times, " + in_quotes(values[0]) +
+           " and " + in_quotes(values[1]) + "; it takes one value";
+}
+
+/// CLI11's complaint as a sentence that names option, value and remedy.
+std::string sentence(const CLI::App& root, const CLI::ParseError& error, const char* first_word) {
+    const CLI::App& command = chosen_command(root);
+    const std::string kind = error.get_name();
+    for (const CLI::App* one : {&command, &root}) {
+        const std::vector<std::string> unknown = one->remaining();
+        const bool is_option = !unknown.empty() && unknown.front().front() == '-';
+        if (unknown.empty() || (one == &root && !is_option)) continue;
+        const bool of_root = one == &root;
+        return unknown_word(*one, of_root ? root.get_name() : full_name(root), unknown.front());
+    }
+    if (&command == &root) return unknown_command(root, first_word);
+    if (kind == "ArgumentMismatch") return wrong_count(command, error);
+    const std::string said = error.what();
+    if (kind == "ExcludesError") return said + "; give one of them";
+    if (kind == "RequiresError") return said + "; give both, or none";
+    return said;
+}
+
+/// `first_word`: of the command line, nullptr if it is empty.
+int usage_error(const CLI::App& root, const CLI::ParseError& error, const char* first_word) {
+    const std::string name = full_name(root);
+    std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(),
+                 visible_lines(sentence(root, error, first_word)).c_str(), name.c_str());
     return kExitUsage;
 }
 
@@ -43,7 +135,8 @@ Option& Option::show_default() {
 }
 
 Option& Option::repeated() {
-    option_->take_all()->expected(1);
+    // One value each: a second one would swallow the prompt behind it.
+    option_->take_all()->expected(1)->allow_extra_args(false);
     return *this;
 }
 
@@ -95,7 +188,7 @@ template Option Command::add_option(const std::string&,
 template Option Command::add_option(const std::string&, std::optional<double>&, const std::string&);
 
 Option Command::add_flag(const std::string& names, bool& value, const std::string& text) {
-    return Option{*app_->add_flag(names, value, text)};
+    return Option{*app_->add_flag(names, value, text)->disable_flag_override()};
 }
 
 Option Command::refuse_option(const std::string& name,

@@ -15,6 +15,7 @@ struct Environment {
     bool stdin_is_terminal = false;
     bool stdout_is_terminal = false;
     bool stderr_is_terminal = false;
+    bool terminal_moves = false;  // TERM: its cursor can be moved
 };
 
 /// Where launch/fetch_model puts the demo model.

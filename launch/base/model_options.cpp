@@ -74,8 +74,6 @@ void add_exact_option(Command& app, ModelOptions& options) {
         .show_default();
 }
 
-static_assert(kWaveRowsMax == 64, "kExactIsForPlain says so");
-
 void refuse_exact_option(Command& app) {
     const auto complaint = [](const std::string& word) {
         return std::string{word == "off" ? kExactIsForPlain : ""};

@@ -43,8 +43,9 @@ void add_exact_option(Command& app, ModelOptions& options);
 /// For those that compare with a pipeline: whoever tries --exact off is told why not.
 void refuse_exact_option(Command& app);
 inline constexpr const char* kExactIsForPlain =
-    "--exact off is for plain decoding: no wave of a pipeline has more than 64 rows, and only "
-    "larger ones go to cuBLAS";
+    "--exact off is for plain decoding: a pipeline gives the bytes of one process, though its "
+    "waves "
+    "are others, after a crash too";
 /// --random, --random-seed: a shape in place of the model file, for commands that need no text.
 /// Precondition: the command has --model.
 void add_random_options(Command& app, ModelOptions& options);

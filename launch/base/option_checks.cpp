@@ -24,8 +24,11 @@ std::string in_quotes(const std::string& value) {
     return "'" + value + "'";
 }
 
-std::string range_text(long long lowest, long long highest) {
-    if (highest == std::numeric_limits<int>::max()) return fmt::format("{} or more", lowest);
+/// Of values that can be typed: "or more" hides a highest one that is only the type's.
+std::string range_text(const std::string& value, long long lowest, long long highest) {
+    const bool digits = value.size() > 9 && value.find_first_not_of("0123456789") == value.npos;
+    if (highest == std::numeric_limits<int>::max() && !digits)
+        return fmt::format("{} or more", lowest);
     return fmt::format("{} to {}", lowest, highest);
 }
 
@@ -95,10 +98,18 @@ OptionCheck number_between(double lowest, double highest, Bound low, Bound high)
     return OptionCheck{check};
 }
 
+OptionCheck zero_or_at_least(double lowest) {
+    return OptionCheck{[=](const std::string& value) -> std::string {
+        const double number = parse_number<double>(value).value_or(0.0);
+        if (number == 0.0 || number >= lowest) return {};
+        return in_quotes(value) + fmt::format(" is not 0 or at least {:g}", lowest);
+    }};
+}
+
 OptionCheck whole_number(long long lowest, long long highest) {
     return OptionCheck{[=](const std::string& value) -> std::string {
         if (is_whole(value, lowest, highest)) return {};
-        return in_quotes(value) + " is not a whole number, " + range_text(lowest, highest);
+        return in_quotes(value) + " is not a whole number, " + range_text(value, lowest, highest);
     }};
 }
 
@@ -107,7 +118,7 @@ OptionCheck whole_number_list(long long lowest, long long highest) {
         for (const std::string& part : split_list(value)) {
             if (is_whole(part, lowest, highest)) continue;
             return in_quotes(part) + " in " + in_quotes(value) + " is not a whole number, " +
-                   range_text(lowest, highest);
+                   range_text(part, lowest, highest);
         }
         return {};
     }};

@@ -23,6 +23,9 @@ enum class Bound : unsigned char { Included, Excluded };
                                          Bound low = Bound::Included,
                                          Bound high = Bound::Included);
 
+/// After number_between(): not between 0 and `lowest`, where a sampler's arithmetic ends.
+[[nodiscard]] OptionCheck zero_or_at_least(double lowest);
+
 /// A whole number of at least `lowest`.
 [[nodiscard]] OptionCheck whole_number(long long lowest,
                                        long long highest = std::numeric_limits<int>::max());

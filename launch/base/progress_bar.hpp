@@ -1,12 +1,17 @@
 // ProgressBar: one line on a terminal that fills up and leaves no trace.
 //
-// Writes to stderr, at most some twenty times a second, and nothing at all where `shown` is
-// false (stderr is a file or a pipe). One thread at a time.
+// Writes to stderr, at most some twenty times a second, after a moment (what is over by then needs no
+// bar), and nothing at all with Show::No (stderr is a file or a pipe, or --quiet). A line has at
+// most kColumns columns, so that it wraps on no terminal. Whoever writes a text while a bar may be
+// there calls wipe() first. Any thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
+
+#include "launch/base/environment.hpp"
 
 namespace paceline {
 
@@ -14,19 +19,34 @@ enum class Show : std::uint8_t { Yes, No };
 
 class ProgressBar {
 public:
+    static constexpr int kColumns = 39;
+
+    /// `label`: at most 22 letters, for a bar of at least 8.
     ProgressBar(std::string label, Show show);
     ProgressBar(const ProgressBar&) = delete;
     ProgressBar& operator=(const ProgressBar&) = delete;
     ~ProgressBar();  // wipes the line
 
     /// `done` from 0 to 1.
-    void update(float done);
+    void update(double done);
+    /// The line is free for other text; the next update() draws the bar again.
+    void wipe();
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     std::string label_;
     Show show_;
+    Clock::time_point begun_ = Clock::now();
+    std::mutex lock_;  // of the following, and of the line
     bool drawn_ = false;
-    std::chrono::steady_clock::time_point last_draw_;
+    Clock::time_point last_draw_;
 };
+
+/// Yes where stderr is a terminal.
+[[nodiscard]] Show bars_on(const Environment& environment);
+
+/// "label [####....]  42 %", of ProgressBar::kColumns columns at most.
+[[nodiscard]] std::string bar_text(const std::string& label, double done);
 
 }  // namespace paceline

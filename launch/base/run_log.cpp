@@ -59,6 +59,7 @@ void RunLog::news(const std::string& text) {
         logger_->warn("{} warning: {}", log_name("conductor"),
                       visible(line, 4 * kLineShownBytesMax));
     }
+    if (before_news_) before_news_();
     // With --verbose the line above is on stderr already.
     if (!verbose_) std::fprintf(stderr, "paceline: %s\n", visible_lines(text).c_str());
 }

@@ -9,9 +9,11 @@
 // conductor's thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ipc/base/result.hpp"
 
@@ -30,10 +32,13 @@ public:
     [[nodiscard]] bool wanted() const { return logger_ != nullptr; }
     /// Whether all lines arrived. Errors: System with file and reason (the disk is full).
     [[nodiscard]] Status written() const;
+    [[nodiscard]] bool verbose() const { return verbose_; }
     /// The conductor's own.
     void info(const std::string& text);
     /// May have several lines (last words).
     void news(const std::string& text);
+    /// Called before news are written to stderr, where a progress bar may be; empty: nothing is.
+    void before_news(std::function<void()> wipe) { before_news_ = std::move(wipe); }
     /// A line that the stage `name` wrote.
     void stage_line(std::string_view name, std::string_view line);
 
@@ -41,6 +46,7 @@ private:
     std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
     std::shared_ptr<std::string> failure_;    // the first one; empty: none
     bool verbose_ = false;
+    std::function<void()> before_news_;
 };
 
 /// The prefix of a process's lines: "segment-1[4242]".

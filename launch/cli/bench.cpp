@@ -160,10 +160,10 @@ Status sweep(const BenchOptions& options,
             const int given = options.threads.empty() ? 0 : count;
             if (const std::string warning = threads_warning(given, device); !warning.empty())
                 std::fprintf(stderr, "paceline bench: %s\n", warning.c_str());
-            Result<std::unique_ptr<Backend>> backend =
-                load_backend(file, cpu_options(one, plan, slots, device), device, environment);
+            Result<std::unique_ptr<Backend>> backend = load_backend(
+                file, cpu_options(one, plan, slots, device), device, bars_on(environment));
             if (!backend) return backend.error();
-            row.dtype = dtype;
+            row.dtype = dtype_in_memory(file, dtype);
             row.threads = plan.threads;
             Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
             if (!measured.ok()) return measured;

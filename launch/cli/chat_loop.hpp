@@ -1,8 +1,8 @@
 // The interactive chat of `paceline run --interactive`.
 //
-// Reads lines from standard input; each is a message, answered with everything before it in the
-// KV cache. /reset forgets the conversation, /quit or the end of input leaves. Ctrl-C ends an
-// answer, or the chat while it waits for a message.
+// Each message of standard input (chat_input.hpp) is answered with everything before it in the KV
+// cache. A line that begins with / is a command: kChatHelp. Ctrl-C ends an answer or drops the
+// message that is being typed; while nothing is typed it leaves the chat.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,7 @@ namespace paceline {
 /// Returns the exit code. `first` is answered before anything is read. Precondition: loaded.
 int chat_loop(RunSession& session,
               const std::optional<std::string>& first,
+              const RunOptions& options,
               const Environment& environment);
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
@@ -52,7 +53,7 @@ void add_what(Command& command, CheckOptions& options) {
         .check(whole_number(1))
         .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        .check(whole_number(1, 256))
+        .check(whole_number(1, kRequestsMax))
         .show_default();
 }
 
@@ -78,36 +79,29 @@ void add_faults(Command& command, CheckOptions& options) {
     command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
 }
 
-/// The configuration with what --set changes in its text.
-Result<PipelineConfig> changed_config(const CheckOptions& options, int layers) {
-    Result<ConfigSource> source = config_source(options.config_file, options.method);
-    if (!source) return source.error();
+/// The file or the method; read once, it may be a pipe.
+Result<ConfigSource> source_of(const CheckOptions& options) {
+    if (options.config_file.empty() && options.method.empty())
+        return Error{Errc::BadArgument, "nothing to check: give --config or --method"};
+    return config_source(options.config_file, options.method);
+}
+
+/// With what --set changes in its text; `layers` of the model, nothing while it is unknown.
+Result<PipelineConfig> config_of(const CheckOptions& options,
+                                 const ConfigSource& source,
+                                 std::optional<int> layers) {
     std::vector<Setting> settings;
     for (const std::string& word : options.settings) {
-        Result<Setting> setting = parse_setting(word);
+        Result<Setting> setting = parse_setting(word, "--set");
         if (!setting) return setting.error();
-        if (setting.value().key == "draft-cost")
+        if (setting.value().key == kDraftCost)
             return Error{Errc::BadArgument,
                          "--set " + word + ": only paceline simulate can choose what a pass costs"};
         settings.push_back(std::move(setting).value());
     }
-    Result<Variant> variant =
-        apply_settings(source.value().toml, source.value().file, settings, {}, layers);
+    Result<Variant> variant = apply_settings(source.toml, source.file, settings, {}, layers);
     if (!variant) return variant.error();
-    return std::move(variant.value().config);
-}
-
-Result<PipelineConfig> written_config(const CheckOptions& options, int layers) {
-    if (options.config_file.empty() && options.method.empty())
-        return Error{Errc::BadArgument, "nothing to check: give --config or --method"};
-    if (!options.settings.empty()) return changed_config(options, layers);
-    return options.config_file.empty() ? method_config(options.method)
-                                       : read_pipeline_config(options.config_file);
-}
-
-Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
-    Result<PipelineConfig> config = written_config(options, layers);
-    if (!config) return config;
+    Result<PipelineConfig> config{std::move(variant.value().config)};
     if (const Device device = device_of(options.model); device.gpu) {
         if (!options.config_file.empty()) return Error{Errc::BadArgument, kDeviceIsInTheFile};
         if (Status s = use_device(config.value(), device); !s) return s.error();
@@ -117,7 +111,8 @@ Result<PipelineConfig> config_of(const CheckOptions& options, int layers) {
     return config;
 }
 
-Result<CheckTask> task_of(const CheckOptions& options, const OpenedModel& model) {
+/// What the command line says of the task without a model.
+Result<CheckTask> task_of(const CheckOptions& options) {
     CheckTask task;
     Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
                                               ? Result<std::vector<Prompt>>{built_in_prompts()}
@@ -126,22 +121,26 @@ Result<CheckTask> task_of(const CheckOptions& options, const OpenedModel& model)
     task.prompts = std::move(prompts).value();
     const auto most = static_cast<std::size_t>(options.prompts_max);
     if (most > 0 && task.prompts.size() > most) task.prompts.resize(most);
-    Result<SamplingParams> sampling =
-        sampling_params(options.sampling, model.file.config().vocab_size);
-    if (!sampling) return sampling.error();
-    task.request.sampling = std::move(sampling).value();
-    task.request.end_tokens = model.tokenizer.end_tokens();
     task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
     task.faults.kills = options.kills;
     task.faults.stalls = options.stalls;
-    task.faults.seed = task.request.sampling.seed;
+    task.faults.seed = options.sampling.params.seed;
     for (const std::string& word : options.delays) {
         Result<SlowStage> slow = parse_slow_stage(word);
         if (!slow) return slow.error();
         task.faults.slow.push_back(std::move(slow).value());
     }
     return task;
+}
+
+Status add_model(CheckTask& task, const CheckOptions& options, const OpenedModel& model) {
+    Result<SamplingParams> sampling =
+        sampling_params(options.sampling, model.file.config().vocab_size);
+    if (!sampling) return sampling.error();
+    task.request.sampling = std::move(sampling).value();
+    task.request.end_tokens = model.tokenizer.end_tokens();
+    return {};
 }
 
 Result<bool> check_all(const CheckOptions& options, const Environment& environment) {
@@ -151,9 +150,18 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
         if (!file) return file.error();
         json_file = std::move(file).value();
     }
+    Result<CheckTask> task = task_of(options);
+    if (!task) return task.error();
+    const Result<ConfigSource> source = source_of(options);
+    if (!source) return source.error();
+    if (const Result<PipelineConfig> known = config_of(options, source.value(), {}); !known)
+        return known.error();
+    Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
+    if (!log) return log.error();
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
-    Result<PipelineConfig> config = config_of(options, model.value().file.config().layers);
+    Result<PipelineConfig> config =
+        config_of(options, source.value(), model.value().file.config().layers);
     if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
@@ -163,10 +171,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
             threads_warning(options.model.threads, device_of(options.model));
         !warning.empty())
         std::fprintf(stderr, "paceline check: %s\n", warning.c_str());
-    Result<CheckTask> task = task_of(options, model.value());
-    if (!task) return task.error();
-    Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
-    if (!log) return log.error();
+    if (Status s = add_model(task.value(), options, model.value()); !s) return s.error();
     Result<CheckResult> result = check_pipeline(model.value(), options.model, config.value(),
                                                 task.value(), environment, log.value());
     if (!result) return result.error();

@@ -227,7 +227,7 @@ Result<std::unique_ptr<Backend>> backend_of(const GenerateOptions& options,
             check_memory({plan_backend(job.model.file, cpu, "model", device)}, read_memory_room());
         !s)
         return s.error();
-    return load_backend(job.model.file, std::move(cpu), device, environment);
+    return load_backend(job.model.file, std::move(cpu), device, bars_on(environment));
 }
 
 void print_summary(const GenerateProgress& progress, std::size_t there, std::int64_t loops) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "launch/base/command.hpp"
@@ -42,6 +43,8 @@ paceline::Environment read_environment() {
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
     environment.stdout_is_terminal = isatty(STDOUT_FILENO) == 1;
     environment.stderr_is_terminal = isatty(STDERR_FILENO) == 1;
+    const std::string terminal = variable("TERM");
+    environment.terminal_moves = !terminal.empty() && terminal != "dumb";
     return environment;
 }
 
@@ -66,7 +69,10 @@ bool is_stage(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-    if (is_stage(argc, argv)) return paceline::stage_main(std::atoi(argv[3]));
+    if (is_stage(argc, argv)) {
+        ::prctl(PR_SET_NAME, argv[0]);  // "paceline: early-verify"; the kernel keeps 15 letters
+        return paceline::stage_main(std::atoi(argv[3]));
+    }
     const paceline::Environment environment = read_environment();
     paceline::CommandLine line{
         "Paceline decodes large language models faster without changing one token.", "paceline"};

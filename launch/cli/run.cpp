@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
@@ -14,6 +13,7 @@
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
 #include "launch/placement/pretrained.hpp"
+#include "model/sampling/stop_matcher.hpp"
 
 namespace paceline {
 
@@ -23,7 +23,7 @@ constexpr const char* kCommand = "run";
 
 constexpr const char* kFooter =
     R"(Examples:
-  paceline run -p "Why is the sky blue?"
+  paceline run "Why is the sky blue?"
   paceline run -m model.gguf --raw -p "Once upon a time" -n 64 --temp 0.8 --seed 7
   git diff | paceline run --system "Summarise this change in one sentence."
   paceline run --config configs/cpu-two-segments.toml -f question.txt
@@ -40,8 +40,8 @@ second signal ends the program at once. A stage that dies in the middle of an an
 again and the answer goes on, with the same text; what is lost and back is said on stderr.)";
 
 void add_prompt_options(Command& command, RunOptions& options) {
-    command.add_option("-p,--prompt", options.prompt.text,
-                       "the prompt (or -f FILE, or standard input)");
+    command.add_option("-p,--prompt,prompt", options.prompt.text,
+                       "the prompt, with or without -p (or -f FILE, or standard input)");
     command.add_option("-f,--file", options.prompt.file,
                        "read the prompt from FILE, - is standard input");
     command.add_option("--system", options.system,
@@ -49,8 +49,10 @@ void add_prompt_options(Command& command, RunOptions& options) {
     command.add_flag("--raw", options.raw,
                      "give the model the prompt as it is, without chat template; text such as "
                      "<|im_start|> is the control token");
-    command.add_flag("--interactive", options.interactive,
-                     "chat: one message a line, the conversation stays in the KV cache");
+    command.add_flag(
+        "-i,--interactive", options.interactive,
+        "chat: one message a line, /help in it says more; the conversation stays in the "
+        "KV cache");
 }
 
 void add_answer_options(Command& command, RunOptions& options) {
@@ -72,7 +74,11 @@ void add_answer_options(Command& command, RunOptions& options) {
 void add_insight_options(Command& command, RunOptions& options) {
     command.add_option("--log", options.log_file,
                        "write what the conductor and all stages log to FILE, one line each");
-    command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
+    command.add_flag("-v,--verbose", options.verbose,
+                     "show the same lines on standard error, and which stage is where");
+    command.add_flag("-q,--quiet", options.quiet,
+                     "nothing on standard error but errors and lost stages: no progress, table, "
+                     "figures or remarks");
     command.add_option("--trace", options.trace_file,
                        "write the events of all stages to FILE, for ui.perfetto.dev");
 }
@@ -94,8 +100,10 @@ void add_method_options(Command& command, RunOptions& options) {
                        "the method says, prompt lookup or the target's own first layers)");
     command.add_flag("--figures", options.figures,
                      "print a table at the end: what was accepted, wasted, waited for");
-    command.add_flag("--baseline", options.baseline,
-                     "with --figures: decode the prompt plainly as well, compare texts and speed");
+    command.add_flag(
+        "--baseline", options.baseline,
+        "with --figures: decode the beginning again, plainly and so, three times in turn; "
+        "compare texts and speed");
 }
 
 void add_placement_options(Command& command, RunOptions& options) {
@@ -118,10 +126,6 @@ void add_placement_options(Command& command, RunOptions& options) {
 Status check_combinations(const RunOptions& options) {
     const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
     if (Status s = check_plan_options(options); !s.ok()) return s;
-    if (options.config_file.empty()) {
-        if (const Result<PipelineConfig> known = method_config(options.method); !known)
-            return known.error();
-    }
     if (options.uses_stages() && !device_of(options.model).exact) return bad(kExactIsForPlain);
     if (!options.config_file.empty() && device_of(options.model).gpu) {
         return bad(kDeviceIsInTheFile);
@@ -149,13 +153,15 @@ Status check_combinations(const RunOptions& options) {
     if (options.figures && !options.uses_stages()) {
         return bad("--figures tells of stages; give it together with --method or --config");
     }
+    if (options.quiet && options.verbose) return bad("--quiet and --verbose exclude each other");
     if (options.figures && options.interactive) {
         return bad("--figures is for a single answer, not for --interactive");
     }
-    if (options.stop_strings.size() > kStopStringsMax) return bad("--stop: more than 16 texts");
     for (const std::string& stop : options.stop_strings) {
         if (stop.empty()) return bad("--stop: '' is empty and would end every answer at once");
     }
+    if (Status s = validate_stop_strings(options.stop_strings); !s.ok())
+        return Error{s.error().code, "--stop: " + s.error().what};
     return {};
 }
 
@@ -222,19 +228,16 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     return {};
 }
 
-int single_answer(RunSession& session,
-                  std::vector<TokenId> tokens,
-                  const RunOptions& options,
-                  const Environment& environment) {
+int single_answer(RunSession& session, std::vector<TokenId> tokens, const RunOptions& options) {
     Result<FinishReason> end = session.answer(std::move(tokens));
     if (!end) return report_failure(kCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
                      session.context());
     }
-    std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
+    if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
     if (options.figures) {
-        if (Status s = session.print_figures(options, environment); !s.ok())
+        if (Status s = session.print_figures(options); !s.ok())
             return report_failure(kCommand, s.error());
     }
     if (end.value() != FinishReason::Interrupted) return kExitOk;
@@ -273,8 +276,10 @@ int run_run(const RunOptions& options, const Environment& environment) {
         return written.ok() ? kExitOk : report_failure(kCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());
+    const Result<std::optional<PipelineConfig>> written = written_pipeline(options);
+    if (!written) return report(written.error());
     if (options.dry_run) {
-        const Status printed = print_plan(options, environment);
+        const Status printed = print_plan(*written.value(), options, environment);
         return printed.ok() ? kExitOk : report(printed.error());
     }
     if (const std::string warning =
@@ -289,7 +294,8 @@ int run_run(const RunOptions& options, const Environment& environment) {
     Result<RunSession> opened = RunSession::open(options, environment);
     if (!opened) return report(opened.error());
     RunSession& session = opened.value();
-    if (const std::string idle = idle_sampling_options(options.sampling.params); !idle.empty()) {
+    const std::string idle = idle_sampling_options(options.sampling.params);
+    if (!options.quiet && !idle.empty()) {
         std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     }
 
@@ -300,11 +306,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
         if (Status s = session.check_room(tokens.size()); !s.ok())
             return report_failure(kCommand, s.error());
     }
-    if (Status s = session.load(options, environment, outputs.value().log); !s.ok())
+    if (Status s = session.load(written.value(), options, environment, outputs.value().log);
+        !s.ok())
         return report(s.error());
-    const int code = options.interactive
-                         ? chat_loop(session, prompt.value(), environment)
-                         : single_answer(session, std::move(tokens), options, environment);
+    const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
+                                         : single_answer(session, std::move(tokens), options);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kCommand, s.error());
     }

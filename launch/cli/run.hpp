@@ -7,6 +7,7 @@
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/base/progress_bar.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/cli/sampling_options.hpp"
 
@@ -36,12 +37,17 @@ struct RunOptions {
     std::string trace_file;
     std::string log_file;
     bool verbose = false;
+    bool quiet = false;
 
     /// Whether other processes decode: --config, or a method that needs them.
     [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
     /// Whether stages are to be placed on GPUs.
     [[nodiscard]] bool wants_gpus() const {
         return dry_run || !gpus.empty() || !machine_file.empty();
+    }
+    /// Bars that log lines would cut through are not drawn.
+    [[nodiscard]] Show bars(const Environment& environment) const {
+        return quiet || verbose ? Show::No : bars_on(environment);
     }
 };
 

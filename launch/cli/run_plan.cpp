@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include "launch/backend/gpu.hpp"
+#include "launch/backend/gpu_links.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -17,24 +19,6 @@
 
 namespace paceline {
 namespace {
-
-Result<PipelineConfig> settled_config(const RunOptions& options,
-                                      const ModelFile& file,
-                                      const Environment& environment) {
-    Result<PipelineConfig> config = options.config_file.empty()
-                                        ? method_config(options.method)
-                                        : read_pipeline_config(options.config_file);
-    if (!config) return config;
-    if (const Device device = device_of(options.model); device.gpu) {
-        if (Status s = use_device(config.value(), device); !s) return s.error();
-    }
-    if (!options.draft_model.empty()) {
-        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
-    }
-    const PartsSearch search = parts_search(options.model.parts, environment);
-    if (Status s = use_parts(config.value(), search, file); !s) return s.error();
-    return config;
-}
 
 /// The described machine, or this one.
 Result<GpuMachine> machine_of(const RunOptions& options, const Machine& host) {
@@ -92,27 +76,52 @@ Result<SettledPipeline> on_gpus(PipelineConfig config,
     });
     if (!plan) return plan.error();
     const Placement& placement = plan.value().placement;
-    const std::vector<EdgeSpec> edges =
+    std::vector<EdgeSpec> edges =
         edges_of(placement, plan.value().config, sizes.value().edges(placement));
-    std::string table = gpu_table(plan.value(), request, edges);
+    const GpuLinks links = described ? described_links() : gpu_links(request.gpus.front());
+    const Result<std::vector<EdgeWay>> ways =
+        choose_transports(edges, placement, plan.value().config, {machine.value(), links});
+    if (!ways) return ways.error();
+    std::string table = gpu_table(plan.value(), request,
+                                  transports_text(edges, ways.value(), placement, machine.value()));
     return SettledPipeline{std::move(plan.value().config), std::move(table)};
 }
 
 }  // namespace
 
-Result<SettledPipeline> settle_pipeline(const RunOptions& options,
-                                        const ModelFile& file,
-                                        const Environment& environment) {
-    Result<PipelineConfig> config = settled_config(options, file, environment);
+Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options) {
+    if (!options.uses_stages()) return std::optional<PipelineConfig>{};
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(options.method)
+                                        : read_pipeline_config(options.config_file);
     if (!config) return config.error();
-    if (!options.wants_gpus()) return SettledPipeline{std::move(config).value(), {}};
-    return on_gpus(std::move(config).value(), options, file);
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    return std::optional{std::move(config).value()};
 }
 
-Status print_plan(const RunOptions& options, const Environment& environment) {
+Result<SettledPipeline> settle_pipeline(const PipelineConfig& written,
+                                        const RunOptions& options,
+                                        const ModelFile& file,
+                                        const Environment& environment) {
+    PipelineConfig config = written;
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    if (Status s = use_parts(config, search, file); !s) return s.error();
+    if (!options.wants_gpus()) return SettledPipeline{std::move(config), {}};
+    return on_gpus(std::move(config), options, file);
+}
+
+Status print_plan(const PipelineConfig& written,
+                  const RunOptions& options,
+                  const Environment& environment) {
     const Result<ModelFile> file = open_model_file(options.model, environment);
     if (!file) return file.error();
-    const Result<SettledPipeline> settled = settle_pipeline(options, file.value(), environment);
+    const Result<SettledPipeline> settled =
+        settle_pipeline(written, options, file.value(), environment);
     if (!settled) return settled.error();
     return write_stdout(settled.value().gpu_table);
 }

@@ -4,6 +4,7 @@
 // One thread; reads files, and starts the driver if GPUs are looked for.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ipc/base/result.hpp"
@@ -19,13 +20,21 @@ struct SettledPipeline {
     std::string gpu_table;  // empty: no GPUs were asked for
 };
 
-/// Precondition: options.uses_stages(). Errors: those of reading, settling and placing.
-[[nodiscard]] Result<SettledPipeline> settle_pipeline(const RunOptions& options,
+/// The configuration as it is written, with --device and --draft-model: all that is known without a
+/// model. Reads --config, once: it may be a pipe. Nothing where no stages decode.
+/// Errors: those of reading; BadArgument.
+[[nodiscard]] Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options);
+
+/// `written` for this model. Errors: those of settling and placing.
+[[nodiscard]] Result<SettledPipeline> settle_pipeline(const PipelineConfig& written,
+                                                      const RunOptions& options,
                                                       const ModelFile& file,
                                                       const Environment& environment);
 
 /// --dry-run: prints the table on stdout. Needs no GPU with --machine; the model may be a shape.
-[[nodiscard]] Status print_plan(const RunOptions& options, const Environment& environment);
+[[nodiscard]] Status print_plan(const PipelineConfig& written,
+                                const RunOptions& options,
+                                const Environment& environment);
 
 /// What the options of placement may not be combined with. Errors: BadArgument.
 [[nodiscard]] Status check_plan_options(const RunOptions& options);

@@ -32,24 +32,30 @@ public:
     /// Errors: BadArgument with both numbers and what to do.
     [[nodiscard]] Status check_room(std::size_t tokens) const;
 
-    /// Packs the weights or starts the pipeline: the slow part. `log` must outlive the session.
-    [[nodiscard]] Status load(const RunOptions& options,
+    /// Packs the weights or starts the pipeline `written`: the slow part. `log` must outlive the
+    /// session.
+    [[nodiscard]] Status load(const std::optional<PipelineConfig>& written,
+                              const RunOptions& options,
                               const Environment& environment,
                               RunLog& log);
 
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<FinishReason> answer(std::vector<TokenId> tokens);
 
-    /// The table of the last answer on stderr, for --figures; with --baseline the prompt is
-    /// decoded plainly first. Errors: those of the plain decoding; Protocol if the texts differ
+    /// The table of the last answer on stderr, for --figures; with --baseline the answer's beginning is
+    /// decoded some more times, plainly and by the pipeline in turn. Errors: those of the plain decoding; Protocol if the texts differ
     /// although the acceptance is exact: a bug.
-    [[nodiscard]] Status print_figures(const RunOptions& options, const Environment& environment);
+    [[nodiscard]] Status print_figures(const RunOptions& options);
 
     /// Forgets the conversation.
     void reset();
+    /// The system prompt from now on; forgets the conversation, which begins with it.
+    void set_system(std::string text);
+    [[nodiscard]] const std::string& system() const { return system_; }
 
     [[nodiscard]] Interrupt& interrupt() { return *interrupt_; }
     [[nodiscard]] const Figures& last_figures() const { return records_.back().figures; }
+    [[nodiscard]] std::size_t answers() const { return records_.size(); }
     [[nodiscard]] bool has_answers() const { return !records_.empty(); }
     [[nodiscard]] int context() const { return context_; }
     /// For --ids and --stats: the one answer, or a list of all in a chat.
@@ -64,7 +70,8 @@ private:
         Figures figures;
         std::optional<PipelineFigures> pipeline = {};
     };
-    [[nodiscard]] Result<double> baseline_rate(const Environment& environment) const;
+    [[nodiscard]] Status compare_with_plain();
+    [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;
     RunSession(OpenedModel model, const RunOptions& options);
     [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
     [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;
@@ -78,6 +85,7 @@ private:
     int context_ = 0;
     double load_seconds_ = 0.0;
     RunLog* log_ = nullptr;  // after load()
+    Show bars_ = Show::No;   // of the prefill, after load()
     std::unique_ptr<CancelToken> cancel_;
     std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
     std::unique_ptr<Generator> generator_;

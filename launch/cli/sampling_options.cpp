@@ -13,8 +13,10 @@ namespace {
 
 constexpr const char* kGroup = "Sampling (greedy unless --temp is given)";
 
+constexpr int kAnyVocabulary = std::numeric_limits<int>::max();  // before the model is known
+
 Error bad_bias(const std::string& word, const std::string& what) {
-    return Error{Errc::BadArgument, "--logit-bias: '" + word + "' " + what};
+    return Error{Errc::BadArgument, "'" + word + "' " + what};
 }
 
 Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_size) {
@@ -28,7 +30,9 @@ Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_
     const char* end = begin + word.size();
     const auto id = std::from_chars(begin, middle, token);
     if (id.ec != std::errc{} || id.ptr != middle || token < 0 || token >= vocab_size) {
-        return bad_bias(word, fmt::format("names no token id from 0 to {}", vocab_size - 1));
+        return bad_bias(word, vocab_size == kAnyVocabulary
+                                  ? std::string{"names no token id"}
+                                  : fmt::format("names no token id from 0 to {}", vocab_size - 1));
     }
     const auto number = std::from_chars(middle + 1, end, value);
     if (number.ec != std::errc{} || number.ptr != end || value != value ||
@@ -44,28 +48,34 @@ void add_sampling_options(Command& app, SamplingOptions& options) {
     SamplingParams& p = options.params;
     const auto add = [&app](const char* name, auto& value, const char* text,
                             const OptionCheck& check) {
-        app.add_option(name, value, text).check(check).show_default().group(kGroup);
+        return app.add_option(name, value, text).check(check).show_default().group(kGroup);
     };
-    constexpr double kLargest = std::numeric_limits<float>::max();
-    add("--temp", p.temperature, "temperature; 0 is greedy", number_between(0.0, kLargest));
+    // The ranges are the sampler's own: sampling.hpp.
+    add("--temp", p.temperature, "temperature; 0 is greedy", number_between(0.0, kTemperatureMax))
+        .check(zero_or_at_least(kTemperatureMin));
     add("--top-k", p.top_k, "draw from the k likeliest tokens; 0 is all", whole_number(0));
     add("--top-p", p.top_p, "draw from the likeliest tokens that hold this much probability",
         number_between(0.0, 1.0, Bound::Excluded));
     add("--min-p", p.min_p, "drop tokens less likely than this part of the likeliest",
-        number_between(0.0, 1.0, Bound::Included, Bound::Excluded));
-    add("--seed", p.seed, "the text depends on model, prompt, options and this number alone",
+        number_between(0.0, 1.0, Bound::Included, Bound::Excluded))
+        .check(zero_or_at_least(kMinPMin));
+    add("-s,--seed", p.seed, "the text depends on model, prompt, options and this number alone",
         whole_number(0, std::numeric_limits<long long>::max()));
     add("--repeat-penalty", p.repetition_penalty, "over 1 makes seen tokens less likely",
-        number_between(0.0, 1000.0, Bound::Excluded));
+        number_between(kRepetitionPenaltyMin, kPenaltyMax));
     add("--presence-penalty", p.presence_penalty, "taken once from the logit of a seen token",
-        number_between(-1000.0, 1000.0));
+        number_between(-kPenaltyMax, kPenaltyMax));
     add("--frequency-penalty", p.frequency_penalty, "taken for each time a token was seen",
-        number_between(-1000.0, 1000.0));
+        number_between(-kPenaltyMax, kPenaltyMax));
     add("--penalty-window", p.penalty_window,
         "how many of the last tokens count as seen; -1 is all", whole_number(-1));
     app.add_option("--logit-bias", options.bias_words,
                    "ID=VALUE, added to a token's logit; -inf bans it; may be repeated")
         .repeated()
+        .check({[](const std::string& word) {
+            const auto bias = parse_bias(word, kAnyVocabulary);
+            return bias ? std::string{} : bias.error().what;
+        }})
         .group(kGroup);
 }
 
@@ -73,7 +83,7 @@ Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab
     SamplingParams params = options.params;
     for (const std::string& word : options.bias_words) {
         Result<std::pair<TokenId, float>> bias = parse_bias(word, vocab_size);
-        if (!bias) return bias.error();
+        if (!bias) return Error{bias.error().code, "--logit-bias: " + bias.error().what};
         params.logit_bias.push_back(bias.value());
     }
     std::sort(params.logit_bias.begin(), params.logit_bias.end());

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fmt/core.h>
 
+#include "ipc/base/limits.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
@@ -11,17 +12,15 @@
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/cli/simulate_measure.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/tools/check_compare.hpp"
 #include "launch/tools/check_prompts.hpp"
-#include "launch/tools/cost_measure.hpp"
-#include "launch/tools/cost_names.hpp"
 #include "launch/tools/oracle_backend.hpp"
 #include "launch/tools/simulate_report.hpp"
 #include "launch/tools/simulate_settings.hpp"
 #include "launch/tools/simulate_world.hpp"
-#include "model/weights/trained_parts.hpp"
 
 namespace paceline {
 namespace {
@@ -44,13 +43,11 @@ int report(const Error& error) {
                                            : report_failure(kCommand, error);
 }
 
-std::vector<int> numbers_of(const std::string& word) {
-    return word.empty() ? std::vector<int>{} : parse_int_list(word);
-}
-
 void add_run_options(Command& command, SimulateOptions& options) {
     command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
-    command.add_option("--method", options.method, "one of paceline run --list-methods")
+    command
+        .add_option("--method", options.method,
+                    "one of paceline run --list-methods; plain is one device with the whole model")
         .excludes("--config");
     command.add_option("--draft-model", options.draft_model,
                        "model that drafts, instead of the configuration's");
@@ -67,7 +64,7 @@ void add_run_options(Command& command, SimulateOptions& options) {
         .check(whole_number(1))
         .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        .check(whole_number(1, 256))
+        .check(whole_number(1, kRequestsMax))
         .show_default();
     command
         .add_option("--device-threads", options.device_threads,
@@ -94,6 +91,8 @@ void add_run_options(Command& command, SimulateOptions& options) {
         .repeated();
     command.add_flag("--check", options.check,
                      "compare every answer with plain decoding; exit code 1 if one differs");
+    command.add_flag("--baseline", options.baseline,
+                     "simulate plain decoding on one of the devices too, and compare the speed");
     command.add_option("--trace", options.trace_file,
                        "write the simulated time line of the last run, for ui.perfetto.dev");
     command.add_option("--json", options.json_file, "write everything to FILE, as JSON");
@@ -116,103 +115,6 @@ void add_oracle_options(Command& command, SimulateOptions& options) {
         .show_default();
 }
 
-void add_measure_options(Command& command, SimulateOptions& options) {
-    command.add_option("--measure-costs", options.measure_file,
-                       "measure this machine, write a cost table to FILE, and do nothing else");
-    command.add_option("--draft-models", options.measure_drafts,
-                       "models to measure beside -m, GGUF files");
-    const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
-        command.add_option(name, value, text).check(whole_number_list(low)).show_default();
-    };
-    list("--rows", options.rows, "rows of waves", 1);
-    list("--contexts", options.contexts, "tokens that they see", 0);
-    list("--depths", options.depths, "layers (default: 1,2,4,8, a quarter, half, all)", 1);
-    list("--measure-threads", options.threads, "threads (default: 1 and all cores)", 1);
-    list("--neighbours", options.neighbours, "processes computing on other cores meanwhile", 0);
-    list("--short-lists", options.short_lists, "tokens that a head knows; 0: all", 0);
-    command.add_option("--samples", options.samples, "measurements of each, the median counts")
-        .check(whole_number(1, 1000))
-        .show_default();
-}
-
-struct MeasuredDrafts {
-    std::vector<ModelFile> files;  // --draft-models
-    std::vector<DraftPart> parts;  // trained for the target; they borrow from it
-};
-
-/// Also has `plan` measure the short list of the target's trained exits.
-Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
-                                         const Environment& environment,
-                                         const ModelFile& target,
-                                         CostPlan& plan) {
-    MeasuredDrafts drafts;
-    for (const std::string& path : options.measure_drafts) {
-        Result<ModelFile> file = ModelFile::open(path);
-        if (!file) return file.error();
-        drafts.files.push_back(std::move(file).value());
-    }
-    Result<FoundParts> found = find_parts(parts_search(options.model.parts, environment), target);
-    if (!found) return found.error();
-    for (const std::string& path : {found.value().draft_small, found.value().draft_deep}) {
-        if (path.empty()) continue;
-        Result<DraftPart> part = open_draft_part(path, target);
-        if (!part) return part.error();
-        drafts.parts.push_back(std::move(part).value());
-    }
-    if (found.value().heads.empty()) return drafts;
-    const Result<HeadsPart> heads = open_heads_part(found.value().heads, target);
-    if (!heads) return heads.error();
-    const auto tokens = static_cast<int>(heads.value().tokens.size());
-    if (std::count(plan.short_lists.begin(), plan.short_lists.end(), tokens) == 0)
-        plan.short_lists.push_back(tokens);
-    return drafts;
-}
-
-Status measure(const SimulateOptions& options, const Environment& environment) {
-    Result<OutputFile> output = OutputFile::open(options.measure_file, "--measure-costs");
-    if (!output) return output.error();
-    const Result<Machine> machine = read_machine();
-    if (!machine) return machine.error();
-    CostPlan plan;
-    plan.rows = numbers_of(options.rows);
-    plan.contexts = numbers_of(options.contexts);
-    plan.depths = numbers_of(options.depths);
-    plan.threads = numbers_of(options.threads);
-    plan.neighbours = numbers_of(options.neighbours);
-    plan.short_lists = numbers_of(options.short_lists);
-    plan.samples = options.samples;
-    const auto told = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-    Result<ModelFile> target = open_model_file(options.model, environment);
-    if (!target) return target.error();
-    Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
-    if (!drafts) return drafts.error();
-    Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);
-    if (!records) return records.error();
-    std::vector<std::string> remarks{
-        fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
-    const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
-        Result<std::vector<CostRecord>> measured =
-            measure_costs(file, options.model, for_it, machine.value(), told);
-        if (!measured) return measured.error();
-        remarks.push_back(cost_name(file.path(), options.model.dtype, 0) + " is " + file.path());
-        records.value().insert(records.value().end(), measured.value().begin(),
-                               measured.value().end());
-        return {};
-    };
-    if (Status s = add(target.value(), plan); !s) return s;
-    plan.depths.clear();
-    for (const ModelFile& file : drafts.value().files) {
-        if (Status s = add(file, plan); !s) return s;
-    }
-    for (const DraftPart& part : drafts.value().parts) {
-        CostPlan for_it = plan;
-        for_it.depths = {part.file.config().layers};
-        for_it.short_lists = {static_cast<int>(part.tokens.size())};
-        if (Status s = add(part.file, for_it); !s) return s;
-    }
-    return output.value().write(cost_table_text(records.value(), remarks));
-}
-
 Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
     if (options.prompt) return std::vector<Prompt>{{"prompt", *options.prompt}};
     Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
@@ -222,6 +124,29 @@ Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
     const auto most = static_cast<std::size_t>(options.prompts_max);
     if (most > 0 && prompts.value().size() > most) prompts.value().resize(most);
     return prompts;
+}
+
+/// --set and --sweep: a list of settings for each run. Refused here for what needs no model.
+Result<std::vector<std::vector<Setting>>> variants_of(const SimulateOptions& options,
+                                                      const ConfigSource& source) {
+    std::vector<std::vector<Setting>> sweeps;
+    for (const std::string& word : options.settings) {
+        Result<Setting> setting = parse_setting(word, "--set");
+        if (!setting) return setting.error();
+        sweeps.push_back({std::move(setting).value()});
+    }
+    for (const std::string& word : options.sweeps) {
+        Result<std::vector<Setting>> sweep = parse_sweep(word);
+        if (!sweep) return sweep.error();
+        sweeps.push_back(std::move(sweep).value());
+    }
+    std::vector<std::vector<Setting>> variants = combinations(sweeps);
+    for (const std::vector<Setting>& settings : variants) {
+        const Result<Variant> variant =
+            apply_settings(source.toml, source.file, settings, {}, std::nullopt);
+        if (!variant) return variant.error();
+    }
+    return variants;
 }
 
 /// Everything that all runs of one command have in common.
@@ -293,13 +218,17 @@ Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& envi
     return asked;
 }
 
-Result<Common> prepare(const SimulateOptions& options, const Environment& environment) {
+Result<Common> prepare(const SimulateOptions& options,
+                       const ConfigSource& source,
+                       const Environment& environment) {
     if (options.costs_file.empty())
         return Error{Errc::BadArgument, "--costs FILE is missing; --measure-costs writes one"};
     const Result<std::string> table = read_file(options.costs_file, kRecordBytesMax);
     if (!table) return table.error();
     Result<CostTable> costs = CostTable::parse(table.value(), options.costs_file);
     if (!costs) return costs.error();
+    Result<std::vector<std::vector<Setting>>> variants = variants_of(options, source);
+    if (!variants) return variants.error();
     Result<Asked> asked = options.model.random.empty() ? ask_model(options, environment)
                                                        : ask_oracle(options, environment);
     if (!asked) return asked.error();
@@ -307,17 +236,6 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
     task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
     task.trace = !options.trace_file.empty();
-    std::vector<std::vector<Setting>> sweeps;
-    for (const std::string& word : options.settings) {
-        Result<Setting> setting = parse_setting(word);
-        if (!setting) return setting.error();
-        sweeps.push_back({std::move(setting).value()});
-    }
-    for (const std::string& word : options.sweeps) {
-        Result<std::vector<Setting>> sweep = parse_sweep(word);
-        if (!sweep) return sweep.error();
-        sweeps.push_back(std::move(sweep).value());
-    }
     StageTimingOptions timing;
     timing.threads = static_cast<std::uint32_t>(options.device_threads);
     timing.neighbours = static_cast<std::uint32_t>(options.busy_neighbours);
@@ -326,7 +244,7 @@ Result<Common> prepare(const SimulateOptions& options, const Environment& enviro
                   std::move(costs).value(),
                   std::move(asked.value().prompts),
                   std::move(task),
-                  combinations(sweeps),
+                  std::move(variants).value(),
                   timing,
                   parts_search(options.model.parts, environment),
                   {}};
@@ -354,7 +272,22 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
                                         options.costs_file, variant.value().timing, common.task);
     if (!run) return run.error();
     trace = std::move(run.value().trace);
-    return SimulatedCase{settings, std::move(run).value(), config.name};
+    // `plain` is the pipeline of one process, under the name that it was asked for.
+    return SimulatedCase{settings, std::move(run).value(),
+                         options.method == kPlainMethod ? kPlainMethod : config.name};
+}
+
+/// Tokens/s of plain decoding: one device with the whole model, and its messages are free.
+Result<double> plain_rate(const SimulateOptions& options, const Common& common) {
+    const Result<PipelineConfig> config = method_config(kPlainMethod);
+    if (!config) return config.error();
+    StageTimingOptions timing = common.timing;
+    timing.hop_seconds = 0.0;
+    const Result<SimulatedRun> run =
+        simulate(common.file, options.model, config.value(), common.costs, options.costs_file,
+                 timing, common.task);
+    if (!run) return run.error();
+    return run.value().rate;
 }
 
 Result<bool> simulate_all(const SimulateOptions& options, const Environment& environment) {
@@ -377,7 +310,7 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
         if (!file) return file.error();
         json_file = std::move(file).value();
     }
-    Result<Common> common = prepare(options, environment);
+    Result<Common> common = prepare(options, source.value(), environment);
     if (!common) return common.error();
     const SimulateTask& task = common.value().task;
     if (options.check) {
@@ -387,6 +320,11 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
         common.value().plain = std::move(plain).value();
     }
     SimulateReport report{common.value().prompts, common.value().plain};
+    if (options.baseline) {
+        const Result<double> rate = plain_rate(options, common.value());
+        if (!rate) return rate.error();
+        report.set_baseline(rate.value());
+    }
     std::string trace;
     for (const std::vector<Setting>& settings : common.value().variants) {
         Result<SimulatedCase> made =
@@ -424,7 +362,7 @@ Command add_simulate(Command& app, SimulateOptions& options) {
 
 int run_simulate(const SimulateOptions& options, const Environment& environment) {
     if (!options.measure_file.empty()) {
-        const Status measured = measure(options, environment);
+        const Status measured = measure_costs_file(options, environment);
         return measured.ok() ? kExitOk : report(measured.error());
     }
     if (options.model.threads != 0 && !options.check)

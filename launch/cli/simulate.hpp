@@ -34,6 +34,7 @@ struct SimulateOptions {
     std::vector<std::string> settings;  // --set
     std::vector<std::string> sweeps;    // --sweep
     bool check = false;
+    bool baseline = false;
     std::string trace_file;
     std::string json_file;
 

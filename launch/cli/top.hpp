@@ -1,8 +1,8 @@
 // `paceline top`: what the pipelines of this user are doing right now.
 //
 // Looks only (top_scan.hpp): no pipeline notices, none needs to be told to be looked at. On a
-// terminal the table is redrawn in place until Ctrl-C or until the pipelines have ended; anywhere
-// else, or with --once, it is printed once.
+// terminal the table is redrawn in place until q, Ctrl-C or the end of the pipelines, and waited for where
+// none is running yet; anywhere else, or with --once, it is printed once.
 #pragma once
 
 #include "launch/base/command.hpp"

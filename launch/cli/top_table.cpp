@@ -14,7 +14,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::size_t kColumns = 79;  // a terminal of 80 stays in its line
+constexpr std::size_t kNameLength = 10;  // of a stage, on a terminal of 80 columns
 
 const TelemetrySnapshot* find(const PipelineSample& sample, StageId stage) {
     for (const StageSample& entry : sample.stages) {
@@ -104,16 +104,18 @@ std::string cut(const std::string& text, std::size_t length) {
 
 std::string stage_line(const PipelineSample& before,
                        const PipelineSample& after,
-                       const StageSample& stage) {
+                       const StageSample& stage,
+                       std::size_t name_length) {
     const TelemetrySnapshot& telemetry = stage.telemetry;
     const StageRates rates = stage_rates(before, after, telemetry.stage);
-    return print(
-        "%-10s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", cut(telemetry.name, 10).c_str(),
-        telemetry.pid, std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
-        short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
-        number_or_dash(rates.waves_per_second).c_str(), number_or_dash(rates.rows_per_wave).c_str(),
-        percent_or_dash(rates.busy).c_str(), percent_or_dash(rates.waiting).c_str(),
-        number_or_dash(rates.full_per_second).c_str());
+    return print("%-*s %7u %3u %-19s %5s %7s %5s %4s %4s %6s", static_cast<int>(name_length),
+                 cut(telemetry.name, name_length).c_str(), telemetry.pid,
+                 std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
+                 short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
+                 number_or_dash(rates.waves_per_second).c_str(),
+                 number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
+                 percent_or_dash(rates.waiting).c_str(),
+                 number_or_dash(rates.full_per_second).c_str());
 }
 
 }  // namespace
@@ -158,7 +160,9 @@ std::string state_text(const StageSample& stage, std::chrono::nanoseconds now) {
     return activity + " " + short_time(now - telemetry.since) + (late ? " late" : "");
 }
 
-std::vector<std::string> table_lines(const PipelineSample& before, const PipelineSample& after) {
+std::vector<std::string> table_lines(const PipelineSample& before,
+                                     const PipelineSample& after,
+                                     std::size_t columns) {
     const PipelineRates rates = pipeline_rates(before, after);
     std::uint64_t fenced = 0;
     for (const StageSample& stage : after.stages)
@@ -173,12 +177,18 @@ std::vector<std::string> table_lines(const PipelineSample& before, const Pipelin
                           number_or_dash(rates.tokens_per_second).c_str(),
                           number_or_dash(rates.acceptance).c_str(), short_count(fenced).c_str(),
                           of_conductor(Counter::Restarts).c_str()));
-    lines.push_back(print("%-10s %7s %3s %-19s %5s %7s %5s %4s %4s %6s", "stage", "pid", "ep",
-                          "state", "queue", "waves/s", "rows", "busy", "wait", "full/s"));
+    std::size_t name_length = kNameLength;
+    for (const StageSample& stage : after.stages)
+        name_length = std::max(name_length, stage.telemetry.name.size());
+    const std::size_t room = columns > kTopColumns ? columns - kTopColumns : 0;
+    name_length = std::min(name_length, kNameLength + room);
+    lines.push_back(print("%-*s %7s %3s %-19s %5s %7s %5s %4s %4s %6s",
+                          static_cast<int>(name_length), "stage", "pid", "ep", "state", "queue",
+                          "waves/s", "rows", "busy", "wait", "full/s"));
     for (const StageSample& stage : after.stages) {
-        lines.push_back(stage_line(before, after, stage));
+        lines.push_back(stage_line(before, after, stage, name_length));
     }
-    for (std::string& line : lines) line.resize(std::min(line.size(), kColumns));
+    for (std::string& line : lines) line.resize(std::min(line.size(), columns));
     return lines;
 }
 

@@ -39,8 +39,12 @@ struct PipelineRates {
 /// "computing 12ms", "computing 12s late", "gone", "stopped".
 [[nodiscard]] std::string state_text(const StageSample& stage, std::chrono::nanoseconds now);
 
-/// The lines of the table, each at most 79 characters of ASCII.
+inline constexpr std::size_t kTopColumns = 79;  // a terminal of 80 stays in its line
+
+/// The lines of the table, each at most `columns` characters of ASCII: what there is beyond
+/// kTopColumns is for the names of stages, which are cut otherwise.
 [[nodiscard]] std::vector<std::string> table_lines(const PipelineSample& before,
-                                                   const PipelineSample& after);
+                                                   const PipelineSample& after,
+                                                   std::size_t columns = kTopColumns);
 
 }  // namespace paceline

@@ -135,7 +135,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"while_worth", &g.while_worth,
          "`sequential`: a chain ends where another pass costs more time than it saves, as "
          "measured"},
-        {"width", number(g.width, 1, kWaveRowsMax), "nodes expanded in one pass of the model"},
+        {"width", number(g.width, 1, kVerifyRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),

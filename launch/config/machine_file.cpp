@@ -188,9 +188,9 @@ Result<GpuMachine> parse_machine_file(std::string_view text, const std::string& 
 }
 
 std::string to_text(const GpuLink& link) {
-    constexpr std::array<const char*, 4> kWords{"nvlink", "pcie", "host", "unknown"};
+    constexpr std::array<const char*, 5> kWords{"nvlink", "pcie", "host", "unknown", "peer access"};
     const std::string kind = kWords[static_cast<std::size_t>(link.kind)];
-    if (link.kind == LinkKind::Unknown) return kind;
+    if (link.gb_per_second == 0) return kind;
     return fmt::format("{}, {:g} GB/s", kind, link.gb_per_second);
 }
 

@@ -24,12 +24,12 @@ namespace paceline {
 
 struct Field;
 
-/// Unknown: of GPUs that were found, not described.
-enum class LinkKind : std::uint8_t { Nvlink, Pcie, Host, Unknown };
+/// Peer: of GPUs that were found and reach each other's memory, by NVLink or PCIe. Unknown: no word of it.
+enum class LinkKind : std::uint8_t { Nvlink, Pcie, Host, Unknown, Peer };
 
 struct GpuLink {
     LinkKind kind = LinkKind::Unknown;
-    double gb_per_second = 0;  // in each direction
+    double gb_per_second = 0;  // in each direction; 0: not known
 };
 
 struct MachineGpu {

@@ -19,7 +19,7 @@ constexpr auto kMethods = std::to_array<Method>({
 
 /// Also "plain". Errors: BadArgument with the name that was probably meant.
 Result<Method> method_of(std::string_view name) {
-    const std::string_view own = name == "plain" ? "autoregressive" : name;
+    const std::string_view own = name == kPlainMethod ? "autoregressive" : name;
     std::vector<std::string_view> known{"plain"};
     for (const Method& method : kMethods) {
         if (method.name == own) return method;
@@ -27,6 +27,34 @@ Result<Method> method_of(std::string_view name) {
     }
     return Error{Errc::BadArgument,
                  "--method: '" + std::string{name} + "' is no method" + known_text(name, known)};
+}
+
+constexpr std::string_view kPlainSummary =
+    "One token after the other, in this process, without stages: the default. The fastest where "
+    "nothing "
+    "predicts the text and no second device helps.";
+
+/// A line of the table; words that do not fit it go on below the summary.
+std::string entry(std::string_view name, std::string_view summary, std::size_t name_width) {
+    constexpr std::size_t kColumns = 100;
+    const std::size_t indent = name_width + 2;
+    std::string text{name};
+    text.resize(indent, ' ');
+    std::size_t column = indent;
+    while (!summary.empty()) {
+        const std::string_view word = summary.substr(0, summary.find(' '));
+        summary.remove_prefix(std::min(word.size() + 1, summary.size()));
+        if (column > indent && column + 1 + word.size() > kColumns) {
+            text += '\n' + std::string(indent, ' ');
+            column = indent;
+        } else if (column > indent) {
+            text += ' ';
+            ++column;
+        }
+        text += word;
+        column += word.size();
+    }
+    return text + '\n';
 }
 
 }  // namespace
@@ -54,13 +82,10 @@ Result<ConfigSource> config_source(const std::string& config_file, const std::st
 }
 
 std::string methods_table() {
-    std::string text;
     std::size_t width = 0;
     for (const Method& method : kMethods) width = std::max(width, method.name.size());
-    for (const Method& method : kMethods) {
-        text += std::string{method.name} + std::string(width - method.name.size() + 2, ' ');
-        text += std::string{method.summary} + "\n";
-    }
+    std::string text = entry("plain", kPlainSummary, width);
+    for (const Method& method : kMethods) text += entry(method.name, method.summary, width);
     return text;
 }
 

@@ -13,14 +13,17 @@ namespace paceline {
 
 struct Method {
     std::string_view name;     // of its file without ".toml"
-    std::string_view summary;  // the first line of the file, without the "# "
+    std::string_view summary;  // the comment that the file begins with: what it is, when it pays
     std::string_view text;     // the file
 };
 
 /// Sorted by name; `autoregressive` is among them.
 [[nodiscard]] std::span<const Method> methods();
 
-/// Also "plain" (autoregressive). Errors: BadArgument with the name that was probably meant.
+/// Decoding without stages; as a pipeline, `autoregressive`.
+inline constexpr const char* kPlainMethod = "plain";
+
+/// Also kPlainMethod. Errors: BadArgument with the name that was probably meant.
 [[nodiscard]] Result<PipelineConfig> method_config(std::string_view name);
 
 /// A configuration's text, for commands that change settings in it.
@@ -33,7 +36,8 @@ struct ConfigSource {
 [[nodiscard]] Result<ConfigSource> config_source(const std::string& config_file,
                                                  const std::string& method);
 
-/// "name  summary" lines, for --list-methods.
+/// "name  summary" for each, and for plain decoding, for --list-methods; what does not fit the line goes
+/// on indented.
 [[nodiscard]] std::string methods_table();
 
 /// --draft-model: every part of `config` that drafts with a model or with the target's first

@@ -52,7 +52,11 @@ StartRule default_mode(const PipelineConfig& config) {
 }  // namespace
 
 std::vector<Field> fields_of(PipelineConfig& config) {
-    return {name_field("name", config.name, "of the pipeline, for messages; at most 64 bytes")};
+    return {name_field("name", config.name, "of the pipeline, for messages; at most 64 bytes"),
+            {"transport", word(config.transport, {"auto", "host", "exported", "nccl"}),
+             "of hidden states, keys and values between GPUs of two processes: host memory, device "
+             "memory that the other process maps, or NCCL; `auto`: the first of exported, nccl and "
+             "host that can be; `host` is for GPUs of one process too"}};
 }
 
 int PipelineConfig::segments() const {

@@ -1,7 +1,7 @@
 // PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
 // TOML file (configs/ holds commented examples, which are the methods of `paceline run --method`).
 //
-//     [pipeline]     its name
+//     [pipeline]     its name, and how its tensors travel
 //     [[stage]]      in pipeline order: stage_config.hpp
 //     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
 //     [exit]         what heads at the end of segments are used for: exit_config.hpp
@@ -17,6 +17,7 @@
 // unknown key is refused, and so are combinations that cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,9 +34,13 @@
 
 namespace paceline {
 
+/// How tensors travel between GPUs of two processes; Auto: edge_transports.hpp chooses.
+enum class TransportWish : std::uint8_t { Auto, Host, Exported, Nccl };
+
 struct PipelineConfig {
     std::string file;  // where it was read from, for messages
     std::string name;
+    TransportWish transport = TransportWish::Auto;
     std::vector<StageConfig> stages;   // segments in the order of their layers
     std::optional<DraftConfig> draft;  // present exactly when a stage has the role draft
     std::optional<ExitConfig> exit;    // present when a segment has one, or heads look ahead
@@ -61,7 +66,8 @@ struct PipelineConfig {
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
                                                            const std::string& file);
 
-/// What [schedule] means to the first segment, defaults filled in.
+/// What [schedule] means to the first segment, defaults filled in. That of prefill_rows depends on
+/// the devices: Placement has it.
 [[nodiscard]] DispatchOptions dispatch_options(const PipelineConfig& config);
 
 }  // namespace paceline

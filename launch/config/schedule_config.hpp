@@ -20,6 +20,7 @@ struct ScheduleConfig {
     bool mode_given = false;
     bool wait_given = false;
     bool waves_given = false;
+    bool prefill_given = false;
 };
 
 [[nodiscard]] std::vector<Field> fields_of(DispatchOptions& schedule);

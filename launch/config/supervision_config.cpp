@@ -52,6 +52,9 @@ std::vector<Field> fields_of(SupervisionConfig& s) {
          "seconds that a job may take beyond what its stage expects; 0: no limit"},
         {"stop_grace_s", seconds(s.stop_grace, 0, kSecondsMax),
          "seconds that a stopped stage (SIGSTOP, a debugger) is waited for"},
+        {"link_limit_s", seconds(s.link_limit, 0, kSecondsMax),
+         "seconds until the tensors of an edge between two devices have a way (`transport`); 0: no "
+         "limit"},
         {"start_limit_s", seconds(s.start_limit, 0.001, kSecondsMax),
          "seconds until a started stage has loaded its model"},
         {"recovery_limit_s", seconds(s.recovery_limit, 0.001, kSecondsMax),

@@ -19,6 +19,7 @@ struct SupervisionConfig {
     std::vector<Millis> backoff{Millis{0}, Millis{200}, Millis{1'000}, Millis{5'000}};
     Millis hang_limit{10'000};
     Millis stop_grace{5'000};
+    Millis link_limit{30'000};
     Millis start_limit{120'000};
     Millis recovery_limit{60'000};
     Millis drain{30'000};

@@ -134,14 +134,15 @@ Result<std::vector<TomlTable>> TomlTable::tables(std::string_view key) const {
 
 Result<TomlTable> parse_toml(std::string_view text, const std::string& file) {
     if (text.size() > kTomlBytesMax)
-        return Error{Errc::BadFile, fmt::format("{}: has {} bytes; a TOML file may have at most {}",
-                                                file, text.size(), kTomlBytesMax)};
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: has {} bytes; a TOML file may have at most {}", file,
+                                 text.size(), kTomlBytesMax)};
     try {
         const auto root = std::make_shared<const toml::table>(toml::parse(text, file));
         return TomlTable{as_node(root, *root), file, ""};
     } catch (const toml::parse_error& wrong) {
-        return Error{Errc::BadFile, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
-                                                wrong.description())};
+        return Error{Errc::BadArgument, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
+                                                    wrong.description())};
     }
 }
 

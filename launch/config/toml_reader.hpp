@@ -54,7 +54,8 @@ private:
 /// Bounds what a file can cost; a table inside a table, destroyed recursively, takes two bytes.
 inline constexpr std::size_t kTomlBytesMax = 64U << 10U;
 
-/// Any bytes; `file` is the name used in messages. Errors: BadFile with the line; too long.
+/// Any bytes; `file` is the name used in messages. Errors: BadArgument, as for a value that is
+/// not allowed, with the line; too long.
 [[nodiscard]] Result<TomlTable> parse_toml(std::string_view text, const std::string& file);
 
 }  // namespace paceline

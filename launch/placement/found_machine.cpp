@@ -35,6 +35,17 @@ GpuMachine found_machine(const GpuInventory& inventory,
         if (!place.empty()) cores = near_cores(pci_folder + "/" + place, host);
         machine.gpus.push_back({inventory.names[i], inventory.memory[i], std::move(cores)});
     }
+    const auto reaches = [&](std::size_t a, std::size_t b) {
+        const std::vector<int>& peers = inventory.peers[a];
+        return std::find(peers.begin(), peers.end(), static_cast<int>(b)) != peers.end();
+    };
+    for (std::size_t b = 0; b < inventory.peers.size(); ++b) {
+        for (std::size_t a = 0; a < b; ++a) {
+            const bool both = reaches(a, b) && reaches(b, a);
+            machine.links[{static_cast<int>(a), static_cast<int>(b)}] = {both ? LinkKind::Peer
+                                                                              : LinkKind::Host};
+        }
+    }
     return machine;
 }
 

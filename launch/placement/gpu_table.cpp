@@ -83,23 +83,6 @@ Cells row_of(const GpuPlan& plan,
     return row;
 }
 
-/// "early -> final: cuda:0 to cuda:1 (nvlink, 450 GB/s), by host shared memory".
-std::string exchange_text(const GpuPlan& plan, const GpuRequest& request, const EdgeSpec& edge) {
-    const PlacedStage& from = plan.placement.stage(edge.from);
-    const PlacedStage& to = plan.placement.stage(edge.to);
-    const bool keys = from.role != StageRole::Segment;
-    std::string text = fmt::format("{} -> {}, {}: {} to {}", from.name, to.name,
-                                   keys ? "keys and values" : "hidden states", to_text(from.device),
-                                   to_text(to.device));
-    const bool two_gpus = from.device.gpu && to.device.gpu && from.device != to.device;
-    if (two_gpus) {
-        const GpuLink link = request.machine.link(*from.device.gpu, *to.device.gpu);
-        text += fmt::format(" (link {})", to_text(link));
-    }
-    const bool same = &process_of(plan.placement, from.id) == &process_of(plan.placement, to.id);
-    return text + (same ? ", in the same process\n" : ", by host shared memory\n");
-}
-
 std::string unused_text(const GpuRequest& request, const std::map<int, std::uint64_t>& left) {
     std::string text;
     for (const auto& [gpu, bytes] : left) {
@@ -113,7 +96,7 @@ std::string unused_text(const GpuRequest& request, const std::map<int, std::uint
 
 std::string gpu_table(const GpuPlan& plan,
                       const GpuRequest& request,
-                      const std::vector<EdgeSpec>& edges) {
+                      const std::string& transports) {
     const std::map<int, std::uint64_t> left = free_bytes(plan, request);
     std::vector<Cells> rows{{"stage", "process", "gpu", "name", "layers", "weights", "kv",
                              "workspace", "free", "cores"}};
@@ -126,10 +109,7 @@ std::string gpu_table(const GpuPlan& plan,
                     machine.name.empty() ? machine.source : machine.name,
                     machine.source == machine.name ? "" : " (" + machine.source + ")",
                     megabytes(kGpuContextBytes));
-    text += aligned(rows) + unused_text(request, left);
-    for (const EdgeSpec& edge : edges) {
-        if (edge.tensor_slots > 0) text += exchange_text(plan, request, edge);
-    }
+    text += aligned(rows) + unused_text(request, left) + transports;
     return text + parts_text(plan.config, plan.placement);
 }
 

@@ -5,16 +5,14 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "launch/placement/gpu_plan.hpp"
-#include "runtime/loop/wiring.hpp"
 
 namespace paceline {
 
-/// `edges` are those of edges_of().
+/// `transports` is transports_text().
 [[nodiscard]] std::string gpu_table(const GpuPlan& plan,
                                     const GpuRequest& request,
-                                    const std::vector<EdgeSpec>& edges);
+                                    const std::string& transports);
 
 }  // namespace paceline

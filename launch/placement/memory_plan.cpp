@@ -34,7 +34,7 @@ std::uint64_t activation_bytes(const ModelConfig& config, const CpuOptions& opti
 
 /// The logits of a wave.
 std::uint64_t logits_bytes(const ModelConfig& config) {
-    return std::uint64_t{4} * kWaveRowsMax * static_cast<std::uint64_t>(config.vocab_size);
+    return std::uint64_t{4} * kVerifyRowsMax * static_cast<std::uint64_t>(config.vocab_size);
 }
 
 std::string megabytes(std::uint64_t bytes) {
@@ -93,11 +93,13 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                 continue;
             }
             CpuOptions own = draft->options;
+            own.rows_max = static_cast<int>(stage.rows_max);
             if (stage.device.gpu) own.kv = gpu_kv;
             needs.push_back(plan_backend(draft->file(file), own, stage.name, stage.device));
             continue;
         }
         CpuOptions own = options;
+        own.rows_max = static_cast<int>(stage.rows_max);
         if (stage.device.gpu) own.kv = gpu_kv;
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;

@@ -11,6 +11,11 @@ namespace paceline {
 namespace {
 
 constexpr std::uint32_t kTensorSlots = 8;
+// Waves are all that travels from a segment to the next, and each has a tensor slot: more frames do
+// not wait there, and those of a long prefill take 11 KB each.
+constexpr std::uint32_t kWaveRingSlots = 16;
+constexpr std::uint32_t kWaveUrgentSlots = 4;
+static_assert(kWaveRingSlots - kWaveUrgentSlots >= kTensorSlots);
 
 std::string layers_text(const PlacedStage& stage) {
     if (stage.role != StageRole::Segment) return "-";
@@ -46,19 +51,21 @@ Status check_segment(const control::Hello& hello,
 
 }  // namespace
 
-EdgeSpec wave_edge(StageId from, int dim) {
-    return {
-        .from = from,
-        .to = StageId{static_cast<std::uint16_t>(from.value + 1)},
-        .tensor_slots = kTensorSlots,
-        .tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(dim) * sizeof(float)};
+EdgeSpec wave_edge(StageId from, int dim, std::uint32_t rows) {
+    return {.from = from,
+            .to = StageId{static_cast<std::uint16_t>(from.value + 1)},
+            .ring_slots = kWaveRingSlots,
+            .urgent_slots = kWaveUrgentSlots,
+            .tensor_slots = kTensorSlots,
+            .tensor_bytes = std::size_t{rows} * static_cast<std::size_t>(dim) * sizeof(float),
+            .frame_bytes = frame_bytes_for(rows)};
 }
 
 EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes) {
     EdgeSpec edge{.from = draft, .to = correct};
     if (kv_row_bytes != 0) {
         edge.tensor_slots = kTensorSlots;
-        edge.tensor_bytes = std::size_t{kWaveRowsMax} * static_cast<std::size_t>(kv_row_bytes);
+        edge.tensor_bytes = std::size_t{kVerifyRowsMax} * static_cast<std::size_t>(kv_row_bytes);
     }
     return edge;
 }
@@ -76,7 +83,7 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     const StageId first{1};
     const StageId verifier = placement.verifier();
     for (StageId id = first; id < verifier; ++id.value) {
-        add(wave_edge(id, sizes.dim));
+        add(wave_edge(id, sizes.dim, placement.stage(id).rows_max));
         add({.from = verifier, .to = id});
     }
     add({.from = verifier, .to = kConductor});
@@ -125,7 +132,8 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.model = orders.model;
     for (const StageId id : process.stages) {
         const PlacedStage& stage = placement.stage(id);
-        assignment.duties.push_back({stage.id, stage.role, stage.layers, stage.exit, stage.device});
+        assignment.duties.push_back(
+            {stage.id, stage.role, stage.layers, stage.exit, stage.device, stage.rows_max});
     }
     assignment.cores = process.cores;
     assignment.threads = process.threads;
@@ -137,9 +145,17 @@ StageAssignment assignment_of(const PlacedProcess& process,
     if (config.exit_sends_candidates() && !placement.exits().empty())
         assignment.candidate_stage = placement.exits().front().value;
     assignment.dispatch = dispatch_options(config);
+    assignment.dispatch.prefill_rows = placement.prefill_rows;
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;
     assignment.verbose = orders.verbose;
+    const auto is_here = [&process](StageId id) {
+        return std::find(process.stages.begin(), process.stages.end(), id) != process.stages.end();
+    };
+    assignment.tensors_on_device =
+        std::any_of(orders.edges.begin(), orders.edges.end(), [&](const EdgeSpec& edge) {
+            return edge.transport != Transport::Host && (is_here(edge.from) || is_here(edge.to));
+        });
     return assignment;
 }
 
@@ -167,6 +183,7 @@ SupervisorOptions supervisor_options(const SupervisionConfig& supervision) {
     options.restarts.backoff.assign(supervision.backoff.begin(), supervision.backoff.end());
     options.hang_limit = supervision.hang_limit;
     options.stop_grace = supervision.stop_grace;
+    options.link_limit = supervision.link_limit;
     if (supervision.checksums) options.checksums = WiringPlan::Checksums::Payloads;
     return options;
 }
@@ -191,7 +208,6 @@ Status check_hellos(const std::vector<control::Hello>& hellos, const Placement& 
 }
 
 std::string placement_table(const Placement& placement,
-                            const PipelineConfig& config,
                             const std::vector<pid_t>& pids,
                             const std::vector<MemoryNeed>& needs) {
     std::string text;
@@ -224,7 +240,7 @@ std::string placement_table(const Placement& placement,
                 megabytes(need.kv_bytes));
         }
     }
-    return text + parts_text(config, placement);
+    return text;
 }
 
 }  // namespace paceline

@@ -20,7 +20,7 @@
 namespace paceline {
 
 /// Slots beyond the context, for speculation that runs ahead of it.
-inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kWaveRowsMax);
+inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kVerifyRowsMax);
 
 /// Sizes of what travels beside the messages.
 struct EdgeSizes {
@@ -28,8 +28,8 @@ struct EdgeSizes {
     std::uint64_t draft_kv_row_bytes = 0;  // keys and values of one position; 0: none travel
 };
 
-/// From a segment to the one after it: where hidden states travel.
-[[nodiscard]] EdgeSpec wave_edge(StageId from, int dim);
+/// From a segment to the one after it: where hidden states travel. `rows`: of the largest wave.
+[[nodiscard]] EdgeSpec wave_edge(StageId from, int dim, std::uint32_t rows);
 /// From the draft to correct: the trunk, and its keys and values.
 [[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
 /// Every edge at most once, also where it serves two purposes.
@@ -45,6 +45,7 @@ struct SharedOrders {
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
     bool verbose = false;
+    std::vector<EdgeSpec> edges = {};  // with their transports
 };
 /// What one process is to be.
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
@@ -63,10 +64,8 @@ struct SharedOrders {
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
 
-/// A table for people: who does what where, and which trained parts are used or stood in for.
-/// `pids` in the order of the processes, `needs` in the order of the stages.
+/// A table for people: who does what where. `pids` in the order of the processes, `needs` in the order of the stages.
 [[nodiscard]] std::string placement_table(const Placement& placement,
-                                          const PipelineConfig& config,
                                           const std::vector<pid_t>& pids,
                                           const std::vector<MemoryNeed>& needs);
 

@@ -256,6 +256,24 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
     return std::optional{std::move(process)};
 }
 
+/// A GPU reads its weights once for all rows of a wave; a CPU is busy with 64 rows already, and other
+/// requests wait for the rest of a longer wave.
+void choose_rows(const ScheduleConfig& schedule, Placement& placement) {
+    const auto rows_on = [&schedule](bool gpu) {
+        if (schedule.prefill_given) return schedule.options.prefill_rows;
+        return gpu ? kWaveRowsMax : kVerifyRowsMax;
+    };
+    const bool gpus =
+        std::all_of(placement.stages.begin(), placement.stages.end(), [](const PlacedStage& stage) {
+            return stage.role != StageRole::Segment || stage.device.gpu;
+        });
+    placement.prefill_rows = rows_on(gpus);
+    for (PlacedStage& stage : placement.stages) {
+        const bool gpu = stage.role == StageRole::Segment ? gpus : stage.device.gpu.has_value();
+        stage.rows_max = std::max(rows_on(gpu), kVerifyRowsMax);
+    }
+}
+
 }  // namespace
 
 const PlacedStage& Placement::stage(StageId id) const {
@@ -338,7 +356,27 @@ Result<Placement> place(const PipelineConfig& config,
     }
     if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
     if (Status s = give_cores(config, wishes, usable_cores, placement); !s.ok()) return s.error();
+    choose_rows(config.schedule, placement);
     return placement;
+}
+
+std::string too_few_cores_text(const PipelineConfig& config,
+                               const Placement& placement,
+                               int cores) {
+    const bool draft_computes = config.draft && config.draft->computes();
+    const auto computes = [&](StageId id) {
+        const PlacedStage& stage = placement.stage(id);
+        return !stage.device.gpu && (stage.role == StageRole::Segment || draft_computes);
+    };
+    const auto count = static_cast<int>(std::count_if(
+        placement.processes.begin(), placement.processes.end(), [&](const PlacedProcess& process) {
+            return std::any_of(process.stages.begin(), process.stages.end(), computes);
+        }));
+    if (count <= cores) return "";
+    return fmt::format(
+        "{} is made for a device per process; {} processes compute on {} core{} here, where plain "
+        "decoding is often faster (--figures --baseline compares)\n",
+        config.name, count, cores, cores == 1 ? "" : "s");
 }
 
 }  // namespace paceline

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/pipeline_config.hpp"
 
@@ -23,6 +24,7 @@ struct PlacedStage {
     bool exit = false;  // of a segment
     Device device;
     OnDeath on_death = OnDeath::RebuildChain;
+    std::uint32_t rows_max = kVerifyRowsMax;  // of a segment's largest wave, of a draft's pass
 };
 
 struct PlacedProcess {
@@ -39,6 +41,7 @@ struct PlacedProcess {
 struct Placement {
     std::vector<PlacedStage> stages;  // by id: stages[i] is stage i + 1
     std::vector<PlacedProcess> processes;
+    std::uint32_t prefill_rows = kVerifyRowsMax;  // of one request's prefill in a wave
 
     [[nodiscard]] const PlacedStage& stage(StageId id) const;
     [[nodiscard]] int segments() const;
@@ -55,12 +58,20 @@ struct Placement {
 /// one that names them. Cores that no stage names are shared out (core_shares.hpp): segments take
 /// turns unless several waves are in flight, a draft with a model takes turns with them if both
 /// wait for each other and no exit names anything; who computes at the same time gets cores of
-/// its own, if there are enough.
+/// its own, if there are enough. Waves of prefill have as many rows as [schedule] says; else
+/// kWaveRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A draft's passes
+/// follow the same rule by its own device.
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
 /// exist, when a process has more threads than cores, is told two different things or hosts too
 /// many stages.
 [[nodiscard]] Result<Placement> place(const PipelineConfig& config,
                                       int layers,
                                       const std::vector<int>& usable_cores);
+
+/// A line for people where more processes compute than there are cores, so that they take each other's
+/// time; empty elsewhere.
+[[nodiscard]] std::string too_few_cores_text(const PipelineConfig& config,
+                                             const Placement& placement,
+                                             int cores);
 
 }  // namespace paceline

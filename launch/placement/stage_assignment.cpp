@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
 constexpr int kCoresMax = 1024;
-constexpr std::size_t kDutyBytesMin = 4 * sizeof(double) + 2;
+constexpr std::size_t kDutyBytesMin = 5 * sizeof(double) + 2;
 constexpr int kNoGpu = -1;
 constexpr double kStagesMax = kSegmentsMax + 2;  // draft and correct beside the segments
 
@@ -71,7 +71,8 @@ void serialize(Archive& archive, StageDuty& duty) {
                        {"first layer", number(duty.layers.first, 0, kIntMax)},
                        {"last layer", number(duty.layers.last, 0, kIntMax)},
                        {"exit", &duty.exit},
-                       {"gpu", number(gpu, kNoGpu, kIntMax)}});
+                       {"gpu", number(gpu, kNoGpu, kIntMax)},
+                       {"rows", number(duty.rows_max, kVerifyRowsMax, kWaveRowsMax)}});
     duty.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
 }
 
@@ -92,7 +93,8 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"draft stage", number(a.draft_stage, 0, kStagesMax)},
                        {"correct stage", number(a.correct_stage, 0, kStagesMax)},
                        {"candidate stage", number(a.candidate_stage, 0, kStagesMax)},
-                       {"verbose", &a.verbose}});
+                       {"verbose", &a.verbose},
+                       {"tensors on device", &a.tensors_on_device}});
     archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
     std::size_t cores = a.cores.size();
     transfer(archive, {{"cores", number(cores, 0, kCoresMax)}});

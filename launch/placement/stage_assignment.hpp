@@ -25,6 +25,7 @@ struct StageDuty {
     LayerRange layers;  // of a segment
     bool exit = false;  // of a segment
     Device device = {};
+    std::uint32_t rows_max = kVerifyRowsMax;  // of one wave or pass
 };
 
 struct StageAssignment {
@@ -42,6 +43,8 @@ struct StageAssignment {
     DraftConfig draft;
     std::optional<ExitConfig> exit;
     bool verbose = false;  // log normal events too
+    /// Tensors of its edges lie on its GPU, those between two of its own stages there included.
+    bool tensors_on_device = false;
 };
 
 [[nodiscard]] std::vector<std::byte> encode(StageAssignment assignment);

@@ -38,7 +38,6 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
     sizes.context_ = context_of(options, file.config());
     sizes.kv_slots_ = slots_for(sizes.context_, requests);
     sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
-    sizes.backend_.rows_max = kWaveRowsMax;
     if (config.draft && config.draft->computes()) {
         Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, sizes.backend_);
         if (!planned) return planned.error();

@@ -40,8 +40,10 @@ Result<Answer> stream_answer(Generator& generator,
     }
     if (matcher.found()) finish = FinishReason::StopString;
     if (!wanted.prompt_only) return answer;
+    // The callback said Stop: that is the end that was wanted. Without a token the user cancelled.
+    const bool processed = answer.figures.generated_tokens > 0;
     answer.figures.generated_tokens = 0;
-    if (finish == FinishReason::Interrupted) finish = FinishReason::MaxTokens;
+    if (finish == FinishReason::Interrupted && processed) finish = FinishReason::MaxTokens;
     return answer;
 }
 

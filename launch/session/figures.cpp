@@ -1,11 +1,13 @@
 #include "launch/session/figures.hpp"
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
+
+#include "launch/base/print.hpp"
 
 namespace paceline {
 
@@ -22,26 +24,42 @@ double Figures::prompt_rate() const {
     return took > 0.0 ? answer.prompt_tokens / took : 0.0;
 }
 
-std::string one_line(const Figures& f) {
-    const VerdictTally& verdicts = f.answer.verdicts;
-    std::array<char, 320> line{};
-    int used = std::snprintf(
-        line.data(), line.size(),
-        "prompt %d tokens, %.1f tokens/s | answer %d tokens, %.1f tokens/s | first token %.3f s | "
-        "load %.2f s | peak memory %.0f MB",
-        f.prompt_tokens, f.prompt_rate(), f.answer.generated_tokens, f.answer.decode_rate(),
-        seconds(f.answer.time_to_first()), f.load_seconds,
-        static_cast<double>(f.traits.peak_bytes) / 1e6);
-    if (verdicts.candidates > 0) {
-        const auto room = line.size() - static_cast<std::size_t>(used);
-        std::snprintf(
-            line.data() + used, room, " | %.2f tokens per wave, %lld of %lld proposals accepted",
-            static_cast<double>(f.answer.generated_tokens) / static_cast<double>(verdicts.waves),
-            static_cast<long long>(verdicts.accepted), static_cast<long long>(verdicts.candidates));
-    }
-    std::string text{line.data()};
-    if (!f.exact) text += " | exact off";
-    return text;
+namespace {
+
+/// Of a prompt that was processed, or of what was done of it when it was cancelled.
+std::string prompt_text(const Figures& f) {
+    const AnswerFigures& a = f.answer;
+    const bool cut = a.generated_tokens == 0 && a.finish == FinishReason::Interrupted;
+    std::string text = print("prompt %d", a.prompt_tokens);
+    if (cut) text += print(" of %d", std::max(f.prompt_tokens, a.prompt_tokens));
+    text += " tokens";
+    if (f.prompt_rate() > 0.0) text += print(", %.1f tokens/s", f.prompt_rate());
+    return text + (cut ? ", cancelled" : "");
+}
+
+std::string answer_text(const AnswerFigures& a) {
+    if (a.generated_tokens == 0) return {};
+    const char* noun = a.generated_tokens == 1 ? "token" : "tokens";
+    std::string text = print(" | answer %d %s", a.generated_tokens, noun);
+    if (a.decode_rate() > 0.0) text += print(", %.1f tokens/s", a.decode_rate());
+    return text + print(" | first token %.3f s", seconds(a.time_to_first()));
+}
+
+std::string waves_text(const AnswerFigures& a) {
+    const VerdictTally& v = a.verdicts;
+    if (v.candidates == 0) return {};
+    return print(" | %.2f tokens per wave, %lld of %lld proposals accepted",
+                 static_cast<double>(a.generated_tokens) / static_cast<double>(v.waves),
+                 static_cast<long long>(v.accepted), static_cast<long long>(v.candidates));
+}
+
+}  // namespace
+
+std::string one_line(const Figures& f, bool first) {
+    std::string text = prompt_text(f) + answer_text(f.answer);
+    if (first) text += print(" | load %.2f s", f.load_seconds);
+    text += print(" | peak memory %.0f MB", static_cast<double>(f.traits.peak_bytes) / 1e6);
+    return text + waves_text(f.answer) + (f.exact ? "" : " | exact off");
 }
 
 nlohmann::json to_json(const Figures& f) {

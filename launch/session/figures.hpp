@@ -28,7 +28,7 @@ struct GeneratorTraits {
 
 struct Figures {
     std::string model;  // path
-    std::string dtype;  // as asked for
+    std::string dtype;  // of most weights: what "auto" came to
     std::string kv_dtype;
     bool exact = true;  // false: cuBLAS may multiply (--exact off); equality_class says so too
     std::uint64_t seed = 0;
@@ -40,8 +40,10 @@ struct Figures {
     [[nodiscard]] double prompt_rate() const;  // tokens/s; 0 where there is nothing to divide
 };
 
-/// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"
-[[nodiscard]] std::string one_line(const Figures& figures);
+/// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"; rates that have
+/// nothing to divide are left out, and the load unless it is the first answer of the program. The
+/// prompt's tokens are those that were processed: the rate's.
+[[nodiscard]] std::string one_line(const Figures& figures, bool first = true);
 [[nodiscard]] nlohmann::json to_json(const Figures& figures);
 
 /// The most memory this process ever had in RAM, in bytes; 0 where /proc does not say.

@@ -17,6 +17,7 @@
 #include "launch/backend/load_model.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/session/figures.hpp"
@@ -42,6 +43,9 @@ public:
     [[nodiscard]] virtual Position text_tokens() const = 0;  // prompts and answers so far
     [[nodiscard]] virtual Position context() const = 0;
     virtual void reset() = 0;  // forgets the text
+    /// Called during run() with the part of the prompt that is processed, 0 to 1, from its thread, until
+    /// the first token is there. For terminals; may be empty.
+    virtual void on_prefill(std::function<void(double part)> progress) = 0;
     [[nodiscard]] virtual GeneratorTraits traits() const = 0;
     /// All runs so far as a trace file (runtime/observe/trace_file.hpp), also after a failed one; empty
     /// where nothing is traced.
@@ -50,18 +54,27 @@ public:
     [[nodiscard]] virtual std::optional<PipelineFigures> pipeline_figures() const { return {}; }
 };
 
+/// What a pipeline that starts tells on stderr.
+struct Told {
+    bool table = true;     // who does what where
+    bool remarks = true;   // what its drafts and exits think with, and what makes it slow here
+    Show bars = Show::No;  // of loading
+};
+
 /// What a command wants to know about a pipeline while it runs.
 struct RunHooks {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
+    Told told = {};
 };
 
-/// One process, nothing speculated. Packs the weights. `file` must outlive the generator.
-[[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(
-    const ModelFile& file, const ModelOptions& options, const Environment& environment);
+/// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file` must outlive the generator.
+[[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
+                                                                      const ModelOptions& options,
+                                                                      Show bars);
 
-/// Spawns the processes of `config`, waits until all have loaded and prints who does what where
-/// to stderr. `file` must outlive the generator.
+/// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
+/// generator.
 /// Errors: as place(), check_gpus(), check_memory() and make_cpu_backend(); PeerGone naming the
 /// stage.
 [[nodiscard]] Result<std::unique_ptr<Generator>> make_pipeline_generator(

@@ -76,6 +76,24 @@ std::string total_text(const PipelineFigures& f) {
     return text;
 }
 
+/// The median of the pairs.
+double times_plain(const PipelineFigures& f) {
+    if (f.times_plain.empty()) return f.rate / f.baseline_rate;
+    std::vector<double> pairs = f.times_plain;
+    const auto middle = pairs.begin() + static_cast<std::ptrdiff_t>(pairs.size() / 2);
+    std::nth_element(pairs.begin(), middle, pairs.end());
+    return *middle;
+}
+
+std::string times_plain_text(const PipelineFigures& f) {
+    std::string text = print("%.2f", times_plain(f));
+    if (f.times_plain.size() > 1) {
+        const auto [low, high] = std::minmax_element(f.times_plain.begin(), f.times_plain.end());
+        text += print(" [%.2f..%.2f] in %zu pairs", *low, *high, f.times_plain.size());
+    }
+    return text + print(" (plain: %.1f tokens/s)", f.baseline_rate);
+}
+
 /// Named, in the order of the table; whatever was not measured is left out.
 std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures& f) {
     const VerdictTally& v = f.verdicts;
@@ -85,10 +103,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
     };
     add("method", f.method);
     if (f.rate > 0.0) add("tokens/s", print("%.1f", f.rate));
-    if (f.rate > 0.0 && f.baseline_rate > 0.0) {
-        add("times autoregressive", print("%.2f (plain decoding: %.1f tokens/s)",
-                                          f.rate / f.baseline_rate, f.baseline_rate));
-    }
+    if (f.rate > 0.0 && f.baseline_rate > 0.0) add("times plain decoding", times_plain_text(f));
     if (v.drafts > 0) {
         add("mean acceptance length", print("%.2f", v.mean_acceptance_length()));
         std::string rates;
@@ -203,7 +218,8 @@ nlohmann::json to_json(const PipelineFigures& f) {
     if (f.rate > 0.0) json["tokens_per_second"] = f.rate;
     if (f.baseline_rate > 0.0) {
         json["baseline_tokens_per_second"] = f.baseline_rate;
-        json["times_autoregressive"] = f.rate / f.baseline_rate;
+        json["times_plain"] = times_plain(f);
+        if (!f.times_plain.empty()) json["times_plain_pairs"] = f.times_plain;
     }
     for (const ProcessFigures& process : f.processes) {
         json["processes"].push_back(

@@ -51,7 +51,10 @@ struct PipelineFigures {
         0;  // verify waves through all layers: those of the last segment
     std::vector<ProcessFigures> processes;
     double baseline_rate = 0.0;  // plain decoding's tokens/s on the same prompt; 0: not measured
-    double rate = 0.0;           // tokens/s of this run; 0: not measured
+    /// Of each pair of this pipeline and plain decoding, one right after the other: this pipeline's
+    /// tokens/s over plain decoding's. Empty: there is one pair, `rate` and `baseline_rate`.
+    std::vector<double> times_plain{};
+    double rate = 0.0;  // tokens/s of this run; 0: not measured
     PipelineAccounts accounts{};
 
     [[nodiscard]] std::uint64_t counter(Counter c) const {

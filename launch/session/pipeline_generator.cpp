@@ -1,4 +1,6 @@
 // The Generator of a pipeline of processes: a PipelineSession with one conversation.
+#include <algorithm>
+#include <chrono>
 
 #include "launch/session/generator.hpp"
 #include "launch/session/pipeline_session.hpp"
@@ -19,8 +21,20 @@ public:
         AnswerOrder order;
         order.continues = request_;
         order.request = request;
-        order.on_token = on_token;
-        order.cancelled = [&cancel] { return cancel.cancelled(); };
+        const auto begun = std::chrono::steady_clock::now();
+        bool prefill = true;
+        order.on_token = [&](TokenId token) {
+            prefill = false;
+            return on_token(token);
+        };
+        // The conductor asks several times a second.
+        order.cancelled = [&] {
+            if (prefill && on_prefill_) {
+                on_prefill_(static_cast<double>(session_->prefilled_rows()) /
+                            static_cast<double>(std::max<std::size_t>(1, request.text.size())));
+            }
+            return cancel.cancelled();
+        };
         order.on_end = [&](const AnswerFigures& cost, const Status& status) {
             figures = cost;
             answered = status;
@@ -31,6 +45,12 @@ public:
         request_ = taken.value();
         if (Status ended = session_->run(); !ended) return ended.error();
         if (!answered) return answered.error();
+        const bool cut = figures.finish == FinishReason::Interrupted && prefill;
+        if (!cut || figures.begun.count() == 0) return figures;
+        // The conductor hears of a prefill when it is over, never of one that was cancelled.
+        figures.prompt_tokens = std::min(figures.prompt_tokens, session_->prefilled_rows());
+        figures.prefilled = figures.begun + std::chrono::duration_cast<std::chrono::microseconds>(
+                                                std::chrono::steady_clock::now() - begun);
         return figures;
     }
 
@@ -42,6 +62,9 @@ public:
         if (request_) session_->close(*request_);
         request_.reset();
     }
+    void on_prefill(std::function<void(double part)> progress) override {
+        on_prefill_ = std::move(progress);
+    }
     [[nodiscard]] GeneratorTraits traits() const override { return session_->traits(); }
     [[nodiscard]] std::string trace_text() const override { return session_->trace_text(); }
     [[nodiscard]] std::optional<PipelineFigures> pipeline_figures() const override {
@@ -51,6 +74,7 @@ public:
 private:
     std::unique_ptr<PipelineSession> session_;
     std::optional<RequestId> request_;  // the conversation, once it has begun
+    std::function<void(double part)> on_prefill_;
 };
 
 }  // namespace
@@ -59,8 +83,8 @@ Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file
                                                            const ModelOptions& options,
                                                            const PipelineConfig& config,
                                                            const RunHooks& hooks) {
-    Result<std::unique_ptr<PipelineSession>> session =
-        PipelineSession::open(file, options, config, {.log = hooks.log, .trace = hooks.trace});
+    Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
+        file, options, config, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
     if (!session) return session.error();
     return std::unique_ptr<Generator>{
         std::make_unique<PipelineGenerator>(std::move(session).value())};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/protocol/counters.hpp"
+#include "launch/placement/pretrained.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -48,7 +49,8 @@ public:
           config_{config},
           hellos_{std::move(started.hellos)},
           log_{log},
-          table_{placement_table(plan_.placement, config_, supervisor_->pids(), plan_.needs)} {
+          table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
+                 plan_.transports} {
         loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;
@@ -115,6 +117,14 @@ public:
         return figures;
     }
 
+    /// Every segment counts each row; one that was replaced counts again.
+    [[nodiscard]] std::int32_t prefilled_rows() const {
+        std::uint64_t rows = 0;
+        for (const StageRecord& record : supervisor_->records())
+            rows += growth_of(record)[static_cast<std::size_t>(counters::kPrefillRows)];
+        return static_cast<std::int32_t>(rows / static_cast<std::uint64_t>(config_.segments()));
+    }
+
     void reset_figures() {
         tally_ = {};
         seconds_ = 0.0;
@@ -170,6 +180,7 @@ public:
     [[nodiscard]] const ConductorActor& conductor() const { return conductor_; }
     [[nodiscard]] Position context() const { return plan_.context; }
     [[nodiscard]] const std::string& table() const { return table_; }
+    [[nodiscard]] std::string parts() const { return parts_text(config_, plan_.placement); }
 
 private:
     /// What an incarnation has counted since reset_figures().
@@ -207,13 +218,18 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
                                                                const SessionOptions& options) {
     Result<PipelinePlan> plan = plan_pipeline(file, model, config, options.requests);
     if (!plan) return plan.error();
-    Result<StartedPipeline> started =
-        start_pipeline(plan.value(), file, model, config, *options.log, options.trace);
+    if (options.told.remarks) {
+        const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
+        std::fputs(too_few_cores_text(config, plan.value().placement, cores).c_str(), stderr);
+    }
+    Result<StartedPipeline> started = start_pipeline(
+        plan.value(), file, model, config, *options.log, options.trace, options.told.bars);
     if (!started) return started.error();
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
                                        file.config().vocab_size, *options.log);
     impl->reset_figures();
-    if (options.table) std::fputs(impl->table().c_str(), stderr);
+    if (options.told.table) std::fputs(impl->table().c_str(), stderr);
+    if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);
     return std::unique_ptr<PipelineSession>{new PipelineSession{std::move(impl)}};
 }
 
@@ -246,6 +262,9 @@ PipelineFigures PipelineSession::figures() const {
 }
 void PipelineSession::reset_figures() {
     impl_->reset_figures();
+}
+std::int32_t PipelineSession::prefilled_rows() const {
+    return impl_->prefilled_rows();
 }
 std::vector<SessionProcess> PipelineSession::stages() const {
     return impl_->stages();

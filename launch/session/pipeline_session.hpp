@@ -32,7 +32,7 @@ namespace paceline {
 struct SessionOptions {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the session
     bool trace = false;     // record events for trace_text()
-    bool table = true;      // print who does what where to stderr
+    Told told = {};         // on stderr
     int requests = 1;       // that decode at once: the KV caches get room for so many contexts
 };
 
@@ -77,6 +77,8 @@ public:
     /// inside run() only, verdicts when their answer has ended.
     [[nodiscard]] PipelineFigures figures() const;
     void reset_figures();
+    /// Rows of prompts that the target has processed since then; also inside run().
+    [[nodiscard]] std::int32_t prefilled_rows() const;
     [[nodiscard]] std::vector<SessionProcess> stages() const;
     /// Everything so far as a trace file (runtime/observe/trace_file.hpp), also after a failed run.
     [[nodiscard]] std::string trace_text() const;

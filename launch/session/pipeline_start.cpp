@@ -1,11 +1,20 @@
 #include "launch/session/pipeline_start.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fmt/core.h>
+#include <iterator>
 #include <string>
+#include <sys/resource.h>
+#include <system_error>
 #include <vector>
 
 #include "launch/backend/gpu_check.hpp"
+#include "launch/backend/gpu_links.hpp"
+#include "launch/placement/edge_transports.hpp"
+#include "launch/placement/found_machine.hpp"
 #include "launch/placement/stage_sizes.hpp"
+#include "launch/session/load_bar.hpp"
 
 namespace paceline {
 
@@ -20,6 +29,46 @@ SupervisorOptions options_of(const PipelineConfig& config, RunLog& log, bool tra
     };
     options.on_news = [&log](const std::string& sentence) { log.news(sentence); };
     return options;
+}
+
+std::uint64_t weight_bytes(const std::vector<MemoryNeed>& needs) {
+    std::uint64_t bytes = 0;
+    for (const MemoryNeed& need : needs) bytes += need.weight_bytes;
+    return bytes;
+}
+
+/// A channel takes descriptors in both of its processes and in this one, which runs out of them first.
+Error with_remedy(Error error) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return error;
+    std::error_code none_left;
+    std::filesystem::directory_iterator entry{"/proc/self/fd", none_left};
+    const auto open =
+        none_left ? limit.rlim_cur : static_cast<rlim_t>(std::distance(begin(entry), end(entry)));
+    if (open * 4 < limit.rlim_cur * 3) return error;
+    error.what += fmt::format(
+        "; this process may open only {} files, and a pipeline needs some dozens for each stage: "
+        "ulimit -n 1024 (or more) before the command, as the limit's owner (root, systemd's "
+        "LimitNOFILE, docker's --ulimit)",
+        limit.rlim_cur);
+    return error;
+}
+
+Status settle_transports(PipelinePlan& plan, const PipelineConfig& config) {
+    GpuMachine machine{.source = "this machine", .name = "this machine", .gpus = {}};
+    GpuLinks links;
+    for (const PlacedStage& stage : plan.placement.stages) {
+        if (!stage.device.gpu) continue;
+        machine = found_machine(read_gpus(), plan.machine);
+        links = gpu_links(*stage.device.gpu);
+        break;
+    }
+    const Result<std::vector<EdgeWay>> ways =
+        choose_transports(plan.edges, plan.placement, config, {machine, links});
+    if (!ways) return ways.error();
+    if (has_gpus(plan.placement))
+        plan.transports = transports_text(plan.edges, ways.value(), plan.placement, machine);
+    return {};
 }
 
 }  // namespace
@@ -46,12 +95,14 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
                       .machine = std::move(machine).value(),
-                      .sizes = {},
+                      .edges = {},
+                      .transports = {},
                       .context = sizes.value().context(),
                       .kv_slots = sizes.value().kv_slots()};
     plan.needs = sizes.value().needs(plan.placement);
-    plan.sizes = sizes.value().edges(plan.placement);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
+    plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));
+    if (Status s = settle_transports(plan, config); !s) return s.error();
     return plan;
 }
 
@@ -60,26 +111,30 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                        const ModelOptions& options,
                                        const PipelineConfig& config,
                                        RunLog& log,
-                                       bool trace) {
+                                       bool trace,
+                                       Show bars) {
     Result<std::unique_ptr<Supervisor>> created =
         Supervisor::create(options_of(config, log, trace));
-    if (!created) return created.error();
+    if (!created) return with_remedy(created.error());
     Supervisor& supervisor = *created.value();
     SharedOrders orders{.model = options,
                         .usable_cores = static_cast<int>(plan.machine.allowed.size()),
                         .kv_slots = plan.kv_slots,
                         .verbose = log.wanted()};
     orders.model.model = file.path();
+    orders.edges = plan.edges;
     const std::vector<ChildSpec> children = children_of(plan.placement, config, orders);
-    if (Status s = supervisor.start(children); !s) return s.error();
-    Result<std::vector<control::Hello>> hellos = supervisor.await_hellos();
-    if (!hellos) return hellos.error();
+    if (Status s = supervisor.start(children); !s) return with_remedy(s.error());
+    Result<std::vector<control::Hello>> hellos = [&] {
+        const LoadBar bar{supervisor.pids(), weight_bytes(plan.needs), bars, log};
+        return supervisor.await_hellos();
+    }();
+    if (!hellos) return with_remedy(hellos.error());
     if (Status s = check_hellos(hellos.value(), plan.placement); !s) return s.error();
     std::vector<std::vector<int>> cores;
     for (const PlacedProcess& process : plan.placement.processes) cores.push_back(process.cores);
-    Result<Wiring> wiring = supervisor.wire(edges_of(plan.placement, config, plan.sizes),
-                                            choose_spin(plan.machine, cores));
-    if (!wiring) return wiring.error();
+    Result<Wiring> wiring = supervisor.wire(plan.edges, choose_spin(plan.machine, cores));
+    if (!wiring) return with_remedy(wiring.error());
     return StartedPipeline{std::move(created).value(), std::move(hellos).value(),
                            std::move(wiring).value()};
 }

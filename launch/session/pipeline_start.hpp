@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/placement/memory_plan.hpp"
@@ -25,9 +27,10 @@ struct PipelinePlan {
     Placement placement;
     std::vector<MemoryNeed> needs;  // in the order of the stages
     Machine machine;
-    EdgeSizes sizes;
-    Position context = 0;       // of one request
-    std::int32_t kv_slots = 0;  // for all of them
+    std::vector<EdgeSpec> edges;  // with their transports
+    std::string transports;       // those of tensors for people; empty where no stage is on a GPU
+    Position context = 0;         // of one request
+    std::int32_t kv_slots = 0;    // for all of them
 };
 
 /// The cores that a pipeline's processes share out; --threads says how many there may be, 0: all.
@@ -35,7 +38,7 @@ struct PipelinePlan {
 
 /// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
 /// so many cores in all, beside those that the configuration names; 0: all.
-/// Errors: as place(), check_gpus(), check_memory() and plan_draft_backend().
+/// Errors: as place(), check_gpus(), check_memory(), choose_transports() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,
                                                  const PipelineConfig& config,
@@ -48,12 +51,13 @@ struct StartedPipeline {
     Wiring wiring;                       // the conductor's
 };
 
-/// `log` must outlive the supervisor. Errors: PeerGone and what the stages say, by name.
+/// `log` must outlive the supervisor; `bars`: of loading. Errors: PeerGone and what the stages say, by name.
 [[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                                      const ModelFile& file,
                                                      const ModelOptions& options,
                                                      const PipelineConfig& config,
                                                      RunLog& log,
-                                                     bool trace);
+                                                     bool trace,
+                                                     Show bars);
 
 }  // namespace paceline

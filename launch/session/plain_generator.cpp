@@ -30,6 +30,9 @@ public:
     }
     [[nodiscard]] Position context() const override { return decoder_.context(); }
     void reset() override { decoder_.reset(); }
+    void on_prefill(std::function<void(double part)> progress) override {
+        decoder_.on_prefill(std::move(progress));
+    }
     [[nodiscard]] GeneratorTraits traits() const override {
         return {.method = "plain",
                 .equality_class = backend_->equality_class(),
@@ -48,7 +51,7 @@ private:
 
 Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
                                                         const ModelOptions& options,
-                                                        const Environment& environment) {
+                                                        Show bars) {
     const Device device = device_of(options);
     if (Status s = check_device(device); !s) return s.error();
     Result<Machine> machine = read_machine();
@@ -58,7 +61,7 @@ Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
     const CpuOptions cpu = cpu_options(options, plan, context, device);
     if (Status s = check_memory({plan_backend(file, cpu, "model", device)}, read_memory_room()); !s)
         return s.error();
-    Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, environment);
+    Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, bars);
     if (!backend) return backend.error();
     Result<PlainDecoder> decoder =
         PlainDecoder::make(*backend.value(), PlainOptions{.context = context});

@@ -33,13 +33,13 @@ std::vector<StageId> speculative_stages_of(const StageAssignment& a) {
     return ids;
 }
 
-/// The options that all backends of the process on `device` share. It was pinned to its cores before
+/// The options of the backend of `duty` that do not depend on its role. The process was pinned to its cores before
 /// it was started; now each thread gets one.
-CpuOptions base_options(const StageAssignment& assignment, const Device& device) {
+CpuOptions base_options(const StageAssignment& assignment, const StageDuty& duty) {
     ThreadPlan plan{assignment.threads, assignment.cores, assignment.usable_cores};
     plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
-    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, device);
-    options.rows_max = kWaveRowsMax;
+    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, duty.device);
+    options.rows_max = static_cast<int>(duty.rows_max);
     return options;
 }
 
@@ -103,7 +103,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
                                  control::Hello& hello) {
     SegmentPlan plan = segment_plan(assignment, duty);
     if (Status s = validate(plan.dispatch); !s.ok()) return s.error();
-    CpuOptions options = base_options(assignment, duty.device);
+    CpuOptions options = base_options(assignment, duty);
     options.first_layer = duty.layers.first;
     options.last_layer = duty.layers.last;
     if (assignment.exit) {
@@ -171,7 +171,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
     std::unique_ptr<Backend> backend;
     if (config.computes()) {
         Result<DraftBackend> plan =
-            plan_draft_backend(config, target, base_options(assignment, duty.device));
+            plan_draft_backend(config, target, base_options(assignment, duty));
         if (!plan) return plan.error();
         Result<std::unique_ptr<Backend>> made =
             load(plan.value().file(target), plan.value().options, duty, make, hello);
@@ -180,7 +180,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
         tools.model =
             std::make_unique<DraftModel>(*backend, DraftModelOptions{.head = plan.value().head,
                                                                      .vocab_size = vocab_size,
-                                                                     .rows_max = kWaveRowsMax});
+                                                                     .rows_max = duty.rows_max});
     }
     auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};

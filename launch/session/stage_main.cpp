@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "launch/backend/gpu_links.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/stage_assignment.hpp"
@@ -18,26 +19,57 @@
 namespace paceline {
 namespace {
 
+const StageDuty* duty_of(const StageAssignment& assignment, StageId id) {
+    const auto found = std::find_if(assignment.duties.begin(), assignment.duties.end(),
+                                    [id](const StageDuty& duty) { return duty.id == id; });
+    return found == assignment.duties.end() ? nullptr : &*found;
+}
+
+/// Between two stages of this process.
+Transport transport_of(const StageAssignment& assignment, const EdgeSpec& edge) {
+    const StageDuty* from = duty_of(assignment, edge.from);
+    const StageDuty* to = duty_of(assignment, edge.to);
+    const bool one_gpu = from != nullptr && to != nullptr && from->device.gpu.has_value() &&
+                         from->device.gpu == to->device.gpu;
+    return assignment.tensors_on_device && one_gpu ? Transport::Local : Transport::Host;
+}
+
 /// Neighbours that live here pass hidden states, and keys and values, on without leaving the
 /// process.
-void connect_neighbours(StageLoop& loop,
-                        const StageAssignment& assignment,
-                        const std::vector<HostedActor>& hosted) {
+Status connect_neighbours(StageLoop& loop,
+                          const StageAssignment& assignment,
+                          const std::vector<HostedActor>& hosted) {
     const auto find = [&](std::int32_t id) {
         const auto found = std::find_if(hosted.begin(), hosted.end(),
                                         [&](const HostedActor& one) { return one.id.value == id; });
         return found == hosted.end() ? nullptr : &*found;
     };
+    const auto connect = [&](EdgeSpec edge) {
+        if (edge.tensor_slots > 0) edge.transport = transport_of(assignment, edge);
+        return loop.connect(edge);
+    };
     for (std::int32_t id = 1; id < assignment.segments; ++id) {
         const HostedActor* from = find(id);
-        if (from != nullptr && find(id + 1) != nullptr)
-            loop.connect(wave_edge(from->id, from->backend->config().dim));
+        if (from == nullptr || find(id + 1) == nullptr) continue;
+        if (Status s = connect(
+                wave_edge(from->id, from->backend->config().dim, assignment.dispatch.wave_rows()));
+            !s.ok())
+            return s;
     }
     const HostedActor* draft = find(assignment.draft_stage);
     const HostedActor* correct = find(assignment.correct_stage);
-    if (draft == nullptr || correct == nullptr) return;
-    loop.connect(trunk_edge(draft->id, correct->id,
-                            draft->backend == nullptr ? 0 : draft->backend->kv_bytes()));
+    if (draft == nullptr || correct == nullptr) return {};
+    return connect(trunk_edge(draft->id, correct->id,
+                              draft->backend == nullptr ? 0 : draft->backend->kv_bytes()));
+}
+
+/// The device of this process, if tensors of its edges lie there; else nullptr.
+Result<std::unique_ptr<TensorDevice>> tensor_device(const StageAssignment& assignment) {
+    for (const StageDuty& duty : assignment.duties) {
+        const bool wanted = assignment.tensors_on_device && duty.device.gpu.has_value();
+        if (wanted) return make_gpu_tensor_device(*duty.device.gpu);
+    }
+    return std::unique_ptr<TensorDevice>{};
 }
 
 /// Loads, says hello, runs all actors until the end.
@@ -49,13 +81,15 @@ Status run_actors(StageProcess& process) {
     control::Hello hello;
     Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment.value(), hello);
     if (!hosted) return hosted.error();
+    const Result<std::unique_ptr<TensorDevice>> device = tensor_device(assignment.value());
+    if (!device) return device.error();
     Result<Wiring> wiring = process.introduce(std::move(hello));
     if (!wiring) return wiring.error();
     spdlog::info("wired: {} channels in, {} out, epoch {}", wiring.value().in.size(),
                  wiring.value().out.size(), wiring.value().epoch.value);
-    StageLoop loop{std::move(wiring).value(), process, {}};
+    StageLoop loop{std::move(wiring).value(), process, {.device = device.value().get()}};
     for (const HostedActor& one : hosted.value()) loop.add(one.id, *one.actor);
-    connect_neighbours(loop, assignment.value(), hosted.value());
+    if (Status s = connect_neighbours(loop, assignment.value(), hosted.value()); !s.ok()) return s;
     Status ended = loop.run();
     if (ended.ok()) spdlog::info("ended");
     return ended;

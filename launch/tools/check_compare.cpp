@@ -36,7 +36,8 @@ Result<std::vector<PlainAnswer>> decode_plainly(const ModelFile& file,
                                                 const Environment& environment,
                                                 const std::vector<std::vector<TokenId>>& prompts,
                                                 Request request) {
-    Result<std::unique_ptr<Generator>> generator = make_plain_generator(file, model, environment);
+    Result<std::unique_ptr<Generator>> generator =
+        make_plain_generator(file, model, bars_on(environment));
     if (!generator) return generator.error();
     std::vector<PlainAnswer> answers;
     const CancelToken never;

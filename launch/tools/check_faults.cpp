@@ -34,9 +34,10 @@ void send_signal(const OwnedFd& process, int signal) {
 Result<SlowStage> parse_slow_stage(const std::string& word) {
     SlowStage slow;
     const std::size_t colon = word.rfind(':');
-    const Error wrong{Errc::BadArgument, "'" + word +
-                                             "' is no slow stage; it must be NAME:PERCENT with 1 "
-                                             "to 95 percent of the time that it is stopped"};
+    const Error wrong{Errc::BadArgument,
+                      "--delay " + word +
+                          ": must be NAME:PERCENT, a process and the 1 to 95 percent of the time "
+                          "that it is stopped, such as draft:50"};
     if (colon == std::string::npos || colon == 0) return wrong;
     slow.name = word.substr(0, colon);
     const char* end = word.data() + word.size();

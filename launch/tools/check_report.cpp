@@ -56,22 +56,12 @@ std::string summary(const CheckResult& result) {
         "tokens/s",
         print("%.2f, plain decoding %.2f (%.2f times)", result.pipeline_rate, result.plain_rate,
               result.plain_rate > 0 ? result.pipeline_rate / result.plain_rate : 0.0));
-    text += line("overlap", print("draft busy %.1f %%, target %.1f %%, both %.1f %% of the time",
-                                  100 * result.overlap.draft, 100 * result.overlap.target,
+    text += line("overlap", print("draft and target both busy %.1f %% of the time",
                                   100 * result.overlap.both));
-    const std::int64_t emitted = figures.verdicts.emitted;
-    text += line(
-        "wasted rows",
-        print("%llu that were not committed (%.2f for each token)", count(counters::kRowsWasted),
-              emitted > 0 ? static_cast<double>(figures.counter(counters::kRowsWasted)) /
-                                static_cast<double>(emitted)
-                          : 0.0));
     const std::uint64_t proposed = count(counters::kTokensProposed);
     const std::uint64_t accepted = count(counters::kTokensAccepted);
-    text += line("draft",
-                 print("%llu passes over %llu rows; %llu of %llu candidates accepted (%.1f %%)",
-                       count(counters::kDraftForwards), count(counters::kDraftRows),
-                       static_cast<unsigned long long>(accepted),
+    text += line("candidates",
+                 print("%llu of %llu accepted (%.1f %%)", static_cast<unsigned long long>(accepted),
                        static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
     return text;
 }
@@ -91,7 +81,9 @@ std::string check_table(const CheckResult& result, const CheckTask& task) {
             text += print(", begun anew %u times", answer.figures.replays);
         text += loops ? ", repeats itself\n" : "\n";
     }
-    return text + "\n" + summary(result) + "\n" + figures_table(result.figures);
+    PipelineFigures figures = result.figures;
+    figures.rate = 0.0;  // the summary has it
+    return text + "\n" + summary(result) + "\n" + figures_table(figures);
 }
 
 nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 
 #include "launch/config/methods.hpp"
 #include "launch/session/pipeline_session.hpp"
+#include "launch/session/pipeline_start.hpp"
 
 namespace paceline {
 namespace {
@@ -66,18 +68,18 @@ private:
     std::size_t asked_ = 0;
 };
 
-Status check_slow_stages(const FaultPlan& plan, const PipelineSession& session) {
-    const std::vector<SessionProcess> processes = session.stages();
+Status check_slow_stages(const FaultPlan& plan, const std::vector<PlacedProcess>& processes) {
     for (const SlowStage& slow : plan.slow) {
         std::string names;
         bool found = false;
-        for (const SessionProcess& process : processes) {
+        for (const PlacedProcess& process : processes) {
             found = found || process.name == slow.name;
             names += (names.empty() ? "" : ", ") + process.name;
         }
         if (found) continue;
-        return Error{Errc::BadArgument,
-                     "--delay: no process is called '" + slow.name + "'; there are " + names};
+        return Error{Errc::BadArgument, fmt::format("--delay {}:{}: no process is called '{}'; "
+                                                    "there are {}",
+                                                    slow.name, slow.percent, slow.name, names)};
     }
     return {};
 }
@@ -138,6 +140,11 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     Result<std::vector<std::vector<TokenId>>> prompts =
         encode_prompts(task.prompts, model.file, model.tokenizer);
     if (!prompts) return prompts.error();
+    // Before anything is decoded: what is wrong with the pipeline is not told minutes later.
+    const Result<PipelinePlan> plan = plan_pipeline(model.file, options, config, task.at_once);
+    if (!plan) return plan.error();
+    if (Status s = check_slow_stages(task.faults, plan.value().placement.processes); !s)
+        return s.error();
     ModelOptions plain_options = options;
     plain_options.device = to_text(target_device(config));
     Result<std::vector<PlainAnswer>> plain =
@@ -150,11 +157,12 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     session_options.log = &log;
     session_options.trace = true;
     session_options.requests = task.at_once;
+    session_options.told.table = environment.stderr_is_terminal || log.verbose();
+    session_options.told.bars = log.verbose() ? Show::No : bars_on(environment);
     Result<std::unique_ptr<PipelineSession>> opened =
         PipelineSession::open(model.file, options, config, session_options);
     if (!opened) return opened.error();
     PipelineSession& session = *opened.value();
-    if (Status s = check_slow_stages(task.faults, session); !s) return s.error();
     {
         const auto tokens = static_cast<std::size_t>(std::max(1, task.request.max_tokens));
         StageFaults faults{task.faults, prompts.value().size(), tokens};

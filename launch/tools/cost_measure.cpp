@@ -99,6 +99,7 @@ public:
         for (const int tokens : plan_.short_lists) {
             const HeadId head = tokens == 0 ? HeadId::Final : static_cast<HeadId>(++special);
             for (const int rows : plan_.rows) {
+                if (rows > static_cast<int>(kVerifyRowsMax)) continue;  // prefill has no heads
                 records.push_back({.stage = "head",
                                    .fingerprint = cost_name(file_.path(), model_.dtype, tokens),
                                    .rows = number(rows),
@@ -118,7 +119,7 @@ private:
     [[nodiscard]] CpuOptions sized_options() const {
         const int slots = *std::max_element(contexts_.begin(), contexts_.end()) + largest_wave();
         CpuOptions options = cpu_options(model_, ThreadPlan{}, slots);
-        options.rows_max = static_cast<int>(kWaveRowsMax);
+        options.rows_max = std::max(largest_wave(), static_cast<int>(kVerifyRowsMax));
         for (const int tokens : plan_.short_lists) {
             if (tokens == 0) continue;
             HeadSpec head;

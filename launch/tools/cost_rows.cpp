@@ -16,7 +16,7 @@ double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-constexpr int kChunkRows = static_cast<int>(kWaveRowsMax);
+constexpr int kChunkRows = static_cast<int>(kVerifyRowsMax);
 
 }  // namespace
 

@@ -4,13 +4,13 @@
 #include <cstdio>
 
 #include "launch/base/print.hpp"
+#include "launch/base/progress_bar.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr std::chrono::milliseconds kTerminalPause{200};
 constexpr std::chrono::seconds kLinePause{30};
-constexpr std::int64_t kWidth = 24;
 
 }  // namespace
 
@@ -42,10 +42,12 @@ void GenerateProgress::wave_done(int drawn, int rows) {
         std::fprintf(stderr, "paceline generate: %s\n", line().c_str());
         return;
     }
-    const std::int64_t filled = all_ > 0 ? kWidth * done_ / all_ : kWidth;
-    std::string bar(static_cast<std::size_t>(filled), '#');
-    bar.resize(kWidth, '.');
-    std::fprintf(stderr, "\r[%s] %s\x1b[K", bar.c_str(), line().c_str());
+    const auto part =
+        static_cast<double>(done_) / static_cast<double>(std::max<std::int64_t>(1, all_));
+    const std::string label = print("%lld/%lld, %.0f tokens/s", static_cast<long long>(done_),
+                                    static_cast<long long>(all_),
+                                    static_cast<double>(tokens_) / std::max(seconds(), 1e-9));
+    std::fprintf(stderr, "\r%s\x1b[K", bar_text(label, all_ > 0 ? part : 1.0).c_str());
     std::fflush(stderr);
     drawn_ = true;
 }

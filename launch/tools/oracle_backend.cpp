@@ -94,8 +94,9 @@ bool OracleBackend::has_head(HeadId id) const {
 }
 
 RunOutcome OracleBackend::run_layers(std::span<const Row> rows,
-                                     std::span<float> hidden,
+                                     HiddenRows placed,
                                      const CancelToken* cancel) {
+    const std::span<float> hidden = placed.host();
     if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
     const auto dim = static_cast<std::size_t>(config_.dim);
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -105,11 +106,9 @@ RunOutcome OracleBackend::run_layers(std::span<const Row> rows,
     return RunOutcome::Done;
 }
 
-void OracleBackend::head(HeadId id,
-                         std::span<const float> hidden,
-                         int rows,
-                         std::span<float> logits) {
+void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<float> logits) {
     PACE_CHECK(has_head(id), "a head of this segment");
+    const std::span<const float> hidden = placed.host();
     const auto dim = static_cast<std::size_t>(config_.dim);
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     std::fill(logits.begin(), logits.end(), kNever);

@@ -64,9 +64,9 @@ public:
     [[nodiscard]] bool has_head(HeadId id) const override;
 
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows hidden,
                           const CancelToken* cancel) override;
-    void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) override;
+    void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override;
 
     [[nodiscard]] MemoryUse memory_use() const override { return {}; }
     [[nodiscard]] std::string equality_class() const override { return "oracle"; }

@@ -58,19 +58,26 @@ std::string SimulateReport::last_text() const {
     text += "simulated: " + fixed(made.run.rate, 2) + " tokens/s, " + fixed(made.run.seconds, 3) +
             " s, draft and target both busy " + fixed(100 * made.run.overlap.both, 1) +
             " % of the time\n";
+    if (baseline_ > 0.0)
+        text += "times plain decoding: " + fixed(made.run.rate / baseline_, 2) +
+                " (plain: " + fixed(baseline_, 2) + " tokens/s on one device, simulated)\n";
     return text + figures_table(made.run.figures) + "\n";
 }
 
 std::string SimulateReport::sweep_table() const {
     std::string text =
-        "| settings | tokens/s | acceptance length | draft busy | target busy | both |\n"
-        "|---|---:|---:|---:|---:|---:|\n";
+        std::string{
+            "| settings | tokens/s | acceptance length | draft busy | target busy | both |"} +
+        std::string{baseline_ > 0.0 ? " times plain |" : ""} + "\n|---|---:|---:|---:|---:|---:|" +
+        (baseline_ > 0.0 ? "---:|" : "") + "\n";
     for (const SimulatedCase& made : cases_) {
         const Overlap& overlap = made.run.overlap;
         text += "| " + settings_text(made.settings) + " | " + fixed(made.run.rate, 2) + " | " +
                 fixed(made.run.figures.verdicts.mean_acceptance_length(), 2) + " | " +
                 fixed(100 * overlap.draft, 0) + " % | " + fixed(100 * overlap.target, 0) + " % | " +
-                fixed(100 * overlap.both, 0) + " % |\n";
+                fixed(100 * overlap.both, 0) + " % |";
+        if (baseline_ > 0.0) text += " " + fixed(made.run.rate / baseline_, 2) + " |";
+        text += "\n";
     }
     return text;
 }
@@ -88,6 +95,10 @@ std::string SimulateReport::json_text() const {
                              {"both", made.run.overlap.both}}},
                            {"figures", to_json(made.run.figures)},
                            {"prompts", nlohmann::json::array()}};
+        if (baseline_ > 0.0) {
+            one["plain_tokens_per_second"] = baseline_;
+            one["times_plain"] = made.run.rate / baseline_;
+        }
         for (const Setting& setting : made.settings) one["settings"][setting.key] = setting.value;
         for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
             const SimulatedAnswer& answer = made.run.answers[i];

@@ -26,6 +26,8 @@ public:
     SimulateReport(const std::vector<Prompt>& prompts, const std::vector<PlainAnswer>& plain)
         : prompts_{prompts}, plain_{plain} {}
 
+    /// Simulated tokens/s of plain decoding, to compare with; 0: not simulated.
+    void set_baseline(double rate) { baseline_ = rate; }
     void add(SimulatedCase made) { cases_.push_back(std::move(made)); }
     /// Whether all answers so far are plain decoding's; true if nothing is compared.
     [[nodiscard]] bool all_equal() const;
@@ -39,6 +41,7 @@ private:
 
     const std::vector<Prompt>& prompts_;
     const std::vector<PlainAnswer>& plain_;
+    double baseline_ = 0.0;
     std::vector<SimulatedCase> cases_;
 };
 

@@ -33,15 +33,27 @@ std::string key_of(const std::string& line) {
     return equals == std::string::npos ? std::string{} : trimmed(line.substr(0, equals));
 }
 
-Status set_exit_layer(PipelineConfig& config, const std::string& value, int layers) {
-    const std::optional<int> layer = number_in<int>(value);
+Error wrong(const Setting& setting, const std::string& what) {
+    return Error{Errc::BadArgument,
+                 setting.option + " " + setting.key + "=" + setting.value + ": " + what};
+}
+
+/// SECTION.KEY
+Status check_key(const Setting& setting) {
+    const std::size_t dot = setting.key.find('.');
+    if (dot != std::string::npos && dot > 0 && dot + 1 < setting.key.size()) return {};
+    return wrong(setting, "'" + setting.key +
+                              "' is no key; there are SECTION.KEY (paceline run --list-settings), "
+                              "exit-layer and draft-cost");
+}
+
+Status set_exit_layer(PipelineConfig& config, const Setting& setting, int layers) {
+    const std::optional<int> layer = number_in<int>(setting.value);
     const int segments = config.segments();
-    if (segments < 2) return Error{Errc::BadArgument, "exit-layer: there is only one segment"};
-    if (!layer || *layer < 1 || *layer > layers - segments + 1) {
-        return Error{Errc::BadArgument,
-                     fmt::format("exit-layer = '{}', must be a number from 1 to {}", value,
-                                 layers - segments + 1)};
-    }
+    if (segments < 2)
+        return wrong(setting, config.file + " has only one segment, there is no exit before it");
+    if (!layer || *layer < 1 || *layer > layers - segments + 1)
+        return wrong(setting, fmt::format("must be a layer from 1 to {}", layers - segments + 1));
     int index = 0;
     for (StageConfig& stage : config.stages) {
         if (stage.role != StageRole::Segment) continue;
@@ -56,22 +68,26 @@ Status set_exit_layer(PipelineConfig& config, const std::string& value, int laye
 
 }  // namespace
 
-Result<Setting> parse_setting(const std::string& word) {
+Result<Setting> parse_setting(const std::string& word, const std::string& option) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == word.size()) {
-        return Error{Errc::BadArgument,
-                     "'" + word + "' is no setting; it must be KEY=VALUE, e.g. draft.gamma=8"};
+        return Error{
+            Errc::BadArgument,
+            option + ": '" + word + "' is no setting; it must be KEY=VALUE, such as draft.gamma=8"};
     }
-    return Setting{trimmed(word.substr(0, equals)), trimmed(word.substr(equals + 1))};
+    Setting setting{trimmed(word.substr(0, equals)), trimmed(word.substr(equals + 1)), option};
+    if (setting.key == kExitLayer || setting.key == kDraftCost) return setting;
+    if (Status s = check_key(setting); !s) return s.error();
+    return setting;
 }
 
 Result<std::vector<Setting>> parse_sweep(const std::string& word) {
-    const Result<Setting> whole = parse_setting(word);
+    const Result<Setting> whole = parse_setting(word, "--sweep");
     if (!whole) return whole.error();
     std::vector<Setting> values;
     int depth = 0;
     std::string value;
-    const auto close = [&] { values.push_back({whole.value().key, trimmed(value)}); };
+    const auto close = [&] { values.push_back({whole.value().key, trimmed(value), "--sweep"}); };
     for (const char c : whole.value().value) {
         if (c == '[') ++depth;
         if (c == ']') --depth;
@@ -85,7 +101,7 @@ Result<std::vector<Setting>> parse_sweep(const std::string& word) {
     close();
     for (const Setting& setting : values) {
         if (setting.value.empty())
-            return Error{Errc::BadArgument, "'" + word + "': a value is empty"};
+            return Error{Errc::BadArgument, "--sweep " + word + ": a value is empty"};
     }
     return values;
 }
@@ -141,36 +157,36 @@ Result<Variant> apply_settings(const std::string& toml,
                                const std::string& file,
                                const std::vector<Setting>& settings,
                                const StageTimingOptions& timing,
-                               int layers) {
+                               std::optional<int> layers) {
     std::string text = toml;
+    std::string changes;
     StageTimingOptions changed = timing;
-    std::optional<std::string> exit_layer;
+    const Setting* exit_layer = nullptr;
     for (const Setting& setting : settings) {
-        if (setting.key == "exit-layer") {
-            exit_layer = setting.value;
+        if (setting.key == kExitLayer) {
+            exit_layer = &setting;
             continue;
         }
-        if (setting.key == "draft-cost") {
+        if (setting.key == kDraftCost) {
             changed.draft_cost = number_in<double>(setting.value);
             if (changed.draft_cost && *changed.draft_cost >= 0 && *changed.draft_cost <= 1000)
                 continue;
-            return Error{Errc::BadArgument,
-                         "draft-cost = '" + setting.value + "', must be a number from 0 to 1000"};
+            return wrong(setting, "must be a number from 0 to 1000");
         }
+        if (Status s = check_key(setting); !s) return s.error();
         const std::size_t dot = setting.key.find('.');
-        if (dot == std::string::npos || dot == 0 || dot + 1 == setting.key.size()) {
-            return Error{Errc::BadArgument,
-                         "'" + setting.key +
-                             "' is no setting; there are SECTION.KEY, exit-layer "
-                             "and draft-cost"};
-        }
         text =
             with_key(text, setting.key.substr(0, dot), setting.key.substr(dot + 1), setting.value);
+        changes +=
+            (changes.empty() ? "" : " ") + setting.option + " " + setting.key + "=" + setting.value;
     }
-    Result<PipelineConfig> config = parse_pipeline_config(text, file);
+    // Errors name the settings: the lines that they count are not those of the file.
+    Result<PipelineConfig> config =
+        parse_pipeline_config(text, changes.empty() ? file : file + " (" + changes + ")");
     if (!config) return config.error();
-    if (exit_layer) {
-        if (Status s = set_exit_layer(config.value(), *exit_layer, layers); !s) return s.error();
+    config.value().file = file;
+    if (exit_layer != nullptr && layers) {
+        if (Status s = set_exit_layer(config.value(), *exit_layer, *layers); !s) return s.error();
     }
     return Variant{std::move(config).value(), changed};
 }

@@ -21,12 +21,16 @@ namespace paceline {
 struct Setting {
     std::string key;
     std::string value;
+    std::string option = "--set";  // for messages
 };
+inline constexpr const char* kExitLayer = "exit-layer";
+inline constexpr const char* kDraftCost = "draft-cost";
 
-/// "KEY=VALUE". Errors: BadArgument quoting the word.
-[[nodiscard]] Result<Setting> parse_setting(const std::string& word);
+/// "KEY=VALUE" of `option`, --set or --sweep. Errors: BadArgument naming option and word, also for a
+/// key that is neither SECTION.KEY nor one of the two above.
+[[nodiscard]] Result<Setting> parse_setting(const std::string& word, const std::string& option);
 
-/// "KEY=V1,V2,..." as one setting per value; commas within brackets do not divide.
+/// "KEY=V1,V2,..." of --sweep as one setting per value; commas within brackets do not divide.
 [[nodiscard]] Result<std::vector<Setting>> parse_sweep(const std::string& word);
 
 /// All combinations, one of each list; the last list changes fastest.
@@ -44,12 +48,13 @@ struct Variant {
     StageTimingOptions timing;
 };
 
-/// A configuration's text with all settings. Errors: BadArgument naming the setting, or those of
-/// parse_pipeline_config().
+/// A configuration's text with all settings; exit-layer is only for a model whose `layers` are known.
+/// Errors: BadArgument naming option and setting, or those of parse_pipeline_config() with all
+/// settings behind the file's name.
 [[nodiscard]] Result<Variant> apply_settings(const std::string& toml,
                                              const std::string& file,
                                              const std::vector<Setting>& settings,
                                              const StageTimingOptions& timing,
-                                             int layers);
+                                             std::optional<int> layers);
 
 }  // namespace paceline

@@ -49,35 +49,33 @@ public:
     [[nodiscard]] Isa isa() const override { return parts_.isa; }
 
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows hidden,
                           const CancelToken* cancel) override {
         const auto dim = static_cast<std::size_t>(parts_.config.dim);
-        PACE_CHECK(hidden.size() == rows.size() * dim, "hidden is [rows, dim]");
+        const std::span<float> states = hidden.host();
+        PACE_CHECK(states.size() == rows.size() * dim, "hidden is [rows, dim]");
         for (const Row& row : rows) check(row);
         const auto chunk = static_cast<std::size_t>(parts_.options.rows_max);
         for (std::size_t first = 0; first < rows.size(); first += chunk) {
             const std::size_t count = std::min(chunk, rows.size() - first);
             const RunOutcome outcome = forward_.run(rows.subspan(first, count),
-                                                    hidden.data() + first * dim, cancel, first);
+                                                    states.data() + first * dim, cancel, first);
             if (outcome == RunOutcome::Cancelled) return outcome;
         }
         return RunOutcome::Done;
     }
 
-    void head(HeadId id,
-              std::span<const float> hidden,
-              int rows,
-              std::span<float> logits) override {
-        run_head(id, hidden, rows, logits, parts_.config.vocab_size);
+    void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override {
+        run_head(id, hidden.host(), rows, logits, parts_.config.vocab_size);
     }
 
     void head_listed(HeadId id,
-                     std::span<const float> hidden,
+                     ConstHiddenRows hidden,
                      int rows,
                      std::span<float> logits) override {
         const std::size_t listed = short_list(id).size();
         PACE_CHECK(listed > 0, "a head with a short list");
-        run_head(id, hidden, rows, logits, static_cast<int>(listed));
+        run_head(id, hidden.host(), rows, logits, static_cast<int>(listed));
     }
 
     [[nodiscard]] bool has_head(HeadId id) const override {
@@ -94,27 +92,27 @@ public:
     }
 
     RunOutcome run_adapter(std::span<const Row> rows,
-                           std::span<const float> hidden,
-                           std::span<float> out,
+                           ConstHiddenRows hidden,
+                           HiddenRows out,
                            const CancelToken* cancel) override {
         PACE_CHECK(has_adapter(), "an adapter of this segment");
         const auto dim = static_cast<std::size_t>(parts_.config.dim);
         PACE_CHECK(hidden.size() == rows.size() * dim && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
         for (const Row& row : rows) check_keys(row);
-        return parts_.adapter->run(rows, hidden, out, cancel);
+        return parts_.adapter->run(rows, hidden.host(), out.host(), cancel);
     }
 
     [[nodiscard]] std::size_t kv_bytes() const override { return parts_.kv.slot_bytes(); }
-    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+    void read_kv(KvSlot slot, KvBytes bytes) const override {
         PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
         PACE_CHECK(bytes.size() == kv_bytes(), "bytes for one slot");
-        parts_.kv.read(slot, bytes);
+        parts_.kv.read(slot, bytes.host());
     }
-    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+    void write_kv(KvSlot slot, ConstKvBytes bytes) override {
         PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
         PACE_CHECK(bytes.size() == kv_bytes(), "bytes of one slot");
-        parts_.kv.write(slot, bytes);
+        parts_.kv.write(slot, bytes.host());
     }
 
     double gemm_only_seconds(int rows) override {

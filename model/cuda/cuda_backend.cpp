@@ -62,7 +62,7 @@ public:
     }
 
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows hidden,
                           const CancelToken* cancel) override {
         PACE_CHECK(hidden.size() == rows.size() * dim(), "hidden is [rows, dim]");
         return run(rows, hidden, {.jobs = {}, .hidden = true}, {}, cancel);
@@ -71,7 +71,7 @@ public:
     [[nodiscard]] bool draws_behind_rows() const override { return true; }
 
     RunOutcome run_and_draw(std::span<const Row> rows,
-                            std::span<float> hidden,
+                            HiddenRows hidden,
                             const BehindRows& behind,
                             std::span<std::optional<TokenId>> tokens,
                             const CancelToken* cancel) override {
@@ -85,7 +85,7 @@ public:
 
     RunOutcome run_and_draw_candidates(HeadId id,
                                        std::span<const Row> rows,
-                                       std::span<float> hidden,
+                                       HiddenRows hidden,
                                        const BehindRows& behind,
                                        std::span<std::vector<Candidate>> best,
                                        const CancelToken* cancel) override {
@@ -97,24 +97,21 @@ public:
     }
 
     RunOutcome run_adapter(std::span<const Row> rows,
-                           std::span<const float> hidden,
-                           std::span<float> out,
+                           ConstHiddenRows hidden,
+                           HiddenRows out,
                            const CancelToken* cancel) override {
         PACE_CHECK(has_adapter(), "an adapter of this segment");
         PACE_CHECK(hidden.size() == rows.size() * dim() && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
         for (const Row& row : rows) check_keys(row);
         return in_waves(rows, [&](std::size_t first, std::size_t count) {
-            return parts_->forward->run_adapter(rows.subspan(first, count),
-                                                hidden.data() + first * dim(),
-                                                out.data() + first * dim(), cancel);
+            return parts_->forward->run_adapter(
+                rows.subspan(first, count),
+                {.in = of_rows(hidden, first, count), .out = of_rows(out, first, count)}, cancel);
         });
     }
 
-    void head(HeadId id,
-              std::span<const float> hidden,
-              int rows,
-              std::span<float> logits) override {
+    void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override {
         const auto vocab = static_cast<std::size_t>(config().vocab_size);
         const std::span<const TokenId> listed = short_list(id);
         if (listed.empty()) return run_head(id, hidden, rows, logits, vocab);
@@ -131,7 +128,7 @@ public:
     }
 
     void head_listed(HeadId id,
-                     std::span<const float> hidden,
+                     ConstHiddenRows hidden,
                      int rows,
                      std::span<float> logits) override {
         PACE_CHECK(!short_list(id).empty(), "a head with a short list");
@@ -142,13 +139,13 @@ public:
         return cuda::supported(params);
     }
 
-    void draw(std::span<const float> hidden,
+    void draw(ConstHiddenRows hidden,
               std::span<const DrawJob> jobs,
               std::span<std::optional<TokenId>> tokens) override {
         PACE_CHECK(hidden.size() == jobs.size() * dim() && tokens.size() >= jobs.size(),
                    "hidden is [jobs, dim], a token for each job");
         (void)in_chunks(jobs.size(), [&](std::size_t first, std::size_t count) {
-            parts_->forward->draw(hidden.data() + first * dim(),
+            parts_->forward->draw(of_rows(hidden, first, count),
                                   {.head = &head_of(HeadId::Final),
                                    .jobs = jobs.subspan(first, count),
                                    .tokens = tokens.subspan(first, count)});
@@ -159,14 +156,14 @@ public:
     [[nodiscard]] int candidates_max() const override { return cuda::kCandidatesMax; }
 
     void draw_candidates(HeadId id,
-                         std::span<const float> hidden,
+                         ConstHiddenRows hidden,
                          std::span<const DrawJob> jobs,
                          std::span<std::vector<Candidate>> best) override {
         PACE_CHECK(has_head(id), "a head of this segment");
         PACE_CHECK(hidden.size() == jobs.size() * dim() && best.size() >= jobs.size(),
                    "hidden is [jobs, dim], a list for each job");
         (void)in_chunks(jobs.size(), [&](std::size_t first, std::size_t count) {
-            parts_->forward->draw(hidden.data() + first * dim(),
+            parts_->forward->draw(of_rows(hidden, first, count),
                                   {.head = &head_of(id),
                                    .jobs = jobs.subspan(first, count),
                                    .best = best.subspan(first, count)});
@@ -194,22 +191,41 @@ public:
     }
 
     [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->kv_bytes(); }
-    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+    void read_kv(KvSlot slot, KvBytes bytes) const override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->read_kv(slot, bytes.data());
+        parts_->forward->read_kv(slot, bytes);
     }
-    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+    void write_kv(KvSlot slot, ConstKvBytes bytes) override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->write_kv(slot, bytes.data());
+        parts_->forward->write_kv(slot, bytes);
+    }
+
+    void gather(std::span<const RowSource> rows, HiddenRows to) override {
+        PACE_CHECK(to.size() == rows.size() * dim(), "a place for each row");
+        for (const RowSource& row : rows)
+            PACE_CHECK((row.row + 1) * dim() <= row.of.size(), "a row of its source");
+        cuda::set_device(parts_->options.device);
+        parts_->forward->gather(rows, to);
+    }
+    [[nodiscard]] MemoryPlace memory_place() const override { return MemoryPlace::Device; }
+    [[nodiscard]] RowMemory make_rows(std::size_t rows) override {
+        cuda::set_device(parts_->options.device);
+        return parts_->forward->make_rows(rows);
     }
 
 private:
     [[nodiscard]] std::size_t dim() const { return static_cast<std::size_t>(config().dim); }
+    template <class T>
+    [[nodiscard]] PlacedSpan<T> of_rows(PlacedSpan<T> hidden,
+                                        std::size_t first,
+                                        std::size_t count) const {
+        return hidden.subspan(first * dim(), count * dim());
+    }
 
     RunOutcome run(std::span<const Row> rows,
-                   std::span<float> hidden,
+                   HiddenRows hidden,
                    const BehindRows& behind,
                    const CudaDraws& draws,
                    const CancelToken* cancel) {
@@ -224,9 +240,9 @@ private:
                        "what is drawn has a head and parameters that the device knows");
         return in_waves(rows, [&](std::size_t first, std::size_t count) {
             const auto of = [&](auto all) { return all.empty() ? all : all.subspan(first, count); };
-            float* states = hidden.empty() ? nullptr : hidden.data() + first * dim();
+            const HiddenRows states = hidden.empty() ? hidden : of_rows(hidden, first, count);
             return parts_->forward->run(
-                rows.subspan(first, count), {states, behind.hidden ? states : nullptr},
+                rows.subspan(first, count), {states, behind.hidden ? states : HiddenRows{}},
                 {draws.head, of(draws.jobs), of(draws.tokens), of(draws.best)},
                 {cancel, first, count});
         });
@@ -263,18 +279,15 @@ private:
         return parts_->weights->heads()[static_cast<std::size_t>(id) - 1];
     }
 
-    void run_head(HeadId id,
-                  std::span<const float> hidden,
-                  int rows,
-                  std::span<float> logits,
-                  std::size_t width) {
+    void run_head(
+        HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits, std::size_t width) {
         PACE_CHECK(has_head(id), "a head of this segment");
         PACE_CHECK(hidden.size() == static_cast<std::size_t>(rows) * dim(),
                    "hidden is [rows, dim]");
         PACE_CHECK(logits.size() == static_cast<std::size_t>(rows) * width,
                    "logits are [rows, vocab], or [rows, listed tokens]");
         (void)in_chunks(static_cast<std::size_t>(rows), [&](std::size_t first, std::size_t count) {
-            parts_->forward->head(head_of(id), hidden.data() + first * dim(),
+            parts_->forward->head(head_of(id), of_rows(hidden, first, count),
                                   static_cast<int>(count), logits.data() + first * width);
             return RunOutcome::Done;
         });

@@ -1,7 +1,6 @@
 #include "model/cuda/cuda_forward.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "ipc/base/check.hpp"
@@ -102,7 +101,7 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
     if (stale) return RunOutcome::Done;
     const auto begins = [](const Row& row) { return row.first == 0; };
     bool embeds = std::any_of(rows.begin(), rows.end(), begins);
-    if (!std::all_of(rows.begin(), rows.end(), begins)) give_hidden(states.in, rows.size());
+    if (!std::all_of(rows.begin(), rows.end(), begins)) give_hidden(states.in);
     const std::vector<Stretch> stretches = stretches_of(rows);
     // Usually the first stretch has all rows and embeds them itself.
     const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
@@ -137,7 +136,7 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
         }
         embeds = false;
     }
-    const RunOutcome outcome = finish_run(rows.size(), states, draws, watch);
+    const RunOutcome outcome = finish_run(states.out, draws, watch);
     if (outcome == RunOutcome::Done) keep_skipped(rows);
     return outcome;
 }
@@ -150,12 +149,8 @@ std::span<const int> CudaForward::head_group(std::span<const int> asked, std::si
 
 /// What comes after the layers goes into the stream before they are done: one wait for all of it,
 /// and one more for each further head_rows() rows that something is drawn after.
-RunOutcome CudaForward::finish_run(std::size_t rows,
-                                   const CudaStates& states,
-                                   const CudaDraws& draws,
-                                   const CudaWatch& watch) {
-    const std::size_t bytes = rows * static_cast<std::size_t>(config_.dim) * sizeof(float);
-    if (states.out != nullptr) stream_.to_host(pinned_.data(), at_.hidden, bytes);
+RunOutcome CudaForward::finish_run(HiddenRows out, const CudaDraws& draws, const CudaWatch& watch) {
+    send_out(out);
     const std::vector<int> asked = draws.asked();
     std::size_t first = 0;
     do {
@@ -168,7 +163,7 @@ RunOutcome CudaForward::finish_run(std::size_t rows,
         take_drawn(draws, group);
         first += group.size();
     } while (first < asked.size());
-    if (states.out != nullptr) std::memcpy(states.out, pinned_.data(), bytes);
+    take_out(out);
     return RunOutcome::Done;
 }
 
@@ -350,12 +345,11 @@ void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
 }
 
 RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
-                                    const float* hidden,
-                                    float* out,
+                                    const CudaStates& states,
                                     const CancelToken* cancel) {
     if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
     const CudaAttention& adapter = weights_.adapter();
-    give_hidden(hidden, rows.size());
+    give_hidden(states.in);
     send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
     const NextInput input = input_for(adapter.norm, adapter.qkv);
     cuda::launch_ready(stream_,
@@ -363,7 +357,7 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
                         variants_.early_launch},
                        rows_now_);
     attention(adapter, *adapter_cache_, 0, input);
-    return finish_run(rows.size(), {.out = out}, {}, {.cancel = cancel});
+    return finish_run(states.out, {}, {.cancel = cancel});
 }
 
 }  // namespace paceline

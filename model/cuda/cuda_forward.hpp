@@ -18,6 +18,9 @@
 // as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.
 // Waves of more than 64 rows are not recorded: what a graph saves is nothing beside their products.
 //
+// Hidden states come from the host or from the device, and go where the caller wants them: the
+// recordings work in the workspace alone, so they are copied into it and out of it.
+//
 // Borrows weights and cache; owns workspace and tables. One call at a time, from one thread.
 #pragma once
 
@@ -72,11 +75,11 @@ struct CudaWatch {
     [[nodiscard]] bool all_stale() const;
 };
 
-/// Hidden states [rows, dim] of a wave on the host. `in` is read if not all rows begin at sub-layer
-/// 0; without `out` they stay on the device.
+/// Hidden states [rows, dim] of a wave. `in` is read if not all rows begin at sub-layer 0; where
+/// `out` is empty they stay in the workspace.
 struct CudaStates {
-    const float* in = nullptr;
-    float* out = nullptr;
+    ConstHiddenRows in = {};
+    HiddenRows out = {};
 };
 
 /// What is drawn after the rows of a wave: a token each, or candidates if these are not empty.
@@ -89,6 +92,10 @@ struct CudaDraws {
     /// The rows with a job.
     [[nodiscard]] std::vector<int> asked() const;
 };
+
+/// Of as many waves there is room for what callers keep on the device: a segment's run, what its exit
+/// evaluates, and what its adapter makes of that. More is allocated when it is asked for.
+inline constexpr int kKeptWaves = 3;
 
 /// Whether a row runs a sub-layer: within its [first, last) and not skipped.
 [[nodiscard]] bool runs(const Row& row, int sublayer);
@@ -125,21 +132,23 @@ public:
                    const CudaWatch& watch);
     /// The adapter's x of each row of a wave.
     RunOutcome run_adapter(std::span<const Row> rows,
-                           const float* hidden,
-                           float* out,
+                           const CudaStates& states,
                            const CancelToken* cancel);
+    /// Backend::gather(), and memory for `rows` rows (cuda_rows.cpp).
+    void gather(std::span<const RowSource> rows, HiddenRows to);
+    [[nodiscard]] RowMemory make_rows(std::size_t rows);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
-    void head(const CudaHead& head, const float* hidden, int rows, float* logits);
+    void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);
     /// CudaBackend::set_variants().
     void set_variants(const cuda::Variants& variants);
     /// CudaBackend::wave_seconds().
     double wave_seconds(std::span<const Row> rows, int times);
-    /// What is drawn from hidden states of the host: at most head_rows() of them, each with a job.
-    void draw(const float* hidden, const CudaDraws& draws);
+    /// What is drawn from hidden states that are given: at most head_rows() of them, each with a job.
+    void draw(ConstHiddenRows hidden, const CudaDraws& draws);
     /// Bytes of one slot's keys and values, and the bytes themselves (cuda_pages.cpp).
     [[nodiscard]] std::size_t kv_bytes() const;
-    void read_kv(KvSlot slot, std::byte* bytes);
-    void write_kv(KvSlot slot, const std::byte* bytes);
+    void read_kv(KvSlot slot, KvBytes bytes);
+    void write_kv(KvSlot slot, ConstKvBytes bytes);
     [[nodiscard]] cuda::Stream& stream() { return stream_; }
 
 private:
@@ -172,13 +181,16 @@ private:
     void replay(const Stretch& stretch, bool embeds);
     void launch_stretch(const Stretch& stretch, bool embeds);
     void embed();
-    [[nodiscard]] RunOutcome finish_run(std::size_t rows,
-                                        const CudaStates& states,
+    [[nodiscard]] RunOutcome finish_run(HiddenRows out,
                                         const CudaDraws& draws,
                                         const CudaWatch& watch);
     [[nodiscard]] std::span<const int> head_group(std::span<const int> asked,
                                                   std::size_t first) const;
-    void give_hidden(const float* hidden, std::size_t rows);
+    void give_hidden(ConstHiddenRows hidden);
+    void send_out(HiddenRows out);
+    void take_out(HiddenRows out) const;
+    void gather_wave(std::span<const RowSource> rows, HiddenRows to);
+    void put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to);
     void send_head_rows(std::span<const int> rows);
     void launch_head(const CudaHead& head, int rows);
     void send_draws(const CudaDraws& draws, std::span<const int> rows);
@@ -216,6 +228,7 @@ private:
     struct Workspace {
         // Of a wave's rows, up to rows_max.
         float* hidden = nullptr;   // [rows][dim]
+        float* kept = nullptr;     // [kKeptWaves * rows][dim]: what make_rows() gives
         void* input = nullptr;     // [rows][padded dim]: of q k v, gate up, heads
         float* squares = nullptr;  // [rows][tiles]
         float* factors = nullptr;  // [rows]: what norms are, made of the squares
@@ -258,6 +271,7 @@ private:
     cuda::PinnedMemory pinned_;       // hidden states or logits on their way
     cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn after it
     Workspace at_;
+    std::size_t kept_rows_ = 0;         // of at_.kept that are given
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     WaveTables tables_;
     RotationTable angles_;

@@ -53,12 +53,6 @@ void CudaForward::stop_head() {
 
 // ---- Logits
 
-void CudaForward::give_hidden(const float* hidden, std::size_t rows) {
-    const std::size_t bytes = rows * static_cast<std::size_t>(config_.dim) * sizeof(float);
-    std::memcpy(pinned_.data(), hidden, bytes);
-    stream_.to_device(at_.hidden, pinned_.data(), bytes);
-}
-
 /// Logits of the `rows` hidden states that the table names, left on the device.
 void CudaForward::launch_head(const CudaHead& head, int rows) {
     const int stride = padded_inputs(config_.dim);
@@ -86,9 +80,9 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     cuda::launch_gemm(stream_, output, {rows, processors_, variants_});
 }
 
-void CudaForward::head(const CudaHead& head, const float* hidden, int rows, float* logits) {
+void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {
     const auto states = static_cast<std::size_t>(rows);
-    give_hidden(hidden, states);
+    give_hidden(hidden);
     send_head_rows(all_of(states));
     launch_head(head, rows);
     const std::size_t bytes =
@@ -152,9 +146,9 @@ void CudaForward::take_drawn(const CudaDraws& draws, std::span<const int> rows) 
     }
 }
 
-void CudaForward::draw(const float* hidden, const CudaDraws& draws) {
+void CudaForward::draw(ConstHiddenRows hidden, const CudaDraws& draws) {
     const std::vector<int> rows = all_of(draws.jobs.size());
-    give_hidden(hidden, rows.size());
+    give_hidden(hidden);
     send_draws(draws, rows);
     launch_draws(draws, rows);
     stream_.finish();

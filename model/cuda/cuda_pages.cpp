@@ -5,7 +5,8 @@
 //     layer -> KV head -> key [head_dim], value [head_dim]
 //
 // On the device a page has the 32 keys of a layer's head one after the other, then its 32 values:
-// what belongs to a slot stands at equal distances, and is one copy of that many pieces.
+// what belongs to a slot stands at equal distances, and is one copy of that many pieces; through
+// pinned memory where the other end is the host's.
 #include <cstring>
 
 #include "ipc/base/check.hpp"
@@ -34,8 +35,13 @@ std::byte* CudaForward::kv_at(KvSlot slot) const {
            static_cast<std::size_t>(offset_of(slot)) * pieces.bytes;
 }
 
-void CudaForward::read_kv(KvSlot slot, std::byte* bytes) {
+void CudaForward::read_kv(KvSlot slot, KvBytes to) {
     cuda::Pieces rest = kv_pieces();
+    if (to.on_device()) {
+        stream_.join_on_device(to.data(), kv_at(slot), rest);
+        return stream_.finish();
+    }
+    std::byte* bytes = to.data();
     const std::size_t most = pinned_.bytes() / rest.bytes;
     PACE_CHECK(most > 0, "a key fits where a hidden state does");
     const std::byte* from = kv_at(slot);
@@ -50,8 +56,13 @@ void CudaForward::read_kv(KvSlot slot, std::byte* bytes) {
     }
 }
 
-void CudaForward::write_kv(KvSlot slot, const std::byte* bytes) {
+void CudaForward::write_kv(KvSlot slot, ConstKvBytes from) {
     cuda::Pieces rest = kv_pieces();
+    if (from.on_device()) {
+        stream_.part_on_device(kv_at(slot), from.data(), rest);
+        return stream_.finish();
+    }
+    const std::byte* bytes = from.data();
     const std::size_t most = pinned_.bytes() / rest.bytes;
     PACE_CHECK(most > 0, "a key fits where a hidden state does");
     std::byte* to = kv_at(slot);

@@ -113,6 +113,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     const std::uint64_t rows = size_of(limits.rows);
     const Widest most = widest(config, options);
     take(to.hidden, rows * size_of(config.dim), 4);
+    take(to.kept, size_of(kKeptWaves) * rows * size_of(config.dim), 4);
     take_input(to.input, rows, config.dim);
     take_input(to.mixed, rows, most.q);
     take_input(to.gated, rows, config.ffn_dim);

@@ -76,9 +76,10 @@ ReferenceBackend::ReferenceBackend(const ModelFile& file, const ReferenceOptions
 }
 
 RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
-                                        std::span<float> hidden,
+                                        HiddenRows states,
                                         const CancelToken* cancel) {
     const std::size_t dim = size_of(config_.dim);
+    const std::span<float> hidden = states.host();
     PACE_CHECK(hidden.size() == rows.size() * dim, "hidden states are [rows, dim]");
     reference::check_rows(rows, config_, {first_layer_, last_layer_, kv_slots_});
 
@@ -116,11 +117,13 @@ void ReferenceBackend::embed(TokenId token, std::span<float> hidden) const {
 }
 
 RunOutcome ReferenceBackend::run_adapter(std::span<const Row> rows,
-                                         std::span<const float> hidden,
-                                         std::span<float> out,
+                                         ConstHiddenRows states,
+                                         HiddenRows adapted,
                                          const CancelToken* cancel) {
     PACE_CHECK(has_adapter(), "an adapter of this segment");
     const std::size_t dim = size_of(config_.dim);
+    const std::span<const float> hidden = states.host();
+    const std::span<float> out = adapted.host();
     PACE_CHECK(hidden.size() == rows.size() * dim && out.size() == hidden.size(),
                "hidden states and what comes of them are [rows, dim]");
     if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
@@ -205,11 +208,9 @@ void ReferenceBackend::place_heads(std::span<float> heads,
     }
 }
 
-void ReferenceBackend::head(HeadId id,
-                            std::span<const float> hidden,
-                            int rows,
-                            std::span<float> logits) {
+void ReferenceBackend::head(HeadId id, ConstHiddenRows states, int rows, std::span<float> logits) {
     PACE_CHECK(has_head(id), "a head of this segment");
+    const std::span<const float> hidden = states.host();
     const std::size_t dim = size_of(config_.dim);
     const std::size_t vocab_size = size_of(config_.vocab_size);
     PACE_CHECK(rows >= 0 && hidden.size() == size_of(rows) * dim &&
@@ -228,7 +229,7 @@ void ReferenceBackend::head(HeadId id,
 }
 
 void ReferenceBackend::head_listed(HeadId id,
-                                   std::span<const float> hidden,
+                                   ConstHiddenRows hidden,
                                    int rows,
                                    std::span<float> logits) {
     const std::span<const TokenId> tokens = short_list(id);

@@ -44,18 +44,15 @@ public:
     [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
 
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows states,
                           const CancelToken* cancel) override;
 
-    void head(HeadId id, std::span<const float> hidden, int rows, std::span<float> logits) override;
+    void head(HeadId id, ConstHiddenRows states, int rows, std::span<float> logits) override;
 
-    void head_listed(HeadId id,
-                     std::span<const float> hidden,
-                     int rows,
-                     std::span<float> logits) override;
+    void head_listed(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override;
     RunOutcome run_adapter(std::span<const Row> rows,
-                           std::span<const float> hidden,
-                           std::span<float> out,
+                           ConstHiddenRows states,
+                           HiddenRows adapted,
                            const CancelToken* cancel) override;
 
     [[nodiscard]] bool has_head(HeadId id) const override {

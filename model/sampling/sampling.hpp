@@ -34,7 +34,7 @@ struct SamplingParams {
     float top_p = 1.0f;        // (0, 1]
     float min_p = 0.0f;        // 0 or [1e-9, 1): keeps p >= min_p * max p
     float repetition_penalty =
-        1.0f;  // > 0; divides positive and multiplies negative logits of seen tokens
+        1.0f;  // at least kRepetitionPenaltyMin; divides positive and multiplies negative logits of seen tokens
     float presence_penalty = 0.0f;   // subtracted once for a seen token
     float frequency_penalty = 0.0f;  // subtracted per occurrence
     int penalty_window = 64;         // how many of the last tokens count as seen; -1: all
@@ -51,6 +51,8 @@ struct SamplingParams {
 inline constexpr float kTemperatureMin = 1e-6f;  // below, a row is as good as greedy: say 0
 inline constexpr float kTemperatureMax = 1e6f;
 inline constexpr float kMinPMin = 1e-9f;
+inline constexpr double kRepetitionPenaltyMin = 1e-3;  // double: the 0.001 that a user types is it
+inline constexpr float kPenaltyMax = 1e3f;             // of each penalty, with either sign
 
 /// Errors: BadArgument naming the field, its value and the allowed range.
 [[nodiscard]] Status validate(const SamplingParams& params, int vocab_size);

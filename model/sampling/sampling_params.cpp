@@ -53,13 +53,14 @@ Status validate(const SamplingParams& params, int vocab_size) {
     if (params.min_p != 0.0f && !(params.min_p >= kMinPMin && params.min_p < 1.0f)) {
         return refuse("min_p", params.min_p, "0 (off) or 1e-9 up to below 1");
     }
-    if (!(params.repetition_penalty >= 1e-3f && params.repetition_penalty <= 1e3f)) {
+    const auto lowest = static_cast<float>(kRepetitionPenaltyMin);
+    if (!(params.repetition_penalty >= lowest && params.repetition_penalty <= kPenaltyMax)) {
         return refuse("repetition_penalty", params.repetition_penalty, "0.001 to 1000 (1: off)");
     }
-    if (!(std::fabs(params.presence_penalty) <= 1e3f)) {
+    if (!(std::fabs(params.presence_penalty) <= kPenaltyMax)) {
         return refuse("presence_penalty", params.presence_penalty, "-1000 to 1000 (0: off)");
     }
-    if (!(std::fabs(params.frequency_penalty) <= 1e3f)) {
+    if (!(std::fabs(params.frequency_penalty) <= kPenaltyMax)) {
         return refuse("frequency_penalty", params.frequency_penalty, "-1000 to 1000 (0: off)");
     }
     if (params.penalty_window < -1) {

@@ -1,6 +1,8 @@
 #include "runtime/loop/actor_host.hpp"
 
+#include <fmt/core.h>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -15,15 +17,21 @@ struct ActorHost::Channel {
         std::byte bytes[kLineBytes];
     };
 
-    explicit Channel(const EdgeSpec& s) : spec{s} {
+    /// `slots`: memory of a device for the slots of the pool; nullptr: they are beside their states.
+    Channel(const EdgeSpec& s, std::shared_ptr<std::byte> slots)
+        : spec{s}, device_slots{std::move(slots)} {
         if (spec.tensor_slots == 0) return;
-        const Result<std::size_t> bytes = pool_bytes(spec.tensor_slots, spec.tensor_bytes);
+        const PoolData data = device_slots ? PoolData::Elsewhere : PoolData::Here;
+        const Result<std::size_t> bytes = pool_bytes(spec.tensor_slots, spec.tensor_bytes, data);
         PACE_CHECK(bytes.ok(), "a local tensor pool of impossible size");
         memory = std::vector<Line>(bytes.value() / sizeof(Line));
         const std::span<std::byte> span{memory.front().bytes, bytes.value()};
-        format_pool(span, spec.tensor_slots, spec.tensor_bytes);
+        format_pool(span, spec.tensor_slots, spec.tensor_bytes, data);
         producer.emplace(TensorProducer::attach_memory(span).value());
         consumer.emplace(TensorConsumer::attach_memory(span).value());
+        if (!device_slots) return;
+        producer->use_memory(device_slots.get());
+        consumer->use_memory(device_slots.get());
     }
 
     [[nodiscard]] bool has_room(Urgency urgency) const {
@@ -36,9 +44,28 @@ struct ActorHost::Channel {
     bool wants_room = false;
     bool wants_slot = false;
     std::vector<Line> memory;
+    std::shared_ptr<std::byte> device_slots;
     std::optional<TensorProducer> producer;
     std::optional<TensorConsumer> consumer;
 };
+
+namespace {
+
+/// Memory for the slots of a channel whose tensors stay on the device of the process.
+Result<std::shared_ptr<std::byte>> device_slots(const EdgeSpec& spec, TensorDevice* device) {
+    const std::string who = fmt::format("transport {} of stage {} -> stage {}",
+                                        name_of(spec.transport), spec.from.value, spec.to.value);
+    if (spec.transport != Transport::Local) {
+        return Error{Errc::Protocol, who + ": both stages are in one process"};
+    }
+    if (device == nullptr) return Error{Errc::Protocol, who + ": this process has no device"};
+    Result<std::shared_ptr<std::byte>> memory =
+        device->allocate(spec.tensor_slots * pool_stride(spec.tensor_bytes));
+    if (!memory.ok()) return Error{memory.error().code, who + ": " + memory.error().what};
+    return memory;
+}
+
+}  // namespace
 
 class ActorHost::HostedContext final : public StageContext {
 public:
@@ -126,12 +153,19 @@ void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
     hosted_.push_back(std::make_unique<Hosted>(Hosted{id, epoch, &actor, std::move(context), {}}));
 }
 
-void ActorHost::connect(const EdgeSpec& spec) {
+Status ActorHost::connect(const EdgeSpec& spec, TensorDevice* device) {
     PACE_CHECK(find(spec.from) != nullptr, "a channel from an actor that is not here");
     PACE_CHECK(find(spec.to) != nullptr, "a channel to an actor that is not here");
     PACE_CHECK(find_channel(spec.from, spec.to) == nullptr, "a channel is connected twice");
     PACE_CHECK(spec.urgent_slots < spec.ring_slots, "a channel reserves all of its slots");
-    channels_.push_back(std::make_unique<Channel>(spec));
+    std::shared_ptr<std::byte> slots;
+    if (spec.transport != Transport::Host) {
+        Result<std::shared_ptr<std::byte>> made = device_slots(spec, device);
+        if (!made.ok()) return made.error();
+        slots = std::move(made).value();
+    }
+    channels_.push_back(std::make_unique<Channel>(spec, std::move(slots)));
+    return {};
 }
 
 void ActorHost::start() {
@@ -166,7 +200,8 @@ ActorHost::Channel& ActorHost::channel(StageId from, StageId to) {
     EdgeSpec spec;
     spec.from = from;
     spec.to = to;
-    connect(spec);
+    const Status connected = connect(spec);
+    PACE_CHECK(connected.ok(), "a channel without tensors needs no device");
     return *channels_.back();
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_link.hpp"
 #include "runtime/loop/actor.hpp"
 #include "runtime/loop/wiring.hpp"
 
@@ -73,8 +74,9 @@ public:
 
     void add(StageId id, Epoch epoch, Actor& actor);
     [[nodiscard]] bool hosts(StageId id) const { return find(id) != nullptr; }
-    /// A channel between two hosted actors.
-    void connect(const EdgeSpec& spec);
+    /// A channel between two hosted actors. With Transport::Local its tensors lie in memory of `device`.
+    /// Errors: OutOfMemory; Protocol for Local without a device, and for a transport between processes.
+    [[nodiscard]] Status connect(const EdgeSpec& spec, TensorDevice* device = nullptr);
     /// Calls on_start of all, in the order in which they were added.
     void start();
 

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <variant>
 #include <vector>
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_link.hpp"
 #include "ipc/wire/control.hpp"
 #include "ipc/wire/control_socket.hpp"
 #include "runtime/loop/wiring.hpp"
@@ -39,7 +41,14 @@ struct PeersWired {
 struct PeersJoined {
     std::vector<StageId> peers;
 };
-using PortEvent = std::variant<PortMail, PeersLost, PeersWired, PeersJoined>;
+/// A consumer's end of a link is there: the producer, an actor of this process, opens the other.
+struct LinkOffered {
+    StageId from;
+    StageId to;
+    Epoch to_epoch;  // of the consumer's process
+    LinkOffer offer;
+};
+using PortEvent = std::variant<PortMail, PeersLost, PeersWired, PeersJoined, LinkOffered>;
 
 class ControlPort {
 public:
@@ -63,6 +72,17 @@ public:
                                               const Error& error) = 0;
     /// The loop has taken over the channels of a PeersWired.
     [[nodiscard]] virtual Status wired(StageId peer, Epoch peer_epoch) = 0;
+    /// Passes the offer of consumer `to`, an actor of this process, on to producer `from`. To one that
+    /// was replaced: dropped, and ok.
+    [[nodiscard]] virtual Status offer(StageId from,
+                                       Epoch from_epoch,
+                                       StageId to,
+                                       const LinkOffer& /*offer*/) {
+        return Error{Errc::Unsupported, "no way for the offer of stage " +
+                                            std::to_string(to.value) + " to stage " +
+                                            std::to_string(from.value) + " (epoch " +
+                                            std::to_string(from_epoch.value) + ")"};
+    }
 };
 
 }  // namespace paceline

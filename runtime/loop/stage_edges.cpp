@@ -22,8 +22,9 @@ TensorProducer* StageEdges::tensors_to(StageId self, StageId to) {
 }
 
 TensorConsumer* StageEdges::tensors_from(StageId self, StageId from) {
-    for (const auto& edge : in_) {
-        if (edge->from == from && edge->to == self && edge->pool) return &*edge->pool;
+    for (const auto& in : in_) {
+        InEdge& edge = in->edge;
+        if (edge.from == from && edge.to == self && edge.pool) return &*edge.pool;
     }
     return nullptr;
 }
@@ -33,7 +34,7 @@ Epoch StageEdges::epoch_of(StageId peer) const {
         if (out->edge.to == peer) return out->edge.peer_epoch;
     }
     for (const auto& in : in_) {
-        if (in->from == peer) return in->peer_epoch;
+        if (in->edge.from == peer) return in->edge.peer_epoch;
     }
     return Epoch{0};
 }
@@ -45,7 +46,7 @@ bool StageEdges::lose(StageId peer) {
         out = closes ? out_.erase(out) : std::next(out);
     }
     for (auto in = in_.begin(); in != in_.end();) {
-        const bool closes = (*in)->from == peer;
+        const bool closes = (*in)->edge.from == peer;
         if (closes) retired_in_.push_back(std::move(*in));
         in = closes ? in_.erase(in) : std::next(in);
     }
@@ -55,7 +56,7 @@ bool StageEdges::lose(StageId peer) {
 void StageEdges::add_in(InEdge edge) {
     const std::size_t chunks = edge.ring.payload_bytes() / sizeof(Chunk) + 1;
     if (buffer_.size() < chunks) buffer_.resize(chunks);
-    in_.push_back(std::make_unique<InEdge>(std::move(edge)));
+    in_.push_back(std::make_unique<In>(In{std::move(edge)}));
 }
 
 void StageEdges::add(std::vector<OutEdge> out, std::vector<InEdge> in) {
@@ -72,6 +73,12 @@ void StageEdges::add(std::vector<OutEdge> out, std::vector<InEdge> in) {
 void StageEdges::ring_bells() {
     for (const auto& out : out_) {
         if (std::exchange(out->has_news, false)) out->edge.bell.ring();
+    }
+}
+
+void StageEdges::ring_for_slots() {
+    for (const auto& in : in_) {
+        if (in->edge.pool && in->edge.pool->take_room_wanted()) in->edge.bell.ring();
     }
 }
 

@@ -3,28 +3,54 @@
 //
 //   wired ----> [open] ---- peer lost, layout broken ----> [retired] ---- no job left ----> gone
 //
-// A retired channel is unused, but stays mapped: a job that was submitted before may still
-// read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
+// A retired channel is unused, but stays mapped, with its link: a job that was submitted before may
+// still read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
 // it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "ipc/transport/tensor_link.hpp"
+#include "runtime/loop/context.hpp"
 #include "runtime/loop/wiring.hpp"
 
 namespace paceline {
+
+/// The link of a channel whose slots lie on a device; its states are drawn in edge_links.hpp.
+template <class Link>
+struct EdgeLink {
+    std::unique_ptr<Link> end = nullptr;         // nullptr: none, or not opened yet
+    bool watched = false;                        // its channel has a link, whose limit runs
+    bool open = false;                           // the pool has its slots
+    Micros due{Micros::max()};                   // when its stage fails, unless it opens
+    std::optional<Error> broken = std::nullopt;  // nothing is sent or received any more
+};
 
 class StageEdges {
 public:
     struct Out {
         OutEdge edge;
+        EdgeLink<OutLink> link = {};
         bool has_news = false;    // published since the peer's doorbell was rung
         bool wants_room = false;  // a send met Full
         bool wants_slot = false;  // the tensor pool had no free slot
+    };
+    /// A frame that was taken from the ring and waits for its tensor; those after it stay in the ring.
+    struct HeldFrame {
+        std::uint16_t kind = 0;
+        std::vector<std::byte> payload = {};
+        PoolRef tensor = {};
+        bool expected = false;  // the link was told of it
+    };
+    struct In {
+        InEdge edge;
+        EdgeLink<InLink> link = {};
+        std::optional<HeldFrame> held = std::nullopt;
     };
 
     /// Takes the edges out of the wiring.
@@ -33,7 +59,7 @@ public:
     // By index where handlers are called in between: they may not, but cold messages before a
     // frame may close or add edges.
     [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
-    [[nodiscard]] std::vector<std::unique_ptr<InEdge>>& in() { return in_; }
+    [[nodiscard]] std::vector<std::unique_ptr<In>>& in() { return in_; }
     /// nullptr if there is none: the peer is absent.
     [[nodiscard]] Out* find_out(StageId from, StageId to);
     [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to);
@@ -47,6 +73,8 @@ public:
     void add(std::vector<OutEdge> out, std::vector<InEdge> in);
     /// The peer's doorbell is rung once for all that was sent to it since the last call.
     void ring_bells();
+    /// The doorbells of producers that wait for slots which were released since the last call.
+    void ring_for_slots();
     /// No job that was submitted before now is left.
     void bury_retired();
 
@@ -60,10 +88,10 @@ private:
     void add_in(InEdge edge);
 
     std::vector<std::unique_ptr<Out>> out_;
-    std::vector<std::unique_ptr<InEdge>> in_;
+    std::vector<std::unique_ptr<In>> in_;
     std::set<StageId> absent_;  // peers that are lost: what is sent to them is dropped
     std::vector<std::unique_ptr<Out>> retired_out_;
-    std::vector<std::unique_ptr<InEdge>> retired_in_;
+    std::vector<std::unique_ptr<In>> retired_in_;
     std::vector<Chunk> buffer_{1};
 };
 

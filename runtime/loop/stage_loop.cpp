@@ -12,6 +12,7 @@
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
 #include "runtime/loop/actor_host.hpp"
+#include "runtime/loop/edge_links.hpp"
 #include "runtime/loop/stage_edges.hpp"
 
 namespace paceline {
@@ -33,7 +34,11 @@ constexpr int kJobSlack = 10;
 class StageLoop::Impl final : public Outside {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
-        : wiring_{std::move(wiring)}, edges_{wiring_}, port_{port}, options_{options} {
+        : wiring_{std::move(wiring)},
+          options_{options},
+          links_{options.device, wiring_.bell, std::chrono::milliseconds{wiring_.link_limit_ms}},
+          edges_{wiring_},
+          port_{port} {
         PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without telemetry");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
@@ -79,13 +84,16 @@ public:
 
     ActorHost host_{*this, ActorHost::Channels::OnDemand};
     Wiring wiring_;
+    StageLoopOptions options_;
 
 private:
     using Out = StageEdges::Out;
-
+    using In = StageEdges::In;
     bool iterate();
     bool drain_all();
-    bool drain(InEdge& edge);
+    bool drain(In& in);
+    bool release_held(In& in);
+    void handle(const In& in, std::uint16_t kind, std::span<const std::byte> payload);
     bool run_job();
     bool poll_control();
     void take(PortEvent event);
@@ -100,9 +108,9 @@ private:
     bool lose_corrupt();
     void look_for_fault(const Out& out);
 
-    StageEdges edges_;
+    EdgeLinks links_;
+    StageEdges edges_;  // after what links use: bell and links_
     ControlPort& port_;
-    StageLoopOptions options_;
     std::vector<std::pair<StageId, Error>> corrupt_;  // found in this round
     std::map<std::uint32_t, Micros> longest_;         // job of each name
     std::uint32_t announced_seen_ = 0;
@@ -129,6 +137,7 @@ Push StageLoop::Impl::send(StageId from,
         return Push::Full;
     }
     out->has_news = true;
+    EdgeLinks::announce(*out, kind, bytes);
     count(Counter::FramesOut, 1);
     trace({.kind = TraceKind::Send,
            .peer = to,
@@ -221,11 +230,14 @@ void StageLoop::Impl::take(PortEvent event) {
         for (const StageId peer : wired->peers) lose(peer);
         edges_.add(std::move(wired->out), std::move(wired->in));
         report(port_.wired(wired->peers.front(), wired->epoch));
+        report(links_.attach(edges_, port_, steady_now()));
     } else if (auto* joined = std::get_if<PeersJoined>(&event)) {
         for (const StageId peer : joined->peers) {
             trace({.kind = TraceKind::PeerJoined, .peer = peer});
             host_.peer(peer, PeerChange::Joined);
         }
+    } else if (auto* offered = std::get_if<LinkOffered>(&event)) {
+        report(links_.take(edges_, std::move(*offered)));
     }
 }
 
@@ -233,6 +245,7 @@ void StageLoop::Impl::take(PortEvent event) {
 
 Status StageLoop::Impl::run() {
     enter(Activity::Handling, Micros{0});
+    report(links_.attach(edges_, port_, steady_now()));
     host_.start();
     edges_.ring_bells();
     while (!host_.ended()) {
@@ -248,6 +261,7 @@ bool StageLoop::Impl::iterate() {
     enter(Activity::Handling, Micros{0});
     bool any = false;
     if (steady_now() - polled_at_ >= options_.poll_limit) any = poll_control();
+    report(links_.poll_if_due(edges_, steady_now()));
     any = drain_all() || any;
     any = host_.deliver_round() || any;
     any = call_rooms() || any;
@@ -257,9 +271,7 @@ bool StageLoop::Impl::iterate() {
     // A job comes last: it should know the newest that the others have said.
     if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
     // Slots are released by handlers and by jobs; the producer hears of it at the end of the iteration.
-    for (const auto& edge : edges_.in()) {
-        if (edge->pool && edge->pool->take_room_wanted()) edge->bell.ring();
-    }
+    edges_.ring_for_slots();
     any = lose_corrupt() || any;
     edges_.ring_bells();
     if (!host_.has_job() && !host_.has_mail()) edges_.bury_retired();
@@ -289,10 +301,16 @@ bool StageLoop::Impl::drain_all() {
     return any;
 }
 
-bool StageLoop::Impl::drain(InEdge& edge) {
+void StageLoop::Impl::handle(const In& in, std::uint16_t kind, std::span<const std::byte> payload) {
+    host_.handle(in.edge.to, in.edge.from, kind, payload);
+    count(Counter::FramesIn, 1);
+}
+
+bool StageLoop::Impl::drain(In& in) {
+    InEdge& edge = in.edge;
     const std::span<std::byte> buffer = edges_.frame_buffer();
-    bool any = false;
-    for (std::uint32_t i = 0; i < options_.burst && !host_.ended(); ++i) {
+    bool any = release_held(in);
+    for (std::uint32_t i = 0; i < options_.burst && !in.held && !host_.ended(); ++i) {
         // The cold message that caused a frame, if there is one, was announced before the frame
         // was published: it is seen now, and handled first. It may close this very edge.
         if (edge.ring.has_frame() && wiring_.bell.announced() != announced_seen_) {
@@ -315,14 +333,31 @@ bool StageLoop::Impl::drain(InEdge& edge) {
                .detail = popped.kind,
                .self = edge.to,
                .peer_epoch = edge.peer_epoch});
-        host_.handle(edge.to, edge.from, popped.kind, popped.payload);
-        count(Counter::FramesIn, 1);
         any = true;
+        if (EdgeLinks::hold(in, popped)) {
+            release_held(in);
+        } else {
+            handle(in, popped.kind, popped.payload);
+        }
     }
     // Also when all that was taken were frames of an old epoch.
     if (edge.ring.take_room_wanted()) edge.bell.ring();
     if (any) edges_.ring_bells();
     return any;
+}
+
+/// Hands the held frame to its actor once its tensor is there.
+bool StageLoop::Impl::release_held(In& in) {
+    if (!in.held || host_.ended()) return false;
+    const Result<bool> arrived = EdgeLinks::has_arrived(in);
+    if (!arrived.ok()) {
+        corrupt_.emplace_back(in.edge.from, in_channel("from", in.edge.from, arrived.error()));
+        return false;
+    }
+    if (!arrived.value()) return false;
+    const StageEdges::HeldFrame frame = std::move(*std::exchange(in.held, std::nullopt));
+    handle(in, frame.kind, frame.payload);
+    return true;
 }
 
 bool StageLoop::Impl::poll_control() {
@@ -369,9 +404,7 @@ void StageLoop::Impl::wait() {
         if (out->wants_slot) out->edge.pool->want_room();
     }
     const auto ready = [this] {
-        for (const auto& edge : edges_.in()) {
-            if (edge->ring.has_frame()) return true;
-        }
+        if (links_.has_news() || EdgeLinks::has_input(edges_)) return true;
         for (const auto& out : edges_.out()) {
             if (room_found(*out)) return true;
         }
@@ -380,6 +413,7 @@ void StageLoop::Impl::wait() {
     const Micros start = steady_now();
     Micros limit = options_.poll_limit;
     if (const auto timer = host_.next_timer()) limit = std::min(limit, *timer - start);
+    if (const auto due = links_.due()) limit = std::min(limit, std::max(*due - start, Micros{0}));
     enter(Activity::Waiting, limit);
     bool slept = false;
     const bool woken =
@@ -399,8 +433,8 @@ void StageLoop::add(StageId id, Actor& actor) {
     impl_->host_.add(id, impl_->wiring_.epoch, actor);
 }
 
-void StageLoop::connect(const EdgeSpec& edge) {
-    impl_->host_.connect(edge);
+Status StageLoop::connect(const EdgeSpec& edge) {
+    return impl_->host_.connect(edge, impl_->options_.device);
 }
 
 Status StageLoop::run() {

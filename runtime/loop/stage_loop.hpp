@@ -21,15 +21,19 @@
 // Channels come and go with their peers (control_port.hpp). When a peer is lost its channels are
 // closed: what is sent to it is dropped. Their memory stays mapped until every job is done that
 // was submitted before. A peer that breaks a channel's layout is reported and treated as lost.
+// Tensors of an edge with a link (edge_links.hpp) lie on devices. A frame that announces one which has
+// not arrived is held, and with it the frames of that edge behind it; all else goes on. The loop sleeps
+// meanwhile: links ring its doorbell.
 // Whatever the loop does it announces on the process's telemetry block with the time at which it must be
 // over, so that a hang is noticed from outside.
-// Owns the wiring, borrows actors and port, which must outlive it.
+// Owns the wiring, borrows actors, port and device, which must outlive it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "ipc/base/result.hpp"
+#include "ipc/transport/tensor_link.hpp"
 #include "runtime/loop/actor.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/loop/wiring.hpp"
@@ -42,6 +46,8 @@ struct StageLoopOptions {
     Micros poll_limit{20'000};
     /// Frames taken from one ring before the others are read.
     std::uint32_t burst = 16;
+    /// Of this process; nullptr: it has none, and an edge whose tensors lie on one is an error.
+    TensorDevice* device = nullptr;
 };
 
 class StageLoop {
@@ -55,8 +61,8 @@ public:
     /// other; what actors of one process send to each other never leaves it.
     void add(StageId id, Actor& actor);
     /// A channel between two actors of this process, before run(). Needed where tensors travel on
-    /// it; others are made with usual bounds when they are first used.
-    void connect(const EdgeSpec& edge);
+    /// it; others are made with usual bounds when they are first used. Errors: as ActorHost::connect().
+    [[nodiscard]] Status connect(const EdgeSpec& edge);
 
     /// Runs until an actor stops the loop, the conductor sends Shutdown (both end well), an
     /// actor fails or the port reports an error. After a good end it may run again: the actors go

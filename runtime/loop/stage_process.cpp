@@ -98,6 +98,7 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
                   .spin_micros = wire->spin_micros,
                   .bell = std::move(bell).value(),
                   .hang_limit_ms = wire->hang_limit_ms,
+                  .link_limit_ms = wire->link_limit_ms,
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = std::move(edges.value().absent),
@@ -144,6 +145,14 @@ Status StageProcess::deliver_one(ControlSocket::Received received, const Deliver
         deliver(PeersLost{std::move(lost->peers)});
         return {};
     }
+    if (auto* offer = std::get_if<control::EdgeOffer>(&received.message)) {
+        if (offer->from_epoch != assignment_.epoch) return {};  // not of this incarnation
+        deliver(LinkOffered{offer->from,
+                            offer->to,
+                            offer->to_epoch,
+                            {std::move(offer->bytes), std::move(received.files)}});
+        return {};
+    }
     auto* rewire = std::get_if<control::Rewire>(&received.message);
     if (rewire == nullptr) {
         deliver(PortMail{received.envelope, std::move(received.message)});
@@ -167,6 +176,21 @@ Status StageProcess::report_fault(StageId peer, Epoch peer_epoch, const Error& e
 
 Status StageProcess::wired(StageId peer, Epoch peer_epoch) {
     return socket_.send(control::Rewired{peer, peer_epoch});
+}
+
+Status StageProcess::offer(StageId from, Epoch from_epoch, StageId to, const LinkOffer& offer) {
+    if (offer.bytes.size() > control::kOfferBytesMax ||
+        offer.files.size() > control::kOfferFilesMax) {
+        return Error{Errc::Unsupported,
+                     fmt::format("an offer of {} bytes and {} descriptors; at most {} and {} are "
+                                 "passed on",
+                                 offer.bytes.size(), offer.files.size(), control::kOfferBytesMax,
+                                 control::kOfferFilesMax)};
+    }
+    std::vector<int> files;
+    for (const OwnedFd& file : offer.files) files.push_back(file.get());
+    return socket_.send(control::EdgeOffer{from, from_epoch, to, assignment_.epoch, offer.bytes},
+                        files);
 }
 
 }  // namespace paceline

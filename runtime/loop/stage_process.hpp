@@ -48,6 +48,10 @@ public:
     [[nodiscard]] Status poll(const Deliver& deliver) override;
     [[nodiscard]] Status report_fault(StageId peer, Epoch peer_epoch, const Error& error) override;
     [[nodiscard]] Status wired(StageId peer, Epoch peer_epoch) override;
+    [[nodiscard]] Status offer(StageId from,
+                               Epoch from_epoch,
+                               StageId to,
+                               const LinkOffer& offer) override;
 
 private:
     explicit StageProcess(ControlSocket socket) : socket_{std::move(socket)} {}

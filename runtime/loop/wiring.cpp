@@ -52,6 +52,19 @@ Result<std::optional<Pool>> map_pool(std::span<const OwnedFd> files, std::uint32
     return std::optional<Pool>{std::move(pool).value()};
 }
 
+/// What the letter says of the transport and what the pool is have to agree.
+template <class Pool>
+Status check_transport(const control::EdgeWire& edge, const std::optional<Pool>& pool) {
+    if (edge.transport == Transport::Local) {
+        return Error{Errc::Protocol, "transport local between two processes"};
+    }
+    const bool elsewhere = pool && pool->is_elsewhere();
+    if (elsewhere == has_link(edge.transport)) return {};
+    return Error{Errc::Protocol,
+                 fmt::format("transport {} with a tensor pool {}", name_of(edge.transport),
+                             elsewhere ? "without slots" : "of the host or none")};
+}
+
 Status attach_edge(AttachedEdges& attached,
                    Epoch own_epoch,
                    const control::EdgeWire& edge,
@@ -64,8 +77,12 @@ Status attach_edge(AttachedEdges& attached,
         Result<std::optional<TensorProducer>> pool =
             map_pool<TensorProducer>(files, edge.pool_file);
         if (!pool.ok()) return at_edge(pool.error(), edge);
+        if (const Status fits = check_transport(edge, pool.value()); !fits.ok()) {
+            return at_edge(fits.error(), edge);
+        }
         attached.out.push_back({edge.self, edge.peer, edge.peer_epoch, std::move(ring).value(),
-                                std::move(pool).value(), std::move(bell).value()});
+                                std::move(pool).value(), std::move(bell).value(), edge.transport,
+                                edge.name});
         return {};
     }
     Result<RingConsumer> ring =
@@ -73,8 +90,29 @@ Status attach_edge(AttachedEdges& attached,
     if (!ring.ok()) return at_edge(ring.error(), edge);
     Result<std::optional<TensorConsumer>> pool = map_pool<TensorConsumer>(files, edge.pool_file);
     if (!pool.ok()) return at_edge(pool.error(), edge);
+    if (const Status fits = check_transport(edge, pool.value()); !fits.ok()) {
+        return at_edge(fits.error(), edge);
+    }
     attached.in.push_back({edge.peer, edge.self, edge.peer_epoch, std::move(ring).value(),
-                           std::move(pool).value(), std::move(bell).value()});
+                           std::move(pool).value(), std::move(bell).value(), edge.transport,
+                           edge.name});
+    return {};
+}
+
+/// Of an edge between two processes.
+Status check_transport(const EdgeSpec& edge, const std::string& name) {
+    if (edge.transport == Transport::Host) return {};
+    const std::string what = "channel " + name + ": transport " + name_of(edge.transport);
+    if (!has_link(edge.transport)) {
+        return Error{Errc::BadArgument, what + " joins two processes"};
+    }
+    if (edge.tensor_slots == 0) {
+        return Error{Errc::BadArgument, what + " without tensors"};
+    }
+    if (edge.name.size() > control::kNameBytesMax) {
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: a name of more than {} bytes", what, control::kNameBytesMax)};
+    }
     return {};
 }
 
@@ -135,6 +173,7 @@ Result<WiringPlan> WiringPlan::create(std::vector<ProcessSpec> processes,
             }
         }
         if (from == to) continue;  // the host passes these on by itself
+        if (const Status fits = check_transport(edge, name); !fits.ok()) return fits.error();
         for (const StageId end : {from->spec.id, to->spec.id}) {
             const auto has_end = [end](const Edge& other) {
                 return other.from_process == end || other.to_process == end;
@@ -186,15 +225,17 @@ Status WiringPlan::make_channel(Edge& edge) {
     RingOptions options;
     options.slots = edge.spec.ring_slots;
     options.urgent_slots = edge.spec.urgent_slots;
-    options.payload_bytes = bytes_max(kRules);
+    options.payload_bytes = edge.spec.frame_bytes;
     options.epoch = find(edge.from_process).epoch;
     options.checksums = checksums_ == Checksums::Payloads;
     Result<ShmFile> ring = create_ring("ring-" + name, options);
     if (!ring.ok()) return ring.error();
     edge.ring = std::move(ring).value();
+    edge.offered = false;
     if (edge.spec.tensor_slots == 0) return {};
+    const PoolData data = has_link(edge.spec.transport) ? PoolData::Elsewhere : PoolData::Here;
     Result<ShmFile> pool =
-        create_pool("pool-" + name, edge.spec.tensor_slots, edge.spec.tensor_bytes);
+        create_pool("pool-" + name, edge.spec.tensor_slots, edge.spec.tensor_bytes, data);
     if (!pool.ok()) return pool.error();
     edge.pool = std::move(pool).value();
     return {};
@@ -253,6 +294,8 @@ void WiringPlan::collect(StageId process,
         wire.ring_file = enclose(edge.ring);
         wire.pool_file = enclose(edge.pool);
         wire.bell_file = edge.ring ? enclose(other.bell) : control::kNoFile;
+        wire.transport = edge.spec.transport;
+        if (has_link(edge.spec.transport)) wire.name = edge.spec.name;
         edges.push_back(wire);
     }
 }
@@ -275,6 +318,19 @@ WiringPlan::Letter<control::Rewire> WiringPlan::letter_about(StageId peer, Stage
     letter.message.peer_epoch = process.epoch;
     collect(survivor, peer, letter.message.edges, letter.files);
     return letter;
+}
+
+WiringPlan::Offer WiringPlan::judge(const control::EdgeOffer& offer, StageId sender) {
+    for (Edge& edge : edges_) {
+        if (edge.spec.from != offer.from || edge.spec.to != offer.to) continue;
+        if (edge.to_process != sender || !has_link(edge.spec.transport)) return Offer::Wrong;
+        // A channel is of these two incarnations: it goes with the first of them.
+        const bool current = edge.ring && find(edge.from_process).epoch == offer.from_epoch &&
+                             find(edge.to_process).epoch == offer.to_epoch;
+        if (!current || std::exchange(edge.offered, true)) return Offer::Stale;
+        return Offer::Wanted;
+    }
+    return Offer::Wrong;
 }
 
 Result<Doorbell> WiringPlan::bell_of(StageId id) const {

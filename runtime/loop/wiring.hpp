@@ -3,7 +3,8 @@
 // One ring per directed edge, one tensor pool beside it where tensors travel, one doorbell per
 // process. All of it lives in sealed memory files that are passed as descriptors, so a crash
 // leaves nothing behind. A stage's Wiring is what its loop (stage_loop.hpp) works on. An edge is
-// between two actors; actors that share a process talk without one.
+// between two actors; actors that share a process talk without one. The pool of an edge with a link
+// (EdgeSpec::transport) has states only; its slots are opened by the loops (edge_links.hpp).
 #pragma once
 
 #include <cstddef>
@@ -11,17 +12,21 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/doorbell.hpp"
 #include "ipc/transport/owned_fd.hpp"
 #include "ipc/transport/shm_region.hpp"
 #include "ipc/transport/spsc_ring.hpp"
+#include "ipc/transport/tensor_link.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
+#include "ipc/wire/hot_kinds.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
@@ -34,6 +39,11 @@ struct EdgeSpec {
     std::uint32_t urgent_slots = 16;
     std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
     std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
+    std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
+    /// Host for all that the conductor is an end of. Local is for edges within a process, Exported and
+    /// Nccl for edges between two.
+    Transport transport = Transport::Host;
+    std::string name = {};  // "early -> final", for messages; empty: by numbers
 };
 
 /// One process of the pipeline, as far as its channels are concerned.
@@ -50,6 +60,8 @@ struct OutEdge {
     RingProducer ring;
     std::optional<TensorProducer> pool;
     Doorbell bell;  // the consumer's
+    Transport transport = Transport::Host;
+    std::string name = {};
 };
 struct InEdge {
     StageId from;
@@ -58,6 +70,8 @@ struct InEdge {
     RingConsumer ring;
     std::optional<TensorConsumer> pool;
     Doorbell bell;  // the producer's: rung when it waits for room
+    Transport transport = Transport::Host;
+    std::string name = {};
 };
 
 /// What a process's loop works on. Move-only; owns its mappings.
@@ -68,6 +82,7 @@ struct Wiring {
     std::uint32_t spin_micros = 0;
     Doorbell bell;
     std::uint32_t hang_limit_ms = 0;  // what takes longer than this hangs; 0: not limited
+    std::uint32_t link_limit_ms = 0;  // a link must be open by then; 0: not limited
     std::vector<OutEdge> out;
     std::vector<InEdge> in;
     std::vector<StageId> absent;                // peers that are lost at the moment
@@ -99,7 +114,7 @@ public:
     enum class Checksums : std::uint8_t { HeadersOnly, Payloads };
 
     /// Nothing is wired yet. Errc::BadArgument names an edge to an unknown actor, one that is
-    /// given twice, or an actor in two processes.
+    /// given twice, one whose transport cannot be, or an actor in two processes.
     [[nodiscard]] static Result<WiringPlan> create(std::vector<ProcessSpec> processes,
                                                    std::vector<EdgeSpec> edges,
                                                    Checksums checksums);
@@ -118,6 +133,14 @@ public:
     /// What `survivor` must be sent about `peer`. No edges if they share none.
     [[nodiscard]] Letter<control::Rewire> letter_about(StageId peer, StageId survivor) const;
 
+    enum class Offer : std::uint8_t {
+        Wanted,  // the first of this channel: to be passed on to home_of(offer.from)
+        Stale,   // of an incarnation that was replaced, or not the first: dropped
+        Wrong,   // there is no such edge with a link, or its consumer is another process
+    };
+    /// What to do with an offer that `sender` made.
+    [[nodiscard]] Offer judge(const control::EdgeOffer& offer, StageId sender);
+
     /// The conductor's own ends, all or those with one peer.
     [[nodiscard]] Result<AttachedEdges> attach(StageId process,
                                                std::optional<StageId> peer = {}) const;
@@ -133,6 +156,7 @@ private:
         StageId to_process;
         ShmFile ring;  // empty while one end is not wired
         ShmFile pool;
+        bool offered = false;  // the consumer's end was offered to the producer
     };
     struct Process {
         ProcessSpec spec;

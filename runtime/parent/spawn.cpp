@@ -141,7 +141,8 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
 
     std::vector<std::string> command = spec.command;
     const std::string path = command.empty() ? "/proc/self/exe" : command.front();
-    if (command.empty()) command = {"paceline", kStageSubcommand};
+    // The first word is its name in ps and top; tests and users find stages by it.
+    if (command.empty()) command = {"paceline: " + spec.name, kStageSubcommand};
     command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
     Plan plan{path.c_str(),
               {},

@@ -217,6 +217,7 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
                   .spin_micros = 0,
                   .bell = std::move(bell).value(),
                   .hang_limit_ms = 0,
+                  .link_limit_ms = 0,
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = {},
@@ -243,6 +244,7 @@ Status Supervisor::Impl::send_wire(Stage& stage) {
     stage.bell = std::move(bell).value();
     WiringPlan::Letter<control::Wire> letter = plan_->letter_for(stage.spec.id);
     letter.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
+    letter.message.link_limit_ms = static_cast<std::uint32_t>(options_.link_limit.count());
     return send_to(stage, letter.message, letter.files);
 }
 

@@ -15,6 +15,9 @@
 //
 // Suspicion comes from: a closed control socket, Failed, a channel that a peer found broken, a
 // telemetry block whose deadline has passed (stage_telemetry.hpp), a process that was stopped for too long.
+// The offer of a device edge's consumer (tensor_link.hpp) is passed on to the producer if both
+// incarnations are still current, and dropped otherwise; what is in it the supervisor does not know.
+//
 // Threads: create, use and destroy on one thread; that thread forks the children. It maps no
 // channel but the conductor's own, so no crash of a stage can reach it.
 #pragma once
@@ -56,6 +59,8 @@ struct SupervisorOptions {
     /// not limited.
     std::chrono::milliseconds hang_limit{10'000};
     std::chrono::milliseconds stop_grace{5'000};  // a stopped process is waited for this long
+    /// From when a stage has an edge with a link until that is open; then the stage fails. 0: not limited.
+    std::chrono::milliseconds link_limit{30'000};
     WiringPlan::Checksums checksums = WiringPlan::Checksums::HeadersOnly;
     std::uint32_t trace_events = kTraceEventsDefault;  // of each process; 0: no trace
     std::vector<std::string> command;  // of every child; empty: /proc/self/exe stage

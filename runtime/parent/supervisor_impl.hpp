@@ -80,6 +80,7 @@ private:
     [[nodiscard]] Stage* find(StageId id);
     void on_message(Incarnation who, ControlSocket::Received received);
     void on_edge_fault(Stage& stage, const control::EdgeFault& fault);
+    void on_offer(Stage& stage, const control::EdgeOffer& offer, std::span<const OwnedFd> files);
     void on_hello(Stage& stage, control::Hello hello);
     void on_failed(Stage& stage, const control::Failed& failed);
     void on_nonsense(Stage& stage, const std::string& complaint);

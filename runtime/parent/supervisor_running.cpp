@@ -61,6 +61,8 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         recovery_->rewired(who.id, rewired->peer, rewired->peer_epoch, micros_now());
     } else if (const auto* fault = std::get_if<control::EdgeFault>(&message)) {
         on_edge_fault(*stage, *fault);
+    } else if (const auto* offer = std::get_if<control::EdgeOffer>(&message)) {
+        on_offer(*stage, *offer, received.files);
     } else {
         // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
         on_nonsense(*stage, fmt::format("it sent '{}' in the name of actor {}",
@@ -89,6 +91,28 @@ void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fau
                            node_->title(stage.who()) + " finds its channels broken: " + fault.text,
                            now);
     }
+}
+
+/// Of a consumer, for the producer at the other end, which gets it after the letter that has the channel.
+void Supervisor::Impl::on_offer(Stage& stage,
+                                const control::EdgeOffer& offer,
+                                std::span<const OwnedFd> files) {
+    if (phase_ == Phase::Ending) return;
+    const bool wrong =
+        !plan_ || files.size() > control::kOfferFilesMax || stage.state == State::Loading;
+    const auto verdict = wrong ? WiringPlan::Offer::Wrong : plan_->judge(offer, stage.spec.id);
+    Stage* producer =
+        verdict == WiringPlan::Offer::Wrong ? nullptr : find(plan_->home_of(offer.from));
+    if (producer == nullptr) {
+        return on_nonsense(stage, fmt::format("it made stage {} an offer for a channel to stage {} "
+                                              "that has no link",
+                                              offer.from.value, offer.to.value));
+    }
+    if (verdict == WiringPlan::Offer::Stale) return;
+    std::vector<int> descriptors;
+    for (const OwnedFd& file : files) descriptors.push_back(file.get());
+    // A producer that cannot be told is dying.
+    (void)send_to(*producer, offer, descriptors);
 }
 
 void Supervisor::Impl::on_hello(Stage& stage, control::Hello hello) {

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "ipc/base/limits.hpp"
+
 namespace paceline {
 namespace {
 
@@ -101,6 +103,13 @@ double interpolate(const std::map<std::uint32_t, double>& points, std::uint32_t 
     return below->second + share * (above->second - below->second);
 }
 
+/// Of a wave of `rows` rows. A wave of prefill may be longer than any that was measured.
+double at_rows(const std::map<std::uint32_t, double>& points, std::uint32_t rows) {
+    const double seconds = interpolate(points, rows);
+    const std::uint32_t busy_from = std::max(points.rbegin()->first, kVerifyRowsMax);
+    return rows <= busy_from ? seconds : seconds * static_cast<double>(rows) / busy_from;
+}
+
 }  // namespace
 
 Result<CostTable> CostTable::parse(std::string_view text, const std::string& name) {
@@ -171,7 +180,7 @@ Result<double> CostTable::seconds(const CostRecord& wanted) const {
         if (same) grid[record.context][record.rows] = record.seconds;
     }
     std::map<std::uint32_t, double> at_contexts;
-    for (const auto& [context, rows] : grid) at_contexts[context] = interpolate(rows, wanted.rows);
+    for (const auto& [context, rows] : grid) at_contexts[context] = at_rows(rows, wanted.rows);
     const double seconds = interpolate(at_contexts, wanted.context);
     if (nearest->layers == 0 || wanted.layers == 0) return seconds;
     return seconds * static_cast<double>(wanted.layers) / static_cast<double>(nearest->layers);

@@ -10,8 +10,9 @@
 //
 // A question is answered from the records of its stage and fingerprint that are nearest in
 // threads, then neighbours, then layers; between them it is interpolated in rows and context, and
-// beyond them the nearest record counts. Time is taken to grow with the layers in proportion;
-// records with 0 layers stand for any number. Values; no side effects.
+// beyond them the nearest record counts. Only of more rows than were measured, and than a wave may
+// verify, time is taken to grow in proportion, as with the layers; records with 0 layers stand for
+// any number. Values; no side effects.
 #pragma once
 
 #include <cstdint>

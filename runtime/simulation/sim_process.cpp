@@ -50,7 +50,10 @@ void SimProcess::start(SimWire wire) {
     absent_.insert(wire.absent.begin(), wire.absent.end());
     add_channels(wire.channels);
     for (const StageId id : spec_.process.actors) host_->add(id, epoch_, body_->actor(id));
-    for (const EdgeSpec& edge : spec_.local_edges) host_->connect(edge);
+    for (const EdgeSpec& edge : spec_.local_edges) {
+        const Status connected = host_->connect(edge);
+        PACE_CHECK(connected.ok(), "a simulated channel needs no device");
+    }
     host_->start();
 }
 

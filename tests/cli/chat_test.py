@@ -4,6 +4,7 @@ import json
 import unittest
 
 from paceline_cli import CliTest, TINY, paceline
+from terminal import Terminal
 
 
 class Chat(CliTest):
@@ -47,6 +48,123 @@ class Chat(CliTest):
 
     def test_a_first_message_may_come_from_the_command_line(self):
         self.assertEqual(len(self.chat(["And more"], "-p", "Hello", "-n", "4")[0]), 2)
+
+    def answer_to(self, message: str) -> list[int]:
+        return self.generate("-p", message, "-n", "8")[1]
+
+    def test_a_message_of_several_lines(self):
+        for lines in (["one \\", "two \\", "three"], ['"""one ', "two ", 'three"""'], ['"""', "one ", "two ", "three", '"""']):
+            with self.subTest(lines=lines):
+                ids = self.chat([*lines, "/quit"], "-n", "8")[0]
+                self.assertEqual(ids, [self.answer_to("one \ntwo \nthree")])
+
+    def test_input_that_ends_within_a_message_ends_it(self):
+        self.assertEqual(self.chat(['"""one ', "two"], "-n", "8")[0], [self.answer_to("one \ntwo")])
+        self.assertEqual(self.chat(["one\\"], "-n", "8")[0], [self.answer_to("one")])
+
+    def test_help_and_commands_that_do_not_exist_are_no_messages(self):
+        ids, _, stderr = self.chat(["/help", "/rest", "/quit"], "-n", "4")
+        self.assertEqual(ids, [])
+        for command in ("/help", "/reset", "/system", "/quit", '"""'):
+            self.assertIn(command, stderr)
+        self.assertIn("[/rest is not a command, did you mean '/reset'?", stderr)
+
+    def test_a_path_is_a_message(self):
+        self.assertEqual(len(self.chat(["/etc/hosts holds what?"], "-n", "4")[0]), 1)
+
+    def test_a_system_prompt_begins_the_conversation_anew(self):
+        ids, _, stderr = self.chat(["Something first", "/system You are brief.", "Hello", "/system"], "-n", "8")
+        self.assertEqual(ids[1], self.generate("-p", "Hello", "--system", "You are brief.", "-n", "8")[1])
+        self.assertIn("[the system prompt is You are brief.]", stderr)
+
+    def test_figures_of_later_turns_leave_out_what_was_once(self):
+        _, stats, stderr = self.chat(["Hello", "And again"], "-n", "8")
+        lines = [line for line in stderr.splitlines() if line.startswith("[prompt")]
+        self.assertEqual([" | load " in line for line in lines], [True, False])
+        for line, turn in zip(lines, stats):
+            self.assertTrue(line.startswith(f"[prompt {turn['processed_tokens']} tokens, "
+                                            f"{turn['prompt_tokens_per_second']:.1f} tokens/s"), line)
+
+    def test_an_answer_of_one_wave_has_no_rate(self):
+        _, stats, stderr = self.chat(["one two one two one two", "one two one two one two"], "-n", "4", "--method",
+                                     "prompt-lookup")
+        for turn in stats:
+            self.assertLess(turn["tokens_per_second"], 20_000)
+            if turn["waves"] == 1:
+                self.assertEqual(turn["tokens_per_second"], 0)
+
+
+class OnATerminal(CliTest):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ids = self.folder / "ids.json"
+        self.terminal = Terminal(self, "run", "-m", TINY, "-i", "-n", "8", "--ids", str(self.ids))
+        self.ask("")
+
+    def ask(self, keys: str, until: str = "> ") -> None:
+        """Types, and waits for the next prompt."""
+        before = len(self.terminal.said)
+        self.terminal.type(keys)
+        if keys:
+            self.terminal.wait_for("peak memory", after=before)
+            before = self.terminal.said.index(b"peak memory", before)
+        self.terminal.wait_for(until, after=before)
+
+    def leave(self, *messages: str, code: int = 0, keys: str = "\x04") -> None:
+        """Ctrl-D on an empty line; `messages` are what was answered, each from the beginning."""
+        self.terminal.type(keys)
+        self.assertEqual(self.terminal.finish(), code, self.terminal.text())
+        answers = json.loads(self.ids.read_text())
+        self.assertEqual(len(answers), len(messages))
+        for ids, message in zip(answers, messages):
+            alone = self.folder / "alone.json"
+            self.run_ok("run", "-m", TINY, "-n", "8", "-p", message, "--ids", str(alone))
+            self.assertEqual(ids, json.loads(alone.read_text()), message)
+
+    def test_a_line_is_edited_with_the_arrow_keys(self):
+        self.ask("Hllo\x1b[D\x1b[D\x1b[De\r")
+        self.leave("Hello")
+
+    def test_letters_of_several_bytes_are_letters(self):
+        self.ask("Gr\u00fc\u00dfex\x7f\r")
+        self.leave("Gr\u00fc\u00dfe")
+
+    def test_the_history_brings_a_line_back(self):
+        self.ask("Hello\r")
+        before = len(self.terminal.said)
+        self.terminal.type("/reset\r")
+        self.terminal.wait_for("is forgotten]", after=before)
+        self.ask("\x1b[A\x1b[A\r")
+        self.leave("Hello", "Hello")
+
+    def test_pasted_lines_are_one_message(self):
+        self.assertIn(b"\x1b[?2004h", self.terminal.said, "the terminal is asked to mark what is pasted")
+        self.ask("\x1b[200~one \rtwo \rthree\x1b[201~\r")
+        self.leave("one \ntwo \nthree")
+
+    def test_a_long_paste_is_whole(self):
+        text = "\n".join(f"line {i}" for i in range(60))
+        self.ask("\x1b[200~" + text.replace("\n", "\r") + "\x1b[201~\r")
+        self.leave(text)
+
+    def test_ctrl_d_behind_text_sends_it_and_on_an_empty_line_leaves(self):
+        self.ask("Hello\x04")
+        self.leave("Hello")
+
+    def test_ctrl_c_drops_what_is_typed_and_then_leaves(self):
+        before = len(self.terminal.said)
+        self.terminal.type("not this")
+        self.terminal.wait_for("this", after=before)
+        before = len(self.terminal.said)
+        self.terminal.type("\x03")
+        self.terminal.wait_for("> ", after=before)
+        self.ask("Hello\r")
+        self.leave("Hello", code=130, keys="\x03")
+
+    def test_the_terminal_is_as_before_while_an_answer_is_given(self):
+        self.ask("Hello\r")
+        self.leave("Hello")
+        self.assertTrue(self.terminal.said.rindex(b"\x1b[?2004l") > self.terminal.said.rindex(b"\x1b[?2004h"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-// Part of paceline_emulated: lets its device break where a test wants it to.
+// Part of paceline_emulated: how many devices it has, and where one breaks as a test wants it to.
 //
+//     PACELINE_EMULATED_DEVICES=N     cuda:0 to cuda:N-1 (1), in every process.
 //     PACELINE_EMULATED_FAULT=FILE    FILE holds a number N. The first process that comes to its Nth
 //                                     kernel takes FILE away and gets no more out of its device;
 //                                     processes that come later find no file and are spared.
@@ -9,6 +10,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "ipc/device/emulated/emulation.hpp"
 #include "model/kernels/cuda/emulated/order.hpp"
 
 namespace {
@@ -24,7 +26,19 @@ bool read_fault() {
     return true;
 }
 
+/// The driver of the links and the runtime of the kernels: the same devices, the same memory.
+bool connect_devices() {
+    const char* count = std::getenv("PACELINE_EMULATED_DEVICES");
+    const int devices = count != nullptr ? std::atoi(count) : 1;
+    paceline::emulated::set_devices(devices);
+    paceline::cuda::emulated::set_devices(devices);
+    paceline::emulated::watch_memory(paceline::cuda::emulated::add_memory,
+                                     paceline::cuda::emulated::remove_memory);
+    return true;
+}
+
 /// Before main(): the program itself knows nothing of this.
 [[maybe_unused]] const bool planted = read_fault();
+[[maybe_unused]] const bool connected = connect_devices();
 
 }  // namespace

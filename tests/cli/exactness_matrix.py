@@ -81,7 +81,8 @@ class Outcome:
 def methods() -> list[str]:
     listed = subprocess.run([BINARY, "run", "--list-methods"], capture_output=True, text=True,
                             check=True)
-    return sorted(line.split()[0] for line in listed.stdout.splitlines())
+    names = [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
+    return sorted(name for name in names if name != "plain")
 
 
 def toml_of(method: str) -> str:

@@ -122,7 +122,7 @@ class Plain(Gpu):
                         ["check", "--method", "fold", "--device", "cuda:0"],
                         ["check", "--config", config]):
             stderr = self.run_fails(USAGE, command[0], "-m", TINY, *command[1:], "--exact", "off")
-            self.assertIn("--exact off is for plain decoding: no wave of a pipeline has more than 64 rows", stderr)
+            self.assertIn("--exact off is for plain decoding: a pipeline gives the bytes of one process", stderr)
 
     def test_memory_that_is_pinned_for_a_gpu_is_told(self):
         gpu = ["--device", "cuda:0", "-p", PROMPT, "-n", "4"]
@@ -179,9 +179,9 @@ class Pipelines(Gpu):
         self.assertEqual(piped[2]["kv_dtype"], "bf16")
 
     def test_the_placement_says_what_runs_where_and_what_it_takes_there(self):
-        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2"],
-                              capture_output=True, timeout=20, env=environment(), check=True)
-        rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()[1:3]}
+        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2",
+                               "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()}
         self.assertEqual((rows["target"][3], rows["draft"][3]), ("cuda:0", "cpu"))
         self.assertRegex(" ".join(rows["target"]), r"\d\.\d MB \d\.\d MB$")
 
@@ -203,6 +203,16 @@ class Pipelines(Gpu):
                 self.assertFalse(os.path.exists(fault), "it has happened")
                 self.assertIn("is at work again (epoch 2)", error)
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
+
+
+    def test_segments_on_two_gpus_are_two_processes_and_commit_the_tokens_of_one(self):
+        report = self.folder / "report.json"
+        config = self.config("".join(stage(name, "segment", 'layers = "auto"', f'device = "cuda:{gpu}"')
+                                     for gpu, name in enumerate(("front", "back"))))
+        done = subprocess.run([BINARY, "check", "-m", TINY, "--config", config, "-n", "20", "--first", "2", "-c", "128",
+                               "--json", str(report)], capture_output=True, timeout=60, check=False,
+                              env=environment(PACELINE_EMULATED_DEVICES="2"))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
 
 
 class Refusals(Gpu):

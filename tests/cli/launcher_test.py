@@ -110,7 +110,9 @@ class Plans(CliTest):
         for line, before, after in zip(lines, segments, segments[1:]):
             self.assertTrue(line.startswith(f"{before['stage']} -> {after['stage']}, "), line)
             same = before["process"] == after["process"]
-            self.assertTrue(line.endswith("in the same process" if same else "by host shared memory"), line)
+            gpus = f"{before['gpu']} and {after['gpu']}"
+            apart = f"nccl: {gpus} do not reach each other" if kind == "host" else f"exported: {gpus} reach each other"
+            self.assertTrue(line.endswith(", local: in the same process" if same else f", {apart}"), line)
             self.assertEqual(f"(link {kind}, " in line, before["gpu"] != after["gpu"], line)
 
     def check_cores(self, table: Table, machine: str) -> None:

@@ -13,7 +13,11 @@ SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 
 class Methods(CliTest):
     def names(self) -> list[str]:
-        return [line.split()[0] for line in self.run_ok("run", "--list-methods").splitlines()]
+        """The pipelines; a line that goes on with a summary begins with a space."""
+        lines = self.run_ok("run", "--list-methods").splitlines()
+        names = [line.split()[0] for line in lines if not line.startswith(" ")]
+        self.assertEqual(names[0], "plain")
+        return names[1:]
 
     def figures(self, *args: str) -> tuple[str, dict]:
         """What stderr says of a run, and its --stats."""
@@ -57,16 +61,24 @@ class Methods(CliTest):
         self.assertGreater(stats["pipeline"]["draft_forwards"], 0)
 
     def test_the_table_has_the_figures_and_the_baseline(self):
-        stderr, stats = self.figures("--method", "four-stages", "-n", "60", "--figures", "--baseline")
-        for name in ("mean acceptance length", "acceptance by position", "times autoregressive",
+        stderr, stats = self.figures("--method", "four-stages", "-n", "60", "--figures", "--baseline", "-v")
+        for name in ("mean acceptance length", "acceptance by position", "times plain decoding",
                      "C_total", "wasted rows", "final-verify  "):
             self.assertIn(name, stderr)
         for role in ("draft", "early-verify", "correct", "final-verify"):
             self.assertIn(f" {role} ", stderr)
         self.assertIn("logit lens", stderr)
+        self.assertRegex(stderr, r"times plain decoding +\d+\.\d\d \[\d+\.\d\d\.\.\d+\.\d\d\] in 3 pairs")
         pipeline = stats["pipeline"]
+        self.assertEqual(len(pipeline["times_plain_pairs"]), 3)
         self.assertEqual(pipeline["emitted_tokens"], stats["generated_tokens"])
         self.assertEqual(pipeline["fold"]["c_total"], pipeline["waves"])
+
+    def test_more_computing_processes_than_cores_are_told_of_before_anything_is_decoded(self):
+        stderr, _ = self.figures("--method", "four-stages", "-n", "4", "-t", "1", "--draft-model", TINY)
+        self.assertIn("4 processes compute on 1 core here, where plain decoding is often faster", stderr)
+        stderr, _ = self.figures("--method", "autoregressive", "-n", "4", "-t", "1")
+        self.assertNotIn("is made for a device per process", stderr)
 
     def test_a_draft_model_may_know_fewer_tokens_than_the_target_or_more(self):
         data = Path(TINY).read_bytes()

@@ -38,6 +38,20 @@ class Pipeline(CliTest):
         # 64 rows are one wave; this prompt fills several, and the last one only in part.
         self.same_ids(TINY, [self.config(2, True)], "--raw", "-p", "ab cd " * 35, "-n", "30")
 
+    def test_waves_of_prefill_of_any_length_give_the_same_tokens(self):
+        configs = []
+        for rows in (1, 150, 512):
+            configs.append(self.folder / f"rows-{rows}.toml")
+            configs[-1].write_text(pipeline_toml(2, True) + f"[schedule]\nprefill_rows = {rows}\n")
+        prompt = ["--raw", "-p", "ab cd " * 45, "-n", "30"]
+        self.same_ids(TINY, [str(config) for config in configs], *prompt)
+        _, stats = self.ids(TINY, "--config", str(configs[1]), *prompt)
+        self.assertGreater(stats["prompt_tokens"], 150)
+        wrong = self.folder / "wrong.toml"
+        wrong.write_text(pipeline_toml(1, False) + "[schedule]\nprefill_rows = 513\n")
+        self.assertIn("prefill_rows = 513 must be a whole number from 1 to 512",
+                      self.run_fails(2, "run", "-m", TINY, "--config", str(wrong), "-p", "x"))
+
     def test_a_draft_that_is_right_needs_fewer_waves_than_tokens(self):
         _, stats = self.ids(TINY, "--config", self.config(2, True), "-p", PROMPT, "-n", "80", "--temp", "0")
         self.assertLess(stats["waves"], stats["generated_tokens"])
@@ -71,9 +85,10 @@ class Pipeline(CliTest):
         self.same_ids(TINY, [str(path)], "--raw", "-p", "ab cd " * 35, "-n", "30")
 
     def test_the_placement_is_printed_before_the_answer_one_line_a_stage(self):
-        done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(2, True), "-p", "x", "-n", "3"],
-                              capture_output=True, timeout=20, env=environment(), check=True)
-        lines = done.stderr.decode().splitlines()
+        args = [BINARY, "run", "-m", TINY, "--config", self.config(2, True), "-p", "x", "-n", "3"]
+        done = subprocess.run([*args, "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        # Without the log: its lines begin with a date.
+        lines = [line for line in done.stderr.decode().splitlines() if not re.match(r"\d{4}-", line)]
         self.assertEqual(lines[0].split(),
                          ["stage", "process", "role", "device", "layers", "cores", "weights", "kv"])
         rows = [line.split() for line in lines[1:4]]
@@ -83,6 +98,8 @@ class Pipeline(CliTest):
         self.assertEqual(len({row[1] for row in rows}), 3, "three processes")
         self.assertIn("prompt lookup", lines[4], "what the draft thinks with")
         self.assertEqual(len(lines), 6, "the placement and the figures, nothing else")
+        done = subprocess.run(args, capture_output=True, timeout=20, env=environment(), check=True)
+        self.assertEqual(len(done.stderr.splitlines()), 2, "what the draft thinks with, and the figures")
 
     def test_checksums_of_whole_messages_change_nothing(self):
         path = self.folder / "checked.toml"

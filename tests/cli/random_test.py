@@ -31,7 +31,7 @@ class Measured(Shapes):
         self.assertEqual({row["model_type"] for row in rows}, {"tiny (synthetic weights)"})
         self.assertTrue(all(row["avg_ts"] > 0 for row in rows))
         sizes = {row["dtype"]: row["model_size"] for row in rows}
-        self.assertTrue(sizes["f32"] > sizes["auto"] > sizes["int8"] > sizes["q4"] > 0, sizes)
+        self.assertTrue(sizes["f32"] > sizes["bf16"] > sizes["int8"] > sizes["q4"] > 0, sizes)
 
     def test_a_name_and_its_file_are_the_same_shape_and_the_environment_names_none(self):
         env = environment(PACELINE_MODEL="/nonexistent/model.gguf")

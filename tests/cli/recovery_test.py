@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -50,14 +51,17 @@ class Run:
 
     def __init__(self, test: CliTest, model: str, config: str, *args: str) -> None:
         self.test = test
-        self.process = subprocess.Popen([BINARY, "run", "-m", model, "--config", config, *args],
+        self.process = subprocess.Popen([BINARY, "run", "-v", "-m", model, "--config", config, *args],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         test.addCleanup(self.process.stdout.close)
         test.addCleanup(self.process.stderr.close)
         test.addCleanup(self.process.wait)
         test.addCleanup(self.process.kill)
         self.table = {}
-        test.assertEqual(self.process.stderr.readline().split()[:2], [b"stage", b"process"])
+        while line := self.process.stderr.readline():  # the log of the stages that start
+            if line.split()[:2] == [b"stage", b"process"]:
+                break
+        test.assertTrue(line, "the run ended before its stages were told of")
         count = len(stages_of(self.process.pid))
         while len(self.table) < count:
             stage, process = self.process.stderr.readline().decode().split()[:2]
@@ -121,6 +125,27 @@ class Recovery(CliTest):
             for victim in victims:
                 with self.subTest(config=file, victim=victim):
                     self.check_goes_on(str(ROOT / "configs" / f"{file}.toml"), victim, plain)
+
+    @needs_demo_model
+    def test_a_segment_killed_in_a_long_prefill_comes_back_and_the_text_is_the_same(self):
+        prompt = self.folder / "prompt.txt"
+        prompt.write_text("Which of these numbers is the largest? " + " ".join(str(n * n) for n in range(330)))
+        asked = ["-f", str(prompt), "-n", "24", "-c", "4096"]
+        plain = plain_text(*asked)
+        for rows, victim in ((64, "segment-2"), (512, "segment-1"), (512, "segment-2")):
+            with self.subTest(rows=rows, victim=victim):
+                stats = self.folder / "stats.json"
+                config = Path(self.config())
+                config.write_text(config.read_text() + f"[schedule]\nprefill_rows = {rows}\n")
+                run = Run(self, demo_model(), str(config), *asked, "--stats", str(stats))
+                answered, _, _ = select.select([run.process.stdout], [], [], 0.2)
+                self.assertFalse(answered, "the prefill was over before the kill")
+                os.kill(run.table[victim], signal.SIGKILL)
+                code, text, error = run.finish()
+                self.assertEqual((code, text), (0, plain), error)
+                figures = json.loads(stats.read_text())
+                self.assertGreater(figures["prompt_tokens"], 1200)
+                self.assertEqual(figures["replays"], 1)
 
     @needs_demo_model
     def test_drawn_text_survives_too(self):

@@ -75,7 +75,8 @@ class Scripts(CliTest):
         program = self.folder / "build" / "release" / "paceline"
         for path, text in ((script, (ROOT / "launch" / "try").read_text()), (program, '#!/bin/sh\necho "$@"\n'),
                            (script.with_name("setup"), "#!/bin/sh\n"), (script.with_name("build"), "#!/bin/sh\n"),
-                           (script.with_name("fetch_model"), "#!/bin/sh\necho demo.gguf\n")):
+                           (script.with_name("fetch_model"), "#!/bin/sh\necho demo.gguf\n"),
+                           (script.with_name("compare"), '#!/bin/sh\necho "compare $@"\n')):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             path.chmod(0o755)
@@ -83,13 +84,24 @@ class Scripts(CliTest):
         def given(*args: str) -> str:
             return subprocess.run([str(script), *args], capture_output=True, text=True, check=True).stdout.strip()
 
-        self.assertEqual(given("a b"), "run -m demo.gguf -p a b --method four-stages --figures")
-        self.assertEqual(given("a", "-n", "3"), "run -m demo.gguf -p a --method four-stages --figures -n 3")
+        self.assertEqual(given("a b"), "run -m demo.gguf -p a b --method four-stages --figures -n 256\n\n"
+                                       "compare -m demo.gguf a b")
+        self.assertTrue(given("a", "-n", "3").startswith(
+            "run -m demo.gguf -p a --method four-stages --figures -n 3\n"))
         for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"]):
-            self.assertEqual(given("a", *other), "run -m demo.gguf -p a " + " ".join(other))
+            self.assertEqual(given("a", *other), "run -m demo.gguf -p a -n 256 " + " ".join(other))
+
+    @needs_demo_model
+    def test_compare_says_in_three_lines_where_a_pipeline_stands(self):
+        done = self.script("compare", "-m", demo_model(), "Name three colours.", "-n", "12")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\Aplain decoding here: \d+ tokens/s\n"
+                                      r"four-stages with a device for every process \(simulated\): \d+ tokens/s\n"
+                                      r"the fastest method here: \S+, \d+ tokens/s, \d\.\d\d times plain decoding\n\Z")
+        self.assertIn("no.gguf", self.script("compare", "-m", "/no.gguf", "x").stderr)
 
     def test_every_script_is_executable(self):
-        for name in ("launch/try", "launch/setup", "launch/build", "launch/fetch_model", "tests/run", "tests/lint",
+        for name in ("launch/try", "launch/compare", "launch/setup", "launch/build", "launch/fetch_model", "tests/run", "tests/lint",
                      ".ci/run"):
             self.assertTrue(os.access(ROOT / name, os.X_OK), name)
 

@@ -130,7 +130,7 @@ class HostileModel(CliTest):
     def test_a_configuration_and_prompts_are_shown_escaped(self):
         config = self.folder / "evil.toml"
         config.write_bytes(b"a = \"x\"\n" + self.EVIL[:12] + b"\n")
-        self.check_visible("run", "-m", TINY, "-p", "x", "--config", str(config), code=1, naming="evil.toml:2")
+        self.check_visible("run", "-m", TINY, "-p", "x", "--config", str(config), code=2, naming="evil.toml:2")
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text(json.dumps({"id": self.EVIL.decode(), "prompt": "Hi"}))
         self.check_visible("check", "-m", TINY, "--method", "prompt-lookup", "-t", "1", "-n", "2", "--prompts",

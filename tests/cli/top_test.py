@@ -18,6 +18,7 @@ import time
 import unittest
 
 from paceline_cli import BINARY, CliTest, TINY, environment, paceline
+from terminal import Terminal, rows_of
 
 PAGE_BYTES = 768  # without a trace
 COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "job-us", "wait-us", "sleeps", "restarts",
@@ -177,6 +178,41 @@ class Top(CliTest):
         self.assertTrue(said.startswith(b"\x1b[?25l"), said[:80])
         self.assertTrue(said.endswith(b"\x1b[?25h"), said[-80:])
         self.assertIn(b"\x1b[4A", said, "four lines up, to draw over them")
+
+    def test_q_quits_and_the_terminal_is_as_before(self):
+        self.pipeline()
+        terminal = Terminal(self, "top", "-i", "0.1", "--pid", str(os.getpid()))
+        terminal.wait_for("segment-1")
+        terminal.type("xq")
+        self.assertEqual(terminal.finish(10), 0)
+        self.assertTrue(terminal.said.endswith(b"\x1b[?25h"))
+
+    def test_names_of_stages_are_whole_on_a_wide_terminal(self):
+        self.telemetry(0, 1, "conductor")
+        self.telemetry(1, 1, "a-stage-with-a-long-name")
+        for columns, shown in ((80, "a-stage-w~ "), (120, "a-stage-with-a-long-name ")):
+            terminal = Terminal(self, "top", "-i", "0.1", "--pid", str(os.getpid()), columns=columns)
+            terminal.wait_for("a-stage-w")
+            terminal.wait_for("\x1b[J")
+            terminal.type("q")
+            self.assertEqual(terminal.finish(10), 0)
+            rows = [row for row in rows_of(terminal.text()) if row.startswith("a-stage")]
+            self.assertTrue(rows and all(row.startswith(shown) and len(row) < columns for row in rows), rows)
+
+    def test_it_waits_where_nothing_runs_yet(self):
+        terminal = Terminal(self, "top", "-i", "0.1", "--pid", str(os.getpid()))
+        terminal.wait_for("Waiting for a pipeline")
+        self.pipeline()
+        terminal.wait_for("segment-1")
+        terminal.type("q")
+        self.assertEqual(terminal.finish(10), 0)
+
+    def test_it_does_not_wait_for_a_process_that_does_not_exist(self):
+        corpse = subprocess.Popen(["true"])
+        corpse.wait()
+        terminal = Terminal(self, "top", "--pid", str(corpse.pid))
+        self.assertEqual(terminal.finish(10), 1)
+        self.assertIn("runs no pipeline", terminal.text())
 
     def test_without_a_terminal_nothing_moves(self):
         self.pipeline()

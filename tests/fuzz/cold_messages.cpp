@@ -24,8 +24,11 @@ std::vector<StageId> some_stages(SeededRandom& random) {
 std::vector<control::EdgeWire> some_edges(SeededRandom& random) {
     std::vector<control::EdgeWire> edges(random.below(5));
     for (control::EdgeWire& edge : edges) {
-        edge = {some_stage(random), some_stage(random), Epoch{random.below(9)}, random.one_in(2),
-                random.below(9),    random.below(9),    random.below(9)};
+        edge = {some_stage(random),     some_stage(random),
+                Epoch{random.below(9)}, random.one_in(2),
+                random.below(9),        random.below(9),
+                random.below(9),        static_cast<Transport>(random.below(4)),
+                some_text(random)};
     }
     return edges;
 }
@@ -56,7 +59,7 @@ control::Message cold_message(std::uint32_t which, SeededRandom& random) {
             return some_hello(random);
         case control::Type::Wire:
             return control::Wire{random.below(9), random.below(50), random.below(9000),
-                                 some_edges(random)};
+                                 random.below(90'000), some_edges(random)};
         case control::Type::Ready:
             return control::Ready{epoch};
         case control::Type::Begin:
@@ -74,6 +77,9 @@ control::Message cold_message(std::uint32_t which, SeededRandom& random) {
             return control::Rewired{some_stage(random), epoch};
         case control::Type::EdgeFault:
             return control::EdgeFault{some_stage(random), epoch, some_text(random)};
+        case control::Type::EdgeOffer:
+            return control::EdgeOffer{some_stage(random), epoch, some_stage(random),
+                                      Epoch{random.below(9)}, some_bytes(random)};
     }
     return control::Shutdown{};
 }

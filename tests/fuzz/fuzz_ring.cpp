@@ -14,12 +14,20 @@ namespace {
 
 constexpr std::uint16_t kData = 1;
 constexpr std::uint16_t kUrgent = 2;
+constexpr std::uint16_t kCounted = 3;
+
+/// The first byte counts the others.
+bool counts_its_bytes(std::span<const std::byte> payload) {
+    return !payload.empty() && std::to_integer<std::size_t>(payload.front()) == payload.size() - 1;
+}
+
 constexpr std::array kRules = {KindRule{kData, 1, 64, Urgency::Normal},
-                               KindRule{kUrgent, 8, 8, Urgency::Urgent}};
+                               KindRule{kUrgent, 8, 8, Urgency::Urgent},
+                               KindRule{kCounted, 1, 200, Urgency::Normal, counts_its_bytes}};
 // Of a peer that believes in other rules: its frames are well-formed, and some are forbidden.
-constexpr std::array kLaxRules = {KindRule{kData, 0, 64, Urgency::Urgent},
-                                  KindRule{kUrgent, 0, 64, Urgency::Urgent},
-                                  KindRule{9, 0, 64, Urgency::Urgent}};
+constexpr std::array kLaxRules = {
+    KindRule{kData, 0, 64, Urgency::Urgent}, KindRule{kUrgent, 0, 64, Urgency::Urgent},
+    KindRule{kCounted, 0, 64, Urgency::Urgent}, KindRule{9, 0, 64, Urgency::Urgent}};
 
 constexpr std::size_t kPayloadMax = kLineBytes - sizeof(FrameHeader);
 
@@ -98,8 +106,8 @@ private:
 
     void pop() {
         if (!consumer_) return;
-        // A peer may claim a little more, as long as it fits the same stride.
-        PACE_CHECK(consumer_->payload_bytes() >= 64 && consumer_->payload_bytes() <= kPayloadMax,
+        // A peer may claim more or less, as long as it has the same stride and room for any kind.
+        PACE_CHECK(consumer_->payload_bytes() >= 8 && consumer_->payload_bytes() <= kPayloadMax,
                    "attached to a ring of another size");
         std::array<std::byte, kPayloadMax> buffer{};
         const bool had_frame = consumer_->has_frame();
@@ -110,8 +118,9 @@ private:
             PACE_CHECK(had_frame, "a frame out of nothing");
             PACE_CHECK(rule != nullptr, "a frame of a kind without a rule");
             PACE_CHECK(popped.payload.data() == buffer.data(), "a payload somewhere else");
-            PACE_CHECK(popped.payload.size() >= rule->bytes_min, "a frame shorter than its kind");
-            PACE_CHECK(popped.payload.size() <= rule->bytes_max, "a frame longer than its kind");
+            PACE_CHECK(allows(*rule, popped.payload), "a frame of a length without a rule");
+            PACE_CHECK(popped.payload.size() <= consumer_->payload_bytes(),
+                       "a frame longer than its ring's");
         }
         is_corrupt_ = popped.outcome == Pop::Corrupt;
         PACE_CHECK(consumer_->fault().ok() != is_corrupt_, "a fault without a reason");
@@ -128,9 +137,11 @@ private:
     void lax_push() {
         Result<RingProducer> rogue = RingProducer::attach_memory(memory_, Epoch{7}, kLaxRules);
         if (!rogue.ok()) return;
-        const std::array<std::byte, 64> payload{};
+        std::array<std::byte, 64> payload{};
         const std::uint16_t kind = kLaxRules[script_.byte() % kLaxRules.size()].kind;
-        (void)rogue.value().try_push(kind, std::span{payload}.first(script_.byte() % 65U));
+        const std::size_t bytes = script_.byte() % 65U;
+        payload[0] = std::byte{static_cast<std::uint8_t>(bytes - 1)};  // often what kCounted wants
+        (void)rogue.value().try_push(kind, std::span{payload}.first(bytes));
     }
 
     void wish() {

@@ -32,9 +32,12 @@ public:
     explicit PoolFuzz(FuzzReader& script) : script_{script} {
         const std::uint8_t shape = script.byte();
         slots_ = 1 + shape % 4U;
+        const PoolData data = (shape & 16U) != 0 ? PoolData::Elsewhere : PoolData::Here;
         static GuardedMemory arena{16 * 1024};
-        memory_ = arena.last(pool_bytes(slots_, kSlotBytes).value());
-        format_pool(memory_, slots_, kSlotBytes);
+        memory_ = arena.last(pool_bytes(slots_, kSlotBytes, data).value());
+        format_pool(memory_, slots_, kSlotBytes, data);
+        static GuardedMemory device{16 * 1024};
+        slots_memory_ = device.last(slots_ * pool_stride(kSlotBytes));
         if ((shape & 8U) != 0) scribble(script, memory_);
         attach();
     }
@@ -49,8 +52,15 @@ private:
         consumer_.reset();
         Result<TensorProducer> out = TensorProducer::attach_memory(memory_);
         if (out.ok()) producer_ = std::move(out).value();
+        // A scribbled header may claim more slots than there is memory for on the device.
+        const auto fits = [this](const auto& end) {
+            return end.is_elsewhere() && end.slot_count() <= slots_ &&
+                   end.slot_bytes() <= kSlotBytes;
+        };
+        if (producer_ && fits(*producer_)) producer_->use_memory(slots_memory_.data());
         Result<TensorConsumer> in = TensorConsumer::attach_memory(memory_);
         if (in.ok()) consumer_ = std::move(in).value();
+        if (consumer_ && fits(*consumer_)) consumer_->use_memory(slots_memory_.data());
     }
 
     void step(std::uint8_t what) {
@@ -82,9 +92,9 @@ private:
         const std::optional<PoolRef> slot = producer_->acquire();
         if (!slot) return;
         PACE_CHECK(producer_->fault().ok(), "a slot from a broken pool");
-        const std::span<std::byte> bytes = producer_->bytes(*slot);
-        std::memset(bytes.data(), 0x5a, bytes.size());
-        producer_->publish(*slot, script_.byte() % (bytes.size() + 1));
+        const TensorMemory memory = producer_->place(*slot);
+        std::memset(memory.data, 0x5a, memory.bytes);
+        producer_->publish(*slot, script_.byte() % (memory.bytes + 1));
         known_ = *slot;
     }
 
@@ -97,15 +107,19 @@ private:
     void view(PoolRef slot) {
         if (!consumer_) return;
         const std::size_t wanted = script_.byte();
-        const Result<std::span<const std::byte>> seen = consumer_->view(slot, wanted);
+        const Status named = consumer_->announce(slot);
+        PACE_CHECK(named.ok() || named.error().code == Errc::Protocol, "another error");
+        const Result<TensorMemory> seen = consumer_->view_memory(slot, wanted);
         if (!seen.ok()) {
             PACE_CHECK(seen.error().code == Errc::Protocol, "another error than it promises");
             return;
         }
-        const std::span<const std::byte> bytes = seen.value();
-        PACE_CHECK(bytes.size() == wanted, "a view of another size");
-        PACE_CHECK(bytes.data() >= memory_.data(), "a view before the pool");
-        PACE_CHECK(bytes.data() + bytes.size() <= memory_.data() + memory_.size(),
+        const TensorMemory bytes = seen.value();
+        const bool here = bytes.place == MemoryPlace::Host;
+        const std::span<std::byte> slots = here ? memory_ : slots_memory_;
+        PACE_CHECK(bytes.bytes == wanted, "a view of another size");
+        PACE_CHECK(bytes.data >= slots.data(), "a view before the pool");
+        PACE_CHECK(bytes.data + bytes.bytes <= slots.data() + slots.size(),
                    "a view after the pool");
     }
 
@@ -125,6 +139,7 @@ private:
     FuzzReader& script_;
     std::uint32_t slots_ = 1;
     std::span<std::byte> memory_;
+    std::span<std::byte> slots_memory_;  // of a pool whose slots are elsewhere
     std::optional<TensorProducer> producer_;
     std::optional<TensorConsumer> consumer_;
     PoolRef known_;
@@ -133,7 +148,7 @@ private:
 }  // namespace
 
 FuzzBytes paceline::test::valid_input(SeededRandom& random) {
-    FuzzBytes script(1, static_cast<std::uint8_t>(random.below(16)));
+    FuzzBytes script(1, static_cast<std::uint8_t>(random.below(32)));
     if ((script[0] & 8U) != 0) {  // a scribble that hits nothing
         for (const int byte : {100, 0, 0, 0}) script.push_back(static_cast<std::uint8_t>(byte));
     }

@@ -32,6 +32,8 @@ PROGRAMS = [
     _test("variants"),
     _test("backend"),
     _test("wgmma", emulated=False),
+    Program("gpu_links", "tests/unit/ipc_device/gpu_links"),
+    Program("bench_links", "bench/links/bench_links", "bench/links/bench_links_emulated"),
     Program("paceline", "paceline", "paceline_emulated"),
     Program("paceline_parity", "bench/parity/paceline_parity", "bench/parity/paceline_parity_emulated"),
     Program("paceline_cuda_bench", "bench/cuda/paceline_cuda_bench",

@@ -10,7 +10,7 @@ import machine
 from place import Place
 from steps import Failure, Shell, Skip, Step
 
-SECTIONS = ["machine", "kernels", "backend", "bench", "variants", "sanitizer", "parity", "loss", "peers",
+SECTIONS = ["machine", "kernels", "backend", "links", "bench", "variants", "sanitizer", "parity", "loss", "peers",
             "equality"]
 SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-70b"]
 PEER_SHAPES = SHAPES[:3]  # 70B does not fit as a whole
@@ -98,12 +98,29 @@ def family_step(choice: Choice, name: str, seconds: float = 180) -> Step:
     return doctest_step(choice, "kernels", f"gpu_{name}", f"gpu_{name}", [], seconds)
 
 
+def links_bench_step(choice: Choice) -> Step:
+    """Links between devices beside the raw copies and sends below them."""
+    def work(shell: Shell) -> str:
+        # Times of the emulated device say nothing: enough to see that the program works.
+        few = ["--times", "3", "--largest", "65536"] if choice.emulated else []
+        text = shell.run([choice.place.program("bench_links"), *few])
+        if "skipped: no device" in text:
+            raise Skip(last_line(text, "skipped: no device"))
+        (shell.logs / "bench_links.md").write_text(text, encoding="utf-8")
+        missing = last_line(text, "^nccl: skipped")
+        return "see bench_links.md" + (f"; {missing}" if missing else "")
+
+    return Step("links", "bench_links", work, 120, needs_gpu=not choice.emulated)
+
+
 def kernel_steps(choice: Choice) -> list:
     spread = doctest_step(choice, "kernels", "equal bits, however spread", "gpu_gemm", [f"--test-case={SPREAD}"], 120)
     steps = [spread, *[family_step(choice, name) for name in ("gemm", "attention", "rows", "sample")],
              doctest_step(choice, "backend", "gpu_backend", "gpu_backend", [], 300)]
     if not choice.emulated:
         steps.append(family_step(choice, "wgmma", 60))
+        steps.append(doctest_step(choice, "links", "gpu_links", "gpu_links", [], 180))
+    steps.append(links_bench_step(choice))
     return [*steps, family_step(choice, "copy", 60)]
 
 

@@ -43,6 +43,16 @@ TEST_CASE("between records times are interpolated, beyond them the nearest count
     CHECK(ask(table, {"verify", "m", 8, 50, 1000, 4, 0}) == doctest::Approx(6.0));
 }
 
+TEST_CASE("a longer prefill than any that was measured takes longer in proportion") {
+    const CostTable few = CostTable::of({{"prefill", "m", 0, 1, 0, 4, 0, 1.0}});
+    CHECK(ask(few, {"prefill", "m", 0, 64, 0, 4, 0}) == doctest::Approx(1.0));
+    CHECK(ask(few, {"prefill", "m", 0, 512, 0, 4, 0}) == doctest::Approx(8.0));
+    const CostTable many = CostTable::of(
+        {{"prefill", "m", 0, 64, 0, 4, 0, 1.0}, {"prefill", "m", 0, 256, 0, 4, 0, 2.0}});
+    CHECK(ask(many, {"prefill", "m", 0, 160, 0, 4, 0}) == doctest::Approx(1.5));
+    CHECK(ask(many, {"prefill", "m", 0, 512, 0, 4, 0}) == doctest::Approx(4.0));
+}
+
 TEST_CASE("time grows with the layers, and a record without layers stands for any number") {
     const CostTable table =
         CostTable::of({{"verify", "m", 8, 1, 0, 4, 0, 1.0}, {"draft", "d", 0, 1, 0, 4, 0, 0.5}});

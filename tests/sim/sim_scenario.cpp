@@ -16,6 +16,21 @@ namespace {
 constexpr SimTime kMilli{1'000'000};
 constexpr SimTime kSecond{1'000'000'000};
 constexpr Position kContext = 96;  // of every request
+constexpr Position kLongContext = 704;
+
+/// In some pipelines prompts are long, and their prefill goes in waves of up to so many rows.
+bool has_long_prompts(const ToyPlan& plan) {
+    return plan.seed % 8 == 0;
+}
+
+Position context_in(const ToyPlan& plan) {
+    return has_long_prompts(plan) ? kLongContext : kContext;
+}
+
+std::uint32_t prefill_rows_in(const ToyPlan& plan) {
+    if (!has_long_prompts(plan)) return 16;
+    return std::array{kVerifyRowsMax, 200U, kWaveRowsMax}[plan.seed / 8 % 3];
+}
 
 /// Proposes the true continuation of a text that is known, each token right with a probability.
 class TextDraft final : public DraftSource {
@@ -163,32 +178,36 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     dispatch.proposal_wait = Micros{scenario.plan.proposal_wait_micros};
     dispatch.waves_in_flight_max = scenario.waves_in_flight;
     dispatch.rows_max = static_cast<std::uint32_t>(2 + random.below(7));
-    dispatch.prefill_rows = 16;
+    dispatch.prefill_rows = prefill_rows_in(scenario.plan);
     dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
     parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
     parts.candidate_right = 0.25 * static_cast<double>(random.below(5));
 }
 
-Request draw_request(SimRandom& random, bool first_turn) {
+Request draw_request(SimRandom& random, const ToyPlan& plan, bool first_turn) {
     Request request;
+    if (has_long_prompts(plan) && first_turn && random.chance(70)) {
+        for (std::uint64_t i = 100 + random.below(400); i > 0; --i)
+            request.text.push_back(static_cast<TokenId>(random.below(kFakeVocab)));
+    }
     const std::uint64_t length = 1 + random.below(first_turn ? 30 : 6);
     for (std::uint64_t i = 0; i < length; ++i) {
         request.text.push_back(static_cast<TokenId>(random.below(kFakeVocab)));
     }
     request.max_tokens = static_cast<std::int32_t>(1 + random.below(first_turn ? 50 : 20));
     request.gamma = static_cast<std::int32_t>(random.below(7));
-    request.context = kContext;
+    request.context = context_in(plan);
     if (random.chance(50)) make_toy_sampled(request, random.next());
     if (random.chance(20)) request.end_tokens = {static_cast<TokenId>(random.below(kFakeVocab))};
     return request;
 }
 
-SimClient draw_client(SimRandom& random) {
+SimClient draw_client(SimRandom& random, const ToyPlan& plan) {
     SimClient client;
     client.begins = random.chance(50) ? SimTime{0} : random.log_uniform(SimTime{1'000}, kSecond);
     client.turns.resize(1 + random.below(3));
     for (SimTurn& turn : client.turns) {
-        turn.request = draw_request(random, &turn == client.turns.data());
+        turn.request = draw_request(random, plan, &turn == client.turns.data());
         turn.pause = random.chance(50) ? SimTime{0} : random.log_uniform(SimTime{1'000}, kSecond);
         if (random.chance(15)) turn.stop_after = 1 + random.below(20);
         if (random.chance(15)) turn.cancel_after = random.log_uniform(SimTime{1'000}, kSecond);
@@ -266,14 +285,14 @@ SimScenario draw_scenario(std::uint64_t seed) {
     // But with more of it requests share waves.
     const auto contexts =
         static_cast<std::int32_t>(random.chance(60) ? 1 + random.below(2) : 3 + random.below(3));
-    plan.kv_slots = contexts * pages_for(kContext) * kKvPageSlots;
+    plan.kv_slots = contexts * pages_for(context_in(plan)) * kKvPageSlots;
     plan.proposal_wait_micros = static_cast<std::int64_t>(random.below(3'000));
     scenario.waves_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
     scenario.exit = draw_exit(random, plan);
     draw_edges(random, scenario);
     draw_processes(random, scenario);
     scenario.clients.resize(1 + random.below(4));
-    for (SimClient& client : scenario.clients) client = draw_client(random);
+    for (SimClient& client : scenario.clients) client = draw_client(random, plan);
 
     scenario.faults_end = random.log_uniform(20 * kMilli, 4 * kSecond);
     std::vector<StageId> targets;
@@ -295,8 +314,9 @@ std::string SimScenario::describe() const {
         std::to_string(plan.segments) + " segments, draft " +
         std::to_string(static_cast<int>(plan.draft)) + ", housing " +
         std::to_string(static_cast<int>(plan.housing)) + ", " + std::to_string(plan.kv_slots) +
-        " KV slots, " + std::to_string(waves_in_flight) + " waves in flight, exit " +
-        std::to_string(exit.at) + ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
+        " KV slots, prefill of " + std::to_string(prefill_rows_in(plan)) + " rows, " +
+        std::to_string(waves_in_flight) + " waves in flight, exit " + std::to_string(exit.at) +
+        ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
         std::to_string(clients.size()) + " clients";
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;

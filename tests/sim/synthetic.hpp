@@ -42,8 +42,9 @@ public:
     [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
 
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows states,
                           const CancelToken* cancel) override {
+        const std::span<float> hidden = states.host();
         if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (rows[i].first != 0) continue;
@@ -52,10 +53,8 @@ public:
         }
         return RunOutcome::Done;
     }
-    void head(HeadId /*id*/,
-              std::span<const float> hidden,
-              int rows,
-              std::span<float> logits) override {
+    void head(HeadId /*id*/, ConstHiddenRows states, int rows, std::span<float> logits) override {
+        const std::span<const float> hidden = states.host();
         std::fill(logits.begin(), logits.end(), 0.0F);
         for (int r = 0; r < rows; ++r) {
             const auto row = static_cast<std::size_t>(r);

@@ -98,7 +98,8 @@ void LocalWorld::add(StageId id, Actor& actor) {
 }
 
 void LocalWorld::connect(const EdgeSpec& edge) {
-    impl_->host_.connect(edge);
+    const Status connected = impl_->host_.connect(edge);
+    PACE_CHECK(connected.ok(), "a channel of the host needs no device");
 }
 
 void LocalWorld::post(StageId from, StageId to, control::Message message) {

@@ -47,6 +47,18 @@ bool runs_our_code(int device) {
            sum == kThreads * (kThreads - 1) / 2;
 }
 
+/// A question to the driver, which makes no context.
+std::vector<int> peers_of(int device, int count) {
+    std::vector<int> peers;
+    for (int other = 0; other < count; ++other) {
+        int can = 0;
+        const bool known =
+            other != device && cudaDeviceCanAccessPeer(&can, device, other) == cudaSuccess;
+        if (known && can != 0) peers.push_back(other);
+    }
+    return peers;
+}
+
 }  // namespace
 
 CudaProbe list_cuda() {
@@ -67,7 +79,7 @@ CudaProbe list_cuda() {
         std::snprintf(place, sizeof place, "%04x:%02x:%02x.0", properties.pciDomainID,
                       properties.pciBusID, properties.pciDeviceID);
         probe.devices.push_back({index, properties.name, properties.major, properties.minor,
-                                 properties.totalGlobalMem, false, place});
+                                 properties.totalGlobalMem, false, place, peers_of(index, count)});
     }
     return probe;
 }

@@ -118,7 +118,12 @@ public:
     void to_host(void* host, const void* device, std::size_t bytes);
     void to_device(void* device, const void* host, const Pieces& pieces);
     void to_host(void* host, const void* device, const Pieces& pieces);
+    /// From device memory to device memory. Either may belong to another device that this one
+    /// reaches, or to another process that exported it.
     void on_device(void* to, const void* from, std::size_t bytes);
+    /// The same with pieces that lie one after the other at one of the ends, apart at the other.
+    void join_on_device(void* together, const void* apart, const Pieces& pieces);
+    void part_on_device(void* apart, const void* together, const Pieces& pieces);
     void fill(void* device, std::uint8_t value, std::size_t bytes);
     /// Returns when all of it is done. Throws DeviceError if a kernel failed.
     void finish();

@@ -196,7 +196,20 @@ void Stream::to_host(void* host, const void* device, const Pieces& pieces) {
 
 void Stream::on_device(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, without_kernel(*this)));
+    // Default: the addresses say whose memory it is.
+    CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, without_kernel(*this)));
+}
+
+void Stream::join_on_device(void* together, const void* apart, const Pieces& pieces) {
+    if (pieces.count == 0 || pieces.bytes == 0) return;
+    CUDA_CHECK(cudaMemcpy2DAsync(together, pieces.bytes, apart, pieces.stride, pieces.bytes,
+                                 pieces.count, cudaMemcpyDefault, without_kernel(*this)));
+}
+
+void Stream::part_on_device(void* apart, const void* together, const Pieces& pieces) {
+    if (pieces.count == 0 || pieces.bytes == 0) return;
+    CUDA_CHECK(cudaMemcpy2DAsync(apart, pieces.stride, together, pieces.bytes, pieces.bytes,
+                                 pieces.count, cudaMemcpyDefault, without_kernel(*this)));
 }
 
 void Stream::fill(void* device, std::uint8_t value, std::size_t bytes) {

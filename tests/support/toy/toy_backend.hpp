@@ -9,6 +9,8 @@
 // given since the layers last wrote them.
 // Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may read
 // hidden states that were not asked for.
+// Where a test asks for it (on_device), its own memory is that of a device: addresses that fault where
+// the host follows them. What crosses between host and device is counted.
 // Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
 #pragma once
 
@@ -27,6 +29,7 @@
 #include "ipc/base/check.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/sampler_scratch.hpp"
+#include "tests/support/toy/fake_device.hpp"
 
 namespace paceline::testing {
 
@@ -59,9 +62,36 @@ public:
     [[nodiscard]] int last_layer() const override { return last_layer_; }
     [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
 
+    [[nodiscard]] MemoryPlace memory_place() const override {
+        return on_device ? MemoryPlace::Device : MemoryPlace::Host;
+    }
+    [[nodiscard]] RowMemory make_rows(std::size_t rows) override {
+        RowMemory memory = Backend::make_rows(rows);
+        if (on_device) memory.rows = fake_device_address(memory.rows.host());
+        return memory;
+    }
+    void gather(std::span<const RowSource> rows, HiddenRows to) override {
+        PACE_CHECK(to.size() == rows.size() * kFakeDim, "a place for each row");
+        const std::span<float> out = reach(to);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            const auto row = reach(rows[i].of).subspan(rows[i].row * kFakeDim, kFakeDim);
+            std::copy(row.begin(), row.end(),
+                      out.begin() + static_cast<std::ptrdiff_t>(i * kFakeDim));
+            if (to.on_device() != rows[i].of.on_device()) ++rows_crossed;
+        }
+    }
+
     RunOutcome run_layers(std::span<const Row> rows,
-                          std::span<float> hidden,
+                          HiddenRows states,
                           const CancelToken* cancel) override {
+        const std::span<float> hidden = reach(states);
+        if (on_device &&
+            !states.on_device()) {  // in, but for those that are embedded here, and out
+            const auto given = [](const Row& row) { return row.first != 0; };
+            rows_crossed += rows.size();
+            rows_crossed +=
+                static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), given));
+        }
         PACE_CHECK(hidden.size() == rows.size() * kFakeDim, "hidden states of the wrong size");
         rows_run += rows.size();
         if (on_run) on_run();
@@ -102,9 +132,13 @@ public:
     }
 
     RunOutcome run_adapter(std::span<const Row> rows,
-                           std::span<const float> hidden,
-                           std::span<float> out,
+                           ConstHiddenRows states,
+                           HiddenRows to,
                            const CancelToken* /*cancel*/) override {
+        const std::span<const float> hidden = reach(states);
+        const std::span<float> out = reach(to);
+        count_crossing(states);
+        count_crossing(to);
         adapter_rows += rows.size();
         for (std::size_t i = 0; i < rows.size(); ++i)
             adapted_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
@@ -120,10 +154,9 @@ public:
 
     [[nodiscard]] bool has_head(HeadId /*id*/) const override { return true; }
 
-    void head(HeadId id,
-              std::span<const float> hidden,
-              int rows,
-              std::span<float> logits) override {
+    void head(HeadId id, ConstHiddenRows states, int rows, std::span<float> logits) override {
+        const std::span<const float> hidden = reach(states);
+        count_crossing(states);
         head_rows += static_cast<std::size_t>(rows);
         ++head_calls;
         if (id != HeadId::Final || last_layer_ != kFakeLayers) {
@@ -153,7 +186,7 @@ public:
     [[nodiscard]] int candidates_max() const override { return draws_itself ? 16 : 0; }
     [[nodiscard]] bool draws_behind_rows() const override { return draws_itself; }
 
-    void draw(std::span<const float> hidden,
+    void draw(ConstHiddenRows hidden,
               std::span<const DrawJob> jobs,
               std::span<std::optional<TokenId>> tokens) override {
         std::vector<float> logits(jobs.size() * kFakeVocab);
@@ -166,7 +199,7 @@ public:
         }
     }
     void draw_candidates(HeadId id,
-                         std::span<const float> hidden,
+                         ConstHiddenRows hidden,
                          std::span<const DrawJob> jobs,
                          std::span<std::vector<Candidate>> best) override {
         std::vector<float> logits(jobs.size() * kFakeVocab);
@@ -179,18 +212,19 @@ public:
         }
     }
     RunOutcome run_and_draw(std::span<const Row> rows,
-                            std::span<float> hidden,
+                            HiddenRows hidden,
                             const BehindRows& behind,
                             std::span<std::optional<TokenId>> tokens,
                             const CancelToken* cancel) override {
         ++runs_with_draws;
         const RunOutcome outcome = Backend::run_and_draw(rows, hidden, behind, tokens, cancel);
-        if (!behind.hidden) std::fill(hidden.begin(), hidden.end(), 12345.0F);
+        const std::span<float> left = reach(hidden);
+        if (!behind.hidden) std::fill(left.begin(), left.end(), 12345.0F);
         return outcome;
     }
     RunOutcome run_and_draw_candidates(HeadId id,
                                        std::span<const Row> rows,
-                                       std::span<float> hidden,
+                                       HiddenRows hidden,
                                        const BehindRows& behind,
                                        std::span<std::vector<Candidate>> best,
                                        const CancelToken* cancel) override {
@@ -201,7 +235,8 @@ public:
     [[nodiscard]] std::size_t kv_bytes() const override {
         return static_cast<std::size_t>(last_layer_ - first_layer_) * sizeof(std::uint64_t);
     }
-    void read_kv(KvSlot slot, std::span<std::byte> bytes) const override {
+    void read_kv(KvSlot slot, KvBytes to) const override {
+        const std::span<std::byte> bytes = reach(to);
         PACE_CHECK(bytes.size() == kv_bytes(), "keys of another size are read");
         for (int layer = first_layer_; layer < last_layer_; ++layer) {
             const auto at = static_cast<std::size_t>(layer - first_layer_) * sizeof(std::uint64_t);
@@ -209,7 +244,8 @@ public:
                         sizeof(std::uint64_t));
         }
     }
-    void write_kv(KvSlot slot, std::span<const std::byte> bytes) override {
+    void write_kv(KvSlot slot, ConstKvBytes from) override {
+        const std::span<const std::byte> bytes = reach(from);
         PACE_CHECK(bytes.size() == kv_bytes(), "keys of another size are written");
         for (int layer = first_layer_; layer < last_layer_; ++layer) {
             const auto at = static_cast<std::size_t>(layer - first_layer_) * sizeof(std::uint64_t);
@@ -228,6 +264,8 @@ public:
     std::size_t adapter_rows = 0;
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
     bool draws_itself = false;     // tokens and candidates, as a device does
+    bool on_device = false;        // before anyone asks for rows
+    std::size_t rows_crossed = 0;  // between host and device
     std::size_t runs_with_draws = 0;
     double candidate_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
@@ -236,6 +274,16 @@ public:
     std::function<void()> on_run;             // called first by every run_layers(); may throw
 
 private:
+    /// What a device sees at a reference.
+    template <class T>
+    [[nodiscard]] std::span<T> reach(PlacedSpan<T> memory) const {
+        if (!memory.on_device()) return memory.host();
+        PACE_CHECK(on_device, "a host follows an address of a device");
+        return fake_host_address(memory);
+    }
+    void count_crossing(ConstHiddenRows given) {
+        if (on_device && !given.on_device()) rows_crossed += given.size() / kFakeDim;
+    }
     static std::uint64_t load(std::span<const float> hidden, std::size_t row) {
         std::uint64_t state = 0;
         for (std::size_t i = 0; i < 4; ++i) {

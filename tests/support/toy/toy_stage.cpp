@@ -177,7 +177,8 @@ int work(StageProcess& process, const ToyPlan& plan) {
         return std::find(here.begin(), here.end(), id) != here.end();
     };
     for (const EdgeSpec& edge : toy_edges(plan)) {
-        if (is_here(edge.from) && is_here(edge.to)) loop.connect(edge);
+        if (!is_here(edge.from) || !is_here(edge.to)) continue;
+        if (Status s = loop.connect(edge); !s.ok()) return process.finish(s);
     }
     return process.finish(loop.run());
 }

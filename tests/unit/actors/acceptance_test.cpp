@@ -132,7 +132,7 @@ TEST_CASE("a verdict never holds more than a message can carry") {
     Scene scene;
     scene.rule.context = 1000;
     scene.row(0, msg::kNoParent, 4, 0, 1);
-    for (std::uint32_t i = 1; i < kWaveRowsMax; ++i) {
+    for (std::uint32_t i = 1; i < kVerifyRowsMax; ++i) {
         scene.row(i, i - 1, 1, static_cast<Position>(i), 1);
     }
     const WalkResult result = scene.walk();

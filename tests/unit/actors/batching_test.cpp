@@ -37,19 +37,22 @@ WaitingPart random_part(std::mt19937_64& random, std::uint32_t wave, Micros now)
 
 /// What a queue promises of one run, given all that is in it.
 struct QueueModel {
-    std::deque<WaitingPart> waiting;
-    std::set<std::pair<std::uint64_t, std::uint32_t>> blocked;  // request, wave: not ready yet
+    std::size_t wave_rows = kWaveRowsMax;
+    std::deque<WaitingPart> waiting = {};
+    std::set<std::pair<std::uint64_t, std::uint32_t>> blocked = {};  // request, wave: not ready yet
 
     [[nodiscard]] bool is_blocked(const WaitingPart& part) const {
         return blocked.contains({part.part.request.value, part.part.wave.value});
     }
     void check_run(const std::vector<WaitingPart>& run, Micros now) {
         std::size_t rows = 0;
+        std::size_t verify_rows = 0;
         std::map<RequestId, std::size_t> rows_of;
         std::set<KvSlot> slots;
         for (const WaitingPart& part : run) {
             const RequestId request = part.part.request;
             rows += part.rows.size();
+            if (part.part.kind == msg::WaveKind::Verify) verify_rows += part.rows.size();
             const bool merged = rows_of.contains(request);
             CHECK_FALSE((merged && part.part.kind == msg::WaveKind::Prefill));
             rows_of[request] += part.rows.size();
@@ -69,7 +72,8 @@ struct QueueModel {
             const bool follows = released || was_released_behind(part, now);
             CHECK((!held || follows));
         }
-        CHECK(rows <= kWaveRowsMax);
+        CHECK(rows <= wave_rows);
+        CHECK(verify_rows <= kVerifyRowsMax);
         CHECK(rows_of.size() <= kWavePartsMax);
     }
     /// One after it may go as soon as there is room: then it need not wait either.
@@ -101,8 +105,9 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        SegmentQueue queue;
-        QueueModel model;
+        const std::uint32_t wave_rows = seed % 2 == 0 ? kVerifyRowsMax : 150;
+        SegmentQueue queue{wave_rows};
+        QueueModel model{.wave_rows = wave_rows};
         SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
             return model.is_blocked(part) ? SegmentQueue::Readiness::Waits
                                           : SegmentQueue::Readiness::Ready;
@@ -286,6 +291,7 @@ TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, w
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 64};
         backend.draws_itself = true;
+        backend.on_device = seed % 2 == 0;
         Verifier verify{backend, {}};
         const VerifyCase verify_case = random_case(random, seed);
         std::vector<VerifyPart> want{part_of(verify_case)};

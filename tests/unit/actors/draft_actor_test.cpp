@@ -341,5 +341,5 @@ TEST_CASE("messages from the wrong peer, or of the wrong kind, are refused by na
     CHECK(refused(kFirst, msg::Verdict{}));
     CHECK(refused(kVerifier, msg::Proposal{}));
     CHECK(refused(kVerifier, msg::TensorNote{}));
-    CHECK(refused(kVerifier, msg::Wave{}));
+    CHECK(refused(kVerifier, msg::Wave{.epoch = Epoch{1}}));
 }

@@ -81,8 +81,7 @@ struct StageBench {
     }
     template <class M>
     void deliver(StageId from, const M& message) {
-        actor.handle(from, static_cast<std::uint16_t>(M::kKind),
-                     std::as_bytes(std::span{&message, 1}));
+        actor.handle(from, static_cast<std::uint16_t>(M::kKind), msg::frame_of(message));
     }
     [[nodiscard]] msg::Route route() const { return {kRequest, attempt, Epoch{1}}; }
     void verdict(const std::vector<TokenId>& tokens, std::uint32_t depth = 8) {

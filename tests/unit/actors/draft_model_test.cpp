@@ -102,6 +102,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
         std::mt19937_64 random{seed};
         FakeBackend backend{0, kFakeLayers, 3 * 512};
         backend.draws_itself = seed % 2 == 0;
+        backend.on_device = seed % 3 == 0;
         DraftModel model{
             backend,
             {.vocab_size = kFakeVocab, .rows_max = 4 + static_cast<std::uint32_t>(random() % 40)}};
@@ -161,6 +162,28 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
         CHECK(model.free_pages() == pages);
     }
     CHECK(said_in_all > 2000);
+}
+
+TEST_CASE("a prompt is read in passes of rows_max, and the candidates are the same") {
+    std::mt19937_64 random{5};
+    Request request = request_of(700, random);
+    request.context = 800;
+    for (const std::uint32_t rows_max : {64U, 200U, 512U, 800U}) {
+        CAPTURE(rows_max);
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftModel model{backend, {.vocab_size = kFakeVocab, .rows_max = rows_max}};
+        const auto text = std::make_shared<DraftText>(request);
+        model.open(*text);
+        std::vector<DraftModel::Said> said;
+        std::uint32_t passes = 0;
+        while (said.empty()) {
+            said = pass(model, {{text, {text->tree.root().id}, 3}});
+            REQUIRE(++passes <= 11);
+        }
+        CHECK(passes == (700 + rows_max - 1) / rows_max);
+        check_same(said.front().candidates,
+                   plain_candidates(text->tokens, 0, 3, request.sampling, kFakeVocab));
+    }
 }
 
 TEST_CASE("what is in the cache is not computed again") {
@@ -264,6 +287,7 @@ TEST_CASE("a padded vocabulary is never proposed from") {
         CAPTURE(on_a_device);
         FakeBackend backend{0, kFakeLayers, 512};
         backend.draws_itself = on_a_device;
+        backend.on_device = on_a_device;
         DraftModel model{backend, {.vocab_size = 10}};
         Request request;
         request.context = 200;

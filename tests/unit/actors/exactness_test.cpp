@@ -135,6 +135,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.candidate_right = 0.25 * static_cast<double>(random() % 5);
     add_exit(options, static_cast<Exit>(choice.exit), random);
     options.draws_itself = random() % 2 == 0;
+    options.on_devices = static_cast<unsigned>(random());
     return options;
 }
 
@@ -181,6 +182,34 @@ TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
         for (std::size_t b = a + 1; b < sizes.size(); ++b) all += sizes[a] * sizes[b];
     }
     CHECK(pairs.size() == all);
+}
+
+TEST_CASE("the length of prefill waves changes no token, whoever shares them") {
+    for (const std::uint32_t prefill_rows : {1U, 64U, 150U, kWaveRowsMax}) {
+        for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+            CAPTURE(prefill_rows);
+            CAPTURE(seed);
+            PipelineOptions options{.segments = 1 + static_cast<int>(seed % 4),
+                                    .drafting = kDraftings[seed % std::size(kDraftings)],
+                                    .seed = seed,
+                                    .kv_slots = 4096};
+            options.dispatch.prefill_rows = prefill_rows;
+            options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+            options.draws_itself = seed % 2 == 0;
+            std::vector<Request> requests;
+            for (std::uint64_t i = 0; i < 1 + seed % 3; ++i) {
+                Request request = small_request(seed * 10 + i);
+                std::mt19937_64 random{seed + i};
+                const std::size_t length = i == 1 ? 3 : 400 + random() % 300;
+                while (request.text.size() < length)
+                    request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+                request.max_tokens = 12;
+                request.context = 800;
+                requests.push_back(std::move(request));
+            }
+            check_exact(options, requests);
+        }
+    }
 }
 
 TEST_CASE("a draft that knows the answer saves waves, one that is always wrong costs none") {

@@ -100,8 +100,9 @@ TEST_CASE("all rows of a cancelled attempt are stale, those of a newer one are n
     CHECK(tree.cancel.cancelled());
 }
 
-TEST_CASE("rows that died while they ran change no token") {
+TEST_CASE("rows that died while they ran leave a gap in the tensor and change no token") {
     std::size_t stale = 0;
+    std::size_t gaps = 0;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         Request request = small_request(seed);
@@ -113,6 +114,11 @@ TEST_CASE("rows that died while they ran change no token") {
         options.dispatch.shape = static_cast<WaveShape>(seed % 2);
         options.dispatch.waves_in_flight_max = 4;
         Pipeline pipeline{options, request, oracle};
+        pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
+            if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
+            const auto wave = msg::decode_wave(bytes).value();
+            if (wave.tensor_rows > wave.rows.size()) ++gaps;
+        };
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
         const auto answer = pipeline.conductor.log.answer(kOne);
@@ -120,6 +126,7 @@ TEST_CASE("rows that died while they ran change no token") {
         for (const auto& backend : pipeline.backends) stale += backend->rows_stale;
     }
     CHECK(stale > 50);
+    CHECK(gaps > 20);
 }
 
 namespace {
@@ -140,12 +147,13 @@ struct ExitBench {
         }
         for (const NodeId node : nodes) {
             rows.push_back(state->tree().send(node, static_cast<KvSlot>(rows.size())));
+            rows.back().tensor_row = static_cast<std::uint32_t>(rows.size() - 1);
             for (int k = 0; k < 4; ++k) hidden.push_back(static_cast<float>(random() & 0xffffU));
             hidden.push_back(static_cast<float>(rows.back().token));
         }
     }
     ExitPart evaluate() {
-        ExitPart part = early.ask(state, rows, 0);
+        ExitPart part = early.ask(state, rows);
         early.evaluate(std::span{&part, 1}, hidden, {});
         return part;
     }
@@ -307,6 +315,7 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
                         .candidates_to = {kTheDraft},
                         .proposes = seed % 3 != 1,
                         .defers = seed % 3 == 0};
+        options.on_devices = seed % 4 == 0 ? ~0U : 0U;
         options.dispatch.start = StartRule::AtOnce;
         options.dispatch.shape = static_cast<WaveShape>(seed % 2);
         options.dispatch.waves_in_flight_max = 4;
@@ -334,7 +343,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             ExitBench bench{seed, {.sends_candidates = true, .top = 2}};
             WatermarkCell watermark;
             std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
-            ExitPart part = bench.early.ask(bench.state, bench.rows, 0);
+            ExitPart part = bench.early.ask(bench.state, bench.rows);
             part.watermark = {
                 .request = kOne, .attempt = kFirst, .watermark = &watermark, .word = &word};
             const Position root = bench.rows[0].position;

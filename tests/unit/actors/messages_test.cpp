@@ -28,22 +28,22 @@ void refused(const M& message, const std::string& says) {
 /// Two verify rows of request 1, then three prefill rows of request 2.
 msg::Wave good_wave() {
     msg::Wave wave{};
-    wave.part_count = 2;
-    wave.parts[0] = {.request = RequestId{1},
-                     .attempt = Attempt{1},
-                     .wave = WaveId{0},
-                     .kind = msg::WaveKind::Verify,
-                     .base = 10,
-                     .rows = 2,
-                     .hold = 1};
-    wave.parts[1] = {.request = RequestId{2},
-                     .attempt = Attempt{1},
-                     .wave = WaveId{0},
-                     .kind = msg::WaveKind::Prefill,
-                     .base = 0,
-                     .rows = 3,
-                     .hold = 0};
-    wave.row_count = 5;
+    wave.parts = {{.request = RequestId{1},
+                   .attempt = Attempt{1},
+                   .wave = WaveId{0},
+                   .kind = msg::WaveKind::Verify,
+                   .base = 10,
+                   .rows = 2,
+                   .hold = 1},
+                  {.request = RequestId{2},
+                   .attempt = Attempt{1},
+                   .wave = WaveId{0},
+                   .kind = msg::WaveKind::Prefill,
+                   .base = 0,
+                   .rows = 3,
+                   .hold = 0}};
+    wave.rows.resize(5);
+    wave.tensor_rows = 6;
     wave.rows[0] = {NodeId{1}, msg::kNoParent, 5, 10, 10};
     wave.rows[1] = {NodeId{2}, 1, 6, 11, 11};
     return wave;
@@ -58,10 +58,10 @@ msg::Route route(std::uint64_t request, std::uint32_t attempt, std::uint32_t epo
 TEST_CASE("a wave with a count, token, position or slot out of range is refused by field") {
     CHECK(check_message(good_wave(), kLimits));
     msg::Wave wave = good_wave();
-    wave.row_count = kWaveRowsMax + 1;
-    refused(wave, "row_count = 65");
+    wave.rows.resize(kWaveRowsMax + 1);
+    refused(wave, "row_count = 513");
     wave = good_wave();
-    wave.row_count = 0;
+    wave.rows.clear();
     refused(wave, "row_count = 0");
     wave = good_wave();
     wave.rows[1].token = 100;
@@ -72,6 +72,19 @@ TEST_CASE("a wave with a count, token, position or slot out of range is refused 
     wave = good_wave();
     wave.rows[0].slot = 64;
     refused(wave, "row 0 has slot = 64");
+    wave = good_wave();
+    wave.rows[4].tensor_row = 6;
+    refused(wave, "row 4 has tensor_row = 6");
+    wave.rows[4].tensor_row = 5;
+    CHECK(check_message(wave, kLimits));
+}
+
+TEST_CASE("a wave whose tensor has fewer rows than the wave, or too many, is refused by field") {
+    msg::Wave wave = good_wave();
+    wave.tensor_rows = 4;
+    refused(wave, "tensor_rows = 4");
+    wave.tensor_rows = kWaveRowsMax + 1;
+    refused(wave, "tensor_rows = 513");
 }
 
 TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
@@ -81,8 +94,8 @@ TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
         refused(wave, says);
     };
     using Wave = msg::Wave;
-    refused_with([](Wave& wave) { wave.part_count = 0; }, "part_count = 0");
-    refused_with([](Wave& wave) { wave.part_count = kWavePartsMax + 1; }, "part_count = 17");
+    refused_with([](Wave& wave) { wave.parts.clear(); }, "part_count = 0");
+    refused_with([](Wave& wave) { wave.parts.resize(kWavePartsMax + 1); }, "part_count = 17");
     refused_with([](Wave& wave) { wave.parts[0].kind = static_cast<msg::WaveKind>(9); },
                  "part 0 has kind = 9");
     refused_with([](Wave& wave) { wave.parts[1].base = 64; }, "part 1 has base = 64");
@@ -93,6 +106,25 @@ TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
     refused_with([](Wave& wave) { wave.parts[1].hold = 2; }, "part 1 has hold = 2");
     refused_with([](Wave& wave) { wave.parts[1].request = RequestId{1}; },
                  "part 1 has request = 1, which part 0 has already");
+}
+
+TEST_CASE("a wave has as many rows as its segments agreed on, and few verify rows among them") {
+    msg::Wave wave = good_wave();
+    wave.parts[1].rows = kWaveRowsMax - 2;
+    wave.rows.resize(kWaveRowsMax);
+    wave.tensor_rows = kWaveRowsMax;
+    CHECK(check_message(wave, kLimits));
+    MessageLimits shorter = kLimits;
+    shorter.wave_rows = 256;  // what the memory of this segment has room for
+    const Status status = check_message(wave, shorter);
+    REQUIRE_FALSE(status);
+    CHECK(status.error().what.find("row_count = 512") != std::string::npos);
+    wave.parts[1].rows = kWaveRowsMax - kVerifyRowsMax;
+    wave.parts[0].rows = kVerifyRowsMax;
+    CHECK(check_message(wave, kLimits));
+    wave.parts[1].rows -= 1;
+    wave.parts[0].rows += 1;
+    refused(wave, "verify rows = 65");
 }
 
 TEST_CASE("a proposal or verdict with a count or token out of range is refused by field") {
@@ -130,14 +162,14 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     verdict.finish = FinishReason::StopString;  // nothing that a target can know
     refused(verdict, "finish = 5");
     verdict.finish = FinishReason::None;
-    verdict.wave_rows = kWaveRowsMax + 1;
+    verdict.wave_rows = kVerifyRowsMax + 1;
     refused(verdict, "wave_rows = 65");
     verdict.wave_rows = 4;
     verdict.depth = 3;
     CHECK(check_message(verdict, kLimits));
     verdict.depth = 4;
     refused(verdict, "depth = 4");
-    verdict.wave_rows = kWaveRowsMax;
+    verdict.wave_rows = kVerifyRowsMax;
     verdict.depth = kGammaMax + 1;
     refused(verdict, "depth = 33");
 }
@@ -292,6 +324,7 @@ TEST_CASE("dispatch options out of range are refused by name") {
     CHECK(validate(DispatchOptions{}));
     CHECK_FALSE(validate(DispatchOptions{.rows_max = 0}));
     CHECK_FALSE(validate(DispatchOptions{.rows_max = kGammaMax + 2}));
+    CHECK_FALSE(validate(DispatchOptions{.prefill_rows = 0}));
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kWaveRowsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = 0}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = kWavePartsMax + 1}));

@@ -165,6 +165,7 @@ struct PipelineOptions {
     Micros hold_limit{20'000};
     double candidate_right = 0.8;  // of the exit's head
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do
+    unsigned on_devices = 0;       // bit i: the backend of segment i keeps its rows on a device
 };
 
 enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
@@ -223,6 +224,7 @@ inline std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& optio
     backend->all_nan_at = options.all_nan_at;
     backend->candidate_right = options.candidate_right;
     backend->draws_itself = options.draws_itself;
+    backend->on_device = ((options.on_devices >> static_cast<unsigned>(index)) & 1U) != 0;
     return backend;
 }
 /// Sources for drafts that know these texts (prompt and answer), or need not know them.

@@ -81,8 +81,7 @@ public:
     }
     template <class M>
     void tell(StageId from, const M& message) {
-        actor.handle(from, static_cast<std::uint16_t>(M::kKind),
-                     std::as_bytes(std::span{&message, 1}));
+        actor.handle(from, static_cast<std::uint16_t>(M::kKind), msg::frame_of(message));
         REQUIRE_FALSE(context.failure);
     }
     void run_job(const std::string& name) {

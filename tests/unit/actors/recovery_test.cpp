@@ -33,11 +33,15 @@ PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting)
 
 /// Requests with their answers, running in one cluster.
 struct Load {
-    Load(Cluster& the_cluster, std::uint64_t seed, std::uint64_t count) : cluster{the_cluster} {
+    /// `longer`: tokens that every prompt has besides.
+    Load(Cluster& the_cluster, std::uint64_t seed, std::uint64_t count, std::size_t longer = 0)
+        : cluster{the_cluster} {
         for (std::uint64_t i = 0; i < count; ++i) {
             Request request = small_request(seed * 10 + i);
             if ((seed + i) % 2 == 0) make_sampled(request, seed);
-            request.context = 160;
+            request.context = 160 + static_cast<Position>(longer);
+            for (std::size_t at = 0; at < longer; ++at)
+                request.text.push_back(static_cast<TokenId>((seed + at * at) % kFakeVocab));
             oracles.push_back(plain_answer(request));
             std::vector<TokenId> text = request.text;
             text.insert(text.end(), oracles.back().answer.begin(), oracles.back().answer.end());
@@ -121,6 +125,35 @@ TEST_CASE("a stage that is lost at any moment and comes back changes no token") 
                 load.check();
                 check_nothing_leaked(cluster, options);
             }
+        }
+    }
+}
+
+TEST_CASE("a segment lost in a long prefill changes no token, whatever shares its waves") {
+    for (const std::uint32_t prefill_rows : {64U, 200U, kWaveRowsMax}) {
+        for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+            CAPTURE(prefill_rows);
+            CAPTURE(seed);
+            std::mt19937_64 random{seed};
+            const int segments = 1 + static_cast<int>(seed % 4);
+            PipelineOptions options = options_for(seed, segments, Drafting::Lookup);
+            options.kv_slots = 4096;
+            options.dispatch.prefill_rows = prefill_rows;
+            Cluster cluster{options};
+            cluster.world.jump_max = Micros{1'000'000};
+            cluster.world.channel_room = 1 + seed % 3;
+            const Load load{cluster, seed, 1 + seed % 3, 600};
+            const StageId victim = random_victim(random, segments, false);
+            // Rows are in the cache of the first segment, and others are on their way.
+            cluster.world.run(
+                [&] { return cluster.world.counted(kFirstSegment, counters::kPrefillRows) >= 50; });
+            CHECK(cluster.heard[0]->tokens.empty());
+            lose_and_rejoin(cluster, random, victim, 60);
+            cluster.run_until_ended();
+            cluster.run_dry();
+            load.check();
+            CHECK(cluster.heard[0]->figures.replays == 1);
+            check_nothing_leaked(cluster, options);
         }
     }
 }

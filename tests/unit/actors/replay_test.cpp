@@ -53,7 +53,7 @@ private:
 struct Schedule {
     void record(const msg::Wave& wave) {
         std::uint32_t at = 0;
-        for (const msg::WavePart& part : std::span{wave.parts}.first(wave.part_count)) {
+        for (const msg::WavePart& part : wave.parts) {
             for (std::uint32_t i = 0; i < part.rows; ++i, ++at) {
                 if (part.kind == msg::WaveKind::Verify) rows.push_back({part.wave, wave.rows[at]});
             }

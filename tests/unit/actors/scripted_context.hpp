@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/protocol/message_checks.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "runtime/loop/actor.hpp"
 
@@ -118,7 +118,7 @@ public:
         std::vector<M> messages;
         deliver_all(to, [&](std::uint16_t kind, std::span<const std::byte> bytes) {
             if (kind != static_cast<std::uint16_t>(M::kKind)) return;
-            std::memcpy(&messages.emplace_back(), bytes.data(), sizeof(M));
+            messages.push_back(decode_message<M>(bytes).value());
         });
         return messages;
     }
@@ -129,8 +129,7 @@ public:
         std::deque<Letter>& letters = sent_[to];
         REQUIRE_FALSE(letters.empty());
         REQUIRE(letters.front().kind == static_cast<std::uint16_t>(M::kKind));
-        M message;
-        std::memcpy(&message, letters.front().bytes.data(), sizeof message);
+        M message = decode_message<M>(letters.front().bytes).value();
         letters.pop_front();
         return message;
     }

@@ -63,13 +63,13 @@ TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave")
     first.run_job("prefill");
     const auto prefill = first.expect<msg::Wave>(kLast);
     CHECK(prefill.parts[0].kind == msg::WaveKind::Prefill);
-    CHECK(prefill.row_count == 2);
+    CHECK(prefill.rows.size() == 2);
     first.expect_nothing_more();  // it waits for the draft
 
     first.tell(kDraft, scene_proposal(request.text, {answer[0], wrong}));
     first.run_job("verify");
     const auto wave = first.expect<msg::Wave>(kLast);
-    REQUIRE(wave.row_count == 3);
+    REQUIRE(wave.rows.size() == 3);
     CHECK(wave.parts[0].base == 2);
     CHECK(wave.rows[0].token == request.text.back());
     CHECK(wave.rows[1].token == answer[0]);
@@ -85,7 +85,7 @@ TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave")
     first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {}));
     first.run_job("verify");
     const auto alone = first.expect<msg::Wave>(kLast);
-    CHECK(alone.row_count == 1);
+    CHECK(alone.rows.size() == 1);
     CHECK(alone.rows[0].token == answer[1]);
 
     first.tell(kConductor, msg::Stop{kSceneRoute});
@@ -172,7 +172,7 @@ TEST_CASE(
     const auto wave = first.expect<msg::Wave>(kMiddle);
     middle.tell(kFirst, wave);
     middle.run_job("verify");
-    CHECK(middle.expect<msg::Wave>(kLast).row_count == 2);  // before the exit is evaluated
+    CHECK(middle.expect<msg::Wave>(kLast).rows.size() == 2);  // before the exit is evaluated
     middle.run_job("exit");
     const auto names = middle.expect<msg::Proposal>(kDraft);
     CHECK(middle.expect<msg::Proposal>(kCorrect).count == names.count);
@@ -190,7 +190,7 @@ TEST_CASE(
     first.tell(kMiddle, early);  // starts at layer 0 before the verdict
     first.run_job("verify");
     const auto next = first.expect<msg::Wave>(kMiddle);
-    REQUIRE(next.row_count == 1);
+    REQUIRE(next.rows.size() == 1);
     CHECK(next.rows[0].parent == wave.rows[1].node.value);
     CHECK(next.rows[0].token == early.nodes[1].token);
     middle.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {wave.rows[1].node}));
@@ -205,7 +205,7 @@ TEST_CASE("a segment refuses kinds that none of its roles handles, and senders o
         segment.scene.context.out = &pool.producer;
         segment.scene.actor.on_start(segment.scene.context);
         segment.scene.actor.handle(from, static_cast<std::uint16_t>(message.kKind),
-                                   std::as_bytes(std::span{&message, 1}));
+                                   msg::frame_of(message));
         REQUIRE(segment.scene.context.failure);
         return segment.scene.context.failure->what;
     };
@@ -213,8 +213,8 @@ TEST_CASE("a segment refuses kinds that none of its roles handles, and senders o
           "stage 4 sent a message of kind 1, which this stage does not handle");
     CHECK(refused(kDraft, msg::TensorNote{}) ==
           "stage 4 sent a message of kind 5, which this stage does not handle");
-    CHECK(refused(kLast, msg::Wave{}) ==
-          "a wave from stage 3, which is not the segment before this one");
+    const msg::Wave wave{.epoch = Epoch{1}, .parts = {msg::WavePart{}}, .rows = {msg::WaveRow{}}};
+    CHECK(refused(kLast, wave) == "a wave from stage 3, which is not the segment before this one");
     CHECK(refused(kFirst, msg::Verdict{}) ==
           "a verdict from stage 1, which is not the last segment");
 }

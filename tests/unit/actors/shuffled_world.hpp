@@ -110,7 +110,7 @@ public:
     template <class M>
     void inject(StageId from, StageId to, const M& message) {
         push({from, epoch_of(from), to, epoch_of(to)}, static_cast<std::uint16_t>(M::kKind),
-             std::as_bytes(std::span{&message, 1}));
+             msg::frame_of(message));
     }
     [[nodiscard]] bool tensors_all_free() {
         for (auto& [edge, pool] : pools_) {

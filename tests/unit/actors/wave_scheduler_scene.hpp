@@ -63,13 +63,15 @@ public:
         const std::optional<msg::Wave> wave = scheduler.next_wave(now);
         if (!wave) return false;
         ++waves;
-        const MessageLimits limits{
-            .vocab_size = kSceneVocab, .kv_slots = kv_slots_, .context = kv_slots_};
+        const MessageLimits limits{.vocab_size = kSceneVocab,
+                                   .kv_slots = kv_slots_,
+                                   .context = kv_slots_,
+                                   .wave_rows = options_.wave_rows()};
         const Status form = check_message(*wave, limits);
         REQUIRE_MESSAGE(form.ok(), (form.ok() ? "" : form.error().what));
-        REQUIRE(wave->part_count <= options_.requests_max);
+        REQUIRE(wave->parts.size() <= options_.requests_max);
         std::uint32_t begin = 0;
-        for (const msg::WavePart& part : std::span{wave->parts}.first(wave->part_count)) {
+        for (const msg::WavePart& part : wave->parts) {
             check_part(part, std::span{wave->rows}.subspan(begin, part.rows));
             begin += part.rows;
         }
@@ -84,7 +86,7 @@ public:
         in_flight.pop_front();
         std::vector<msg::Verdict> verdicts;
         std::uint32_t begin = 0;
-        for (const msg::WavePart& part : std::span{wave.parts}.first(wave.part_count)) {
+        for (const msg::WavePart& part : wave.parts) {
             const auto rows = std::span{wave.rows}.subspan(begin, part.rows);
             begin += part.rows;
             Job& job = jobs[part.request.value - 1];

@@ -96,11 +96,13 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
         const DispatchOptions options = random_options(random);
         const std::size_t requests = 1 + random() % (seed % 8 == 0 ? 40 : 6);
         const bool tight = random() % 3 == 0;  // no page beside those that are reserved
-        Scene scene{options, static_cast<std::int32_t>(requests) * 128 + (tight ? 0 : 1024)};
+        const std::size_t prompt_max = seed % 4 == 0 ? 700 : 80;
+        const std::int32_t slots = seed % 4 == 0 ? 768 : 128;  // of one context
+        Scene scene{options, static_cast<std::int32_t>(requests) * slots + (tight ? 0 : 1024)};
         for (std::size_t i = 0; i < requests; ++i) {
             std::vector<TokenId> answer = random_tokens(random, 1 + random() % 30);
             if (random() % 2 == 0) answer.back() = kSceneEnd;
-            scene.begin(random_tokens(random, 1 + random() % 80), std::move(answer));
+            scene.begin(random_tokens(random, 1 + random() % prompt_max), std::move(answer));
         }
         const std::size_t quiet = random() % 4;  // 0: no proposer
         int steps = 0;
@@ -177,18 +179,18 @@ TEST_CASE("verify parts share the rows fairly, and prefill takes what is left") 
     scene.begin(std::vector<TokenId>(100, 2), {1});
     REQUIRE(scene.form());
     const msg::Wave& full = scene.in_flight.back();
-    REQUIRE(full.part_count == 3);
+    REQUIRE(full.parts.size() == 3);
     CHECK(rows_of(full, 0).size() == 31);
     CHECK(rows_of(full, 1).size() == 30);
     CHECK(rows_of(full, 2).size() == 3);  // it wanted no more
     // The prefill was passed over: the next wave is its own, verifies being in flight.
     REQUIRE(scene.form());
     CHECK(scene.in_flight.back().parts[0].kind == msg::WaveKind::Prefill);
-    CHECK(scene.in_flight.back().row_count == 64);
+    CHECK(scene.in_flight.back().rows.size() == 64);
     (void)scene.verify();
     REQUIRE(scene.form());
     const msg::Wave& mixed = scene.in_flight.back();  // three roots, and the rest of the prompt
-    REQUIRE(mixed.part_count == 4);
+    REQUIRE(mixed.parts.size() == 4);
     CHECK(mixed.parts[3].kind == msg::WaveKind::Prefill);
     CHECK(mixed.parts[3].rows == 35);
 }
@@ -221,18 +223,18 @@ TEST_CASE("improbable rows stay, end tokens and what lies after the limits get n
     (void)Scene::add(made, a, 2, -0.4F);  // together e^-0.8 = 0.45
     scene.scheduler.propose(made, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.front().row_count == 2);
+    CHECK(scene.in_flight.front().rows.size() == 2);
 
     Scene ended = one_request({.start = StartRule::AtOnce}, {1, 2, kSceneEnd});
     ended.scheduler.propose(chain(ended, 0, std::vector<TokenId>{1, kSceneEnd, 3}), Speaker::Draft,
                             ended.now);
     REQUIRE(ended.form());
-    CHECK(ended.in_flight.front().row_count == 2);
+    CHECK(ended.in_flight.front().rows.size() == 2);
 
     Scene counted = one_request({.start = StartRule::AtOnce}, {1, 2, 3});
     counted.scheduler.propose(chain(counted, 0, kAnswer), Speaker::Draft, counted.now);
     REQUIRE(counted.form());
-    CHECK(counted.in_flight.front().row_count == 3);  // after 0, 1, 2; 3 is the last token
+    CHECK(counted.in_flight.front().rows.size() == 3);  // after 0, 1, 2; 3 is the last token
 }
 
 TEST_CASE("a proposal for an old root counts as far as the text went its way") {
@@ -267,7 +269,7 @@ TEST_CASE("a proposal for a root that is still to come is kept until its verdict
     scene.scheduler.propose(next, Speaker::Draft, scene.now);
     (void)scene.verify();
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.front().row_count == 2);
+    CHECK(scene.in_flight.front().rows.size() == 2);
 }
 
 TEST_CASE("turns wait for all that the draft has to say, but only so long and so often") {
@@ -280,7 +282,7 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     scene.scheduler.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.front().row_count == 3);
+    CHECK(scene.in_flight.front().rows.size() == 3);
     (void)scene.verify();  // 1 and 2
     for (int i = 0; i < 3; ++i) {
         CHECK_FALSE(scene.form());
@@ -307,7 +309,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     round.state = msg::ProposalState::Growing;
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.front().row_count == 1);
+    CHECK(scene.in_flight.front().rows.size() == 1);
     CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Halfway;
@@ -321,7 +323,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     round.state = msg::ProposalState::Complete;
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.front().row_count == 3);
+    CHECK(scene.in_flight.front().rows.size() == 3);
     CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
     scene.now += Micros{100};  // waited long enough
     CHECK_FALSE(scene.form());

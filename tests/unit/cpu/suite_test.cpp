@@ -4,6 +4,7 @@
 #include "tests/unit/backend/golden_suite.hpp"
 #include "tests/unit/backend/head_suite.hpp"
 #include "tests/unit/backend/kv_suite.hpp"
+#include "tests/unit/backend/place_suite.hpp"
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/sublayer_suite.hpp"
 #include "tests/unit/cpu/cpu_traits.hpp"
@@ -44,6 +45,12 @@ TEST_CASE_TEMPLATE_INVOKE(AdapterCancelled, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdaptersRefused, CpuTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CopiedSlots, CpuTraits);
+
+TEST_CASE_TEMPLATE_INVOKE(LayersInPlace, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CpuTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(CancelledByAnother, CpuTraits);

@@ -5,6 +5,7 @@
 #include "tests/unit/backend/golden_suite.hpp"
 #include "tests/unit/backend/head_suite.hpp"
 #include "tests/unit/backend/kv_suite.hpp"
+#include "tests/unit/backend/place_suite.hpp"
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/sublayer_suite.hpp"
 #include "tests/unit/cuda/cuda_traits.hpp"
@@ -45,6 +46,12 @@ TEST_CASE_TEMPLATE_INVOKE(AdapterCancelled, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdaptersRefused, CudaTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CopiedSlots, CudaTraits);
+
+TEST_CASE_TEMPLATE_INVOKE(LayersInPlace, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CudaTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(StaleRows, CudaTraits);

@@ -31,9 +31,9 @@ std::vector<control::Message> one_of_each() {
     hello.weight_bytes = 1ULL << 40;
     hello.pinned_bytes = 1ULL << 33;
     const std::vector<control::EdgeWire> edges = {
-        {StageId{2}, StageId{3}, Epoch{2}, true, 1, 2, 3},
+        {StageId{2}, StageId{3}, Epoch{2}, true, 1, 2, 3, Transport::Nccl, "early -> final"},
         {StageId{7}, StageId{1}, Epoch{1}, false, 4, control::kNoFile, 5}};
-    const control::Wire wire{0, 20, 3000, edges};
+    const control::Wire wire{0, 20, 3000, 40'000, edges};
     return {
         control::Assign{
             StageId{2}, Epoch{9}, {StageId{2}, StageId{7}}, "segment-1", bytes_of("layers = 0-15")},
@@ -46,7 +46,8 @@ std::vector<control::Message> one_of_each() {
         control::Unwire{{StageId{3}, StageId{4}}, Epoch{2}},
         control::Rewire{{StageId{3}}, Epoch{3}, edges},
         control::Rewired{StageId{3}, Epoch{3}},
-        control::EdgeFault{StageId{1}, Epoch{1}, "a sequence number is wrong"}};
+        control::EdgeFault{StageId{1}, Epoch{1}, "a sequence number is wrong"},
+        control::EdgeOffer{StageId{2}, Epoch{9}, StageId{3}, Epoch{4}, bytes_of("a handle")}};
 }
 
 std::uint16_t type_number(const control::Message& message) {
@@ -79,6 +80,10 @@ TEST_CASE("every control message comes out as it went in") {
     CHECK(wire.edges[1].pool_file == control::kNoFile);
     CHECK(wire.edges[1].self == StageId{7});
     CHECK(wire.hang_limit_ms == 3000);
+    CHECK(wire.link_limit_ms == 40'000);
+    CHECK(wire.edges[0].transport == Transport::Nccl);
+    CHECK(wire.edges[0].name == "early -> final");
+    CHECK(wire.edges[1].transport == Transport::Host);
 }
 
 TEST_CASE("what a recovery says names every actor, incarnation and channel again") {
@@ -103,6 +108,39 @@ TEST_CASE("what a recovery says names every actor, incarnation and channel again
     const auto fault = std::get<control::EdgeFault>(again(11));
     CHECK(fault.peer == StageId{1});
     CHECK(fault.text == "a sequence number is wrong");
+    const auto offer = std::get<control::EdgeOffer>(again(12));
+    CHECK(offer.from == StageId{2});
+    CHECK(offer.from_epoch == Epoch{9});
+    CHECK(offer.to == StageId{3});
+    CHECK(offer.to_epoch == Epoch{4});
+    CHECK(offer.bytes == bytes_of("a handle"));
+}
+
+TEST_CASE("a transport that does not exist, and an offer over its limit, do not decode") {
+    control::Rewire one{{}, Epoch{1}, {{StageId{2}, StageId{3}, Epoch{2}, true, 1, 2, 3}}};
+    std::vector<std::byte> rewire = control::encode(one);
+    // Of an edge the transport and an empty name (count u32) come last.
+    const std::size_t at = rewire.size() - 5;
+    for (const int transport : {0, 1, 2, 3}) {
+        rewire[at] = static_cast<std::byte>(transport);
+        const auto edge =
+            std::get<control::Rewire>(control::decode(9, rewire).value()).edges.front();
+        CHECK(edge.transport == static_cast<Transport>(transport));
+    }
+    rewire[at] = std::byte{4};
+    const Result<control::Message> wrong = control::decode(9, rewire);
+    REQUIRE_FALSE(wrong.ok());
+    CHECK(wrong.error().code == Errc::Protocol);
+
+    control::EdgeOffer full{};
+    full.bytes.resize(control::kOfferBytesMax);
+    std::vector<std::byte> offer = control::encode(full);
+    CHECK(control::decode(12, offer).ok());
+    // EdgeOffer: endianness byte, two stages and two epochs, count u32.
+    const std::uint32_t count = control::kOfferBytesMax + 1;
+    std::memcpy(offer.data() + 13, &count, sizeof count);
+    offer.push_back(std::byte{0});
+    CHECK_FALSE(control::decode(12, offer).ok());
 }
 
 TEST_CASE("more peers or edges than a process can have do not decode") {

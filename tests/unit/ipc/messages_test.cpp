@@ -1,6 +1,8 @@
 #include "ipc/wire/messages.hpp"
 
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -26,15 +28,15 @@ std::vector<std::byte> routed() {
 }
 
 std::vector<std::byte> a_wave(std::uint32_t rows) {
-    msg::Wave wave{};
-    wave.epoch = Epoch{9};
-    wave.part_count = 2;
-    wave.row_count = rows;
+    msg::Wave wave{.epoch = Epoch{9}};
+    wave.parts.resize(2);
     wave.parts[0].request = RequestId{0x1'0000'0007ULL};
     wave.parts[0].attempt = Attempt{3};
     wave.parts[1].request = RequestId{8};
     wave.parts[1].attempt = Attempt{4};
-    return bytes_of(wave);
+    wave.rows.resize(rows);
+    for (std::uint32_t i = 0; i < rows; ++i) wave.rows[i].slot = static_cast<KvSlot>(2 * i);
+    return msg::frame_of(wave);
 }
 
 std::uint16_t number(msg::Kind kind) {
@@ -73,6 +75,57 @@ TEST_CASE(
             CHECK(msg::rows_of(rule.kind, bytes) >= 1);
         }
     }
+}
+
+TEST_CASE("a wave's frame has the bytes of its parts and rows, and comes back as it was") {
+    CHECK(a_wave(1).size() == 24 + 2 * 32 + 24);
+    CHECK(msg::wave_frame_bytes(1, 1) == 76);
+    for (const std::uint32_t rows : {1U, 64U, 65U, kWaveRowsMax}) {
+        const std::vector<std::byte> frame = a_wave(rows);
+        CHECK(frame.size() == msg::wave_frame_bytes(2, rows));
+        CHECK(allows(kWaveRule, frame));
+        const Result<msg::Wave> wave = msg::decode_wave(frame);
+        REQUIRE(wave);
+        CHECK(wave.value().epoch == Epoch{9});
+        REQUIRE(wave.value().parts.size() == 2);
+        CHECK(wave.value().parts[1].request == RequestId{8});
+        REQUIRE(wave.value().rows.size() == rows);
+        CHECK(wave.value().rows.back().slot == static_cast<KvSlot>(2 * (rows - 1)));
+        CHECK(msg::frame_of(wave.value()) == frame);
+    }
+}
+
+TEST_CASE("a wave's frame of another length than its counts say is refused, whatever it claims") {
+    const auto refused = [](const std::vector<std::byte>& frame, const std::string& says) {
+        CHECK_FALSE(allows(kWaveRule, frame));
+        const Result<msg::Wave> wave = msg::decode_wave(frame);
+        REQUIRE_FALSE(wave);
+        CHECK(wave.error().code == Errc::Protocol);
+        CHECK(wave.error().what.find(says) != std::string::npos);
+    };
+    const auto claiming = [](std::size_t offset, std::uint32_t count) {
+        std::vector<std::byte> frame = a_wave(5);
+        std::memcpy(frame.data() + offset, &count, sizeof count);
+        return frame;
+    };
+    std::vector<std::byte> frame = a_wave(5);
+    frame.pop_back();
+    refused(frame, "has 187 bytes, not 188");
+    frame = a_wave(5);
+    frame.push_back({});
+    refused(frame, "has 189 bytes, not 188");
+    for (std::size_t size = 0; size < sizeof(msg::WaveHeader); ++size)
+        refused(std::vector<std::byte>(size), "its header alone");
+    constexpr std::size_t kParts = offsetof(msg::WaveHeader, part_count);
+    constexpr std::size_t kRows = offsetof(msg::WaveHeader, row_count);
+    refused(claiming(kRows, 6), "row_count = 6");
+    refused(claiming(kRows, 0), "row_count = 0");
+    refused(claiming(kRows, kWaveRowsMax + 1), "row_count = 513");
+    // Lengths that would wrap in 32 bits.
+    refused(claiming(kRows, 5 + (1U << 30U)), "row_count");
+    refused(claiming(kParts, 2 + (1U << 27U)), "part_count");
+    refused(claiming(kParts, 0), "part_count = 0");
+    refused(claiming(kParts, 17), "part_count = 17");
 }
 
 TEST_CASE("a wave stands for its rows, a tensor note for its own, everything else for one") {

@@ -148,11 +148,57 @@ TEST_CASE("a whole frame that comes a second time is refused") {
     CHECK(pop_outcome(consumer) == Pop::Corrupt);
 }
 
-TEST_CASE("a ring too small for its longest kind is not attached to") {
+TEST_CASE("a ring too small for any frame of a kind is not attached to") {
     RingFixture fixture;
-    static constexpr std::array longer = {KindRule{kData, 1, 65, Urgency::Normal}};
+    static constexpr std::array longer = {KindRule{kData, 65, 65, Urgency::Normal}};
     CHECK_FALSE(RingProducer::attach_memory(fixture.memory(), Epoch{7}, longer).ok());
     CHECK_FALSE(RingConsumer::attach_memory(fixture.memory(), Epoch{7}, longer).ok());
+}
+
+TEST_CASE("a ring for shorter frames than the longest of a kind refuses those that do not fit") {
+    RingFixture fixture;
+    static constexpr std::array longer = {KindRule{kData, 1, 96, Urgency::Normal}};
+    RingProducer producer = RingProducer::attach_memory(fixture.memory(), Epoch{7}, longer).value();
+    RingConsumer consumer = RingConsumer::attach_memory(fixture.memory(), Epoch{7}, longer).value();
+    const std::array<std::byte, 96> bytes{};
+    REQUIRE(producer.try_push(kData, std::span{bytes}.first(64)) == Push::Ok);
+    std::array<std::byte, 64> buffer{};
+    CHECK(consumer.try_pop(buffer).payload.size() == 64);
+    RingProducer other = RingProducer::attach_memory(fixture.memory(), Epoch{7}, longer).value();
+    CHECK(other.try_push(kData, bytes) == Push::Full);
+    REQUIRE_FALSE(other.fault().ok());
+    CHECK(other.fault().error().what.find("64 bytes has no room for one of 96") !=
+          std::string::npos);
+    // A peer that believes in a longer payload: its frame lies within the slot, and is refused.
+    fixture.header().payload_bytes = 96;
+    RingProducer rogue = RingProducer::attach_memory(fixture.memory(), Epoch{7}, longer).value();
+    REQUIRE(rogue.try_push(kData, std::span{bytes}.first(65)) == Push::Ok);
+    CHECK(consumer.try_pop(buffer).outcome == Pop::Corrupt);
+}
+
+namespace {
+
+/// The first byte counts the others.
+bool counts_its_bytes(std::span<const std::byte> payload) {
+    return !payload.empty() && std::to_integer<std::size_t>(payload.front()) == payload.size() - 1;
+}
+
+}  // namespace
+
+TEST_CASE("a frame of another length than its content says is refused") {
+    RingFixture fixture;
+    static constexpr std::array strict = {
+        KindRule{kData, 1, 64, Urgency::Normal, counts_its_bytes}};
+    RingConsumer consumer = RingConsumer::attach_memory(fixture.memory(), Epoch{7}, strict).value();
+    RingProducer producer = fixture.producer();  // its table knows the bounds alone
+    std::array<std::byte, 8> bytes{};
+    bytes[0] = std::byte{7};
+    REQUIRE(producer.try_push(kData, bytes) == Push::Ok);
+    CHECK(pop_outcome(consumer) == Pop::Frame);
+    REQUIRE(producer.try_push(kData, std::span{bytes}.first(7)) == Push::Ok);
+    CHECK(pop_outcome(consumer) == Pop::Corrupt);
+    REQUIRE_FALSE(consumer.fault().ok());
+    CHECK(consumer.fault().error().what.find("the length of frame") != std::string::npos);
 }
 
 TEST_CASE("a changed payload is found where the ring has checksums") {

@@ -36,15 +36,27 @@ TEST_CASE("a tensor is read in place after it was published, and its slot comes 
     const std::span<std::byte> bytes = producer.bytes(slot);
     CHECK(bytes.size() == 1000);
     CHECK(reinterpret_cast<std::uintptr_t>(bytes.data()) % kLineBytes == 0);
+    const TensorMemory memory = producer.place(slot);
+    CHECK(memory.data == bytes.data());
+    CHECK(memory.bytes == bytes.size());
+    CHECK(memory.place == MemoryPlace::Host);
     std::memset(bytes.data(), 0x5a, bytes.size());
+    CHECK_FALSE(consumer.view_memory(slot, 10).ok());
     producer.publish(slot, 600);
 
     const auto seen = consumer.view(slot, 600);
     REQUIRE(seen.ok());
     CHECK(seen.value().data() == bytes.data());
     CHECK(seen.value()[599] == std::byte{0x5a});
+    const auto placed = consumer.view_memory(slot, 599);
+    REQUIRE(placed.ok());
+    CHECK(placed.value().data == bytes.data());
+    CHECK(placed.value().bytes == 599);
+    CHECK(placed.value().place == MemoryPlace::Host);
+    CHECK_FALSE(consumer.view_memory(slot, 601).ok());
     consumer.release(slot);
     CHECK_FALSE(consumer.view(slot, 10).ok());
+    CHECK_FALSE(consumer.view_memory(slot, 10).ok());
 }
 
 TEST_CASE("a pool is bounded: when all slots are in flight there is none") {

@@ -2,6 +2,7 @@
 // bytes of the examples.
 #include <cstddef>
 #include <cstdio>
+#include <fmt/core.h>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -81,13 +82,18 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
     check_fields(between(text, "### Proposal, 2,336 bytes", "### Wave"),
                  {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
                   FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
+    check_fields(
+        between(text, "### Wave, 24 bytes, 32 for each part and 20 for each row", "A part"),
+        {FIELD(WaveHeader, epoch), FIELD(WaveHeader, part_count), FIELD(WaveHeader, row_count),
+         FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation),
+         FIELD(WaveHeader, tensor_rows)});
     check_fields(between(text, "A part, 32 bytes", "A row"),
                  {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
                   FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
                   FIELD(WavePart, hold)});
-    check_fields(between(text, "A row, 20 bytes", "### Verdict"),
+    check_fields(between(text, "A row, 24 bytes", "### Verdict"),
                  {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
-                  FIELD(WaveRow, position), FIELD(WaveRow, slot)});
+                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row)});
     check_fields(between(text, "### Verdict, 304 bytes", "Example"),
                  {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
@@ -101,19 +107,33 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
-    CHECK(sizeof(msg::Wave) == 1816);
+    CHECK(sizeof(msg::WaveHeader) == 24);
     CHECK(sizeof(msg::WavePart) == 32);
-    CHECK(sizeof(msg::WaveRow) == 20);
+    CHECK(sizeof(msg::WaveRow) == 24);
     CHECK(sizeof(msg::Verdict) == 304);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
+    CHECK(frame_bytes_for(kVerifyRowsMax) == sizeof(msg::Proposal));
+    CHECK(frame_bytes_for(kWaveRowsMax) == 10'776);
+    const auto kilobytes = [](const RingOptions& options) {
+        return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
+    };
+    const std::string rings = between(page(), "A ring from a segment to the next has", "## Hot");
+    for (const auto& [slots, rows] : {std::pair{16U, kVerifyRowsMax}, std::pair{16U, kWaveRowsMax},
+                                      std::pair{64U, kVerifyRowsMax}}) {
+        const std::string has =
+            kilobytes({.slots = slots, .urgent_slots = 4, .payload_bytes = frame_bytes_for(rows)});
+        CHECK_MESSAGE(rings.find(has) != std::string::npos, has);
+    }
 }
 
 TEST_CASE("the example of a verdict's frame is what a producer writes") {
-    const RingOptions options{
-        .slots = 64, .urgent_slots = 16, .payload_bytes = bytes_max(kHotKinds), .epoch = Epoch{3}};
+    const RingOptions options{.slots = 64,
+                              .urgent_slots = 16,
+                              .payload_bytes = frame_bytes_for(kVerifyRowsMax),
+                              .epoch = Epoch{3}};
     const std::size_t bytes = ring_bytes(options).value();
     struct alignas(kLineBytes) Line {
         std::byte bytes[kLineBytes];

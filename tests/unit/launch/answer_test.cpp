@@ -38,6 +38,7 @@ public:
     [[nodiscard]] Position text_tokens() const override { return 0; }
     [[nodiscard]] Position context() const override { return 16; }
     void reset() override {}
+    void on_prefill(std::function<void(double part)> /*progress*/) override {}
     [[nodiscard]] GeneratorTraits traits() const override { return {}; }
 
 private:

@@ -214,19 +214,25 @@ TEST_CASE("a pipeline that may not be cut is refused for its bytes, not for the 
     CHECK(plan.error().what.find("\"early\" needs") != std::string::npos);
 }
 
-TEST_CASE("GPUs that were found are near to the cores that the kernel names for their place") {
+TEST_CASE("GPUs that were found have the cores near to their place, and links by whom they reach") {
     const Machine host{
         .allowed = {0, 1, 2, 3, 4, 5}, .smt = {{0, 3}, {1, 4}, {2, 5}}, .quota = {}, .online = 6};
     const std::filesystem::path folder =
         std::filesystem::temp_directory_path() / ("paceline-pci-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder / "0000:3b:00.0");
     std::ofstream{folder / "0000:3b:00.0" / "local_cpulist"} << "1-2,4-5\n";
-    const GpuMachine machine = found_machine(
-        {.names = {"A", "B"}, .why_none = {}, .memory = {7, 8}, .pci_places = {"0000:3b:00.0", ""}},
-        host, folder.string());
+    const GpuMachine machine = found_machine({.names = {"A", "B", "C"},
+                                              .why_none = {},
+                                              .memory = {7, 8, 9},
+                                              .pci_places = {"0000:3b:00.0", "", ""},
+                                              .peers = {{1, 2}, {0}, {}}},
+                                             host, folder.string());
     std::filesystem::remove_all(folder);
-    REQUIRE(machine.gpus.size() == 2);
+    REQUIRE(machine.gpus.size() == 3);
     CHECK(machine.gpus[0].near_cores == std::vector<int>{1, 2});
     CHECK(machine.gpus[1].near_cores.empty());
     CHECK(machine.gpus[1].memory_bytes == 8);
+    CHECK(to_text(machine.link(0, 1)) == "peer access");
+    CHECK(to_text(machine.link(2, 0)) == "host");  // one way is not enough
+    CHECK(to_text(machine.link(1, 2)) == "host");
 }

@@ -78,6 +78,57 @@ TEST_CASE("the verifier tells everybody, the draft tells the first, and only wav
     }
 }
 
+TEST_CASE("pools and rings between segments have room for the largest wave, others stay short") {
+    struct Case {
+        std::string schedule;
+        std::string device;
+        std::uint32_t prefill;
+        std::uint32_t rows;
+    };
+    const std::vector<Case> cases{{"", "cpu", 64, 64},
+                                  {"", "cuda:0", 512, 512},
+                                  {"[schedule]\nprefill_rows = 200\n", "cpu", 200, 200},
+                                  {"[schedule]\nprefill_rows = 16\n", "cuda:0", 16, 64}};
+    for (const Case& one : cases) {
+        CAPTURE(one.schedule);
+        CAPTURE(one.device);
+        const std::string text =
+            "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"both\"\nrole = \"segment\"\n"
+            "layers = \"auto\"\nsegments = 2\nprocess = \"p\"\ndevice = \"" +
+            one.device + "\"\n" + one.schedule;
+        const PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        CHECK(placed.prefill_rows == one.prefill);
+        for (const PlacedStage& stage : placed.stages) CHECK(stage.rows_max == one.rows);
+        const StageAssignment assignment =
+            assignment_of(placed.processes.front(), placed, config, {});
+        CHECK(assignment.dispatch.prefill_rows == one.prefill);
+        CHECK(assignment.dispatch.wave_rows() == one.rows);
+        for (const StageDuty& duty : assignment.duties) CHECK(duty.rows_max == one.rows);
+        const Result<StageAssignment> sent = decode_assignment(encode(assignment));
+        REQUIRE(sent);
+        CHECK(sent.value().dispatch.prefill_rows == one.prefill);
+        CHECK(sent.value().duties.back().rows_max == one.rows);
+        for (const EdgeSpec& edge : edges_of(placed, config, {.dim = 64})) {
+            const bool waves = edge.tensor_slots > 0;
+            CHECK(edge.frame_bytes == frame_bytes_for(waves ? one.rows : kVerifyRowsMax));
+            if (waves) CHECK(edge.tensor_bytes == one.rows * 64 * sizeof(float));
+        }
+    }
+}
+
+TEST_CASE("a draft on a GPU reads prompts in longer passes than segments on CPUs do") {
+    const std::string text =
+        "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+        "device = \"cuda:0\"\n[[stage]]\nname = \"target\"\nrole = \"segment\"\n"
+        "layers = \"auto\"\n[draft]\nsource = \"first-layers\"\n";
+    const PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
+    const Placement placed = place(config, 8, {0, 1}).value();
+    CHECK(placed.prefill_rows == kVerifyRowsMax);
+    CHECK(placed.stage(placed.verifier()).rows_max == kVerifyRowsMax);
+    CHECK(placed.stage(*placed.draft()).rows_max == kWaveRowsMax);
+}
+
 TEST_CASE("in four stages the exit tells draft and correct, and the trunk travels with its keys") {
     const PipelineConfig config = method_config("four-stages").value();
     const Placement placed = place(config, 8, {0, 1}).value();
@@ -99,7 +150,7 @@ TEST_CASE("in four stages the exit tells draft and correct, and the trunk travel
         return edge.from.value == draft && edge.to.value == correct;
     });
     REQUIRE(trunk != edges.end());
-    CHECK(trunk->tensor_bytes == std::size_t{kWaveRowsMax} * 100);
+    CHECK(trunk->tensor_bytes == std::size_t{kVerifyRowsMax} * 100);
     const ConductorPlan plan = conductor_plan(placed, config.supervision);
     for (const ConductorPlan::Stage& stage : plan.begin_to)
         CHECK(stage.essential == (stage.id.value <= final_verify));

@@ -67,7 +67,8 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
                                       "[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
                                       "[draft]\nsource = \"first-layers\"\n"
                                       "exit_alternatives = 1\n"
-                                      "[exit]\nhead = \"random\"\nshort_list = 50\nahead = 2\n",
+                                      "[exit]\nhead = \"random\"\nshort_list = 50\nahead = 2\n"
+                                      "[schedule]\nprefill_rows = 300\n",
                                       "x.toml")
                                       .value();
     CpuOptions options;
@@ -83,8 +84,10 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
     for (std::size_t i = 0; i < needs.size(); ++i) {
         CAPTURE(i);
         CpuOptions own = i == 2 ? draft_options : options;
+        const PlacedStage& stage = placement.stages[i];
+        own.rows_max = static_cast<int>(stage.rows_max);
+        CHECK(own.rows_max == 300);
         if (i < 2) {
-            const PlacedStage& stage = placement.stages[i];
             const ExitPlace place_of{stage.layers.last, stage.exit, i == 1};
             ExitHeads heads = exit_heads(*config.exit, file.value().config(), {}, place_of, {});
             own.first_layer = stage.layers.first;
@@ -96,6 +99,7 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
         if (!backend.ok()) FAIL(backend.error().what);
         CHECK(needs[i].weight_bytes == backend.value()->memory_use().weight_bytes);
         CHECK(needs[i].kv_bytes == backend.value()->memory_use().kv_bytes);
+        CHECK(needs[i].other_bytes >= backend.value()->memory_use().workspace_bytes);
     }
 }
 

@@ -36,11 +36,19 @@ TEST_CASE("numbers outside their range, and what is no number, are refused with 
     CHECK(verdict(half_open, "") == "'' is not a number");
 }
 
+TEST_CASE("a number may be 0 although the smallest other one is larger") {
+    const OptionCheck check = zero_or_at_least(1e-6);
+    CHECK(verdict(check, "0").empty());
+    CHECK(verdict(check, "0.000001").empty());
+    CHECK(verdict(check, "1e-7") == "'1e-7' is not 0 or at least 1e-06");
+}
+
 TEST_CASE("whole numbers do not overflow, truncate or take units") {
     const OptionCheck check = whole_number(-1);
     CHECK(verdict(check, "-1").empty());
     CHECK(verdict(check, "2147483647").empty());
-    CHECK(verdict(check, "2147483648") == "'2147483648' is not a whole number, -1 or more");
+    CHECK(verdict(check, "2147483648") == "'2147483648' is not a whole number, -1 to 2147483647");
+    CHECK(verdict(check, "-2") == "'-2' is not a whole number, -1 or more");
     CHECK(!verdict(check, "99999999999999999999").empty());
     CHECK(!verdict(check, "4.0").empty());
     CHECK(!verdict(check, "4k").empty());

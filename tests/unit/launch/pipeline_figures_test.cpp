@@ -146,6 +146,11 @@ TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline 
         figures.processes = {{"target", 0.5, 0.25}};
         return figures;
     };
+    PipelineFigures pairs = figures_of("pearl");
+    pairs.times_plain = {0.75, 1.5, 0.5};
+    CHECK(figures_table(pairs).find("0.75 [0.50..1.50] in 3 pairs (plain: 40.0") !=
+          std::string::npos);
+    CHECK(to_json(pairs)["times_plain"] == doctest::Approx(0.75));
     PipelineFigures ada = figures_of("adadecode");
     ada.counters[static_cast<std::size_t>(counters::kEarlyProposed)] = 2;
     ada.counters[static_cast<std::size_t>(counters::kEarlyRight)] = 1;
@@ -153,10 +158,10 @@ TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline 
     CHECK(json["adadecode"]["early_prediction_rate"] == doctest::Approx(2.0 / 3.0));
     CHECK(json["adadecode"]["rejection_rate"] == doctest::Approx(0.5));
     CHECK(!json.contains("fold"));
-    CHECK(json["times_autoregressive"] == doctest::Approx(1.25));
+    CHECK(json["times_plain"] == doctest::Approx(1.25));
     const std::string table = figures_table(ada);
     CHECK(table.find("early predictions") != std::string::npos);
-    CHECK(table.find("1.25 (plain decoding: 40.0 tokens/s)") != std::string::npos);
+    CHECK(table.find("1.25 (plain: 40.0 tokens/s)") != std::string::npos);
     CHECK(table.find("busy  50%, waiting  25%") != std::string::npos);
     CHECK(table.find("C_total") == std::string::npos);
     CHECK(figures_table(figures_of("fold")).find("C_total") != std::string::npos);

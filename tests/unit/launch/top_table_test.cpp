@@ -156,6 +156,19 @@ TEST_CASE("the table has a line for the pipeline, one of headings and one for ea
           "segment-1     1235   1 handling 2.0s           3    10.0  0.00   0%   0%   0.00");
 }
 
+TEST_CASE("a wide terminal shows the names of stages whole, and no wider column than they need") {
+    Pair pair;
+    pair.after.stages[1].telemetry.name = "verifies-the-first-layers";
+    const auto name_of_stage = [&](std::size_t columns) {
+        const std::string line = table_lines(pair.before, pair.after, columns)[3];
+        return line.substr(0, line.find(' '));
+    };
+    CHECK(name_of_stage(79) == "verifies-~");
+    CHECK(name_of_stage(84) == "verifies-the-f~");
+    CHECK(name_of_stage(94) == "verifies-the-first-layers");
+    CHECK(table_lines(pair.before, pair.after, 200)[3].size() == 79 + 15);
+}
+
 TEST_CASE("no line is longer than a terminal of 80 columns, whatever the numbers are") {
     Pair pair;
     for (std::size_t i = 0; i < kCounters; ++i) {

@@ -72,7 +72,7 @@ TEST_CASE("a full channel between colocated actors still takes verdicts") {
     Recorder b;
     host.add(StageId{1}, Epoch{1}, a);
     host.add(StageId{2}, Epoch{1}, b);
-    host.connect({StageId{1}, StageId{2}, 4, 1, 0, 0});
+    REQUIRE(host.connect({StageId{1}, StageId{2}, 4, 1, 0, 0}).ok());
     host.start();
     for (int i = 0; i < 3; ++i) CHECK(send(*a.context, StageId{2}, msg::Proposal{}) == Push::Ok);
     CHECK(send(*a.context, StageId{2}, msg::Proposal{}) == Push::Full);

@@ -8,8 +8,12 @@
 //   hang-on-wire     says hello and then nothing
 //   close-on-wire    says hello, closes its socket and stays
 //   relay-then-exit N  relay, and code 5 after ten messages
+//   relay-and-offer N relay, but offers a link for a channel that has none after ten messages
 //   relay-and-end N  relay, but tells the conductor to shut down after ten messages
 //   fork-and-relay N relay with a grandchild that would outlive it
+//   send-tensors N   passes each number on to stage N in a tensor on the fake device
+//   read-tensors N   reads them and passes the numbers plus 1000 on to stage N
+//   deaf-tensors N   as read-tensors, but its link never opens
 //   say-cores        writes the cores it may use and ends
 #include <chrono>
 #include <cstdio>
@@ -23,7 +27,8 @@
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/loop/stage_process.hpp"
 #include "runtime/parent/affinity.hpp"
-#include "tests/unit/runtime/toy_actors.hpp"
+#include "tests/support/fake_device.hpp"
+#include "tests/unit/runtime/tensor_actors.hpp"
 
 using namespace paceline;
 
@@ -58,22 +63,47 @@ struct Usurper : test::Relay {
     int messages = 0;
 };
 
+/// Offers what the channel does not want.
+struct Offerer : test::Relay {
+    using Relay::Relay;
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        if (++messages == 10) {
+            (void)process->offer(from, Epoch{1}, process->assignment().stage, LinkOffer{});
+        }
+        Relay::handle(from, kind, bytes);
+    }
+    static inline StageProcess* process = nullptr;
+    int messages = 0;
+};
+
 template <class ToyActor = test::Relay>
-int relay(StageProcess& process, StageId to) {
+int relay(StageProcess& process, StageId to, TensorDevice* device = nullptr) {
     control::Hello hello;
     hello.role = "relay";
     hello.dim = to.value;
     Result<Wiring> wiring = process.introduce(std::move(hello));
     if (!wiring.ok()) return process.finish(wiring.error());
     ToyActor actor{to};
-    StageLoop loop{std::move(wiring).value(), process, {}};
+    StageLoop loop{std::move(wiring).value(), process, {.device = device}};
     loop.add(process.assignment().stage, actor);
     return process.finish(loop.run());
+}
+
+int with_device(StageProcess& process, const std::string& order, StageId to) {
+    testing::FakeDevice device;
+    device.may().may_open = order != "deaf-tensors";
+    if (order == "send-tensors") return relay<test::TensorSender>(process, to, &device);
+    return relay<test::TensorReader>(process, to, &device);
 }
 
 int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay") return relay(process, to);
     if (order == "relay-then-exit") return relay<ShortLived>(process, to);
+    if (order.ends_with("-tensors")) return with_device(process, order, to);
+    if (order == "relay-and-offer") {
+        Offerer::process = &process;
+        return relay<Offerer>(process, to);
+    }
     if (order == "relay-and-end") return relay<Usurper>(process, to);
     if (order == "exit-on-load") {
         std::fprintf(stderr, "loading weights\nno such tensor: blk.0\n");

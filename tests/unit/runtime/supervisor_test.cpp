@@ -377,6 +377,21 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("a stage that offers a link for a channel that has none is replaced") {
+    const Leftovers before;
+    {
+        SupervisorOptions strict = options();
+        strict.restarts.restarts_max = 1;
+        Pipeline pipeline{strict, "relay-and-offer 0"};
+        Pinger pinger{100};
+        const Status ended = pipeline.run(pinger);
+        REQUIRE_FALSE(ended.ok());
+        CHECK(has(ended.error().what,
+                  "it made stage 1 an offer for a channel to stage 2 that has no link"));
+        (void)pipeline.supervisor->shutdown();
+    }
+}
+
 TEST_CASE("a stage that dies too often ends the run, with how it died last and first") {
     const Leftovers before;
     SupervisorOptions chosen = options();

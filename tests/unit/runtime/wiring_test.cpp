@@ -145,6 +145,98 @@ TEST_CASE("a letter whose numbers or files are wrong attaches to nothing") {
     CHECK(edges.error().code == Errc::Protocol);
 }
 
+namespace {
+
+/// As kEdges, with a link from the stage to the second actor of the other process.
+const std::vector<EdgeSpec> kLinked{
+    {kStage, kConductorId, 8, 2, 3, 256},
+    {kStage, StageId{7}, 8, 2, 3, 256, Transport::Exported, "early -> final"}};
+
+const control::EdgeOffer kOffer{kStage, Epoch{4}, StageId{7}, Epoch{1}, {}};
+
+}  // namespace
+
+TEST_CASE("an edge with a link has a pool without slots, and both ends know transport and name") {
+    const WiringPlan plan = wired_plan(kProcesses, kLinked);
+    const Wiring stage = wiring_of(plan, kStage, Epoch{4});
+    const Wiring other = wiring_of(plan, kOther, Epoch{1});
+    REQUIRE(stage.out.size() == 2);
+    REQUIRE(other.in.size() == 1);
+    CHECK_FALSE(stage.out[0].pool->is_elsewhere());
+    CHECK(stage.out[0].transport == Transport::Host);
+    CHECK(stage.out[1].pool->is_elsewhere());
+    CHECK(stage.out[1].transport == Transport::Exported);
+    CHECK(stage.out[1].name == "early -> final");
+    CHECK(stage.out[1].pool->slot_count() == 3);
+    CHECK(stage.out[1].pool->slot_bytes() == 256);
+    CHECK(other.in[0].transport == Transport::Exported);
+    CHECK(other.in[0].pool->is_elsewhere());
+}
+
+TEST_CASE("the first offer of a channel is passed on if both incarnations are current") {
+    using Offer = WiringPlan::Offer;
+    WiringPlan plan = wired_plan(kProcesses, kLinked);
+    control::EdgeOffer offer = kOffer;
+    SUBCASE("once") {
+        CHECK(plan.judge(offer, kOther) == Offer::Wanted);
+        CHECK(plan.judge(offer, kOther) == Offer::Stale);
+    }
+    SUBCASE("of another incarnation of the producer") {
+        offer.from_epoch = Epoch{3};
+        CHECK(plan.judge(offer, kOther) == Offer::Stale);
+        CHECK(plan.judge(kOffer, kOther) == Offer::Wanted);
+    }
+    SUBCASE("of another incarnation of the consumer") {
+        offer.to_epoch = Epoch{2};
+        CHECK(plan.judge(offer, kOther) == Offer::Stale);
+        CHECK(plan.judge(kOffer, kOther) == Offer::Wanted);
+    }
+    SUBCASE("not while one of them is lost, and again for its next incarnation") {
+        CHECK(plan.judge(offer, kOther) == Offer::Wanted);
+        plan.unwire(kStage);
+        CHECK(plan.judge(offer, kOther) == Offer::Stale);
+        REQUIRE(plan.wire(kStage, Epoch{5}).ok());
+        CHECK(plan.judge(offer, kOther) == Offer::Stale);
+        offer.from_epoch = Epoch{5};
+        CHECK(plan.judge(offer, kOther) == Offer::Wanted);
+    }
+    SUBCASE("of another process, of an edge without a link, of none") {
+        CHECK(plan.judge(offer, kStage) == Offer::Wrong);
+        CHECK(plan.judge({kStage, Epoch{4}, kConductorId, Epoch{1}, {}}, kConductorId) ==
+              Offer::Wrong);
+        CHECK(plan.judge({StageId{7}, Epoch{1}, kStage, Epoch{4}, {}}, kStage) == Offer::Wrong);
+    }
+}
+
+TEST_CASE("a transport that an edge cannot have is refused by the plan and by its ends") {
+    std::vector<ProcessSpec> specs;
+    for (const Wired& one : kProcesses) specs.push_back(one.process);
+    const auto refused = [&](EdgeSpec edge) {
+        const Result<WiringPlan> plan = WiringPlan::create(specs, {std::move(edge)}, {});
+        return plan.ok() ? "" : plan.error().what;
+    };
+    CHECK(refused({kStage, kOther, 8, 2, 3, 256, Transport::Nccl}).empty());
+    CHECK(refused({kStage, kOther, 8, 2, 3, 256, Transport::Local}) ==
+          "channel 1-2: transport local joins two processes");
+    CHECK(refused({kStage, kOther, 8, 2, 0, 0, Transport::Nccl}) ==
+          "channel 1-2: transport nccl without tensors");
+    CHECK(refused({kOther, StageId{7}, 8, 2, 3, 256, Transport::Local}).empty());
+
+    const WiringPlan plan = wired_plan(kProcesses, kLinked);
+    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kStage);
+    for (std::size_t edge = 0; edge < 2; ++edge) {
+        for (const Transport wrong : {Transport::Host, Transport::Local, Transport::Nccl}) {
+            const bool fits = wrong == letter.message.edges[edge].transport ||
+                              (edge == 1 && wrong == Transport::Nccl);
+            control::Wire wire = letter.message;
+            wire.edges[edge].transport = wrong;
+            const auto ends = attach_edges(Epoch{4}, wire.edges, copies(letter.files));
+            CHECK(ends.ok() == fits);
+            if (!ends.ok()) CHECK(ends.error().code == Errc::Protocol);
+        }
+    }
+}
+
 TEST_CASE(
     "the longest pipeline wires up: exits, draft, correct, and a verifier that tells everyone") {
     const auto id = [](std::uint32_t n) { return StageId{static_cast<std::uint16_t>(n)}; };

@@ -1,18 +1,21 @@
-// device_probe.hpp where there is one device, the emulated one.
+// device_probe.hpp where all devices are emulated ones.
 #include "model/kernels/cuda/device_probe.hpp"
+#include "model/kernels/cuda/emulated/order.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 
 namespace paceline {
 
 CudaProbe list_cuda() {
-    const cuda::DeviceInfo info = cuda::use_device(0);
     CudaProbe probe;
     probe.runtime = "an emulated device";
-    probe.devices.push_back({.index = 0,
-                             .name = info.name,
-                             .capability_major = info.capability / 10,
-                             .capability_minor = info.capability % 10,
-                             .memory_bytes = info.memory_bytes});
+    for (int index = 0; index < cuda::emulated::devices(); ++index) {
+        const cuda::DeviceInfo info = cuda::use_device(index);
+        probe.devices.push_back({.index = index,
+                                 .name = info.name,
+                                 .capability_major = info.capability / 10,
+                                 .capability_minor = info.capability % 10,
+                                 .memory_bytes = info.memory_bytes});
+    }
     return probe;
 }
 

@@ -37,6 +37,15 @@ void set_memory_limit(std::size_t bytes);
 [[nodiscard]] std::size_t pinned_used();
 void set_pinned_limit(std::size_t bytes);
 
+/// How many devices there are: 1 at first. They share one memory and all settings.
+void set_devices(int count);
+[[nodiscard]] int devices();
+
+/// Memory that others made, and that counts as device memory while it is there: what another process
+/// exported, for instance. It is not part of memory_used().
+void add_memory(const std::byte* at, std::size_t bytes);
+void remove_memory(const std::byte* at, std::size_t bytes);
+
 /// The next kernel that would run throws DeviceError instead, and runs not.
 void fail_next_launch();
 

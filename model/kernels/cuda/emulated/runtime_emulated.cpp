@@ -3,7 +3,8 @@
 // Or piece by piece, where a test asks for it (order.hpp: set_lazy).
 //
 // Device memory is full of 0xFF when it is allocated. What a copy calls device memory must lie
-// within one allocation of it, so that a host address in its place shows.
+// within one allocation of it, or within memory that an emulated driver has mapped
+// (ipc/base/emulated_memory.hpp), so that a host address in its place shows.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <utility>
 
+#include "ipc/base/emulated_memory.hpp"
 #include "model/kernels/cuda/emulated/order.hpp"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/runtime.hpp"
@@ -31,8 +33,9 @@ constexpr int kUnwritten = 0xFF;
 
 using Clock = std::chrono::steady_clock;
 
-/// The one device of the process.
+/// The devices of the process: what they have is not told apart.
 struct Device {
+    std::atomic<int> count{1};
     std::mutex mutex;
     std::map<const std::byte*, std::size_t> allocations;  // address to bytes
     std::size_t used = 0;
@@ -63,17 +66,20 @@ std::byte* allocate_filled(std::size_t bytes) {
     return static_cast<std::byte*>(memory);
 }
 
-void check_on_device(const void* address, std::size_t bytes, const char* call) {
-    if (bytes == 0) return;
+bool is_allocated(const void* address, std::size_t bytes) {
     Device& the = device();
     const std::scoped_lock lock(the.mutex);
     const auto* begin = static_cast<const std::byte*>(address);
-    auto after = the.allocations.upper_bound(begin);
-    if (after != the.allocations.begin()) {
-        const auto& [start, size] = *std::prev(after);
-        const auto offset = static_cast<std::size_t>(begin - start);
-        if (offset < size && bytes <= size - offset) return;
-    }
+    const auto after = the.allocations.upper_bound(begin);
+    if (after == the.allocations.begin()) return false;
+    const auto& [start, size] = *std::prev(after);
+    const auto offset = static_cast<std::size_t>(begin - start);
+    return offset < size && bytes <= size - offset;
+}
+
+void check_on_device(const void* address, std::size_t bytes, const char* call) {
+    if (bytes == 0 || is_allocated(address, bytes) || EmulatedMemory::contains(address, bytes))
+        return;
     throw DeviceError(
         fmt::format("{} of {} bytes: not within any device memory (emulated device)", call, bytes));
 }
@@ -112,6 +118,25 @@ void set_pinned_limit(std::size_t bytes) {
     device().pinned_limit = bytes;
 }
 
+void set_devices(int count) {
+    device().count = count;
+}
+
+int devices() {
+    return device().count;
+}
+
+void add_memory(const std::byte* at, std::size_t bytes) {
+    const std::scoped_lock lock(device().mutex);
+    device().allocations.emplace(at, bytes);
+}
+
+void remove_memory(const std::byte* at, std::size_t bytes) {
+    static_cast<void>(bytes);
+    const std::scoped_lock lock(device().mutex);
+    device().allocations.erase(at);
+}
+
 void fail_next_launch() {
     device().fail_next = true;
 }
@@ -144,9 +169,7 @@ std::string kernel_name(const std::type_info& argument) {
 }  // namespace emulated
 
 DeviceInfo use_device(int index) {
-    if (index != 0) {
-        throw DeviceError(fmt::format("use_device({}): the emulated device is 0", index));
-    }
+    set_device(index);
     DeviceInfo info;
     info.name = "emulated device";
     info.capability = 90;
@@ -158,8 +181,9 @@ DeviceInfo use_device(int index) {
 }
 
 void set_device(int index) {
-    if (index != 0)
-        throw DeviceError(fmt::format("set_device({}): the emulated device is 0", index));
+    const int count = device().count;
+    if (index >= 0 && index < count) return;
+    throw DeviceError(fmt::format("cuda:{} is none of the {} emulated devices", index, count));
 }
 
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
@@ -251,16 +275,26 @@ void check_pieces(const void* address, const Pieces& pieces, const char* call) {
     check_on_device(address, (pieces.count - 1) * pieces.stride + pieces.bytes, call);
 }
 
+void part(void* apart, const void* together, const Pieces& pieces) {
+    auto* to = static_cast<std::byte*>(apart);
+    const auto* from = static_cast<const std::byte*>(together);
+    for (std::size_t i = 0; pieces.bytes > 0 && i < pieces.count; ++i)
+        std::memcpy(to + i * pieces.stride, from + i * pieces.bytes, pieces.bytes);
+}
+
+void join(void* together, const void* apart, const Pieces& pieces) {
+    auto* to = static_cast<std::byte*>(together);
+    const auto* from = static_cast<const std::byte*>(apart);
+    for (std::size_t i = 0; pieces.bytes > 0 && i < pieces.count; ++i)
+        std::memcpy(to + i * pieces.bytes, from + i * pieces.stride, pieces.bytes);
+}
+
 }  // namespace
 
 void Stream::to_device(void* device_address, const void* host, const Pieces& pieces) {
     check_pieces(device_address, pieces, "to_device()");
     handle_->submit([=] {
-        auto* to = static_cast<std::byte*>(device_address);
-        const auto* from = static_cast<const std::byte*>(host);
-        if (pieces.bytes == 0) return;
-        for (std::size_t i = 0; i < pieces.count; ++i)
-            std::memcpy(to + i * pieces.stride, from + i * pieces.bytes, pieces.bytes);
+        part(device_address, host, pieces);
         device().bytes_to_device += pieces.count * pieces.bytes;
     });
 }
@@ -268,13 +302,21 @@ void Stream::to_device(void* device_address, const void* host, const Pieces& pie
 void Stream::to_host(void* host, const void* device_address, const Pieces& pieces) {
     check_pieces(device_address, pieces, "to_host()");
     handle_->submit([=] {
-        auto* to = static_cast<std::byte*>(host);
-        const auto* from = static_cast<const std::byte*>(device_address);
-        if (pieces.bytes == 0) return;
-        for (std::size_t i = 0; i < pieces.count; ++i)
-            std::memcpy(to + i * pieces.bytes, from + i * pieces.stride, pieces.bytes);
+        join(host, device_address, pieces);
         device().bytes_to_host += pieces.count * pieces.bytes;
     });
+}
+
+void Stream::join_on_device(void* together, const void* apart, const Pieces& pieces) {
+    check_on_device(together, pieces.count * pieces.bytes, "join_on_device() to");
+    check_pieces(apart, pieces, "join_on_device() from");
+    handle_->submit([=] { join(together, apart, pieces); });
+}
+
+void Stream::part_on_device(void* apart, const void* together, const Pieces& pieces) {
+    check_pieces(apart, pieces, "part_on_device() to");
+    check_on_device(together, pieces.count * pieces.bytes, "part_on_device() from");
+    handle_->submit([=] { part(apart, together, pieces); });
 }
 
 void Stream::on_device(void* to, const void* from, std::size_t bytes) {

@@ -1,0 +1,8 @@
+// Of bench_links_emulated: there are two devices, before main().
+#include "ipc/device/emulated/emulation.hpp"
+
+namespace {
+
+[[maybe_unused]] const bool set = (paceline::emulated::set_devices(2), true);
+
+}  // namespace

@@ -1,0 +1,166 @@
+#include "launch/placement/edge_transports.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <optional>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+namespace {
+
+/// A transport, or why the one that is forced cannot be.
+struct Chosen {
+    Transport transport = Transport::Host;
+    std::string reason;
+    bool refused = false;
+};
+
+const PlacedProcess& process_of(const Placement& placement, StageId id) {
+    const auto found = std::find_if(
+        placement.processes.begin(), placement.processes.end(), [id](const PlacedProcess& process) {
+            return std::find(process.stages.begin(), process.stages.end(), id) !=
+                   process.stages.end();
+        });
+    PACE_CHECK(found != placement.processes.end(), "a placed stage has a process");
+    return *found;
+}
+
+bool computes_on_two(const Placement& placement, const PlacedProcess& process) {
+    std::optional<int> first;
+    for (const StageId id : process.stages) {
+        const std::optional<int> gpu = placement.stage(id).device.gpu;
+        if (gpu && first && *gpu != *first) return true;
+        if (gpu) first = gpu;
+    }
+    return false;
+}
+
+bool reach_each_other(const GpuMachine& machine, int a, int b) {
+    if (a == b) return true;
+    const LinkKind kind = machine.link(a, b).kind;
+    return kind == LinkKind::Nvlink || kind == LinkKind::Pcie || kind == LinkKind::Peer;
+}
+
+/// Between GPUs of two processes.
+Chosen between_processes(int from, int to, TransportWish wish, const DeviceWays& ways) {
+    const bool one = from == to;
+    const std::string both =
+        one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
+    const bool reach = reach_each_other(ways.machine, from, to);
+    std::string why_no_exported = ways.links.exported ? "" : ways.links.why_no_exported;
+    if (!reach) why_no_exported = both + " do not reach each other";
+    const bool exported = ways.links.exported && reach;
+    switch (wish) {
+        case TransportWish::Host:
+            return {Transport::Host, "transport = \"host\""};
+        case TransportWish::Exported:
+            if (!exported) return {Transport::Host, why_no_exported, true};
+            return {Transport::Exported, "transport = \"exported\""};
+        case TransportWish::Nccl:
+            if (!ways.links.nccl) return {Transport::Host, ways.links.why_no_nccl, true};
+            return {Transport::Nccl, "transport = \"nccl\""};
+        case TransportWish::Auto:
+            break;
+    }
+    if (exported) return {Transport::Exported, one ? both : both + " reach each other"};
+    // A communicator takes each GPU once.
+    if (one) return {Transport::Host, why_no_exported};
+    if (ways.links.nccl) return {Transport::Nccl, why_no_exported};
+    return {Transport::Host, why_no_exported + "; no NCCL: " + ways.links.why_no_nccl};
+}
+
+Chosen choose(const Placement& placement,
+              const EdgeSpec& edge,
+              TransportWish wish,
+              const DeviceWays& ways) {
+    const PlacedStage& from = placement.stage(edge.from);
+    const PlacedStage& to = placement.stage(edge.to);
+    for (const PlacedStage* stage : {&from, &to}) {
+        if (!stage->device.gpu) return {Transport::Host, stage->name + " is on the CPU"};
+    }
+    const PlacedProcess& from_process = process_of(placement, from.id);
+    const PlacedProcess& to_process = process_of(placement, to.id);
+    const bool same = &from_process == &to_process;
+    const bool forced = wish == TransportWish::Exported || wish == TransportWish::Nccl;
+    for (const PlacedProcess* process : {&from_process, &to_process}) {
+        if (!computes_on_two(placement, *process)) continue;
+        return {Transport::Host, "process " + process->name + " computes on two GPUs",
+                forced && !same};
+    }
+    if (!same) return between_processes(*from.device.gpu, *to.device.gpu, wish, ways);
+    if (wish == TransportWish::Host) return {Transport::Host, "transport = \"host\""};
+    if (!ways.links.local) return {Transport::Host, ways.links.why_no_local};
+    return {Transport::Local, "in the same process"};
+}
+
+std::string title(const Placement& placement, const EdgeSpec& edge) {
+    return placement.stage(edge.from).name + " -> " + placement.stage(edge.to).name;
+}
+
+const char* word_of(TransportWish wish) {
+    return wish == TransportWish::Exported ? "exported" : "nccl";
+}
+
+}  // namespace
+
+Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
+                                               const Placement& placement,
+                                               const PipelineConfig& config,
+                                               const DeviceWays& ways) {
+    const bool forced =
+        config.transport == TransportWish::Exported || config.transport == TransportWish::Nccl;
+    std::vector<EdgeWay> reasons;
+    bool applies = false;
+    for (EdgeSpec& edge : edges) {
+        if (edge.tensor_slots == 0) continue;
+        edge.name = title(placement, edge);
+        Chosen choice = choose(placement, edge, config.transport, ways);
+        if (choice.refused) {
+            return Error{
+                Errc::BadArgument,
+                fmt::format("{}: [pipeline] transport = \"{}\" cannot be for {}: {}", config.file,
+                            word_of(config.transport), edge.name, choice.reason)};
+        }
+        edge.transport = choice.transport;
+        applies = applies || has_link(choice.transport);
+        reasons.push_back({edge.from, edge.to, std::move(choice.reason)});
+    }
+    if (!forced || applies) return reasons;
+    return Error{Errc::BadArgument,
+                 fmt::format("{}: [pipeline] transport = \"{}\" applies to nothing: no tensors "
+                             "travel between GPUs of two processes",
+                             config.file, word_of(config.transport))};
+}
+
+std::string transports_text(const std::vector<EdgeSpec>& edges,
+                            const std::vector<EdgeWay>& ways,
+                            const Placement& placement,
+                            const GpuMachine& machine) {
+    std::string text;
+    for (const EdgeSpec& edge : edges) {
+        const auto way = std::find_if(ways.begin(), ways.end(), [&](const EdgeWay& one) {
+            return one.from == edge.from && one.to == edge.to;
+        });
+        if (way == ways.end()) continue;
+        const PlacedStage& from = placement.stage(edge.from);
+        const PlacedStage& to = placement.stage(edge.to);
+        const bool keys = from.role != StageRole::Segment;
+        text += fmt::format("{}, {}: {} to {}", title(placement, edge),
+                            keys ? "keys and values" : "hidden states", to_text(from.device),
+                            to_text(to.device));
+        if (from.device.gpu && to.device.gpu && from.device != to.device) {
+            const GpuLink link = machine.link(*from.device.gpu, *to.device.gpu);
+            text += fmt::format(" (link {})", to_text(link));
+        }
+        text += fmt::format(", {}: {}\n", name_of(edge.transport), way->reason);
+    }
+    return text;
+}
+
+bool has_gpus(const Placement& placement) {
+    return std::any_of(placement.stages.begin(), placement.stages.end(),
+                       [](const PlacedStage& stage) { return stage.device.gpu.has_value(); });
+}
+
+}  // namespace paceline

@@ -1,0 +1,56 @@
+// How the tensors of each edge travel: chosen in one place, with the reason that tables show.
+//
+//     an end on the CPU, or transport = "host"             host
+//     both ends in one process, on one GPU                 local
+//     both on one GPU, or on two that reach each other     exported
+//     else, where the library is found                     nccl
+//     else                                                 host
+//
+// `transport` of [pipeline] forces one for all edges between GPUs of two processes; where it cannot be it
+// is refused by name. A process has one device for its tensors: one that computes on two uses the host.
+// Pure functions of values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/backend/gpu_links.hpp"
+#include "launch/config/machine_file.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/placement/placement.hpp"
+#include "runtime/loop/wiring.hpp"
+
+namespace paceline {
+
+/// What the machine of a placement has.
+struct DeviceWays {
+    const GpuMachine& machine;  // of its links
+    const GpuLinks& links;
+};
+
+/// The edge of a placement with its transport.
+struct EdgeWay {
+    StageId from;
+    StageId to;
+    std::string reason;  // "both on cuda:0"
+};
+
+/// Sets transport and name of each edge that has tensors, and gives their reasons in the same order.
+/// Errors: BadArgument naming file, edge, transport and reason.
+[[nodiscard]] Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
+                                                             const Placement& placement,
+                                                             const PipelineConfig& config,
+                                                             const DeviceWays& ways);
+
+/// "early -> final, hidden states: cuda:0 to cuda:1 (link nvlink, 450 GB/s), exported: cuda:0 and cuda:1
+/// reach each other", a line for each edge with tensors.
+[[nodiscard]] std::string transports_text(const std::vector<EdgeSpec>& edges,
+                                          const std::vector<EdgeWay>& ways,
+                                          const Placement& placement,
+                                          const GpuMachine& machine);
+
+/// Whether a stage is on a GPU: otherwise there is nothing to choose, and nothing to say.
+[[nodiscard]] bool has_gpus(const Placement& placement);
+
+}  // namespace paceline

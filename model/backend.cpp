@@ -1,0 +1,137 @@
+// What a backend does that has no better way of its own.
+#include "model/backend.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+void Backend::gather(std::span<const RowSource> rows, HiddenRows to) {
+    const auto dim = static_cast<std::size_t>(config().dim);
+    PACE_CHECK(to.size() == rows.size() * dim, "a place for each row");
+    const std::span<float> out = to.host();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::span<const float> from = rows[i].of.subspan(rows[i].row * dim, dim).host();
+        std::copy(from.begin(), from.end(), out.begin() + static_cast<std::ptrdiff_t>(i * dim));
+    }
+}
+
+RowMemory Backend::make_rows(std::size_t rows) {
+    const auto memory =
+        std::make_shared<std::vector<float>>(rows * static_cast<std::size_t>(config().dim));
+    return {.rows = *memory, .owner = memory};
+}
+
+HiddenRows Backend::rows_of(RowMemory& memory, std::size_t rows) {
+    const std::size_t floats = rows * static_cast<std::size_t>(config().dim);
+    if (memory.rows.size() < floats) memory = make_rows(rows);
+    return memory.rows.first(floats);
+}
+
+ConstHiddenRows Backend::in_order(std::span<const RowSource> rows, RowMemory& room) {
+    const auto dim = static_cast<std::size_t>(config().dim);
+    const auto apart = [](const RowSource& a, const RowSource& b) {
+        return a.of.data() != b.of.data() || a.row + 1 != b.row;
+    };
+    if (rows.empty()) return {};
+    if (std::adjacent_find(rows.begin(), rows.end(), apart) == rows.end())
+        return rows.front().of.subspan(rows.front().row * dim, rows.size() * dim);
+    const HiddenRows gathered = rows_of(room, rows.size());
+    gather(rows, gathered);
+    return gathered;
+}
+
+void Backend::head_listed(HeadId /*id*/,
+                          ConstHiddenRows /*hidden*/,
+                          int /*rows*/,
+                          std::span<float> /*logits*/) {
+    PACE_CHECK(false, "this backend has no head with a short list");
+}
+
+void Backend::draw(ConstHiddenRows /*hidden*/,
+                   std::span<const DrawJob> /*jobs*/,
+                   std::span<std::optional<TokenId>> /*tokens*/) {
+    PACE_CHECK(false, "this backend draws no tokens");
+}
+
+void Backend::draw_candidates(HeadId /*id*/,
+                              ConstHiddenRows /*hidden*/,
+                              std::span<const DrawJob> /*jobs*/,
+                              std::span<std::vector<Candidate>> /*best*/) {
+    PACE_CHECK(false, "this backend draws no candidates");
+}
+
+RunOutcome Backend::run_and_gather(std::span<const Row> rows,
+                                   HiddenRows hidden,
+                                   const BehindRows& behind,
+                                   const CancelToken* cancel,
+                                   std::size_t places,
+                                   Drawn& drawn) {
+    PACE_CHECK(behind.jobs.size() == rows.size() && places >= rows.size(),
+               "a job for each row, and a place for what is drawn");
+    RowMemory own;
+    if (hidden.empty()) {
+        own = make_rows(rows.size());
+        hidden = own.rows;
+    }
+    if (run_layers(rows, hidden, cancel) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
+    std::vector<RowSource> states;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        if (behind.jobs[r].params == nullptr) continue;
+        drawn.rows.push_back(r);
+        drawn.jobs.push_back(behind.jobs[r]);
+        states.push_back({hidden, r});
+    }
+    drawn.hidden = make_rows(states.size());
+    gather(states, drawn.hidden.rows);
+    return RunOutcome::Done;
+}
+
+RunOutcome Backend::run_and_draw(std::span<const Row> rows,
+                                 HiddenRows hidden,
+                                 const BehindRows& behind,
+                                 std::span<std::optional<TokenId>> tokens,
+                                 const CancelToken* cancel) {
+    Drawn drawn;
+    if (run_and_gather(rows, hidden, behind, cancel, tokens.size(), drawn) == RunOutcome::Cancelled)
+        return RunOutcome::Cancelled;
+    std::vector<std::optional<TokenId>> own(drawn.rows.size());
+    if (!own.empty()) draw(drawn.hidden.rows, drawn.jobs, own);
+    for (std::size_t i = 0; i < own.size(); ++i) tokens[drawn.rows[i]] = own[i];
+    return RunOutcome::Done;
+}
+
+RunOutcome Backend::run_and_draw_candidates(HeadId id,
+                                            std::span<const Row> rows,
+                                            HiddenRows hidden,
+                                            const BehindRows& behind,
+                                            std::span<std::vector<Candidate>> best,
+                                            const CancelToken* cancel) {
+    Drawn drawn;
+    if (run_and_gather(rows, hidden, behind, cancel, best.size(), drawn) == RunOutcome::Cancelled)
+        return RunOutcome::Cancelled;
+    std::vector<std::vector<Candidate>> own(drawn.rows.size());
+    if (!own.empty()) draw_candidates(id, drawn.hidden.rows, drawn.jobs, own);
+    for (std::size_t i = 0; i < own.size(); ++i) best[drawn.rows[i]] = std::move(own[i]);
+    return RunOutcome::Done;
+}
+
+RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,
+                                ConstHiddenRows /*hidden*/,
+                                HiddenRows /*out*/,
+                                const CancelToken* /*cancel*/) {
+    PACE_CHECK(false, "this backend has no adapter");
+    return RunOutcome::Cancelled;
+}
+
+void Backend::read_kv(KvSlot /*slot*/, KvBytes /*bytes*/) const {
+    PACE_CHECK(false, "keys and values of this backend cannot be taken out");
+}
+
+void Backend::write_kv(KvSlot /*slot*/, ConstKvBytes /*bytes*/) {
+    PACE_CHECK(false, "keys and values of this backend cannot be put back");
+}
+
+}  // namespace paceline

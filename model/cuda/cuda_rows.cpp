@@ -1,0 +1,133 @@
+// Hidden states on their way into the workspace, out of it, and from one place to another.
+//
+//     host ──> pinned ──> device        a copy of the host's, then one of the stream's
+//     device ──> device                 the stream's alone; the other end may be foreign memory
+//
+// Pinned memory holds a wave of them; what came out is copied on once the stream was waited for.
+#include <algorithm>
+#include <cstring>
+#include <fmt/core.h>
+
+#include "ipc/base/check.hpp"
+#include "model/cuda/cuda_forward.hpp"
+
+namespace paceline {
+namespace {
+
+/// How many of `rows`, from the first on, satisfy `alike` with the one before them.
+template <class Alike>
+std::size_t stretch_of(std::span<const RowSource> rows, Alike alike) {
+    std::size_t count = 1;
+    while (count < rows.size() && alike(rows[count - 1], rows[count])) ++count;
+    return count;
+}
+
+bool same_place(const RowSource& a, const RowSource& b) {
+    return a.of.place() == b.of.place();
+}
+
+bool neighbours(const RowSource& a, const RowSource& b) {
+    return same_place(a, b) && a.of.data() == b.of.data() && a.row + 1 == b.row;
+}
+
+}  // namespace
+
+// ---- A wave's
+
+void CudaForward::give_hidden(ConstHiddenRows hidden) {
+    const std::size_t bytes = hidden.size() * sizeof(float);
+    if (hidden.on_device()) return stream_.on_device(at_.hidden, hidden.data(), bytes);
+    std::memcpy(pinned_.data(), hidden.data(), bytes);
+    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+}
+
+/// Puts the wave's hidden states into the stream. Those that go to the host come by way of
+/// take_out(), once the stream was waited for.
+void CudaForward::send_out(HiddenRows out) {
+    const std::size_t bytes = out.size() * sizeof(float);
+    if (bytes == 0) return;
+    if (out.on_device()) return stream_.on_device(out.data(), at_.hidden, bytes);
+    stream_.to_host(pinned_.data(), at_.hidden, bytes);
+}
+
+void CudaForward::take_out(HiddenRows out) const {
+    if (!out.empty() && !out.on_device())
+        std::memcpy(out.data(), pinned_.data(), out.size() * sizeof(float));
+}
+
+// ---- Rows that lie anywhere
+
+void CudaForward::gather(std::span<const RowSource> rows, HiddenRows to) {
+    const auto dim = static_cast<std::size_t>(config_.dim);
+    const auto wave = static_cast<std::size_t>(limits_.rows);
+    for (std::size_t first = 0; first < rows.size(); first += wave) {
+        const std::size_t count = std::min(wave, rows.size() - first);
+        gather_wave(rows.subspan(first, count), to.subspan(first * dim, count * dim));
+    }
+}
+
+/// As many as pinned memory has room for: row i goes by its place i there.
+void CudaForward::gather_wave(std::span<const RowSource> rows, HiddenRows to) {
+    const auto dim = static_cast<std::size_t>(config_.dim);
+    bool waits = false;
+    for (std::size_t first = 0; first < rows.size();) {
+        const std::size_t count = stretch_of(rows.subspan(first), same_place);
+        if (to.on_device() || rows[first].of.on_device()) {
+            put_in_stream(rows.subspan(first, count), first, to);
+            waits = true;
+        } else {
+            for (std::size_t i = first; i < first + count; ++i)
+                std::memcpy(to.data() + i * dim, rows[i].of.data() + rows[i].row * dim,
+                            dim * sizeof(float));
+        }
+        first += count;
+    }
+    if (waits) stream_.finish();
+    if (to.on_device()) return;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].of.on_device())
+            std::memcpy(to.data() + i * dim, pinned_.as<float>() + i * dim, dim * sizeof(float));
+    }
+}
+
+/// Rows of one place that do not go from host to host; the first of them is row `first` of `to`.
+void CudaForward::put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to) {
+    const auto dim = static_cast<std::size_t>(config_.dim);
+    float* pinned = pinned_.as<float>() + first * dim;
+    if (!rows.front().of.on_device()) {
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            std::memcpy(pinned + i * dim, rows[i].of.data() + rows[i].row * dim,
+                        dim * sizeof(float));
+        return stream_.to_device(to.data() + first * dim, pinned,
+                                 rows.size() * dim * sizeof(float));
+    }
+    for (std::size_t done = 0; done < rows.size();) {
+        const std::size_t count = stretch_of(rows.subspan(done), neighbours);
+        const float* from = rows[done].of.data() + rows[done].row * dim;
+        const std::size_t bytes = count * dim * sizeof(float);
+        if (to.on_device()) {
+            stream_.on_device(to.data() + (first + done) * dim, from, bytes);
+        } else {
+            stream_.to_host(pinned + done * dim, from, bytes);
+        }
+        done += count;
+    }
+}
+
+RowMemory CudaForward::make_rows(std::size_t rows) {
+    const std::size_t floats = rows * static_cast<std::size_t>(config_.dim);
+    const std::size_t all = kKeptWaves * static_cast<std::size_t>(limits_.rows);
+    if (rows <= all - kept_rows_) {
+        float* at = at_.kept + kept_rows_ * static_cast<std::size_t>(config_.dim);
+        kept_rows_ += rows;
+        return {.rows = {at, floats, MemoryPlace::Device}, .owner = {}};
+    }
+    auto memory = std::make_shared<cuda::DeviceMemory>();
+    if (!cuda::DeviceMemory::allocate(floats * sizeof(float), *memory))
+        throw cuda::DeviceError(
+            fmt::format("the device has no {} bytes for {} hidden states that a stage keeps there",
+                        floats * sizeof(float), rows));
+    return {.rows = {memory->as<float>(), floats, MemoryPlace::Device}, .owner = memory};
+}
+
+}  // namespace paceline

@@ -1,0 +1,36 @@
+// Fuzzes the decoder of a wave's frame. A frame is decoded exactly if the ring's rule allows its
+// length, and what decodes has the same frame again.
+#include <algorithm>
+
+#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/wave_frame.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+FuzzBytes paceline::test::valid_input(SeededRandom& random) {
+    msg::Wave wave{.epoch = Epoch{random.below(9)}, .tensor = random.below(8)};
+    wave.parts.resize(1 + random.below(kWavePartsMax));
+    wave.rows.resize(1 + random.below(random.below(4) == 0 ? kWaveRowsMax : 8));
+    for (msg::WaveRow& row : wave.rows) row.token = static_cast<TokenId>(random.below(1000));
+    FuzzBytes input;
+    for (const std::byte byte : msg::frame_of(wave))
+        input.push_back(std::to_integer<std::uint8_t>(byte));
+    return input;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::span<const std::byte> frame = std::as_bytes(std::span{data, size});
+    const bool allowed = allows(kWaveRule, frame);
+    const Result<msg::Wave> wave = msg::decode_wave(frame);
+    PACE_CHECK(wave.ok() == allowed, "the ring's rule and the decoder do not agree");
+    if (!wave.ok()) {
+        PACE_CHECK(wave.error().code == Errc::Protocol, "another error than it promises");
+        return 0;
+    }
+    const std::vector<std::byte> again = msg::frame_of(wave.value());
+    PACE_CHECK(std::equal(again.begin(), again.end(), frame.begin(), frame.end()),
+               "not the same again");
+    return 0;
+}
