@@ -1,10 +1,12 @@
 #include "launch/backend/load_model.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <map>
 #include <string_view>
 
 #include "launch/backend/make_backend.hpp"
+#include "launch/backend/model_use.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/shapes.hpp"
 
@@ -20,14 +22,8 @@ Result<ModelFile> open_model_file(const ModelOptions& options, const Environment
 Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
     Result<ModelFile> file = open_model_file(options, environment);
     if (!file) return file.error();
-    Result<Tokenizer> tokenizer = Tokenizer::make(file.value().tokenizer());
-    if (!tokenizer) {
-        // The tokenizer has seen no file, only what stands in it.
-        const Error& wrong = tokenizer.error();
-        const bool damaged = wrong.code == Errc::BadFile;
-        return Error{wrong.code, file.value().path() + ": " + wrong.what +
-                                     (damaged ? "; fetch the file again, or convert it anew" : "")};
-    }
+    Result<Tokenizer> tokenizer = tokenizer_of(file.value());
+    if (!tokenizer) return tokenizer.error();
     return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
 }
 
@@ -45,6 +41,21 @@ ThreadPlan plan_threads(const Machine& machine, int threads_wanted) {
         plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
     }
     return plan;
+}
+
+std::string threads_warning(int threads, const Device& device) {
+    if (threads == 0) return {};
+    if (device.gpu) {
+        return fmt::format("-t {} changes nothing: {} computes, not the cores", threads,
+                           to_text(device));
+    }
+    const Result<Machine> machine = read_machine();
+    if (!machine) return {};
+    const auto cores = static_cast<int>(machine.value().allowed.size());
+    if (threads <= cores) return {};
+    return fmt::format(
+        "-t {} is more than the {} cores that this process may use, and slower than -t {}", threads,
+        cores, cores);
 }
 
 KvType kv_type(const ModelOptions& options, const Device& device) {

@@ -28,7 +28,7 @@ struct OpenedModel {
 [[nodiscard]] Result<ModelFile> open_model_file(const ModelOptions& options,
                                                 const Environment& environment);
 
-/// Errors: those of choose_model(), ModelFile::open() and Tokenizer::make().
+/// Errors: those of choose_model(), ModelFile::open() and tokenizer_of().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment);
 
@@ -43,6 +43,9 @@ struct ThreadPlan {
     int usable_cores = 1;
 };
 [[nodiscard]] ThreadPlan plan_threads(const Machine& machine, int threads_wanted);
+
+/// A sentence about a -t that slows the run down or changes nothing; empty: it is right, or 0.
+[[nodiscard]] std::string threads_warning(int threads, const Device& device);
 
 /// The type of keys and values on `device`: that of --kv-dtype, where "auto" is f16 on a CPU and
 /// bf16 on a GPU, whose tensor cores attention uses with that type alone.

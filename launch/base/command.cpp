@@ -11,6 +11,7 @@
 
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/nearest_word.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -117,7 +118,7 @@ std::string sentence(const CLI::App& root, const CLI::ParseError& error, const c
 int usage_error(const CLI::App& root, const CLI::ParseError& error, const char* first_word) {
     const std::string name = full_name(root);
     std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(),
-                 sentence(root, error, first_word).c_str(), name.c_str());
+                 visible_lines(sentence(root, error, first_word)).c_str(), name.c_str());
     return kExitUsage;
 }
 

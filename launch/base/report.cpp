@@ -3,17 +3,18 @@
 #include <cstdio>
 
 #include "launch/base/exit_codes.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
 int report_failure(const char* command, const Error& error) {
-    std::fprintf(stderr, "paceline %s: %s\n", command, error.what.c_str());
+    std::fprintf(stderr, "paceline %s: %s\n", command, visible_lines(error.what).c_str());
     return kExitFailure;
 }
 
 int report_usage(const char* command, const std::string& what) {
-    std::fprintf(stderr, "paceline %s: %s\nTry: paceline %s --help\n", command, what.c_str(),
-                 command);
+    std::fprintf(stderr, "paceline %s: %s\nTry: paceline %s --help\n", command,
+                 visible_lines(what).c_str(), command);
     return kExitUsage;
 }
 

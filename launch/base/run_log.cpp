@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "launch/base/output_file.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -32,23 +33,35 @@ Result<RunLog> RunLog::open(const std::string& file, bool verbose) {
     if (sinks.empty()) return log;
     log.logger_ = std::make_shared<spdlog::logger>("run", sinks.begin(), sinks.end());
     log.logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+    // Not spdlog's own handler, which writes to stderr again and again and lets the run succeed.
+    log.failure_ = std::make_shared<std::string>();
+    log.logger_->set_error_handler([failure = log.failure_](const std::string& what) {
+        if (failure->empty()) *failure = what.substr(0, what.find(" ["));
+    });
     log.logger_->flush_on(spdlog::level::info);  // what was said last matters most
     return log;
 }
 
+Status RunLog::written() const {
+    if (!failure_ || failure_->empty()) return {};
+    return Error{Errc::System, "--log: " + *failure_};
+}
+
 void RunLog::info(const std::string& text) {
-    if (logger_) logger_->info("{} info: {}", log_name("conductor"), text);
+    if (logger_)
+        logger_->info("{} info: {}", log_name("conductor"), visible(text, kLineShownBytesMax));
 }
 
 void RunLog::news(const std::string& text) {
     if (logger_) {
         std::string line = text;
         std::replace(line.begin(), line.end(), '\n', ' ');
-        logger_->warn("{} warning: {}", log_name("conductor"), line);
+        logger_->warn("{} warning: {}", log_name("conductor"),
+                      visible(line, 4 * kLineShownBytesMax));
     }
     if (before_news_) before_news_();
     // With --verbose the line above is on stderr already.
-    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", text.c_str());
+    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", visible_lines(text).c_str());
 }
 
 void RunLog::stage_line(std::string_view name, std::string_view line) {
@@ -57,9 +70,9 @@ void RunLog::stage_line(std::string_view name, std::string_view line) {
     const bool named = line.substr(0, name.size()) == name && line.size() > name.size() &&
                        line[name.size()] == '[';
     if (named) {
-        logger_->info("{}", line);
+        logger_->info("{}", visible(line, kLineShownBytesMax));
     } else {
-        logger_->info("{}: {}", name, line);
+        logger_->info("{}: {}", name, visible(line, kLineShownBytesMax));
     }
 }
 

@@ -5,7 +5,7 @@
 //
 // Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
 // back) go to stderr in any case. A stage's lines come through the pipe of its stderr
-// (runtime/parent/child_log.hpp), which has cleaned them of control bytes. Not thread-safe: the
+// (runtime/parent/child_log.hpp). All text goes through visible(). Not thread-safe: the
 // conductor's thread.
 #pragma once
 
@@ -30,6 +30,8 @@ public:
     [[nodiscard]] static Result<RunLog> open(const std::string& file, bool verbose);
 
     [[nodiscard]] bool wanted() const { return logger_ != nullptr; }
+    /// Whether all lines arrived. Errors: System with file and reason (the disk is full).
+    [[nodiscard]] Status written() const;
     [[nodiscard]] bool verbose() const { return verbose_; }
     /// The conductor's own.
     void info(const std::string& text);
@@ -42,6 +44,7 @@ public:
 
 private:
     std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
+    std::shared_ptr<std::string> failure_;    // the first one; empty: none
     bool verbose_ = false;
     std::function<void()> before_news_;
 };

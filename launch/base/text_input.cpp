@@ -4,17 +4,23 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fmt/core.h>
 #include <memory>
 
 namespace paceline {
 
 namespace {
 
-Result<std::string> read_all(std::FILE* stream, const std::string& name) {
+Result<std::string> read_all(std::FILE* stream, const std::string& name, std::size_t bytes_max) {
     std::string text;
     std::array<char, 65536> block{};
     errno = 0;
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), stream)) {
+        if (got > bytes_max - text.size()) {
+            return Error{Errc::BadFile,
+                         fmt::format("{}: is longer than {} KiB, the most that is read of it", name,
+                                     bytes_max >> 10U)};
+        }
         text.append(block.data(), got);
     }
     if (std::ferror(stream) != 0) {
@@ -25,13 +31,13 @@ Result<std::string> read_all(std::FILE* stream, const std::string& name) {
 
 }  // namespace
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
     struct Close {
         void operator()(std::FILE* f) const { std::fclose(f); }
     };
     const std::unique_ptr<std::FILE, Close> file{std::fopen(path.c_str(), "rb")};
     if (!file) return Error{Errc::BadFile, path + ": cannot be opened: " + std::strerror(errno)};
-    return read_all(file.get(), path);
+    return read_all(file.get(), path, bytes_max);
 }
 
 Result<std::string> read_text(const TextSource& source, const Environment& environment) {
@@ -40,12 +46,12 @@ Result<std::string> read_text(const TextSource& source, const Environment& envir
                      "the text is given twice, on the command line and with -f " + source.file};
     }
     if (source.text) return *source.text;
-    if (!source.file.empty() && source.file != "-") return read_file(source.file);
+    if (!source.file.empty() && source.file != "-") return read_file(source.file, kTextBytesMax);
     if (source.file.empty() && environment.stdin_is_terminal) {
         return Error{Errc::BadArgument,
                      "no text: give it on the command line, with -f FILE or on standard input"};
     }
-    return read_all(stdin, "standard input");
+    return read_all(stdin, "standard input", kTextBytesMax);
 }
 
 }  // namespace paceline

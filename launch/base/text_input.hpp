@@ -1,6 +1,9 @@
 // Where a command's text comes from: an argument, a file, or standard input.
+//
+// Nothing is read without a bound: /dev/zero and a pipe that never ends are refused by name.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -14,12 +17,18 @@ struct TextSource {
     std::string file;                 // -f FILE, "-" is standard input; empty: not given
 };
 
+/// Of a prompt or of a message of a chat: four bytes for each token of the longest context (-c).
+inline constexpr std::size_t kTextBytesMax = 64U << 20U;
+/// Of a file of prompts or of a cost table.
+inline constexpr std::size_t kRecordBytesMax = 256U << 20U;
+
 /// The text. Standard input is read when neither text nor file is given and it is no terminal.
-/// Errors: BadArgument (both given, or none and standard input is a terminal), BadFile.
+/// Errors: BadArgument (both given, or none and standard input is a terminal), BadFile (also of more than
+/// kTextBytesMax).
 [[nodiscard]] Result<std::string> read_text(const TextSource& source,
                                             const Environment& environment);
 
-/// All bytes of `path`. Errors: BadFile with the reason.
-[[nodiscard]] Result<std::string> read_file(const std::string& path);
+/// All bytes of `path`. Errors: BadFile with the reason, or because there are more than `bytes_max`.
+[[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Writes an answer to standard output as it appears.
+// Standard output: an answer written as it appears, and whether all that was printed arrived.
 #pragma once
 
 #include <string_view>
@@ -10,5 +10,9 @@ namespace paceline {
 /// Writes all of `text` to standard output, unbuffered; a signal in between loses nothing.
 /// Errors: System with the reason (a full disk). A reader that left ends the process by SIGPIPE.
 [[nodiscard]] Status write_stdout(std::string_view text);
+
+/// Sends on what printf and its like have buffered. Errors: System with the reason, if that or anything
+/// printed before could not be written.
+[[nodiscard]] Status flush_stdout();
 
 }  // namespace paceline

@@ -10,11 +10,14 @@
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/model_summary.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/tools/bench_cases.hpp"
 #include "launch/tools/bench_report.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
@@ -53,14 +56,15 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
 class Printer {
 public:
     explicit Printer(const std::string& format) : format_{format} {}
-    void print(const BenchRow& row) {
+    /// Errors: standard output cannot be written, which ends the measuring.
+    [[nodiscard]] Status print(const BenchRow& row) {
         if (rows_++ == 0) begin();
         if (format_ == "md") std::puts(to_markdown(row).c_str());
         if (format_ == "csv") std::puts(to_csv(row).c_str());
         if (format_ == "json") {
-            std::printf("%s\n%s", rows_ == 1 ? "" : ",", to_json(row).dump(2).c_str());
+            std::printf("%s\n%s", rows_ == 1 ? "" : ",", json_text(to_json(row), 2).c_str());
         }
-        std::fflush(stdout);
+        return flush_stdout();
     }
     void finish() {
         if (format_ == "json") std::puts("\n]");
@@ -81,8 +85,8 @@ private:
 BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
     const InspectSummary summary = summarize(file, Grouping::ByKind);
     BenchRow row;
-    row.model_file = file.path();
-    row.model_name = file.config().name.empty() ? file.path() : file.config().name;
+    row.model_file = visible(file.path(), kLineShownBytesMax);
+    row.model_name = visible(file.config().name.empty() ? file.path() : file.config().name);
     if (is_synthetic(file)) row.model_name += " (synthetic weights)";
     row.model_parameters = summary.parameters;
     const Device device = device_of(model);
@@ -105,7 +109,7 @@ Status run_cases(Backend& backend,
     for (const BenchCase& bench : cases) {
         row.bench = bench;
         row.samples_ns = runner.run(bench, repetitions);
-        printer.print(row);
+        if (Status s = printer.print(row); !s.ok()) return s;
     }
     return {};
 }
@@ -153,6 +157,9 @@ Status sweep(const BenchOptions& options,
             one.dtype = dtype;
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
+            const int given = options.threads.empty() ? 0 : count;
+            if (const std::string warning = threads_warning(given, device); !warning.empty())
+                std::fprintf(stderr, "paceline bench: %s\n", warning.c_str());
             Result<std::unique_ptr<Backend>> backend = load_backend(
                 file, cpu_options(one, plan, slots, device), device, bars_on(environment));
             if (!backend) return backend.error();

@@ -2,10 +2,10 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string_view>
 #include <utility>
+
+#include "launch/base/text_input.hpp"
 
 namespace paceline {
 
@@ -15,14 +15,16 @@ constexpr std::string_view kQuotes = "\"\"\"";
 
 /// A line without its newline, from anything that is no terminal to edit on.
 ReadLine plain_line() {
-    char* raw = nullptr;
-    std::size_t capacity = 0;
+    std::string text;
     errno = 0;
-    const ssize_t length = ::getline(&raw, &capacity, stdin);
-    const std::unique_ptr<char, decltype(&std::free)> owner{raw, &std::free};
-    if (length < 0) return {errno == EINTR ? ReadEnd::Signal : ReadEnd::End};
-    std::string text{raw, static_cast<std::size_t>(length)};
-    if (!text.empty() && text.back() == '\n') text.pop_back();
+    for (int byte = std::getc(stdin); byte != '\n'; byte = std::getc(stdin)) {
+        if (byte == EOF) {
+            if (text.empty()) return {errno == EINTR ? ReadEnd::Signal : ReadEnd::End};
+            break;
+        }
+        if (text.size() == kTextBytesMax) return {ReadEnd::TooLong};
+        text += static_cast<char>(byte);
+    }
     return {ReadEnd::Line, std::move(text)};
 }
 
@@ -37,6 +39,8 @@ ReadLine joined_message(std::string first, const std::function<ReadLine()>& next
         if (!quoted) text.pop_back();
         const ReadLine more = next();
         if (more.end == ReadEnd::End) return {ReadEnd::Line, std::move(text)};
+        if (more.end == ReadEnd::TooLong || text.size() + more.text.size() >= kTextBytesMax)
+            return {ReadEnd::TooLong};
         if (more.end != ReadEnd::Line) return {ReadEnd::SignalInText};
         text += '\n' + more.text;
     }

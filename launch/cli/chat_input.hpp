@@ -23,7 +23,7 @@ public:
     ChatInput(const Environment& environment, std::function<bool()> signalled);
 
     /// End: the input has ended. Signal: one came, and no message was begun; SignalInText: the message
-    /// that was begun is dropped.
+    /// that was begun is dropped. TooLong: it has more than kTextBytesMax.
     [[nodiscard]] ReadLine message();
 
 private:
@@ -34,7 +34,7 @@ private:
 };
 
 /// Puts lines together; `next` gives the one after, which is not the first of the message.
-/// Pure but for `next`.
+/// TooLong: they come to more than kTextBytesMax. Pure but for `next`.
 [[nodiscard]] ReadLine joined_message(std::string first, const std::function<ReadLine()>& next);
 
 }  // namespace paceline

@@ -4,11 +4,13 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <fmt/core.h>
 #include <string_view>
 
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/nearest_word.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_input.hpp"
 #include "launch/cli/chat_input.hpp"
 
 namespace paceline {
@@ -67,6 +69,12 @@ Next obey(RunSession& session, std::string_view message) {
     return Next::Ask;
 }
 
+int too_long() {
+    return report_failure(
+        "run", {Errc::BadFile, fmt::format("standard input: a message is longer than {} KiB",
+                                           kTextBytesMax >> 10U)});
+}
+
 /// The exit code, if the chat ends with this message.
 std::optional<int> answer(RunSession& session, const std::string& message, bool quiet) {
     std::vector<TokenId> tokens = session.turn(message);
@@ -111,6 +119,7 @@ int chat_loop(RunSession& session,
         if (session.interrupt().draining()) return kExitOk;
         const ReadLine message = input.message();
         if (environment.stdin_is_terminal && message.end != ReadEnd::Line) std::fputs("\n", stderr);
+        if (message.end == ReadEnd::TooLong) return too_long();
         if (message.end == ReadEnd::SignalInText && !session.interrupt().draining()) continue;
         if (message.end != ReadEnd::Line)
             return session.interrupt().raised() ? kExitInterrupted : kExitOk;

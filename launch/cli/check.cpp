@@ -15,6 +15,7 @@
 #include "launch/tools/check_report.hpp"
 #include "launch/tools/check_run.hpp"
 #include "launch/tools/simulate_settings.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -164,6 +165,12 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
     if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
+    for (const std::string& why : config.value().parts_left_out)
+        std::fprintf(stderr, "paceline check: left out: %s\n", visible(why, 500).c_str());
+    if (const std::string warning =
+            threads_warning(options.model.threads, device_of(options.model));
+        !warning.empty())
+        std::fprintf(stderr, "paceline check: %s\n", warning.c_str());
     if (Status s = add_model(task.value(), options, model.value()); !s) return s.error();
     Result<CheckResult> result = check_pipeline(model.value(), options.model, config.value(),
                                                 task.value(), environment, log.value());
@@ -174,6 +181,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
                                      .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
         if (Status s = json_file->write(json + "\n"); !s) return s.error();
     }
+    if (Status s = log.value().written(); !s) return s.error();
     return result.value().all_equal();
 }
 

@@ -313,6 +313,10 @@ Command add_generate(Command& app, GenerateOptions& options) {
 int run_generate(const GenerateOptions& options, const Environment& environment) {
     Result<Job> job = job_of(options, environment);
     if (!job) return report(job.error());
+    if (const std::string warning =
+            threads_warning(options.model.threads, device_of(options.model));
+        !warning.empty())
+        std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
     if (const std::string idle = idle_sampling_options(options.sampling.params); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
     if (Status s = make_folder(options.folder); !s) return report(s.error());

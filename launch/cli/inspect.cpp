@@ -9,12 +9,15 @@
 
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/model_summary.hpp"
+#include "launch/backend/model_use.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/json_text.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
@@ -48,9 +51,9 @@ std::string switches_text(const ModelConfig& config) {
 
 void print_model(const ModelFile& file, const InspectSummary& summary) {
     const ModelConfig& c = file.config();
-    std::printf("file          %s (%s)\n", summary.path.c_str(),
+    std::printf("file          %s (%s)\n", visible(summary.path, kLineShownBytesMax).c_str(),
                 human_bytes(summary.file_bytes).c_str());
-    std::printf("name          %s\n", c.name.c_str());
+    std::printf("name          %s\n", visible(c.name).c_str());
     std::printf("architecture  %s, %s parameters, %s\n", name_of(c.architecture),
                 human_count(summary.parameters).c_str(), switches_text(c).c_str());
     std::printf("shape         %d layers, %d wide, %d heads of %d, %d KV heads, feed-forward %d\n",
@@ -58,23 +61,24 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
     std::printf("rope          %s\n", rope_text(c.rope).c_str());
     std::printf("context       %d tokens\n", c.context_length);
     const TokenizerData& t = file.tokenizer();
-    const std::string tokenizer =
-        is_synthetic(file) ? "no tokenizer" : t.model + ", pre-tokenizer " + t.pre;
+    const std::string tokenizer = is_synthetic(file)
+                                      ? "no tokenizer"
+                                      : visible(t.model) + ", pre-tokenizer " + visible(t.pre);
     std::printf("vocabulary    %d tokens, %s\n", c.vocab_size, tokenizer.c_str());
     std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
-    if (is_synthetic(file)) return;
-    std::printf("chat template %s\n", t.chat_template.empty() ? "none (use --raw)" : "yes");
+    std::printf("use           %s\n", use_text(file).c_str());
 }
 
 void print_tensors(const InspectSummary& summary) {
     std::size_t width = 6;
-    for (const TensorGroup& group : summary.groups) width = std::max(width, group.name.size());
+    for (const TensorGroup& group : summary.groups)
+        width = std::max(width, visible(group.name).size());
     std::printf("\n%-*s  %5s  %-6s %16s %12s\n", static_cast<int>(width), "tensor", "count", "type",
                 "shape", "bytes");
     for (const TensorGroup& group : summary.groups) {
         const std::string shape = fmt::format("[{}, {}]", group.rows, group.cols);
         std::printf("%-*s  %5d  %-6s %16s %12" PRIu64 "\n", static_cast<int>(width),
-                    group.name.c_str(), group.count, group.type.c_str(), shape.c_str(),
+                    visible(group.name).c_str(), group.count, group.type.c_str(), shape.c_str(),
                     group.bytes);
     }
 }
@@ -124,6 +128,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
         {"tied_embeddings", c.tied_embeddings},
         {"pre_tokenizer", file.tokenizer().pre},
         {"has_chat_template", !file.tokenizer().chat_template.empty()},
+        {"use", use_text(file)},
         {"tensors", tensors},
         {"packed_bytes", memory},
         {"kv_bytes_per_token_f16", summary.kv_bytes_per_token},
@@ -151,14 +156,18 @@ Command add_inspect(Command& app, InspectOptions& options) {
 
 int run_inspect(const InspectOptions& options, const Environment& environment) {
     Result<ModelFile> file = open_model_file(options.model, environment);
-    if (!file) return report(file.error());
+    if (!file) {
+        Error error = file.error();
+        if (error.code == Errc::Unsupported) error.what = "cannot run: " + error.what;
+        return report(error);
+    }
 
     const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
     const InspectSummary summary = summarize(file.value(), grouping);
     const int context = context_of(options.model, file.value().config());
     if (options.format == "json") {
         const nlohmann::json json = to_json(file.value(), summary, context);
-        std::puts(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        std::puts(json_text(json, 2).c_str());
         return kExitOk;
     }
     print_model(file.value(), summary);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <clocale>
+#include <cstddef>
 #include <cstdio>
 #include <cwchar>
 #include <histedit.h>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "launch/base/text_input.hpp"
 
 namespace paceline {
 
@@ -55,7 +57,7 @@ public:
 
     ReadLine read(const std::string& prompt) {
         prompt_ = prompt;
-        signalled_ = in_text_ = false;
+        signalled_ = in_text_ = too_long_ = false;
         tell(kPasteOn);
         el_resize(editor_);  // the terminal may have another size now
         el_set(editor_, EL_PREP_TERM,
@@ -64,6 +66,7 @@ public:
         const char* line = el_gets(editor_, &length);
         tell(kPasteOff);
         if (signalled_) return {in_text_ ? ReadEnd::SignalInText : ReadEnd::Signal};
+        if (too_long_) return {ReadEnd::TooLong};
         if (line == nullptr || length <= 0) return {ReadEnd::End};
         ReadLine read{ReadEnd::Line, std::string{line, static_cast<std::size_t>(length)}};
         if (!read.text.empty() && read.text.back() == '\n') read.text.pop_back();
@@ -91,6 +94,10 @@ private:
     static int next_letter(EditLine* editor, wchar_t* letter) {
         Impl& impl = self(editor);
         const LineInfo* line = el_line(editor);
+        if (line->lastchar - line->buffer > static_cast<std::ptrdiff_t>(kTextBytesMax)) {
+            impl.too_long_ = true;
+            return -1;
+        }
         std::mbstate_t state{};
         for (;;) {
             pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -125,11 +132,18 @@ private:
         wchar_t letter = 0;
         while (el_wgetc(editor, &letter) == 1) {
             text += letter == L'\r' ? L'\n' : letter;
-            if (!text.ends_with(kPasteEnds)) continue;
-            text.resize(text.size() - kPasteEnds.size());
-            break;
+            if (text.ends_with(kPasteEnds)) {
+                text.resize(text.size() - kPasteEnds.size());
+                break;
+            }
+            // The rest is read and dropped: what stays unread would go to the shell.
+            if (text.size() > kTextBytesMax) {
+                impl.too_long_ = true;
+                text.erase(0, text.size() - kPasteEnds.size());
+            }
         }
         impl.pasting_ = false;
+        if (impl.too_long_) return CC_EOF;
         std::erase_if(text, [](wchar_t c) { return c < L' ' && c != L'\n' && c != L'\t'; });
         if (text.empty()) return CC_NORM;
         return el_winsertstr(editor, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
@@ -141,6 +155,7 @@ private:
     std::string prompt_;
     bool signalled_ = false;
     bool in_text_ = false;  // when the signal came
+    bool too_long_ = false;
     bool pasting_ = false;
 };
 

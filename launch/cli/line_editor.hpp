@@ -14,10 +14,10 @@
 
 namespace paceline {
 
-enum class ReadEnd : std::uint8_t { Line, End, Signal, SignalInText };
+enum class ReadEnd : std::uint8_t { Line, End, Signal, SignalInText, TooLong };
 
 /// `text` is of a Line, in UTF-8, and may hold newlines that were pasted. SignalInText: what was typed
-/// so far is dropped.
+/// so far is dropped. TooLong: more than kTextBytesMax (text_input.hpp) came before an end.
 struct ReadLine {
     ReadEnd end = ReadEnd::End;
     std::string text = {};

@@ -13,6 +13,7 @@
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/cli/bench.hpp"
 #include "launch/cli/check.hpp"
 #include "launch/cli/generate.hpp"
@@ -23,6 +24,7 @@
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/session/stage_main.hpp"
+#include "model/weights/message_text.hpp"
 #include "runtime/loop/stage_process.hpp"
 
 namespace {
@@ -111,11 +113,15 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
     repair_inheritance();
     try {
-        return run(argc, argv);
+        const int code = run(argc, argv);
+        const paceline::Status printed = paceline::flush_stdout();
+        if (printed.ok()) return code;
+        std::fprintf(stderr, "paceline: %s\n", printed.error().what.c_str());
+        return code == paceline::kExitOk ? paceline::kExitFailure : code;
     } catch (const std::bad_alloc&) {
         std::fputs("paceline: out of memory\n", stderr);
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "paceline: %s\n", error.what());
+        std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(error.what()).c_str());
     }
     return paceline::kExitFailure;
 }

@@ -12,6 +12,7 @@
 #include "launch/cli/run_session.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
+#include "launch/placement/pretrained.hpp"
 #include "model/sampling/stop_matcher.hpp"
 
 namespace paceline {
@@ -141,6 +142,11 @@ Status check_combinations(const RunOptions& options) {
     if (!options.draft_model.empty() && !options.uses_stages()) {
         return bad("--draft-model is for methods that draft; give it with --method or --config");
     }
+    if (!options.model.parts.empty() && options.model.parts != kNoParts && !options.uses_stages()) {
+        return bad(
+            "--parts are drafts and exits, which plain decoding has not; give it with --method or "
+            "--config");
+    }
     if (options.baseline && !options.figures) {
         return bad("--baseline is a line of the table that --figures prints");
     }
@@ -213,6 +219,7 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     if (outputs.trace) {
         if (Status s = outputs.trace->write(session.trace_text()); !s.ok()) return s;
     }
+    if (Status s = outputs.log.written(); !s.ok()) return s;
     if (!chat && !session.has_answers()) return {};
     if (outputs.ids) {
         if (Status s = outputs.ids->write(session.ids_json(chat)); !s.ok()) return s;
@@ -274,6 +281,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (options.dry_run) {
         const Status printed = print_plan(*written.value(), options, environment);
         return printed.ok() ? kExitOk : report(printed.error());
+    }
+    if (const std::string warning =
+            threads_warning(options.model.threads, device_of(options.model));
+        !warning.empty()) {
+        std::fprintf(stderr, "paceline run: %s\n", warning.c_str());
     }
     Result<std::optional<std::string>> prompt = read_prompt(options, environment);
     if (!prompt) return report(prompt.error());

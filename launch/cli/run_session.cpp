@@ -7,29 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/backend/model_use.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/config/methods.hpp"
 
 namespace paceline {
-
-namespace {
-
-Result<std::optional<ChatTemplate>> find_template(const ModelFile& file, bool raw) {
-    if (raw) return std::optional<ChatTemplate>{};
-    const std::string& jinja = file.tokenizer().chat_template;
-    if (jinja.empty()) {
-        return Error{Errc::Unsupported,
-                     file.path() +
-                         ": has no chat template (tokenizer.chat_template); --raw gives the "
-                         "model the prompt as it is"};
-    }
-    Result<ChatTemplate> chat = ChatTemplate::recognise(jinja);
-    if (!chat) return Error{chat.error().code, file.path() + ": " + chat.error().what};
-    return std::optional<ChatTemplate>{std::move(chat).value()};
-}
-
-}  // namespace
 
 RunSession::RunSession(OpenedModel model, const RunOptions& options)
     : model_{std::make_unique<OpenedModel>(std::move(model))},
@@ -52,17 +35,17 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
                      fmt::format("-c {} is more than the model's context of {} tokens",
                                  options.model.context, file.config().context_length)};
     }
-    Result<std::optional<ChatTemplate>> chat = find_template(file, options.raw);
-    if (!chat) return chat.error();
-    if (chat.value()) {
-        Status fits = ChatTemplate::supported_by(model.value().tokenizer);
-        if (!fits) return Error{fits.error().code, file.path() + ": " + fits.error().what};
+    std::optional<ChatTemplate> chat;
+    if (!options.raw) {
+        Result<ChatTemplate> found = chat_template_of(file, model.value().tokenizer);
+        if (!found) return found.error();
+        chat = std::move(found).value();
     }
     Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
     if (!sampling) return sampling.error();
 
     RunSession session{std::move(model).value(), options};
-    session.chat_ = std::move(chat).value();
+    session.chat_ = std::move(chat);
     session.wanted_.request.sampling = std::move(sampling).value();
     return session;
 }

@@ -11,6 +11,7 @@
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/cli/simulate_measure.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -222,7 +223,9 @@ Result<Common> prepare(const SimulateOptions& options,
                        const Environment& environment) {
     if (options.costs_file.empty())
         return Error{Errc::BadArgument, "--costs FILE is missing; --measure-costs writes one"};
-    Result<CostTable> costs = CostTable::read(options.costs_file);
+    const Result<std::string> table = read_file(options.costs_file, kRecordBytesMax);
+    if (!table) return table.error();
+    Result<CostTable> costs = CostTable::parse(table.value(), options.costs_file);
     if (!costs) return costs.error();
     Result<std::vector<std::vector<Setting>>> variants = variants_of(options, source);
     if (!variants) return variants.error();
@@ -329,7 +332,7 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
         if (!made) return made.error();
         report.add(std::move(made).value());
         std::fputs(report.last_text().c_str(), stdout);
-        std::fflush(stdout);
+        if (Status s = flush_stdout(); !s) return s.error();
     }
     if (common.value().variants.size() > 1) std::fputs(report.sweep_table().c_str(), stdout);
     if (trace_file) {
@@ -362,6 +365,11 @@ int run_simulate(const SimulateOptions& options, const Environment& environment)
         const Status measured = measure_costs_file(options, environment);
         return measured.ok() ? kExitOk : report(measured.error());
     }
+    if (options.model.threads != 0 && !options.check)
+        std::fprintf(stderr,
+                     "paceline simulate: -t %d changes nothing: only --check decodes on this "
+                     "machine; --device-threads says what a device has\n",
+                     options.model.threads);
     const Result<bool> equal = simulate_all(options, environment);
     if (!equal) return report(equal.error());
     return equal.value() ? kExitOk : kExitFailure;

@@ -10,6 +10,7 @@
 #include "launch/placement/pretrained.hpp"
 #include "launch/tools/cost_measure.hpp"
 #include "launch/tools/cost_names.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {
@@ -99,7 +100,9 @@ Status measure_costs_file(const SimulateOptions& options, const Environment& env
         Result<std::vector<CostRecord>> measured =
             measure_costs(file, options.model, for_it, machine.value(), told);
         if (!measured) return measured.error();
-        remarks.push_back(cost_name(file.path(), options.model.dtype, 0) + " is " + file.path());
+        remarks.push_back(
+            visible(cost_name(file.path(), options.model.dtype, 0) + " is " + file.path(),
+                    kLineShownBytesMax));
         records.value().insert(records.value().end(), measured.value().begin(),
                                measured.value().end());
         return {};

@@ -7,7 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/backend/model_use.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "model/tokenizer/tokenizer.hpp"
@@ -21,7 +23,7 @@ constexpr const char* kCommand = "tokenize";
 
 /// The piece as a JSON text: bytes that are no UTF-8 become U+FFFD, as everywhere.
 std::string printable(std::string_view bytes) {
-    return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return json_text(nlohmann::json(bytes));
 }
 
 void print_table(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
@@ -36,7 +38,7 @@ void print_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
     nlohmann::json pieces = nlohmann::json::array();
     for (const TokenId id : ids) pieces.push_back(std::string{tokenizer.bytes_of(id)});
     const nlohmann::json out{{"count", ids.size()}, {"tokens", ids}, {"token_strs", pieces}};
-    std::puts(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::puts(json_text(out).c_str());
 }
 
 /// Token ids in any common writing: "[1, 2]", "1 2", "1,2".
@@ -108,7 +110,7 @@ int run_tokenize(const TokenizeOptions& options, const Environment& environment)
     if (!path) return report_failure(kCommand, path.error());
     Result<ModelFile> file = ModelFile::open(path.value());
     if (!file) return report_failure(kCommand, file.error());
-    Result<Tokenizer> tokenizer = Tokenizer::make(file.value().tokenizer());
+    Result<Tokenizer> tokenizer = tokenizer_of(file.value());
     if (!tokenizer) return report_failure(kCommand, tokenizer.error());
 
     if (options.decode) return decode(tokenizer.value(), text.value());

@@ -19,6 +19,7 @@
 #include "launch/base/interrupt.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/base/text_output.hpp"
 #include "launch/cli/top_scan.hpp"
 #include "launch/cli/top_table.hpp"
 #include "model/backend.hpp"
@@ -71,7 +72,7 @@ public:
         return known ? size.ws_col - 1U : kTopColumns;
     }
 
-    void draw(std::vector<std::string> lines) {
+    [[nodiscard]] Status draw(std::vector<std::string> lines) {
         winsize size{};
         if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1) {
             // What scrolled out of sight or was wrapped could not be drawn over.
@@ -81,8 +82,8 @@ public:
         if (drawn_ > 0) std::printf("\x1b[%zuA", drawn_);
         for (const std::string& line : lines) std::printf("\r%s\x1b[K\n", line.c_str());
         std::fputs("\x1b[J", stdout);
-        std::fflush(stdout);
         drawn_ = lines.size();
+        return flush_stdout();
     }
 
 private:
@@ -143,13 +144,13 @@ int show_live(const TopOptions& options, const CancelToken& cancel, bool keyboar
             std::puts("The pipelines have ended.");
             return kExitOk;
         }
-        if (after.empty()) {
-            screen.draw(
-                {"Waiting for a pipeline; `paceline run --method NAME` starts one. q quits."});
-        } else {
-            screen.draw(all_lines(before, after, Screen::columns()));
-            seen = true;
-        }
+        const Status drawn =
+            after.empty()
+                ? screen.draw(
+                      {"Waiting for a pipeline; `paceline run --method NAME` starts one. q quits."})
+                : screen.draw(all_lines(before, after, Screen::columns()));
+        if (!drawn.ok()) return kExitFailure;  // which main() explains
+        seen = seen || !after.empty();
         before = std::move(after);
         if (pause(std::chrono::duration<double>{options.interval_seconds}, cancel, keys))
             return cancel.cancelled() ? kExitInterrupted : kExitOk;

@@ -6,15 +6,12 @@
 #include <fmt/core.h>
 
 #include "launch/config/toml_reader.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
 
-std::string quoted(std::string_view word) {
-    return '"' + std::string{word} + '"';
-}
-
-std::string quoted(const std::vector<std::string_view>& words) {
+std::string listed(const std::vector<std::string_view>& words) {
     std::string text;
     for (const std::string_view word : words) text += (text.empty() ? "" : ", ") + quoted(word);
     return text;
@@ -34,7 +31,7 @@ struct Describe {
     }
     Text operator()(const TextField& text) const { return {"a text in quotes", quoted(*text.at)}; }
     Text operator()(const WordField& w) const {
-        return {quoted(w.words), quoted(w.words[w.get()])};
+        return {listed(w.words), quoted(w.words[w.get()])};
     }
     Text operator()(const OwnField& own) const { return {own.type, own.value}; }
 };
@@ -72,8 +69,7 @@ struct Read {
         if (text == nullptr) return refused(field);
         if (text->size() > field.bytes_max)
             return table.error(key, fmt::format("has more than {} bytes", field.bytes_max));
-        const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; };
-        if (field.one_line && std::any_of(text->begin(), text->end(), is_control))
+        if (field.one_line && visible(*text, text->size()) != *text)
             return table.error(key, "holds a control character");
         *field.at = *text;
         return {};
@@ -86,7 +82,7 @@ struct Read {
                                ? field.words.end()
                                : std::find(field.words.begin(), field.words.end(), *word);
         if (found == field.words.end())
-            return table.error(key, "is not allowed (allowed: " + quoted(field.words) + ")");
+            return table.error(key, "is not allowed (allowed: " + listed(field.words) + ")");
         field.set(static_cast<std::size_t>(found - field.words.begin()));
         return {};
     }

@@ -36,7 +36,7 @@ struct NumberField {
 struct TextField {
     std::string* at = nullptr;
     std::size_t bytes_max = 4096;  // of a path
-    bool one_line = false;         // no control characters
+    bool one_line = false;         // no control characters, valid UTF-8
 };
 
 /// A word of a list, by its index.

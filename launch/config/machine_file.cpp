@@ -163,7 +163,7 @@ std::vector<int> GpuMachine::cores() const {
 }
 
 Result<GpuMachine> read_machine_file(const std::string& path) {
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text = read_file(path, kTomlBytesMax);
     if (!text) return text.error();
     return parse_machine_file(text.value(), path);
 }

@@ -7,6 +7,7 @@
 #include "launch/base/nearest_word.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/config/pipeline_checks.hpp"
+#include "launch/config/toml_reader.hpp"
 
 namespace paceline {
 
@@ -71,7 +72,7 @@ Result<PipelineConfig> method_config(std::string_view name) {
 
 Result<ConfigSource> config_source(const std::string& config_file, const std::string& method) {
     if (!config_file.empty()) {
-        Result<std::string> text = read_file(config_file);
+        Result<std::string> text = read_file(config_file, kTomlBytesMax);
         if (!text) return text.error();
         return ConfigSource{std::move(text).value(), config_file};
     }

@@ -72,7 +72,7 @@ const StageConfig* PipelineConfig::stage_of(StageRole role) const {
 }
 
 Result<PipelineConfig> read_pipeline_config(const std::string& path) {
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text = read_file(path, kTomlBytesMax);
     if (!text) return text.error();
     return parse_pipeline_config(text.value(), path);
 }

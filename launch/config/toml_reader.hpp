@@ -5,6 +5,7 @@
 // of its own; const use from several threads is safe.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,8 +51,11 @@ private:
     std::string where_;  // "[draft]", "[[stage]] \"first\"", "" at the top
 };
 
-/// `file` is the name used in messages. Errors: BadArgument with the line, as for a value that
-/// is not allowed.
+/// Bounds what a file can cost; a table inside a table, destroyed recursively, takes two bytes.
+inline constexpr std::size_t kTomlBytesMax = 64U << 10U;
+
+/// Any bytes; `file` is the name used in messages. Errors: BadArgument, as for a value that is
+/// not allowed, with the line; too long.
 [[nodiscard]] Result<TomlTable> parse_toml(std::string_view text, const std::string& file);
 
 }  // namespace paceline

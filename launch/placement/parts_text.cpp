@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "launch/placement/pretrained.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -85,7 +86,8 @@ std::string parts_text(const PipelineConfig& config, const Placement& placement)
     if (config.exit) text += exits_text(*config.exit, placement) + ahead_text(*config.exit);
     if (config.acceptance == AcceptanceRule::Unverified)
         text += "candidates are not verified: the text is not the target's (acceptance.rule)\n";
-    for (const std::string& why : config.parts_left_out) text += "left out: " + why + "\n";
+    for (const std::string& why : config.parts_left_out)
+        text += "left out: " + visible(why, kLineShownBytesMax) + "\n";
     return text;
 }
 

@@ -184,7 +184,13 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
         if (config.exit) config.exit->part.clear();
     }
     const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
-    if (!trained && !config.exit) return {};
+    if (!trained && !config.exit) {
+        if (!search.wish.empty() && search.wish != kNoParts) {
+            config.parts_left_out.push_back("--parts " + search.wish + ": " + config.file +
+                                            " has neither a trained draft nor an exit");
+        }
+        return {};
+    }
     Result<FoundParts> found = find_parts(search, target);
     if (!found) return found.error();
     config.parts_left_out = std::move(found.value().left_out);

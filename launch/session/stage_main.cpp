@@ -12,6 +12,7 @@
 #include "launch/placement/stage_assignment.hpp"
 #include "launch/session/stage_actors.hpp"
 #include "model/kernels/cuda/runtime.hpp"
+#include "model/weights/message_text.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/loop/stage_process.hpp"
 
@@ -110,7 +111,7 @@ Status work(StageProcess& process) {
 int stage_main(int control_fd) {
     Result<std::unique_ptr<StageProcess>> joined = StageProcess::join(control_fd);
     if (!joined) {
-        std::fprintf(stderr, "paceline stage: %s\n", joined.error().what.c_str());
+        std::fprintf(stderr, "paceline stage: %s\n", visible_lines(joined.error().what).c_str());
         return 1;
     }
     StageProcess& process = *joined.value();

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/backend/model_use.hpp"
 #include "launch/base/text_input.hpp"
 #include "model/tokenizer/chat_template.hpp"
 
@@ -92,7 +93,7 @@ Result<std::vector<Prompt>> parse_prompts(std::string_view text, const std::stri
 }
 
 Result<std::vector<Prompt>> read_prompts(const std::string& path) {
-    Result<std::string> text = read_file(path);
+    Result<std::string> text = read_file(path, kRecordBytesMax);
     if (!text) return text.error();
     return parse_prompts(text.value(), path);
 }
@@ -102,16 +103,11 @@ Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Promp
                                                          const Tokenizer& tokenizer) {
     std::vector<std::vector<TokenId>> encoded;
     encoded.reserve(prompts.size());
-    const std::string& jinja = file.tokenizer().chat_template;
     std::optional<ChatTemplate> chat;
-    if (!jinja.empty()) {
-        Result<ChatTemplate> recognised = ChatTemplate::recognise(jinja);
-        if (!recognised) {
-            return Error{recognised.error().code, file.path() + ": " + recognised.error().what};
-        }
-        chat = std::move(recognised).value();
-        if (Status fits = ChatTemplate::supported_by(tokenizer); !fits)
-            return Error{fits.error().code, file.path() + ": " + fits.error().what};
+    if (!file.tokenizer().chat_template.empty()) {
+        Result<ChatTemplate> found = chat_template_of(file, tokenizer);
+        if (!found) return found.error();
+        chat = std::move(found).value();
     }
     for (const Prompt& prompt : prompts) {
         if (chat) {

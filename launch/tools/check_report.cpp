@@ -6,6 +6,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "launch/base/print.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -73,7 +74,7 @@ std::string check_table(const CheckResult& result, const CheckTask& task) {
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
         const CheckedAnswer& answer = result.answers[i];
         const bool loops = first_loop(result.plain[i].ids).has_value();
-        text += print("%-24.24s %7zu %10.2f %10.2f  ", task.prompts[i].id.c_str(),
+        text += print("%-24.24s %7zu %10.2f %10.2f  ", visible(task.prompts[i].id, 21).c_str(),
                       answer.ids.size(), answer.rate, result.plain[i].rate);
         text += verdict_on(result, i);
         if (answer.figures.replays > 0)

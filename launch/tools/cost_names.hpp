@@ -26,7 +26,7 @@ inline constexpr const char* kNoModel = "-";
                                     const std::string& dtype,
                                     int short_list);
 
-/// A file that CostTable::read() reads, with `remarks` as comment lines in front.
+/// A file that CostTable::parse() reads, with `remarks` as comment lines in front.
 [[nodiscard]] std::string cost_table_text(const std::vector<CostRecord>& records,
                                           const std::vector<std::string>& remarks);
 

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/weights/message_text.hpp"
+
 namespace paceline {
 namespace {
 
@@ -43,7 +45,8 @@ std::string SimulateReport::last_text() const {
         const SimulatedAnswer& answer = made.run.answers[i];
         char line[256];
         std::snprintf(line, sizeof line, "  %-24.24s %5zu tokens %9.2f tokens/s",
-                      prompts_[i].id.c_str(), answer.ids.size(), answer.figures.decode_rate());
+                      visible(prompts_[i].id, 21).c_str(), answer.ids.size(),
+                      answer.figures.decode_rate());
         text += line;
         if (first_loop(answer.ids)) text += "  repeats itself";
         if (!plain_.empty()) {

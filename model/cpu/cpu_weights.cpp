@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <fmt/core.h>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "model/cpu/synthetic_tile.hpp"
 #include "model/kernels/cpu/isa.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/synthetic_model.hpp"
 #include "model/weights/synthetic_rows.hpp"
 
@@ -164,12 +166,24 @@ void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam
     if (tensor.data == nullptr) return make_up(tensor, {}, matrix, team);
     matrix.data = arena_.take(matrix.bytes());
     const int tiles = matrix.tiles();
+    std::vector<std::optional<std::int64_t>> wrong(static_cast<std::size_t>(team.size()));
     auto work = [&](int thread) {
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
-        pack_tiles(tensor, matrix, tiles * thread / team.size(), tiles * (thread + 1) / team.size(),
-                   scratch);
+        wrong[static_cast<std::size_t>(thread)] =
+            pack_tiles(tensor, matrix, tiles * thread / team.size(),
+                       tiles * (thread + 1) / team.size(), scratch);
     };
     team.run(work);
+    for (const std::optional<std::int64_t>& row : wrong) {
+        if (row && wrong_.empty())
+            wrong_ = fmt::format("tensor {} holds a number that is not finite, in row {}",
+                                 quoted(tensor.name), *row);
+    }
+}
+
+Status CpuWeights::check_numbers(const ModelFile& file) const {
+    if (wrong_.empty()) return {};
+    return Error{Errc::BadFile, file.path() + ": " + wrong_ + "; a new copy of the file is needed"};
 }
 
 /// The same for a tensor without bytes, or for the rows of it in `list`.
@@ -242,11 +256,13 @@ Result<CpuWeights> CpuWeights::load(const ModelFile& file,
     for (const Source& source : list) {
         weights.pack(*source.tensor, *source.matrix, team);
         file.release(*source.tensor);
+        if (Status s = weights.check_numbers(file); !s) return s.error();
         done += source.matrix->bytes();
         if (options.progress)
             options.progress(static_cast<double>(done) / static_cast<double>(total));
     }
     weights.pack_heads(file, options, team);
+    if (Status s = weights.check_numbers(file); !s) return s.error();
     if (options.progress && !weights.heads_.empty()) options.progress(1.0);
     if (weights.head_is_embedding_) weights.embedding_ = weights.head_;
     if (Status read = weights.read_vectors(file); !read) return read.error();
@@ -303,6 +319,7 @@ Result<CpuWeights> CpuWeights::load_adapter(const ModelFile& file,
         weights.pack_list(file.output_head(), head, team);
         file.release(file.output_head());
     }
+    if (Status s = weights.check_numbers(file); !s) return s.error();
     return weights;
 }
 

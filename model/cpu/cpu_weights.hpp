@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"
@@ -43,8 +44,8 @@ public:
 
     /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
     /// they are consumed, so that the peak is the packed size plus one tensor.
-    /// Errors: OutOfMemory; BadFile when a norm holds a number that is not finite, or when the
-    /// weights are synthetic and `options` have no seed.
+    /// Errors: OutOfMemory; BadFile when a weight, a scale of a block or a norm is not finite, or when
+    /// the weights are synthetic and `options` have no seed.
     static Result<CpuWeights> load(const ModelFile& file,
                                    const CpuOptions& options,
                                    ThreadTeam& team);
@@ -87,9 +88,11 @@ private:
                  ThreadTeam& team);
     void pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team);
     void pack_heads(const ModelFile& file, const CpuOptions& options, ThreadTeam& team);
+    [[nodiscard]] Status check_numbers(const ModelFile& file) const;
     Status read_vectors(const ModelFile& file);
 
     HugeArena arena_;
+    std::string wrong_;         // what pack() found in a matrix; load() reports it
     std::uint64_t random_ = 0;  // seed of the synthetic weights
     std::vector<CpuLayer> layers_;
     PackedMatrix embedding_;

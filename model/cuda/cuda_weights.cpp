@@ -37,20 +37,27 @@ std::vector<cuda::RandomPart> parts_of(const MatrixFeed& feed, std::uint64_t see
     return parts;
 }
 
-/// Fills pieces [first, last), the threads of the host side by side.
-void fill(const MatrixFeed& feed, int first, int last, std::byte* out) {
+/// Fills pieces [first, last), the threads of the host side by side. As MatrixFeed::fill().
+std::string fill(const MatrixFeed& feed, int first, int last, std::byte* out) {
     const unsigned hardware = std::max(1U, std::thread::hardware_concurrency());
     const int threads = static_cast<int>(std::min(hardware, kFillersMax));
     const int count = last - first;
+    if (threads == 1 || count <= threads) return feed.fill(first, last, out);
+    std::vector<std::string> wrong(static_cast<std::size_t>(threads));
     const auto part = [&](int t) {
         const int begin = first + count * t / threads;
-        feed.fill(begin, first + count * (t + 1) / threads,
-                  out + static_cast<std::size_t>(begin - first) * feed.piece_bytes());
+        wrong[static_cast<std::size_t>(t)] =
+            feed.fill(begin, first + count * (t + 1) / threads,
+                      out + static_cast<std::size_t>(begin - first) * feed.piece_bytes());
     };
-    std::vector<std::jthread> others;
-    for (int t = 1; t < threads && count > threads; ++t) others.emplace_back(part, t);
-    if (others.empty()) return feed.fill(first, last, out);
-    part(0);
+    {
+        std::vector<std::jthread> others;
+        for (int t = 1; t < threads; ++t) others.emplace_back(part, t);
+        part(0);
+    }
+    const auto found = std::find_if(wrong.begin(), wrong.end(),
+                                    [](const std::string& one) { return !one.empty(); });
+    return found == wrong.end() ? std::string{} : *found;
 }
 
 }  // namespace
@@ -273,7 +280,8 @@ void CudaWeights::copy(const Item& item,
     for (int first = 0; first < feed.pieces(); first += at_once, turn = 1 - turn) {
         const int last = std::min(feed.pieces(), first + at_once);
         std::byte* from = staging.wait(turn);
-        fill(feed, first, last, from);
+        if (std::string wrong = fill(feed, first, last, from); wrong_.empty())
+            wrong_ = std::move(wrong);
         const std::size_t bytes = static_cast<std::size_t>(last - first) * feed.piece_bytes();
         stream.to_device(to + static_cast<std::size_t>(first) * feed.piece_bytes(), from, bytes);
         staging.copied[turn].record(stream);
@@ -319,6 +327,9 @@ Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda
         }
     }
     stream.finish();
+    if (!wrong_.empty())
+        return Error{Errc::BadFile,
+                     file.path() + ": " + wrong_ + "; a new copy of the file is needed"};
     for (CudaHead& head : heads_) head.norm = final_.norm;
     items_.clear();
     return file.check_unchanged();

@@ -59,8 +59,8 @@ public:
     static std::unique_ptr<CudaWeights> plan(const ModelFile& file, const CudaOptions& options);
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-    /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm or a bias holds a
-    /// number that is not finite. Throws DeviceError.
+    /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm, a bias, a weight or a
+    /// scale of a block is not finite. Throws DeviceError.
     Status load(const ModelFile& file, const CudaOptions& options, cuda::Stream& stream);
 
     [[nodiscard]] const CudaLayer& layer(int index) const {
@@ -111,7 +111,7 @@ private:
     cuda::DeviceMemory memory_;
     std::vector<Item> items_;
     std::uint64_t bytes_ = 0;
-    std::string wrong_;  // what plan() found in a vector; load() says it
+    std::string wrong_;  // what is not finite; load() reports it
     int first_layer_ = 0;
     std::vector<CudaLayer> layers_;
     bool floats_ = false;  // float32 matrices stay so

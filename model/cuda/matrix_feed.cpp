@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <iterator>
 #include <span>
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/finite.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/quantise.hpp"
 
 namespace paceline {
@@ -50,6 +53,17 @@ QuantGroup stored_group(const TensorView& tensor, std::int64_t row, int group) {
         to.q[i + 16] = static_cast<std::int8_t>(pair >> 4U);
     }
     return to;
+}
+
+/// Of a row that has just been copied.
+bool finite_bfloats(const std::byte* row, std::size_t count) {
+    bool finite = true;
+    for (std::size_t i = 0; i < count; ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, row + 2 * i, sizeof bits);
+        finite = finite && is_finite_bfloat(bits);
+    }
+    return finite;
 }
 
 }  // namespace
@@ -107,10 +121,16 @@ cuda::DeviceMatrix MatrixFeed::at(const std::byte* base) const {
     return matrix;
 }
 
-void MatrixFeed::fill(int first, int last, std::byte* out) const {
+std::string MatrixFeed::fill(int first, int last, std::byte* out) const {
+    std::optional<Place> wrong;
     for (int piece = first; piece < last; ++piece, out += piece_bytes_) {
-        is_row_major(shape_.type) ? fill_row(piece, out) : fill_tile(piece, out);
+        const std::optional<Place> here =
+            is_row_major(shape_.type) ? fill_row(piece, out) : fill_tile(piece, out);
+        if (here) wrong = here;
     }
+    if (!wrong) return {};
+    return fmt::format("tensor {} holds a number that is not finite, in row {}",
+                       quoted(wrong->tensor->name), wrong->row);
 }
 
 MatrixFeed::Place MatrixFeed::place_of(int output) const {
@@ -124,40 +144,48 @@ MatrixFeed::Place MatrixFeed::place_of(int output) const {
     return {};
 }
 
-void MatrixFeed::fill_row(int output, std::byte* out) const {
+std::optional<MatrixFeed::Place> MatrixFeed::fill_row(int output, std::byte* out) const {
     const Place from = place_of(output);
     const auto columns = static_cast<std::size_t>(shape_.inputs);
     if (from.tensor->type == StoredType::BF16 && shape_.type == WeightType::BF16) {
         std::memcpy(out, from.tensor->row(from.row), 2 * columns);
         std::memset(out + 2 * columns, 0, piece_bytes_ - 2 * columns);
-        return;
+        return finite_bfloats(out, columns) ? std::nullopt : std::optional{from};
     }
     thread_local std::vector<float> values;
     values.assign(static_cast<std::size_t>(shape_.stride), 0.0f);
     dequantize_row(*from.tensor, from.row, std::span{values}.first(columns));
+    const std::optional<Place> wrong = all_finite(values) ? std::nullopt : std::optional{from};
     if (shape_.type == WeightType::F32) {
         std::memcpy(out, values.data(), piece_bytes_);
-        return;
+        return wrong;
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
         const std::uint16_t bits = float_to_bfloat(values[i]);
         std::memcpy(out + 2 * i, &bits, sizeof bits);
     }
+    return wrong;
 }
 
-void MatrixFeed::fill_tile(int tile, std::byte* out) const {
+std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out) const {
     std::memset(out, 0, piece_bytes_);
+    std::optional<Place> wrong;
+    const auto put = [&](int output, int o) {
+        const Place from = place_of(output);
+        if (!put_row(from, o, out)) wrong = from;
+    };
     const int of_one = shape_.paired ? 8 : cuda::kTileOutputs;
     for (int o = 0; o < of_one; ++o) {
         const int output = tile * of_one + o;
         if (output >= shape_.outputs) break;
-        put_row(place_of(output), o, out);
-        if (shape_.paired) put_row(place_of(shape_.outputs + output), o + 8, out);
+        put(output, o);
+        if (shape_.paired) put(shape_.outputs + output, o + 8);
     }
+    return wrong;
 }
 
 /// One output's groups into place `o` of a tile.
-void MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
+bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
     const int steps = cuda::steps_of(shape_.type, shape_.inputs);
     const int groups = (shape_.inputs + kGroupInputs - 1) / kGroupInputs;
     const bool kept = keeps(from.tensor->type, shape_.type);
@@ -166,13 +194,16 @@ void MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
         values.resize(static_cast<std::size_t>(shape_.inputs));
         dequantize_row(*from.tensor, from.row, values);
     }
+    bool finite = kept || all_finite(values);
     for (int group = 0; group < groups; ++group) {
         const int first = group * kGroupInputs;
         const QuantGroup numbers = kept ? stored_group(*from.tensor, from.row, group)
                                         : quantised(shape_.type, values.data() + first,
                                                     std::min(kGroupInputs, shape_.inputs - first));
+        finite = finite && is_finite_half(numbers.scale) && is_finite_half(numbers.minimum);
         cuda::put_group(shape_.type, numbers, o, group, steps, tile);
     }
+    return finite;
 }
 
 }  // namespace paceline

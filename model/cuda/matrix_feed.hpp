@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "model/kernels/cuda/gemm.hpp"
@@ -35,8 +37,9 @@ public:
     /// Where the matrix lies once its pieces stand at `base`.
     [[nodiscard]] cuda::DeviceMatrix at(const std::byte* base) const;
 
-    /// Writes pieces [first, last) to `out`.
-    void fill(int first, int last, std::byte* out) const;
+    /// Writes pieces [first, last) to `out`. Returns a sentence about a row with a number that is not
+    /// finite, also as the scale or minimum of a block; empty: there is none.
+    [[nodiscard]] std::string fill(int first, int last, std::byte* out) const;
     [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
 
 private:
@@ -46,9 +49,10 @@ private:
     };
     void measure();
     [[nodiscard]] Place place_of(int output) const;
-    void fill_row(int output, std::byte* out) const;
-    void fill_tile(int tile, std::byte* out) const;
-    void put_row(const Place& from, int o, std::byte* tile) const;
+    // Each: a place whose numbers are not all finite.
+    [[nodiscard]] std::optional<Place> fill_row(int output, std::byte* out) const;
+    [[nodiscard]] std::optional<Place> fill_tile(int tile, std::byte* out) const;
+    [[nodiscard]] bool put_row(const Place& from, int o, std::byte* tile) const;  // all finite
 
     std::vector<TensorView> tensors_;
     std::vector<std::int64_t> list_;

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "model/tokenizer/utf8.hpp"
+#include "ipc/base/utf8.hpp"
 
 namespace paceline::byte_level {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/tokenizer/chatml_pattern.hpp"
-#include "model/tokenizer/utf8.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -42,14 +42,6 @@ private:
     std::vector<TokenId> ids_;
 };
 
-/// The first line of a template, or as much of it as fits into a message.
-std::string beginning_of(std::string_view jinja) {
-    constexpr std::size_t kShown = 80;
-    const std::string_view line = jinja.substr(0, jinja.find('\n'));
-    if (line.size() <= kShown) return std::string{line};
-    return std::string{line.substr(0, utf8::valid_prefix(line.substr(0, kShown)))} + "...";
-}
-
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string default_system)
@@ -66,8 +58,8 @@ Result<ChatTemplate> ChatTemplate::recognise(std::string_view jinja) {
         return Error{
             Errc::Unsupported,
             "the file's chat template (tokenizer.chat_template) is not a known ChatML one; "
-            "it begins '" +
-                beginning_of(jinja) + "'; --raw works without"};
+            "it begins " +
+                quoted(jinja.substr(0, jinja.find('\n'))) + "; --raw works without"};
     }
     return ChatTemplate{std::move(chatml->default_system)};
 }

@@ -1,5 +1,5 @@
+#include "ipc/base/utf8.hpp"
 #include "model/tokenizer/tokenizer.hpp"
-#include "model/tokenizer/utf8.hpp"
 
 namespace paceline {
 

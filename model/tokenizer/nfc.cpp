@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ipc/base/utf8.hpp"
 #include "model/tokenizer/unicode_tables.hpp"
-#include "model/tokenizer/utf8.hpp"
 
 namespace paceline::unicode {
 namespace {

@@ -1,8 +1,8 @@
 #include "model/tokenizer/pre_tokenizer.hpp"
 
+#include "ipc/base/utf8.hpp"
 #include "model/tokenizer/char_class.hpp"
 #include "model/tokenizer/unicode_tables.hpp"
-#include "model/tokenizer/utf8.hpp"
 
 namespace paceline {
 namespace {

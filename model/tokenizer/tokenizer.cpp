@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/utf8.hpp"
 #include "model/tokenizer/added_tokens.hpp"
 #include "model/tokenizer/bpe.hpp"
 #include "model/tokenizer/byte_level.hpp"
 #include "model/tokenizer/nfc.hpp"
 #include "model/tokenizer/pre_tokenizer.hpp"
-#include "model/tokenizer/utf8.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -59,7 +60,7 @@ Error bad_file(std::string what) {
 }
 
 Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why) {
-    return bad_file(fmt::format("tokenizer.ggml.merges[{}] is '{}': {}", rank, merge, why));
+    return bad_file(fmt::format("tokenizer.ggml.merges[{}] is {}: {}", rank, quoted(merge), why));
 }
 
 }  // namespace
@@ -105,6 +106,10 @@ Status Tokenizer::Impl::read_merges(const TokenizerData& data) {
     for (unsigned byte = 0; byte < 256; ++byte) {
         byte_tokens[byte] = id_of(byte_level::symbol(static_cast<std::uint8_t>(byte)));
     }
+    if (data.merges.empty())
+        return bad_file(
+            "tokenizer.ggml.merges is missing or empty: every text would be encoded as single "
+            "bytes, which no model was trained on; convert the model again");
     bpe = Bpe{byte_tokens, data.merges.size()};
     std::string joined;
     for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
@@ -172,13 +177,13 @@ void Tokenizer::Impl::encode_plain(std::string_view text,
 Result<Tokenizer> Tokenizer::make(const TokenizerData& data) {
     if (data.model != "gpt2") {
         return Error{Errc::Unsupported,
-                     "tokenizer model '" + data.model +
-                         "' (tokenizer.ggml.model) is not supported; supported: gpt2"};
+                     "tokenizer model " + quoted(data.model) +
+                         " (tokenizer.ggml.model) is not supported; supported: gpt2"};
     }
     const std::optional<PreTokenizer> pre = pre_tokenizer_named(data.pre);
     if (!pre) {
-        return Error{Errc::Unsupported, "pre-tokenizer '" + data.pre +
-                                            "' (tokenizer.ggml.pre) is not supported; supported: "
+        return Error{Errc::Unsupported, "pre-tokenizer " + quoted(data.pre) +
+                                            " (tokenizer.ggml.pre) is not supported; supported: "
                                             "smollm, starcoder, gpt-2, llama-bpe, qwen2"};
     }
     auto impl = std::make_unique<Impl>();

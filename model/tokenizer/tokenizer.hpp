@@ -23,7 +23,8 @@ enum class SpecialTokens : std::uint8_t {
 
 class Tokenizer {
 public:
-    /// Errors: Unsupported, naming tokenizer model or pre-tokenizer; BadFile for bad merges.
+    /// Errors: Unsupported, naming tokenizer model or pre-tokenizer; BadFile for bad or missing
+    /// merges.
     static Result<Tokenizer> make(const TokenizerData& data);
 
     Tokenizer(Tokenizer&&) noexcept;

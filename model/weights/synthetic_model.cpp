@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/weights/mapped_file.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
 
 namespace paceline {
@@ -20,7 +21,6 @@ namespace {
 constexpr int kVectorMax = 1 << 17;
 constexpr int kHeadDimMax = 1024;
 constexpr std::size_t kShapeBytesMax = 64 << 10;  // far more than people write
-constexpr std::size_t kQuotedMax = 60;            // characters of a line in a message
 
 /// Vectors of all shapes point here: numbers that every norm (ones) or bias (zeros) may have.
 const float* constant(float value) {
@@ -35,14 +35,6 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-/// A part of a line as a message may quote it: not too long, and nothing that a terminal obeys.
-std::string quoted(std::string_view text) {
-    std::string shown{text.substr(0, kQuotedMax)};
-    std::replace_if(
-        shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    return text.size() > kQuotedMax ? shown + "..." : shown;
-}
-
 /// The keys of a shape; the first mistake is kept, and what is read after it does not matter.
 class Shape {
 public:
@@ -55,15 +47,15 @@ public:
             if (line.empty()) continue;
             const std::size_t equals = line.find('=');
             if (equals == std::string_view::npos) {
-                fail("'" + quoted(line) + "' is not of the form key = value");
+                fail("'" + visible(line) + "' is not of the form key = value");
                 continue;
             }
             const std::string key{trimmed(line.substr(0, equals))};
             const std::string value{trimmed(line.substr(equals + 1))};
             const auto [known, is_new] = values_.emplace(key, value);
             if (!is_new) {
-                fail(quoted(key) + " is there twice, as " + quoted(known->second) + " and as " +
-                     quoted(value));
+                fail(visible(key) + " is there twice, as " + visible(known->second) + " and as " +
+                     visible(value));
             }
         }
     }
@@ -77,14 +69,15 @@ public:
     bool flag(const char* key) {
         const std::string value = take(key).value_or("false");
         if (value != "true" && value != "false")
-            fail(std::string{key} + " = " + quoted(value) + ", must be true or false");
+            fail(std::string{key} + " = " + visible(value) + ", must be true or false");
         return value == "true";
     }
     std::string text(const char* key, std::string otherwise) {
         std::optional<std::string> value = take(key);
         if (!value) return otherwise;
         if (value->size() < 2 || value->front() != '"' || value->back() != '"') {
-            fail(std::string{key} + " = " + quoted(*value) + ", must be a text in quotation marks");
+            fail(std::string{key} + " = " + visible(*value) +
+                 ", must be a text in quotation marks");
             return otherwise;
         }
         return value->substr(1, value->size() - 2);
@@ -99,7 +92,7 @@ public:
         // What is missing may be there under a wrong name: both are told.
         const auto& [key, value] = *values_.begin();
         const std::string unknown =
-            quoted(key) + " = " + quoted(value) + " is not a key of a shape";
+            visible(key) + " = " + visible(value) + " is not a key of a shape";
         return Error{Errc::BadFile,
                      wrong_.empty() ? path_ + ": " + unknown : wrong_ + "; " + unknown};
     }
@@ -123,7 +116,8 @@ private:
         const char* last = text->data() + text->size();
         const auto [end, code] = std::from_chars(text->data(), last, value);
         if (code == std::errc{} && end == last && value >= low && value <= high) return value;
-        fail(fmt::format("{} = {}, must be a number from {} to {}", key, quoted(*text), low, high));
+        fail(
+            fmt::format("{} = {}, must be a number from {} to {}", key, visible(*text), low, high));
         return low;
     }
 
@@ -140,7 +134,7 @@ StoredType read_type(Shape& shape) {
     for (const auto& [word, type] : known) {
         if (wanted == word) return type;
     }
-    shape.fail("type = \"" + quoted(wanted) +
+    shape.fail("type = \"" + visible(wanted) +
                "\", possible are f32, f16, bf16, q8_0, q4_0 and q4_1");
     return StoredType::BF16;
 }

@@ -113,6 +113,13 @@ void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros /
     commands_.emplace_back(Kill{id, epoch});
 }
 
+void Recovery::hopeless(StageId id, Epoch epoch, Micros now) {
+    State* state = current(id, epoch);
+    if (state == nullptr) return;
+    state->hopeless = true;
+    suspect(id, epoch, "", now);  // its exit report repeats the reason
+}
+
 void Recovery::gone(StageId id, Epoch epoch, const std::string& how, Micros now) {
     State* state = current(id, epoch);
     if (state == nullptr || state->health == StageHealth::Resting ||
@@ -135,21 +142,16 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
         commands_.emplace_back(GiveUp{{Errc::PeerGone, state.why}});
         return;
     }
+    if (state.hopeless)
+        return give_up(state, fmt::format("stage '{}' cannot be restarted: {}", name, state.why));
     while (!state.deaths.empty() && now - state.deaths.front() > rules_.period) {
         state.deaths.pop_front();
     }
     state.deaths.push_back(now);
     if (state.deaths.size() > rules_.restarts_max) {
-        state.health = StageHealth::Disabled;
-        std::string text =
-            fmt::format("stage '{}' died {} times within {} s; last: {}", name, state.deaths.size(),
-                        rules_.period.count() / 1'000'000, state.why);
-        if (state.member.on_death == OnDeath::RestartAlone) {
-            commands_.emplace_back(Disabled{state.member.id, std::move(text)});
-        } else {
-            commands_.emplace_back(GiveUp{{Errc::PeerGone, std::move(text)}});
-        }
-        return;
+        return give_up(
+            state, fmt::format("stage '{}' died {} times within {} s; last: {}", name,
+                               state.deaths.size(), rules_.period.count() / 1'000'000, state.why));
     }
     const std::size_t step = std::min(state.deaths.size() - 1, rules_.backoff.size() - 1);
     state.health = StageHealth::Resting;
@@ -157,6 +159,16 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
     if (planted(PlantedBug::BackoffForever)) state.due = Micros::max();
     if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
     tick(now);
+}
+
+/// The pipeline goes on without it, or ends.
+void Recovery::give_up(State& state, std::string text) {
+    state.health = StageHealth::Disabled;
+    if (state.member.on_death == OnDeath::RestartAlone) {
+        commands_.emplace_back(Disabled{state.member.id, std::move(text)});
+    } else {
+        commands_.emplace_back(GiveUp{{Errc::PeerGone, std::move(text)}});
+    }
 }
 
 // ---- bringing it back ----

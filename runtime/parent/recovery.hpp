@@ -13,7 +13,7 @@
 //       |                                    suspect (hung, corrupt, silent): Lost, Unwire, Kill
 //       +---- gone without suspicion: Lost, Unwire
 //       |
-//       +---- too many restarts, or OnDeath::StopRun --> [Disabled] if it is disposable, else GiveUp
+//       +---- too many restarts, hopeless, or OnDeath::StopRun --> [Disabled] if it is disposable, else GiveUp
 //
 // - Suspicion closes the channels and kills; only `gone` (the process descriptor: its memory is
 //   free) lets the next incarnation begin, with the next epoch.
@@ -118,6 +118,9 @@ public:
 
     /// Not to be relied on any more, though its process may still be there.
     void suspect(StageId id, Epoch epoch, const std::string& why, Micros now);
+    /// The same of one that cannot start, for a reason that the next incarnation would meet as well (a file
+    /// is gone): it is not started again.
+    void hopeless(StageId id, Epoch epoch, Micros now);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
     void greeted(StageId id, Epoch epoch, Micros now);
@@ -143,6 +146,7 @@ private:
         StageHealth health = StageHealth::Up;
         bool was_up = true;               // Joined was said of this incarnation
         bool ready = false;               // in Wiring
+        bool hopeless = false;            // no restart
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
         Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
         std::deque<Micros> deaths{};      // within the period
@@ -157,6 +161,7 @@ private:
     void check_joined(State& state);
     void too_slow(State& state, Micros now);
     void rest_or_give_up(State& state, Micros now);
+    void give_up(State& state, std::string text);
 
     std::vector<State> states_;
     RestartRules rules_;

@@ -136,8 +136,13 @@ void Supervisor::Impl::on_failed(Stage& stage, const control::Failed& failed) {
     const bool known = failed.code <= static_cast<std::uint8_t>(Errc::System);
     const Errc code = known ? static_cast<Errc>(failed.code) : Errc::Protocol;
     stage.failure = Error{code, "failed: " + failed.text};
+    if (!recovery_) return;
     // Its exit report repeats what it reported.
-    if (recovery_) recovery_->suspect(stage.spec.id, stage.epoch, "", micros_now());
+    const bool same_again =
+        stage.state == State::Loading &&
+        (code == Errc::BadFile || code == Errc::Unsupported || code == Errc::BadArgument);
+    if (same_again) return recovery_->hopeless(stage.spec.id, stage.epoch, micros_now());
+    recovery_->suspect(stage.spec.id, stage.epoch, "", micros_now());
 }
 
 /// It goes on as if all were well: nothing but this sentence says why it is replaced.

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <fmt/core.h>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -142,14 +141,6 @@ Result<CostTable> CostTable::parse(std::string_view text, const std::string& nam
     }
     if (records.empty()) return Error{Errc::BadFile, name + ": a cost table without records"};
     return of(std::move(records));
-}
-
-Result<CostTable> CostTable::read(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) return Error{Errc::BadFile, path + ": the cost table cannot be read"};
-    return parse(text.str(), path);
 }
 
 CostTable CostTable::of(std::vector<CostRecord> records) {

@@ -37,8 +37,7 @@ struct CostRecord {
 
 class CostTable {
 public:
-    /// Errors: BadFile with file and line, the field and its value.
-    [[nodiscard]] static Result<CostTable> read(const std::string& path);
+    /// Errors: BadFile with `name` and line, the field and its value.
     [[nodiscard]] static Result<CostTable> parse(std::string_view text, const std::string& name);
     [[nodiscard]] static CostTable of(std::vector<CostRecord> records);
 

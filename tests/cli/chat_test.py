@@ -85,14 +85,6 @@ class Chat(CliTest):
             self.assertTrue(line.startswith(f"[prompt {turn['processed_tokens']} tokens, "
                                             f"{turn['prompt_tokens_per_second']:.1f} tokens/s"), line)
 
-    def test_an_answer_of_one_wave_has_no_rate(self):
-        _, stats, stderr = self.chat(["one two one two one two", "one two one two one two"], "-n", "4", "--method",
-                                     "prompt-lookup")
-        for turn in stats:
-            self.assertLess(turn["tokens_per_second"], 20_000)
-            if turn["waves"] == 1:
-                self.assertEqual(turn["tokens_per_second"], 0)
-
 
 class OnATerminal(CliTest):
     def setUp(self) -> None:

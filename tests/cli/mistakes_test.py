@@ -1,10 +1,12 @@
 """What a user gets wrong: the message names it, the exit code says whose fault it is."""
 
 import os
+import resource
+import subprocess
 import unittest
 from pathlib import Path
 
-from paceline_cli import CliTest, TINY, demo_model, environment, needs_demo_model
+from paceline_cli import BINARY, CliTest, TINY, demo_model, environment, needs_demo_model, paceline
 
 USAGE, FAILURE = 2, 1
 
@@ -41,6 +43,25 @@ class WrongOptions(CliTest):
         self.refuse("--stop", "", naming=("--stop", "empty"))
         self.refuse("--config", "x.toml", "--method", "plain", naming=("--method",))
         self.refuse("--trace", "t.json", naming=("--trace", "--config"))
+
+    def test_threads_that_slow_down_or_change_nothing_are_told(self):
+        cores = len(os.sched_getaffinity(0))
+        too_many, short = str(cores + 1), ["-m", TINY, "-p", "x", "-n", "1"]
+        for args in (["run", *short], ["run", *short, "--method", "prompt-lookup"],
+                     ["check", "-m", TINY, "--method", "prompt-lookup", "--first", "1", "-n", "1"],
+                     ["bench", "-m", TINY, "-p", "1", "-n", "0", "-r", "1"]):
+            with self.subTest(args=args):
+                done = paceline(*args, "-t", too_many)
+                said = done.stderr.decode()
+                self.assertEqual(done.returncode, 0, said)
+                self.assertIn(f"-t {too_many} is more than the {cores} cores", said)
+                self.assertNotIn("is more than", paceline(*args, "-t", "1").stderr.decode())
+
+    def test_parts_that_nothing_would_use_are_refused_or_told(self):
+        self.refuse("--parts", "/nonexistent", naming=("--parts", "--method"))
+        done = paceline("run", "-m", TINY, "-p", "x", "-n", "1", "--method", "prompt-lookup", "--parts", "/nonexistent")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("left out: --parts /nonexistent", done.stderr.decode())
 
     def test_an_option_and_a_command_that_nobody_knows(self):
         self.refuse("--temprature", "1", naming=("--temprature",))
@@ -87,7 +108,6 @@ class WrongFiles(CliTest):
         for at in range(0, 4000, 97):
             path = self.write("flipped.gguf", data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1:])
             with self.subTest(at=at):
-                from paceline_cli import paceline
                 done = paceline("inspect", path)
                 self.assertIn(done.returncode, (0, FAILURE), done.stderr.decode(errors="replace"))
 
@@ -156,12 +176,78 @@ class WrongPrompts(CliTest):
     def test_an_empty_raw_prompt_is_refused(self):
         self.assertIn("empty", self.run_fails(FAILURE, "run", "-m", TINY, "--raw", "-p", ""))
 
-    @unittest.skipUnless(os.path.exists("/dev/full"), "skipped: no /dev/full here")
-    def test_a_full_disk_is_reported(self):
-        from paceline_cli import paceline
-        done = paceline("run", "-m", TINY, "-p", "x", "-n", "1", "--stats", "/dev/full")
-        self.assertEqual(done.returncode, FAILURE)
-        self.assertIn("No space left", done.stderr.decode())
+
+
+def limited(*args: str, stdin: str = os.devnull) -> subprocess.CompletedProcess:
+    """The program with at most 2 GB of address space: what reads without a bound ends there, not the machine."""
+    with open(stdin, "rb") as file:
+        return subprocess.run([BINARY, *args], stdin=file, capture_output=True, timeout=120, env=environment(),
+                              check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30,) * 2))
+
+
+@unittest.skipUnless(os.path.exists("/dev/zero"), "skipped: no /dev/zero here")
+class EndlessFiles(CliTest):
+    def refuse(self, *args: str, naming: tuple[str, ...], stdin: str = os.devnull) -> None:
+        with self.subTest(args=args):
+            done = limited(*args, stdin=stdin)
+            stderr = done.stderr.decode()
+            self.assertEqual(done.returncode, FAILURE, stderr)
+            for part in naming:
+                self.assertIn(part, stderr)
+
+    def test_a_file_without_an_end_is_refused_by_name_with_the_limit(self):
+        zero = "/dev/zero"
+        run = ("run", "-m", TINY, "-p", "x")
+        self.refuse("run", "-m", TINY, "-f", zero, naming=(zero, "65536 KiB"))
+        self.refuse(*run, "--config", zero, naming=(zero, "64 KiB"))
+        self.refuse(*run, "--method", "pearl", "--machine", zero, "--dry-run", naming=(zero,))
+        self.refuse("tokenize", "-m", TINY, "-f", zero, naming=(zero, "65536 KiB"))
+        self.refuse("check", "-m", TINY, "--method", "pearl", "--prompts", zero, naming=(zero, "262144 KiB"))
+        self.refuse("simulate", "-m", TINY, "--method", "pearl", "-p", "x", "--costs", zero,
+                    naming=(zero, "262144 KiB"))
+
+    def test_standard_input_without_an_end_is_refused(self):
+        for more in ((), ("--interactive",)):
+            self.refuse("run", "-m", TINY, *more, stdin="/dev/zero", naming=("standard input", "65536 KiB"))
+
+    def test_a_configuration_that_nests_as_deep_as_its_size_allows_is_only_wrong(self):
+        path = self.folder / "deep.toml"
+        path.write_text("[" + "a." * 32_000 + "a]\n")
+        stderr = self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--config", str(path))
+        self.assertIn("deep.toml:1", stderr)
+        path.write_text("[" + "a." * 40_000 + "a]\n")
+        stderr = self.run_fails(FAILURE, "run", "-m", TINY, "-p", "x", "--config", str(path))
+        self.assertIn("64 KiB", stderr)
+
+
+@unittest.skipUnless(os.path.exists("/dev/full"), "skipped: no /dev/full here")
+class FullDisks(CliTest):
+    def refuse(self, *args: str, stdout: str = "/dev/full", naming: str = "standard output") -> None:
+        with self.subTest(args=args), open(stdout, "wb") as full:
+            done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                                  timeout=120, env=environment(), check=False)
+            stderr = done.stderr.decode()
+            self.assertEqual(done.returncode, FAILURE, stderr)
+            self.assertIn(naming, stderr)
+
+    def test_standard_output_that_cannot_be_written_is_a_failure_of_every_command(self):
+        self.refuse("run", "-m", TINY, "-p", "x", "-n", "4")
+        self.refuse("run", "--list-methods")
+        self.refuse("inspect", TINY)
+        self.refuse("inspect", TINY, "-o", "json")
+        self.refuse("tokenize", "-m", TINY, "some text")
+        self.refuse("tokenize", "-m", TINY, "--decode", "[100, 101]")
+        self.refuse("bench", "-m", TINY, "-t", "1", "-p", "4", "-n", "0", "-r", "1")
+        self.refuse("check", "-m", TINY, "--method", "prompt-lookup", "-t", "1", "-n", "2", "--first", "1")
+        self.refuse("--version")
+        self.refuse("run", "--help")
+
+    def test_a_file_that_cannot_be_written_is_a_failure(self):
+        for option in ("--stats", "--ids", "--log"):
+            self.refuse("run", "-m", TINY, "-p", "x", "-n", "1", option, "/dev/full", stdout=os.devnull,
+                        naming="/dev/full")
+        self.refuse("check", "-m", TINY, "--method", "prompt-lookup", "-t", "1", "-n", "2", "--first", "1", "--log",
+                    "/dev/full", stdout=os.devnull, naming="--log: ")
 
 
 if __name__ == "__main__":

@@ -221,6 +221,24 @@ class Recovery(CliTest):
                 self.assertFalse(any(is_alive(pid) for pid in run.table.values()))
 
     @needs_demo_model
+    def test_a_model_that_is_gone_or_cut_short_ends_the_run_at_the_first_restart(self):
+        whole = Path(demo_model()).read_bytes()
+        for spoil in (lambda path: path.unlink(), lambda path: path.write_bytes(b"GGUF" + b"\0" * 100)):
+            model = self.folder / "model.gguf"
+            model.write_bytes(whole)
+            run = Run(self, str(model), self.config(), *LONG)
+            run.wait_for_text(8)
+            os.rename(model, self.folder / "mapped.gguf")  # the stages that live keep theirs
+            model.write_bytes(whole[:1000])
+            spoil(model)
+            os.kill(run.table["segment-2"], signal.SIGKILL)
+            code, _, error = run.finish()
+            self.assertEqual(code, 1, error)
+            self.assertIn("stage 'segment-2' cannot be restarted", error)
+            self.assertIn("model.gguf", error)
+            self.assertEqual(error.count("restarting as epoch"), 1, error)
+
+    @needs_demo_model
     def test_too_many_deaths_of_a_segment_end_the_run_with_its_name_and_leave_a_trace(self):
         trace = self.folder / "trace.json"
         config = self.config(supervision="restarts_max = 1\nbackoff_ms = [0]")

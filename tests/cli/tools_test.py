@@ -5,7 +5,9 @@ import io
 import json
 import os
 import unittest
+from pathlib import Path
 
+import gguf_vocabulary
 from paceline_cli import CliTest, TINY, demo_model, needs_demo_model, paceline
 
 
@@ -75,6 +77,83 @@ class Inspect(CliTest):
         self.assertEqual((out["vocab_size"], out["context_length"], out["rope_base"]), (49152, 8192, 100000.0))
         types = [t["type"] for t in out["tensors"]]
         self.assertEqual((types.count("Q4_1"), types.count("Q8_0")), (210, 1))
+
+
+class HostileModel(CliTest):
+    """What a model file says is printed, never obeyed: no control character of it reaches the terminal."""
+
+    EVIL = "\x1b]0;owned\x07\x7f\u009b2J\u202e".encode()
+
+    def written(self, name: str, **changes) -> str:
+        fields, tensors = gguf_vocabulary.read(Path(TINY).read_bytes())
+        for key, value in changes.items():
+            key = key.replace("__", ".")
+            if value is None:
+                del fields[key]
+            else:
+                fields[key] = (gguf_vocabulary.TEXT, value)
+        path = self.folder / name
+        path.write_bytes(gguf_vocabulary.write(fields, tensors))
+        return str(path)
+
+    def check_visible(self, *args: str, code: int = 0, naming: str) -> str:
+        done = paceline(*args)
+        text = (done.stdout + done.stderr).decode("utf-8")
+        self.assertEqual(done.returncode, code, text)
+        for character in text:
+            self.assertFalse(character < " " and character not in "\n\t" or "\x7f" <= character <= "\x9f"
+                             or character == "\u202e", repr(text))
+        self.assertIn(naming, text)
+        self.assertLess(max(map(len, text.splitlines())), 3000)
+        return text
+
+    def test_names_are_escaped_and_cut_wherever_they_are_printed(self):
+        path = self.written("name.gguf", general__name=self.EVIL + b"x" * 10_000)
+        self.check_visible("inspect", path, naming="\\x1b]0;owned\\x07\\x7f\\xc2\\x9b2J")
+        self.check_visible("bench", "-m", path, "-t", "1", "-p", "1", "-n", "0", "-r", "1", naming="\\x1b]0;owned")
+        self.check_visible("bench", "-m", path, "-t", "1", "-p", "1", "-n", "0", "-r", "1", "-o", "json",
+                           naming="x1b]0;owned")
+
+    def test_json_of_a_hostile_name_is_json_and_harmless(self):
+        path = self.written("name.gguf", general__name=b"\x1b\x7f\xc2\x9b\xff")
+        out = self.check_visible("inspect", path, "-o", "json", naming="\\u001b\\u007f\\u009b")
+        self.assertEqual(json.loads(out)["name"], "\x1b\x7f\x9b\ufffd")
+
+    def test_what_is_refused_is_named_escaped(self):
+        for key, where in (("tokenizer__ggml__model", "tokenizer model"), ("tokenizer__ggml__pre", "pre-tokenizer"),
+                           ("tokenizer__chat_template", "chat template"), ("general__architecture", "architecture")):
+            with self.subTest(key=key):
+                path = self.written("model.gguf", **{key: self.EVIL + b"y" * 10_000})
+                self.check_visible("run", "-m", path, "-p", "x", code=1, naming="\\x1b]0;owned")
+                self.check_visible("run", "-m", path, "-p", "x", code=1, naming=where)
+
+    def test_a_configuration_and_prompts_are_shown_escaped(self):
+        config = self.folder / "evil.toml"
+        config.write_bytes(b"a = \"x\"\n" + self.EVIL[:12] + b"\n")
+        self.check_visible("run", "-m", TINY, "-p", "x", "--config", str(config), code=2, naming="evil.toml:2")
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text(json.dumps({"id": self.EVIL.decode(), "prompt": "Hi"}))
+        self.check_visible("check", "-m", TINY, "--method", "prompt-lookup", "-t", "1", "-n", "2", "--prompts",
+                           str(prompts), naming="\\x1b]0;owned")
+
+    def test_inspect_says_whether_a_model_runs_and_why_not(self):
+        self.assertIn("use           runs\n", self.run_ok("inspect", TINY))
+        raw = self.written("raw.gguf", tokenizer__chat_template=None)
+        self.assertIn("use           runs with --raw only: the file has no chat template", self.run_ok("inspect", raw))
+        self.run_ok("run", "-m", raw, "--raw", "-p", "x", "-n", "1")
+        other = self.written("other.gguf", tokenizer__chat_template=b"{{ messages }}")
+        self.assertIn("runs with --raw only: the file's chat template", self.run_ok("inspect", other))
+        for key, value, why in (("tokenizer__ggml__merges", None, "tokenizer.ggml.merges is missing"),
+                                ("tokenizer__ggml__model", b"llama", 'tokenizer model "llama"')):
+            path = self.written("no.gguf", **{key: value})
+            out = self.run_ok("inspect", path)
+            self.assertRegex(out, f"use           cannot run: {why}")
+            self.assertTrue(json.loads(self.run_ok("inspect", path, "-o", "json"))["use"].startswith("cannot run: "))
+            stderr = self.run_fails(1, "run", "-m", path, "--raw", "-p", "x")
+            self.assertIn(why, stderr)
+            self.assertIn("no.gguf: ", stderr)
+        alien = self.written("alien.gguf", general__architecture=b"mamba")
+        self.assertIn("cannot run: ", self.run_fails(1, "inspect", alien))
 
 
 class Bench(CliTest):

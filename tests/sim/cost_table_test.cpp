@@ -97,11 +97,5 @@ TEST_CASE("a mistake in a cost table is named with file, line and value") {
     refuse(kHead + "v\tm\t1\t1\t99999999999\t1\t1\t1\n", "context = '99999999999'");
 }
 
-TEST_CASE("a cost table that cannot be read is an error") {
-    const auto table = CostTable::read("/nowhere/costs.tsv");
-    REQUIRE(!table.ok());
-    CHECK(table.error().what.find("/nowhere/costs.tsv") != std::string::npos);
-}
-
 }  // namespace
 }  // namespace paceline

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/finite.hpp"
 #include "model/weights/quantise.hpp"
 
 namespace paceline {
@@ -57,14 +58,16 @@ void pack_q4_group(const float* x, int lane, GroupPlace to) {
     for (int k = 0; k < kGroup; ++k) put_nibble(to.quants, lane, k, group.q[k]);
 }
 
-/// Copies one stored block of 32 whose format the packed type keeps exactly.
-void copy_block(const TensorView& source, const std::byte* block, int lane, GroupPlace to) {
+/// Copies one stored block of 32 whose format the packed type keeps exactly. Whether its scale and its
+/// minimum are finite.
+bool copy_block(const TensorView& source, const std::byte* block, int lane, GroupPlace to) {
     std::uint16_t halves[2] = {0, 0};
     const bool has_min = source.type == StoredType::Q4_1;
     const std::size_t header = has_min ? 4 : 2;
     std::memcpy(halves, block, header);
     to.scales[lane] = halves[0];
     if (has_min) to.scales[kTileRows + lane] = halves[1];
+    const bool finite = is_finite_half(halves[0]) && is_finite_half(halves[1]);
     const auto* quants = reinterpret_cast<const std::uint8_t*>(block) + header;
     if (source.type == StoredType::Q8_0) {
         for (int k = 0; k < kGroup; k += 4) {
@@ -73,7 +76,7 @@ void copy_block(const TensorView& source, const std::byte* block, int lane, Grou
             four ^= 0x80808080U;  // w + 128, byte by byte
             std::memcpy(to.quants + int8_index(lane, k), &four, 4);
         }
-        return;
+        return finite;
     }
     // Byte i of a 4-bit block holds k = i (low) and k = i + 16 (high); here low and high are 4 apart.
     std::uint64_t low[2] = {0, 0};
@@ -91,6 +94,19 @@ void copy_block(const TensorView& source, const std::byte* block, int lane, Grou
         const std::uint32_t packed = first | (second << 4);
         std::memcpy(to.quants + 64 * j + 4 * lane, &packed, 4);
     }
+    return finite;
+}
+
+/// Row `row` of the source as it is stored, into its lane. Whether all of it is finite.
+bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& matrix) {
+    const auto tile = static_cast<int>(row / kTileRows);
+    const auto lane = static_cast<int>(row % kTileRows);
+    const std::size_t block_bytes = traits(source.type).block_bytes;
+    const std::byte* block = source.row(row);
+    bool finite = true;
+    for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes)
+        finite = copy_block(source, block, lane, place(matrix, tile, group)) && finite;
+    return finite;
 }
 
 bool kept_exactly(StoredType stored, PackedType packed) {
@@ -187,11 +203,12 @@ std::size_t PackedMatrix::scale_bytes() const {
     return 0;
 }
 
-void pack_tiles(const TensorView& source,
-                const PackedMatrix& matrix,
-                int first_tile,
-                int last_tile,
-                std::span<float> scratch) {
+std::optional<std::int64_t> pack_tiles(const TensorView& source,
+                                       const PackedMatrix& matrix,
+                                       int first_tile,
+                                       int last_tile,
+                                       std::span<float> scratch) {
+    std::optional<std::int64_t> wrong;
     PACE_CHECK(source.rows == matrix.rows && source.cols == matrix.cols,
                "shapes were checked at load");
     const auto padded = static_cast<std::size_t>(matrix.groups()) * kGroup;
@@ -203,19 +220,17 @@ void pack_tiles(const TensorView& source,
         for (int lane = 0; lane < lanes; ++lane) {
             const std::int64_t row = static_cast<std::int64_t>(tile) * kTileRows + lane;
             if (exact) {
-                const std::size_t block_bytes = traits(source.type).block_bytes;
-                const std::byte* block = source.row(row);
-                for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes) {
-                    copy_block(source, block, lane, place(matrix, tile, group));
-                }
+                if (!copy_row(source, row, matrix)) wrong = row;
                 continue;
             }
             const std::span<float> values = scratch.first(padded);
             dequantize_row(source, row, values.first(static_cast<std::size_t>(matrix.cols)));
             std::fill(values.begin() + matrix.cols, values.end(), 0.0f);
+            if (!all_finite(values)) wrong = row;
             pack_values(values.data(), lane, tile, matrix);
         }
     }
+    return wrong;
 }
 
 void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {

@@ -60,9 +60,12 @@ public:
 
     /// The next wave, checked; it is in flight then.
     bool form() {
-        const std::optional<msg::Wave> wave = scheduler.next_wave(now);
+        std::optional<msg::Wave> wave = scheduler.next_wave(now);
         if (!wave) return false;
         ++waves;
+        // As the segment does that passes it on.
+        wave->tensor_rows = static_cast<std::uint32_t>(wave->rows.size());
+        for (std::uint32_t r = 0; r < wave->tensor_rows; ++r) wave->rows[r].tensor_row = r;
         const MessageLimits limits{.vocab_size = kSceneVocab,
                                    .kv_slots = kv_slots_,
                                    .context = kv_slots_,

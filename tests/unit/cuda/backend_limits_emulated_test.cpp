@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "model/cuda/cuda_refusals.hpp"
+#include "tests/unit/backend/spoilt_file.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
-#include "tests/unit/cuda/spoilt_file.hpp"
 
 namespace paceline {
 namespace {

@@ -1,8 +1,8 @@
 // What the CUDA backend refuses, the last page of its cache, and which recordings it replays.
 #include "model/cuda/cuda_refusals.hpp"
+#include "tests/unit/backend/spoilt_file.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
-#include "tests/unit/cuda/spoilt_file.hpp"
 
 namespace paceline {
 namespace {
@@ -74,6 +74,24 @@ TEST_CASE("a norm or a bias that becomes NaN after the file was opened is BadFil
         const Error error = refused(file.value(), {});
         CHECK(error.code == Errc::BadFile);
         CHECK_MESSAGE(contains(error.what, name + " element 1 is not a finite"), error.what);
+    }
+}
+
+TEST_CASE("a scale of a block or a weight that is not finite is BadFile, by tensor and row") {
+    for (const char* fixture :
+         {"llama-f32", "qwen2-f16", "llama3-bf16", "mistral-q8_0", "llama-q4_0", "llama-q4_1"}) {
+        for (const Dtype dtype : {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4}) {
+            CAPTURE(fixture);
+            const SpoiltFile copy{fixture};
+            Result<ModelFile> file = ModelFile::open(copy.path());
+            REQUIRE(file.ok());
+            const std::string name = copy.spoil_a_matrix(file.value());
+            const Error error = refused(file.value(), {.dtype = dtype});
+            CHECK(error.code == Errc::BadFile);
+            const std::string wanted =
+                '"' + name + "\" holds a number that is not finite, in row 3";
+            CHECK_MESSAGE(contains(error.what, wanted), error.what);
+        }
     }
 }
 

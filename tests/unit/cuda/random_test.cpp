@@ -178,7 +178,7 @@ struct OnHost {
 /// Whether the device fills a matrix as a loader does from tensors that the host made.
 void check_against_host(const MatrixFeed& feed, const std::vector<cuda::RandomPart>& parts) {
     std::vector<std::byte> wanted(feed.bytes());
-    feed.fill(0, feed.pieces(), wanted.data());
+    CHECK(feed.fill(0, feed.pieces(), wanted.data()).empty());
     const OnDevice<std::byte> memory{std::vector<std::byte>(feed.bytes(), std::byte{0xFF})};
     cuda::Stream stream;
     cuda::launch_random(stream, feed.at(memory.data()), parts);

@@ -79,7 +79,7 @@ TEST_CASE(
 
 TEST_CASE("a wave's frame has the bytes of its parts and rows, and comes back as it was") {
     CHECK(a_wave(1).size() == 24 + 2 * 32 + 24);
-    CHECK(msg::wave_frame_bytes(1, 1) == 76);
+    CHECK(msg::wave_frame_bytes(1, 1) == 80);
     for (const std::uint32_t rows : {1U, 64U, 65U, kWaveRowsMax}) {
         const std::vector<std::byte> frame = a_wave(rows);
         CHECK(frame.size() == msg::wave_frame_bytes(2, rows));

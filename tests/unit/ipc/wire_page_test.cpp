@@ -116,7 +116,7 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
     CHECK(frame_bytes_for(kVerifyRowsMax) == sizeof(msg::Proposal));
-    CHECK(frame_bytes_for(kWaveRowsMax) == 10'776);
+    CHECK(frame_bytes_for(kWaveRowsMax) == 12'824);
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };

@@ -57,7 +57,7 @@ struct OwnedMatrix {
         std::size_t space = bytes.size();
         matrix.data = static_cast<std::byte*>(std::align(64, matrix.bytes(), start, space));
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
-        pack_tiles(source, matrix, 0, matrix.tiles(), scratch);
+        (void)pack_tiles(source, matrix, 0, matrix.tiles(), scratch);
     }
     OwnedMatrix(const OwnedMatrix&) = delete;
     OwnedMatrix& operator=(const OwnedMatrix&) = delete;

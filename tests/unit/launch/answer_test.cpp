@@ -11,8 +11,9 @@ Tokenizer two_letters() {
     TokenizerData data;
     data.model = "gpt2";
     data.pre = "gpt-2";
-    data.tokens = {"a", "b", "<|end|>"};
-    data.kinds = {TokenKind::Normal, TokenKind::Normal, TokenKind::Control};
+    data.tokens = {"a", "b", "<|end|>", "ab"};
+    data.kinds = {TokenKind::Normal, TokenKind::Normal, TokenKind::Control, TokenKind::Normal};
+    data.merges = {"a b"};
     data.eos = 2;
     return Tokenizer::make(data).value();
 }
@@ -95,4 +96,15 @@ TEST_CASE("a prompt that is only processed has no answer, and ends by its count"
     CHECK(answer.value().ids.empty());
     CHECK(answer.value().figures.generated_tokens == 0);
     CHECK(answer.value().figures.finish == FinishReason::MaxTokens);
+}
+
+TEST_CASE("tokens that one wave brought have no rate, those of two waves have one") {
+    using std::chrono::microseconds;
+    AnswerFigures figures{.generated_tokens = 3,
+                          .first_token = microseconds{1'000},
+                          .last_token = microseconds{1'004}};
+    figures.verdicts.waves = 1;
+    CHECK(figures.decode_rate() == 0.0);
+    figures.verdicts.waves = 2;
+    CHECK(figures.decode_rate() == doctest::Approx(500'000.0));
 }

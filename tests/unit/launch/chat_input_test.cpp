@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "launch/base/progress_bar.hpp"
+#include "launch/base/text_input.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -39,6 +40,16 @@ TEST_CASE("the end of the input ends a message, a signal drops it") {
     CHECK(message({"\"\"\"one", "two"}).text == "one\ntwo");
     const ReadLine dropped = joined_message("one\\", [] { return ReadLine{ReadEnd::Signal, ""}; });
     CHECK(dropped.end == ReadEnd::SignalInText);
+}
+
+TEST_CASE("a message of lines without an end is refused at the bound of a text") {
+    const std::string line(kTextBytesMax / 4, 'x');
+    CHECK(message({"\"\"\"", line, line, line, "\"\"\""}).end == ReadEnd::Line);
+    CHECK(message({"\"\"\"", line, line, line, line, "\"\"\""}).end == ReadEnd::TooLong);
+    CHECK(message({line + '\\', line + '\\', line + '\\', line + '\\', "x"}).end ==
+          ReadEnd::TooLong);
+    const ReadLine refused = joined_message("one\\", [] { return ReadLine{ReadEnd::TooLong}; });
+    CHECK(refused.end == ReadEnd::TooLong);
 }
 
 TEST_CASE("a bar has less than 40 columns whatever its label is") {

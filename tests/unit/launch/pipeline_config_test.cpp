@@ -226,13 +226,19 @@ TEST_CASE("what is no TOML and what cannot be read is said with file and line") 
 
 TEST_CASE("a hostile file is answered with one short line that no terminal obeys") {
     const std::string draft = "[[stage]]\nname = \"d\"\nrole = \"draft\"\n";
-    const std::string long_name(100'000, 'x');
+    const std::string long_name(50'000, 'x');
     const struct {
         std::string text;
         const char* what;
     } cases[] = {
         {"", "0 stages with role = \"segment\""},
-        {"[[[", "test.toml: is not TOML"},
+        {"[[[", "test.toml:1: "},
+        {"\n[.a]", "test.toml:2: "},
+        {"\n\n[[.a]]", "test.toml:3: "},
+        {"[\xC3\xA9]", "test.toml:1: "},
+        {"a = [[\xE2\x80\xA8", "test.toml:1: "},
+        {"a = 1979-05-27T:\n", "test.toml:1: "},
+        {"[" + std::string(70'000, '.') + "]", "test.toml: has 70002 bytes; a TOML file may have"},
         {"a = " + std::string(20'000, '['), "maximum nested value depth"},
         {segment("a", "role = \"segment\""), "test.toml:4: "},
         {"stage = 3", "stage = 3 must be a list of tables: [[stage]]"},

@@ -175,6 +175,32 @@ TEST_CASE("restarts back off, and are forgotten after the period") {
     CHECK(r.health_of(kDraft) == StageHealth::Loading);
 }
 
+TEST_CASE("a stage that cannot start for a reason that stays is not started again") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kLast, Epoch{1}, "killed", Micros{10});
+    bench.said();
+    r.hopeless(kLast, Epoch{1},
+               Micros{15});  // of an incarnation that was replaced: changes nothing
+    CHECK(bench.said().empty());
+    r.hopeless(kLast, Epoch{2}, Micros{20});
+    CHECK(bench.said() == Said{"kill 3.2"});
+    r.gone(kLast, Epoch{2}, "failed: the file is gone", Micros{30});
+    CHECK(bench.said() ==
+          Said{"give up: stage 'segment-2' cannot be restarted: failed: the file is gone"});
+    CHECK(r.health_of(kLast) == StageHealth::Disabled);
+}
+
+TEST_CASE("a disposable stage that cannot start is done without at once") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    r.gone(kDraft, Epoch{1}, "killed", Micros{10});
+    bench.said();
+    r.hopeless(kDraft, Epoch{2}, Micros{20});
+    r.gone(kDraft, Epoch{2}, "failed: the file is gone", Micros{30});
+    CHECK(bench.said() == Said{"kill 1.2", "disabled 1"});
+}
+
 TEST_CASE("a stage that dies too often ends the run, or is done without if it is disposable") {
     RestartRules rules;
     rules.restarts_max = 2;

@@ -98,7 +98,7 @@ TEST_CASE("a template that is only similar is refused, quoting how it begins") {
     const Result<ChatTemplate> chat = ChatTemplate::recognise("{% for m in messages %}[INST]\nx");
     REQUIRE(!chat.ok());
     CHECK(chat.error().code == Errc::Unsupported);
-    CHECK(chat.error().what.find("'{% for m in messages %}[INST]'") != std::string::npos);
+    CHECK(chat.error().what.find("\"{% for m in messages %}[INST]\"") != std::string::npos);
     CHECK(ChatTemplate::recognise("").error().what.find("no chat template") != std::string::npos);
 }
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/tokenizer/utf8.hpp"
+#include "ipc/base/utf8.hpp"
 #include "tests/unit/tokenizer/fixtures.hpp"
 
 namespace paceline {

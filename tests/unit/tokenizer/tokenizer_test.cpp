@@ -34,12 +34,12 @@ TokenizerData tiny() {
 TEST_CASE("a tokenizer model or pre-tokenizer that is not known is refused by name") {
     TokenizerData data = tiny();
     data.model = "llama";
-    check_refused(data, Errc::Unsupported, "'llama'");
+    check_refused(data, Errc::Unsupported, "\"llama\"");
     data = tiny();
     data.pre = "deepseek-llm";
-    check_refused(data, Errc::Unsupported, "'deepseek-llm'");
+    check_refused(data, Errc::Unsupported, "\"deepseek-llm\"");
     data.pre = "default";
-    check_refused(data, Errc::Unsupported, "'default'");
+    check_refused(data, Errc::Unsupported, "\"default\"");
 }
 
 TEST_CASE("a vocabulary that contradicts itself is refused with field and value") {
@@ -95,11 +95,30 @@ TEST_CASE("no text encoded as text yields a control token") {
     }
 }
 
+TEST_CASE("a file without merges is refused, because its texts would be single bytes") {
+    TokenizerData data = tiny();
+    data.merges.clear();
+    check_refused(data, Errc::BadFile, "tokenizer.ggml.merges is missing or empty");
+}
+
+TEST_CASE("a hostile name or merge is shown escaped and cut") {
+    TokenizerData data = tiny();
+    data.model = "\x1b[2J" + std::string(10'000, 'x');
+    check_refused(data, Errc::Unsupported, "\"\\x1b[2Jxxx");
+    CHECK(Tokenizer::make(data).error().what.size() < 300);
+    data = tiny();
+    data.merges = {"\x1b]0;" + std::string(10'000, 'x')};
+    check_refused(data, Errc::BadFile, "merges[0] is \"\\x1b]0;xxx");
+    CHECK(Tokenizer::make(data).error().what.size() < 300);
+}
+
 TEST_CASE("a control token with the text of a plain word is not that word") {
     TokenizerData data = tiny();
     data.pre = "llama-bpe";  // takes whole words from the vocabulary
     data.kinds[2] = TokenKind::Control;
-    data.merges.clear();
+    data.tokens.emplace_back("ba");
+    data.kinds.push_back(TokenKind::Normal);
+    data.merges = {"b a"};
     const Result<Tokenizer> tokenizer = Tokenizer::make(data);
     REQUIRE(tokenizer.ok());
     CHECK(tokenizer.value().encode("ab", SpecialTokens::AsText) == std::vector<TokenId>{0, 1});

@@ -1,4 +1,4 @@
-#include "model/tokenizer/utf8.hpp"
+#include "ipc/base/utf8.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// SpoiltFile: a copy of a fixture in which one number becomes NaN after the file was opened and checked.
+// SpoiltFile: a copy of a fixture in which one number becomes NaN or infinite after the file was opened and checked.
 //
 // Owns a file in the folder for temporary files, and removes it. One thread; one object of a process at
 // a time, since the name of the file has the process alone.
@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
 #include <unistd.h>
 
@@ -37,21 +38,38 @@ public:
         const LayerTensors& layer = file.layer(1);
         const TensorView& tensor = layer.k_bias.has_value() ? *layer.k_bias : layer.ffn_norm;
         REQUIRE(tensor.type == StoredType::F32);
-        spoil(tensor);
+        const float nan = std::numeric_limits<float>::quiet_NaN();
+        spoil(tensor, sizeof nan, std::as_bytes(std::span{&nan, 1}));
+        return tensor.name;
+    }
+
+    /// Makes the scale of the second block of row 3 of a matrix of layer 1 infinite, of a type without
+    /// scales a number of that row. Returns the matrix's name.
+    [[nodiscard]] std::string spoil_a_matrix(const ModelFile& file) const {
+        const TensorView& tensor = file.layer(1).down;
+        const std::size_t at = 3 * tensor.row_bytes() + traits(tensor.type).block_bytes;
+        const float infinity = std::numeric_limits<float>::infinity();
+        const std::uint16_t half = 0x7C00;
+        const std::uint16_t bfloat = float_to_bfloat(infinity);
+        if (tensor.type == StoredType::F32) {
+            spoil(tensor, at, std::as_bytes(std::span{&infinity, 1}));
+        } else {
+            const bool is_bfloat = tensor.type == StoredType::BF16;
+            spoil(tensor, at, std::as_bytes(std::span{is_bfloat ? &bfloat : &half, 1}));
+        }
         return tensor.name;
     }
 
 private:
-    void spoil(const TensorView& tensor) const {
+    void spoil(const TensorView& tensor, std::size_t byte, std::span<const std::byte> with) const {
         std::ifstream in{path_, std::ios::binary};
         const std::string bytes{std::istreambuf_iterator<char>{in}, {}};
         const std::string wanted(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
         const std::size_t at = bytes.find(wanted);
         REQUIRE(at != std::string::npos);
-        const float nan = std::numeric_limits<float>::quiet_NaN();
         std::fstream out{path_, std::ios::binary | std::ios::in | std::ios::out};
-        out.seekp(static_cast<std::streamoff>(at + sizeof nan));
-        out.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+        out.seekp(static_cast<std::streamoff>(at + byte));
+        out.write(reinterpret_cast<const char*>(with.data()), std::ssize(with));
     }
 
     std::filesystem::path path_;

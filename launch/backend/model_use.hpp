@@ -1,0 +1,26 @@
+// What a model file can be used for: whether its text can be encoded, and by which chat template.
+//
+// Pure functions of a file that ModelFile::open() has checked.
+#pragma once
+
+#include <string>
+
+#include "ipc/base/result.hpp"
+#include "model/tokenizer/chat_template.hpp"
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// The tokenizer of `file`. Errors: those of Tokenizer::make(), naming the file.
+[[nodiscard]] Result<Tokenizer> tokenizer_of(const ModelFile& file);
+
+/// Its chat template. Errors: Unsupported (none, or one that is not known), BadFile (its control tokens
+/// are missing from `tokenizer`); they name the file, and --raw as the remedy.
+[[nodiscard]] Result<ChatTemplate> chat_template_of(const ModelFile& file,
+                                                    const Tokenizer& tokenizer);
+
+/// "runs", "runs with --raw only: why" or "cannot run: why".
+[[nodiscard]] std::string use_text(const ModelFile& file);
+
+}  // namespace paceline
