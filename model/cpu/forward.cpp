@@ -81,7 +81,7 @@ Forward::Forward(const ModelConfig& config,
         turned_rows_ = row_pointers(turned_, rows_max, config.dim);
     }
     const int cols_max = std::max({config.dim, config.q_dim(), config.ffn_dim});
-    for (int thread = 0; thread < team.size(); ++thread) {
+    for (int thread = 0; thread < team.capacity(); ++thread) {
         scratch_.push_back(std::make_unique<Scratch>(config, cols_max, kv.half_page_bytes()));
     }
     for (unsigned type = 0; type < 3; ++type) {

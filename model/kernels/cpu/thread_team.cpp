@@ -1,10 +1,16 @@
 #include "model/kernels/cpu/thread_team.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <fcntl.h>
 #include <linux/futex.h>
+#include <optional>
 #include <pthread.h>
+#include <span>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 #include <climits>
 
@@ -31,11 +37,34 @@ long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value)
     return ::syscall(SYS_futex, &word, operation, value, nullptr, nullptr, 0);
 }
 
-bool pin_to(int core) {
+/// A thread of this process may run on these cores alone.
+bool allow(pid_t thread, std::span<const int> cores) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(core), &set);
-    return pthread_setaffinity_np(pthread_self(), sizeof(set), &set) == 0;
+    for (const int core : cores) CPU_SET(static_cast<unsigned>(core), &set);
+    return sched_setaffinity(thread, sizeof(set), &set) == 0;
+}
+
+pid_t own_thread_id() {
+    return static_cast<pid_t>(::syscall(SYS_gettid));
+}
+
+/// How long a thread was ready to run since its begin, and had no core; nothing where the kernel does not
+/// say.
+std::optional<std::chrono::nanoseconds> delay_of(pid_t thread) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", static_cast<int>(thread));
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return std::nullopt;
+    char text[96];
+    const ssize_t length = ::read(file, text, sizeof text - 1);
+    ::close(file);
+    if (length <= 0) return std::nullopt;
+    text[length] = 0;
+    unsigned long long ran = 0;
+    unsigned long long delayed = 0;
+    if (std::sscanf(text, "%llu %llu", &ran, &delayed) != 2) return std::nullopt;
+    return std::chrono::nanoseconds{delayed};
 }
 
 void cpu_relax() {
@@ -47,64 +76,130 @@ void cpu_relax() {
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads, std::vector<int> cores, int usable_cores)
-    : size_{threads}, may_spin_{usable_cores >= threads} {
-    PACE_CHECK(threads >= 1, "a team has at least the caller");
-    PACE_CHECK(cores.empty() || static_cast<int>(cores.size()) == threads, "one core per thread");
-    if (!cores.empty()) {
+    : capacity_{threads},
+      size_{threads},
+      may_spin_{usable_cores >= threads},
+      cores_{std::move(cores)},
+      ids_(static_cast<std::size_t>(threads)),
+      delays_(static_cast<std::size_t>(threads)),
+      wanted_{threads} {
+    PACE_CHECK(threads >= 1 && threads < static_cast<int>(kRun), "a team has at least the caller");
+    PACE_CHECK(cores_.empty() || static_cast<int>(cores_.size()) == threads, "one core per thread");
+    ids_[0].store(own_thread_id(), std::memory_order_relaxed);
+    if (!cores_.empty()) {
         (void)pthread_getaffinity_np(pthread_self(), sizeof(caller_affinity_), &caller_affinity_);
-        caller_pinned_ = pin_to(cores[0]);
+        caller_pinned_ = allow(0, {cores_.data(), 1});
     }
     threads_.reserve(static_cast<std::size_t>(threads) - 1);
     for (int thread = 1; thread < threads; ++thread) {
-        const int core = cores.empty() ? -1 : cores[static_cast<std::size_t>(thread)];
-        threads_.emplace_back([this, thread, core] { worker(thread, core); });
+        threads_.emplace_back([this, thread] { worker(thread); });
     }
 }
 
 ThreadTeam::~ThreadTeam() {
-    // Release pairs with the workers' acquire of run_count_: they see stop_.
+    // Release pairs with the workers' acquire of run_word_ and grown_: they see stop_.
     stop_.store(true, std::memory_order_relaxed);
-    run_count_.fetch_add(1);
-    wake(run_count_);
+    publish();
+    grown_.fetch_add(1);
+    futex(grown_, FUTEX_WAKE_PRIVATE, INT_MAX);
     for (std::thread& thread : threads_) thread.join();
     if (caller_pinned_) {
         (void)pthread_setaffinity_np(pthread_self(), sizeof(caller_affinity_), &caller_affinity_);
     }
 }
 
+// ---- runs
+
 void ThreadTeam::run_erased(Function function, void* context) {
-    if (size_ == 1) {
+    if (capacity_ == 1) {
         function(context, 0);
         return;
     }
+    const auto begin = std::chrono::steady_clock::now();
     function_ = function;
     context_ = context;
-    // Release publishes function_ and context_; pairs with the acquire in worker().
-    run_count_.fetch_add(1);
-    wake(run_count_);
+    const bool grows = wanted_.size() > size();
+    size_.store(wanted_.size(), std::memory_order_relaxed);
+    if (size() > 1) publish();
+    if (grows) {
+        grown_.fetch_add(1);  // after the run's word: see park()
+        futex(grown_, FUTEX_WAKE_PRIVATE, INT_MAX);
+    }
     function(context, 0);
     barrier();  // no thread is inside `work` any more when run() returns
+    account(std::chrono::steady_clock::now() - begin);
 }
 
-void ThreadTeam::worker(int thread, int core) {
-    if (core >= 0) (void)pin_to(core);
+/// Begins a run for those that take part. Release publishes function_, context_ and size_; pairs with the
+/// acquire in worker() and park().
+void ThreadTeam::publish() {
+    const std::uint32_t number = run_word_.load(std::memory_order_relaxed) / kRun + 1;
+    run_word_.store(number * kRun + static_cast<std::uint32_t>(size()));
+    wake(run_word_);
+}
+
+void ThreadTeam::worker(int thread) {
+    const auto own = static_cast<std::size_t>(thread);
+    if (!cores_.empty()) (void)allow(0, {&cores_[own], 1});
+    ids_[own].store(own_thread_id(), std::memory_order_relaxed);
     std::uint32_t seen = 0;
     while (true) {
-        // Acquire pairs with the release in run_erased() and in the destructor.
-        wait_while(run_count_, seen, {kSpinsBetweenRuns, kYieldsBetweenRuns});
-        ++seen;
+        wait_while(run_word_, seen, {kSpinsBetweenRuns, kYieldsBetweenRuns});
+        seen = run_word_.load();
+        if (!takes_part(thread, seen)) seen = park(thread);
         if (stop_.load(std::memory_order_relaxed)) return;
         function_(context_, thread);
         barrier();
     }
 }
 
+/// Sleeps until a run begins that has a place for this thread, and gives its word. Such a run waits for the
+/// thread at its barriers, so the word is still that of the run.
+std::uint32_t ThreadTeam::park(int thread) {
+    while (true) {
+        const std::uint32_t grown =
+            grown_.load();  // before the word: a run that is missed here raises it
+        const std::uint32_t word = run_word_.load();
+        if (takes_part(thread, word) || stop_.load(std::memory_order_relaxed)) return word;
+        futex(grown_, FUTEX_WAIT_PRIVATE, grown);
+    }
+}
+
+// ---- how many take part
+
+/// A run is over, which took so long.
+void ThreadTeam::account(std::chrono::nanoseconds busy) {
+    busy_ += busy;
+    if (busy_ < TeamSize::kLookInterval) return;
+    std::chrono::nanoseconds longest{0};
+    for (std::size_t thread = 0; thread < delays_.size(); ++thread) {
+        const auto delay = delay_of(ids_[thread].load(std::memory_order_relaxed));
+        if (!delay) return;
+        if (static_cast<int>(thread) < size())
+            longest = std::max(longest, *delay - delays_[thread]);
+        delays_[thread] = *delay;
+    }
+    wanted_.look(std::chrono::steady_clock::now().time_since_epoch(), busy_, longest);
+    busy_ = {};
+    if (wanted_.size() != size()) pin(wanted_.size() == capacity_);
+}
+
+/// Each thread on its own core, or all on any core of the team.
+void ThreadTeam::pin(bool apart) {
+    for (std::size_t thread = 0; thread < cores_.size(); ++thread) {
+        const std::span<const int> cores =
+            apart ? std::span<const int>{&cores_[thread], 1} : std::span<const int>{cores_};
+        (void)allow(ids_[thread].load(std::memory_order_relaxed), cores);
+    }
+}
+
 void ThreadTeam::barrier() {
-    if (size_ == 1) return;
+    if (size_.load(std::memory_order_relaxed) == 1) return;
     const std::uint32_t phase =
         barrier_phase_.load(std::memory_order_relaxed);  // changes only when we all arrived
     // Acquire-release: the last one in sees what all others wrote before they arrived.
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) ==
+        size_.load(std::memory_order_relaxed) - 1) {
         arrived_.store(0, std::memory_order_relaxed);  // ordered by the release below
         barrier_phase_.store(phase + 1);
         wake(barrier_phase_);

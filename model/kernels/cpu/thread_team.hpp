@@ -3,6 +3,10 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
+// How many take part: all, until one is kept waiting for its core by something else (team_size.hpp);
+// then one less, and none is pinned within the team's cores, so that the scheduler finds the free ones.
+// size() changes between two runs alone. Threads that do not take part sleep.
+//
 // How it waits: first it spins, then it yields where others compute on its cores too (another process of
 // the pipeline, another team of this one, or there are fewer cores than threads), then it sleeps in the
 // kernel. A yield that took long shows that the core went to a busy process: sched_yield() gives it away
@@ -14,10 +18,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <sched.h>
+#include <sys/types.h>
 #include <thread>
 #include <vector>
+
+#include "model/kernels/cpu/team_size.hpp"
 
 namespace paceline {
 
@@ -31,7 +39,9 @@ public:
     ThreadTeam& operator=(const ThreadTeam&) = delete;
     ~ThreadTeam();
 
-    [[nodiscard]] int size() const { return size_; }
+    /// The threads that take part, 1 .. capacity(): during a run all, before it those of the last one.
+    [[nodiscard]] int size() const { return size_.load(std::memory_order_relaxed); }
+    [[nodiscard]] int capacity() const { return capacity_; }
 
     template <class Work>
     void run(Work& work) {
@@ -45,7 +55,16 @@ public:
 private:
     using Function = void (*)(void* context, int thread);
     void run_erased(Function function, void* context);
-    void worker(int thread, int core);
+    // A run's word: its number, and how many threads take part.
+    static constexpr std::uint32_t kRun = 4096;
+    [[nodiscard]] static bool takes_part(int thread, std::uint32_t word) {
+        return static_cast<std::uint32_t>(thread) < word % kRun;
+    }
+    void publish();
+    void worker(int thread);
+    [[nodiscard]] std::uint32_t park(int thread);
+    void account(std::chrono::nanoseconds busy);
+    void pin(bool apart);
     /// How long a thread waits awake: spins on cores of its own, yields on shared ones.
     struct Patience {
         int spins;
@@ -57,16 +76,23 @@ private:
     void wake(std::atomic<std::uint32_t>& word);
     bool yield();
 
-    int size_;
+    int capacity_;
+    std::atomic<int> size_;  // written between two runs
     bool may_spin_;
+    std::vector<int> cores_;  // of each thread; empty: not pinned
     std::vector<std::thread> threads_;
+    std::vector<std::atomic<pid_t>> ids_;           // of each thread, once it runs
+    std::vector<std::chrono::nanoseconds> delays_;  // of each, for a core, when looked at last
+    TeamSize wanted_;                               // of the next run
+    std::chrono::nanoseconds busy_{0};              // inside run() since then
     cpu_set_t caller_affinity_{};
     bool caller_pinned_ = false;
 
     Function function_ =
-        nullptr;  // written before run_count_ is released, read after it is acquired
+        nullptr;  // written before run_word_ is released, read after it is acquired
     void* context_ = nullptr;
-    alignas(64) std::atomic<std::uint32_t> run_count_{0};
+    alignas(64) std::atomic<std::uint32_t> run_word_{0};
+    std::atomic<std::uint32_t> grown_{0};  // raised when more take part than before, and at the end
     std::atomic<bool> stop_{false};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<std::uint32_t> barrier_phase_{0};
