@@ -137,7 +137,7 @@ class Plain(Gpu):
         self.assertEqual([(row["backends"], row["model_type"]) for row in rows],
                          [("CUDA", "tiny (synthetic weights)")] * 4)
         sizes = {row["dtype"]: row["model_size"] for row in rows}
-        self.assertTrue(sizes["f32"] > sizes["auto"] > sizes["int8"] > sizes["q4"] > 0, sizes)
+        self.assertTrue(sizes["f32"] > sizes["bf16"] > sizes["int8"] > sizes["q4"] > 0, sizes)
         # 15 GiB of weights: refused before any of them is made, wherever the host's memory ends.
         stderr = self.run_fails(FAILURE, "bench", "--random", "llama-8b", "--device", "cuda:0")
         self.assertIn("cuda:0 (emulated device) has 8.00 GiB free, layers [0, 32) need 15.", stderr)
@@ -205,14 +205,20 @@ class Pipelines(Gpu):
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
 
 
-    def test_segments_on_two_gpus_are_two_processes_and_commit_the_tokens_of_one(self):
-        report = self.folder / "report.json"
-        config = self.config("".join(stage(name, "segment", 'layers = "auto"', f'device = "cuda:{gpu}"')
-                                     for gpu, name in enumerate(("front", "back"))))
-        done = subprocess.run([BINARY, "check", "-m", TINY, "--config", config, "-n", "20", "--first", "2", "-c", "128",
-                               "--json", str(report)], capture_output=True, timeout=60, check=False,
-                              env=environment(PACELINE_EMULATED_DEVICES="2"))
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+    def test_stages_on_four_gpus_commit_the_tokens_of_one_over_every_transport_though_killed(self):
+        text = "".join(stage(role, role, f'device = "cuda:{gpu}"')
+                       for gpu, role in enumerate(("early-verify", "final-verify", "draft", "correct")))
+        text += FOUR_STAGES[FOUR_STAGES.index("[draft]"):]
+        path, report = self.folder / "four.toml", self.folder / "report.json"
+        for transport in ("auto", "host", "exported", "nccl"):
+            with self.subTest(transport=transport):
+                path.write_text(f'[pipeline]\nname = "four"\ntransport = "{transport}"\n' + text)
+                done = subprocess.run([BINARY, "check", "-m", TINY, "--config", str(path), "-n", "30", "--first", "4",
+                                       "-c", "128", "--kills", "4", *SAMPLED, "--json", str(report)],
+                                      capture_output=True, timeout=100, check=False,
+                                      env=environment(PACELINE_EMULATED_DEVICES="4"))
+                self.assertEqual(done.returncode, 0, done.stderr.decode())
+                self.assertEqual(json.loads(report.read_text())["kills"], 4)
 
 
 class Refusals(Gpu):

@@ -169,6 +169,9 @@ std::uint32_t ThreadTeam::park(int thread) {
 
 /// A run is over, which took so long.
 void ThreadTeam::account(std::chrono::nanoseconds busy) {
+    // On shared cores threads wait for those of the same pipeline, which is no reason to do with fewer:
+    // two segments that take turns lost a quarter of their speed by it.
+    if (!may_spin_) return;
     busy_ += busy;
     if (busy_ < TeamSize::kLookInterval) return;
     std::chrono::nanoseconds longest{0};

@@ -3,8 +3,9 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
-// How many take part: all, until one is kept waiting for its core by something else (team_size.hpp);
-// then one less, and none is pinned within the team's cores, so that the scheduler finds the free ones.
+// How many take part: all, until one of a team with cores of its own is kept waiting for its core by
+// something else (team_size.hpp); then one less, and none is pinned within the team's cores, so that the
+// scheduler finds the free ones.
 // size() changes between two runs alone. Threads that do not take part sleep.
 //
 // How it waits: first it spins, then it yields where others compute on its cores too (another process of

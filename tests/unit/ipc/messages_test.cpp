@@ -110,10 +110,10 @@ TEST_CASE("a wave's frame of another length than its counts say is refused, what
     };
     std::vector<std::byte> frame = a_wave(5);
     frame.pop_back();
-    refused(frame, "has 187 bytes, not 188");
+    refused(frame, "has 207 bytes, not 208");
     frame = a_wave(5);
     frame.push_back({});
-    refused(frame, "has 189 bytes, not 188");
+    refused(frame, "has 209 bytes, not 208");
     for (std::size_t size = 0; size < sizeof(msg::WaveHeader); ++size)
         refused(std::vector<std::byte>(size), "its header alone");
     constexpr std::size_t kParts = offsetof(msg::WaveHeader, part_count);

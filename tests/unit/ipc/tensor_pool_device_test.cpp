@@ -1,4 +1,6 @@
 // Tensor pools whose slots lie elsewhere: on a device of the process, or behind a link.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "ipc/transport/tensor_link.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/announced_tensor.hpp"
+#include "ipc/wire/wave_frame.hpp"
 
 using namespace paceline;
 
@@ -180,13 +183,20 @@ TEST_CASE("waves and notes announce a tensor, other messages and bytes that are 
         return msg::announced_tensor(static_cast<std::uint16_t>(message.kKind),
                                      bytes.first(bytes.size() - cut));
     };
+    const auto announced_by_wave = [](const msg::Wave& sent, std::size_t bytes = SIZE_MAX) {
+        const std::vector<std::byte> frame = msg::frame_of(sent);
+        return msg::announced_tensor(static_cast<std::uint16_t>(msg::Kind::Wave),
+                                     std::span{frame}.first(std::min(bytes, frame.size())));
+    };
     msg::Wave wave{};
+    wave.parts.resize(1);
+    wave.rows.resize(1);
     wave.tensor = 3;
     wave.tensor_generation = 9;
-    CHECK(announced(wave) == PoolRef{3, 9});
-    CHECK_FALSE(announced(wave, sizeof wave - offsetof(msg::Wave, tensor_generation)));
+    CHECK(announced_by_wave(wave) == PoolRef{3, 9});
+    CHECK_FALSE(announced_by_wave(wave, offsetof(msg::WaveHeader, tensor_generation)));
     wave.tensor = msg::kNoTensor;
-    CHECK_FALSE(announced(wave));
+    CHECK_FALSE(announced_by_wave(wave));
     msg::TensorNote note{};
     note.tensor = 2;
     note.tensor_generation = 5;

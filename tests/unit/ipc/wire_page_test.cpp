@@ -83,7 +83,7 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
                   FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
     check_fields(
-        between(text, "### Wave, 24 bytes, 32 for each part and 20 for each row", "A part"),
+        between(text, "### Wave, 24 bytes, 32 for each part and 24 for each row", "A part"),
         {FIELD(WaveHeader, epoch), FIELD(WaveHeader, part_count), FIELD(WaveHeader, row_count),
          FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation),
          FIELD(WaveHeader, tensor_rows)});

@@ -60,7 +60,7 @@ TEST_CASE("a team whose cores are busy shrinks, computes the same, and grows aga
     int core = 0;
     while (!CPU_ISSET(static_cast<unsigned>(core), &before)) ++core;
     // Three threads on one core are kept waiting whatever else this machine does.
-    ThreadTeam team{3, {core, core, core}, 0};
+    ThreadTeam team{3, {core, core, core}, 3};
     std::atomic<long> sum{0};
     const auto run_for = [&](std::chrono::milliseconds time, auto until) {
         const auto end = std::chrono::steady_clock::now() + time;

@@ -16,6 +16,12 @@ CudaProbe list_cuda() {
                                  .capability_minor = info.capability % 10,
                                  .memory_bytes = info.memory_bytes});
     }
+    // Each reaches all others.
+    for (CudaDevice& device : probe.devices) {
+        for (const CudaDevice& other : probe.devices) {
+            if (other.index != device.index) device.peers.push_back(other.index);
+        }
+    }
     return probe;
 }
 
