@@ -168,7 +168,8 @@ def run_check(command: list[str], row: Row, task: Task) -> Outcome:
     answer = task.folder / "check.json"
     answer.unlink(missing_ok=True)
     begun = time.monotonic()
-    code, out, err = run([*command, "--json", str(answer)], task)
+    # -v: with the table of the stages.
+    code, out, err = run([*command, "-v", "--json", str(answer)], task)
     seconds = time.monotonic() - begun
     written = answer.read_text() if answer.exists() else ""
     if code is None or not written:  # the file is opened first, and written last
