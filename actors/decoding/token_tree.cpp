@@ -27,9 +27,9 @@ NodeId TokenTree::new_name() {
 }
 
 void TokenTree::plant(TokenId token, Position position) {
-    const NodeId name = role_ == TreeRole::Names ? new_name() : kNobody;
-    nodes_.assign(1, {.id = name, .parent = kNobody, .token = token, .position = position});
-    last_committed_ = kNobody;
+    const NodeId name = role_ == TreeRole::Names ? new_name() : kNoNode;
+    nodes_.assign(1, {.id = name, .parent = kNoNode, .token = token, .position = position});
+    last_committed_ = kNoNode;
 }
 
 std::optional<NodeId> TokenTree::grow(NodeId parent,
@@ -83,18 +83,18 @@ Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row) {
                                     text_of(row), top.token, top.position));
     }
     if (row.token != top.token) return Adoption::Stale;
-    if (top.id != kNobody) return protocol(text_of(row) + " is a second root");
+    if (top.id != kNoNode) return protocol(text_of(row) + " is a second root");
     top.id = row.node;
     top.slot = row.slot;
     return Adoption::Live;
 }
 
 Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
-    if (row.node == kNobody) return protocol(text_of(row) + " has no name");
+    if (row.node == kNoNode) return protocol(text_of(row) + " has no name");
     if (find(row.node) != nullptr) return protocol(text_of(row) + " has a name that is in use");
     const bool below_committed =
         row.parent == msg::kNoParent ||
-        (last_committed_ != kNobody && row.parent == last_committed_.value);
+        (last_committed_ != kNoNode && row.parent == last_committed_.value);
     if (below_committed) return adopt_root(row);
     const TreeNode* parent = find(NodeId{row.parent});
     if (parent == nullptr) return Adoption::Stale;
@@ -137,7 +137,7 @@ Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next
     TreeStep step{.committed = std::move(committed.value()), .dropped = {}};
     const TreeNode last = step.committed.back();
     const TreeNode* prepared = child(last.id, next);
-    TreeNode top{.id = kNobody, .parent = last.id, .token = next, .position = last.position + 1};
+    TreeNode top{.id = kNoNode, .parent = last.id, .token = next, .position = last.position + 1};
     if (prepared != nullptr) {
         top = *prepared;
         step.prepared = true;

@@ -38,7 +38,7 @@ struct TreeNode {
     static constexpr NodeId kNone{msg::kNoParent};
 
     NodeId id;
-    NodeId parent;  // of the root: what it was below when it was named, or TokenTree::kNobody
+    NodeId parent;  // of the root: what it was below when it was named, or TokenTree::kNoNode
     TokenId token = 0;
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
@@ -70,7 +70,7 @@ enum class TreeRole : std::uint8_t {
 class TokenTree : public CandidateTree<TreeNode> {
 public:
     /// The id of a node that has no name, and the parent of a node that has none.
-    static constexpr NodeId kNobody = TreeNode::kNone;
+    static constexpr NodeId kNoNode = TreeNode::kNone;
 
     TokenTree(TreeRole role, std::size_t nodes_max)
         : CandidateTree{role == TreeRole::Names, nodes_max}, role_{role} {}
@@ -108,7 +108,7 @@ private:
 
     TreeRole role_;
     std::uint32_t next_name_ = 0;
-    NodeId last_committed_ = kNobody;  // the node that the root hangs below, if one is known
+    NodeId last_committed_ = kNoNode;  // the node that the root hangs below, if one is known
 };
 
 }  // namespace paceline

@@ -206,7 +206,7 @@ void WaveScheduler::hear(Entry& entry, const msg::Proposal& proposal, Micros now
 void WaveScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
     TokenTree& tree = entry.state->tree();
     std::array<NodeId, kProposalNodesMax> names{};
-    names.fill(TokenTree::kNobody);
+    names.fill(TokenTree::kNoNode);
     for (std::uint32_t i = 0; i < proposal.count; ++i) {
         const msg::ProposedNode& node = proposal.nodes[i];
         if (node.parent < top) continue;
@@ -216,7 +216,7 @@ void WaveScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16
         const TreeNode* below = tree.find(above);
         if (below == nullptr || !worth_a_row(entry, *below)) continue;
         const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
-        names[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNobody);
+        names[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNoNode);
     }
 }
 

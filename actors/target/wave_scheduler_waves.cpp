@@ -199,7 +199,7 @@ std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Entry& entry, std::uin
         const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
         PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
         entry.slots.commit(slot.value());
-        wave.rows.push_back({.node = TokenTree::kNobody,
+        wave.rows.push_back({.node = TokenTree::kNoNode,
                              .parent = msg::kNoParent,
                              .token = text[position],
                              .position = static_cast<Position>(position),

@@ -134,8 +134,8 @@ class BeforeTheModel(CliTest):
 
     def test_check_knows_the_processes_before_it_decodes(self):
         begun = time.monotonic()
-        said = self.run_fails(USAGE, "check", "-m", TINY, "--method", "pearl", "--delay", "nobody:20", "-n", "400")
-        self.assertIn("--delay nobody:20: no process is called 'nobody'; there are target, draft", said)
+        said = self.run_fails(USAGE, "check", "-m", TINY, "--method", "pearl", "--delay", "missing:20", "-n", "400")
+        self.assertIn("--delay missing:20: no process is called 'missing'; there are target, draft", said)
         self.assertLess(time.monotonic() - begun, 10)
 
     def test_syntax_and_meaning_of_a_configuration_end_with_the_same_code(self):

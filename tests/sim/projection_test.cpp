@@ -14,12 +14,13 @@
 #include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "runtime/simulation/table_timing.hpp"
-#include "tests/sim/synthetic.hpp"
+#include "tests/sim/acceptance_source.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr int kLayers = 8;
+constexpr int kDim = 2;
 constexpr std::int32_t kSlots = 16'384;
 constexpr StageId kFirst{1};
 constexpr StageId kSecond{2};
@@ -53,16 +54,24 @@ struct Pipeline {
         if (drafts()) plan.verdict_to.push_back(kDraft);
         plan.dispatch.proposal_wait = Micros{10'000'000};  // it takes turns with the draft
         auto body = std::make_unique<Body>();
-        body->backend = std::make_unique<SyntheticTarget>(kLayers, kLayers * (index - 1) / segments,
-                                                          kLayers * index / segments, kSlots);
+        ModelConfig shape;
+        shape.layers = kLayers;
+        shape.dim = kDim;
+        shape.vocab_size = kOracleVocab;
+        shape.context_length = kSlots;
+        CpuOptions options;
+        options.first_layer = kLayers * (index - 1) / segments;
+        options.last_layer = kLayers * index / segments;
+        options.kv_slots = kSlots;
+        body->backend = std::make_unique<OracleBackend>(shape, options, OracleBackend::Part::Target,
+                                                        OracleAccuracy{});
         body->one = std::make_unique<SegmentActor>(plan, *body->backend);
         return body;
     }
     [[nodiscard]] std::unique_ptr<SimBody> make_draft() const {
         auto body = std::make_unique<Body>();
         body->one = std::make_unique<DraftActor>(
-            DraftPlan{
-                .first_segment = kFirst, .verifier = verifier(), .vocab_size = kSyntheticVocab},
+            DraftPlan{.first_segment = kFirst, .verifier = verifier(), .vocab_size = kOracleVocab},
             DraftTools{.source = [this](const Request&) {
                 return std::make_unique<AcceptanceSource>(right, 7);
             }});
@@ -91,7 +100,7 @@ struct Pipeline {
             edges.push_back({.from = kFirst,
                              .to = kSecond,
                              .tensor_slots = 4,
-                             .tensor_bytes = kWaveRowsMax * 2 * sizeof(float)});
+                             .tensor_bytes = kWaveRowsMax * kDim * sizeof(float)});
             edges.push_back({.from = kSecond, .to = kFirst});
         }
         if (drafts()) {
@@ -134,7 +143,7 @@ Projection project(const Pipeline& pipeline,
     options.tracing = true;
     options.jobs_may_run_early = false;
     SimWorld world{options, timing, pipeline.processes(), pipeline.edges()};
-    ConductorActor conductor{pipeline.plan(), kSyntheticVocab, kSlots};
+    ConductorActor conductor{pipeline.plan(), kOracleVocab, kSlots};
     Projection projection;
     Micros begun = Micros::max();
     Micros ended{0};

@@ -20,7 +20,7 @@ void set_devices(int count);
 
 struct LinkRules {
     std::uint64_t seed = 1;  // of every delay
-    // Writes to imported memory reach nobody else, as peer access does behind some IOMMUs.
+    // Writes to imported memory are lost for its exporter, as behind some IOMMUs.
     bool peer_writes_are_lost = false;
     int nccl_version = 22809;
     bool nccl_revokes = true;

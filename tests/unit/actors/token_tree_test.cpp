@@ -20,7 +20,7 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
     std::map<std::uint32_t, TreeNode> nodes;
     for (TreeNode node : tree.nodes()) {
         if (!node.sent()) continue;
-        if (node.id == tree.root().id) node.parent = TokenTree::kNobody;
+        if (node.id == tree.root().id) node.parent = TokenTree::kNoNode;
         // What proposers believe is the dispatcher's alone.
         node.log_prob = 0.0F;
         node.reach = 0.0F;
@@ -160,7 +160,7 @@ TEST_CASE("an accepted path that is not in the tree is refused and changes nothi
     (void)tree.send(a, 1);
     const std::vector<TreeNode> before(tree.nodes().begin(), tree.nodes().end());
     for (const std::vector<NodeId>& path :
-         {std::vector<NodeId>{b}, {a, b}, {a, a}, {root}, {NodeId{77}}, {TokenTree::kNobody}}) {
+         {std::vector<NodeId>{b}, {a, b}, {a, a}, {root}, {NodeId{77}}, {TokenTree::kNoNode}}) {
         const Result<TreeStep> step = tree.apply(path, 5);
         REQUIRE_FALSE(step);
         CHECK(step.error().code == Errc::Protocol);

@@ -209,7 +209,7 @@ TEST_CASE("an abort that does not return is reported, and holds up no destructor
     emulated::set_link_rules({});
 }
 
-TEST_CASE("a producer whose writes reach nobody is found before its first tensor is read") {
+TEST_CASE("a producer whose writes are lost is found before its first tensor is read") {
     emulated::LinkRules rules;
     rules.peer_writes_are_lost = true;
     const Rules set{rules};

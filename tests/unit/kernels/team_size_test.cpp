@@ -34,7 +34,7 @@ TEST_CASE("a team shrinks by one at each look that finds a thread waiting, to on
     }
 }
 
-TEST_CASE("a team grows again when nobody waits, after a while") {
+TEST_CASE("a team grows again once no thread waits, after a while") {
     TeamSize team{2};
     team.look(milliseconds{1'000}, milliseconds{25}, milliseconds{12});
     CHECK(team.size() == 1);

@@ -1,0 +1,176 @@
+// The conductor from an order to the end of its answer: begins, commits, waiting for room, further turns.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/actors/conductor_bench.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::conductor_test;  // NOLINT(google-build-using-namespace): likewise
+
+TEST_CASE("a request is posted to every stage, and to those that act first last") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    REQUIRE(bench.context.posted.size() == 3);
+    CHECK(bench.context.posted[0].to == kDraft);
+    CHECK(bench.context.posted[1].to == kVerifier);
+    CHECK(bench.context.posted[2].to == kFirst);
+    for (const auto& posted : bench.context.posted) {
+        CHECK(posted.begin.request == id);
+        CHECK(posted.begin.attempt == Attempt{1});
+        CHECK(posted.request.text == request().text);
+        CHECK(posted.request.replayed == 0);
+        CHECK(posted.request.reuse == 0);
+    }
+    CHECK(bench.context.gauges[gauges::kRequests] == 1);
+}
+
+TEST_CASE("an order that is taken before the loop runs begins with the loop") {
+    ConductorActor conductor{plan(), kVocab, kSlots};
+    AnswerOrder order;
+    order.request = request();
+    int ends = 0;
+    order.on_token = [](TokenId) { return Go::On; };
+    order.on_end = [&](const AnswerFigures&, const Status&) { ++ends; };
+    const RequestId id = conductor.submit(std::move(order)).value();
+    Recorder context;
+    conductor.on_start(context);
+    CHECK(context.posted.size() == 3);
+    conductor.cancel(id);
+    CHECK(ends == 1);
+}
+
+TEST_CASE("an answer's account has each verdict that the log takes, and no stale or late one") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted
+    bench.lose(kFirst);
+    bench.join(kFirst);
+    bench.verdict(id, 1, 7, {52});  // of the attempt before the loss
+    bench.verdict(id, 2, 7, {53});
+    bench.verdict(id, 2, 8, {54, 55}, FinishReason::EndToken);
+    bench.verdict(id, 2, 10, {56});
+    const AnswerFigures& figures = bench.ears[0]->figures;
+    CHECK(figures.generated_tokens == 6);
+    const VerdictTally& verdicts = figures.verdicts;
+    CHECK(verdicts.waves == 3);
+    CHECK(verdicts.candidates + verdicts.waves == 4 + 2 + 3);
+    CHECK(verdicts.emitted == 6);
+    CHECK(verdicts.accepted == 3);
+    CHECK(std::vector(verdicts.accepted_at.begin(), verdicts.accepted_at.begin() + 3) ==
+          std::vector<std::int64_t>{2, 1, 0});
+    CHECK(copy(bench.conductor.text(id)).back() == 55);
+}
+
+TEST_CASE("tokens are handed on in order and the verdict that ends the answer ends it once") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 4, {50, 51});
+    CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});
+    CHECK(bench.ears[0]->ends == 0);
+    bench.verdict(id, 1, 6, {52}, FinishReason::EndToken);
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK(bench.ears[0]->status.ok());
+    CHECK(bench.ears[0]->figures.finish == FinishReason::EndToken);
+    CHECK(bench.ears[0]->figures.generated_tokens == 3);
+    CHECK(bench.ears[0]->figures.verdicts.accepted == 1);
+    CHECK(bench.ears[0]->figures.verdicts.waves == 2);
+    CHECK(bench.context.counted[counters::kTokensCommitted] == 3);
+    CHECK(bench.context.traced[TraceKind::Commit] == 2);
+    bench.verdict(id, 1, 7, {53});
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK(bench.ears[0]->tokens.size() == 3);
+    CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 52});
+    CHECK(bench.conductor.open_requests() == 0);
+    CHECK(bench.context.stops.empty());
+}
+
+TEST_CASE("requests wait for room in the KV caches, first come, first served") {
+    Bench bench;
+    const RequestId first = bench.submit(request(4, 96));
+    bench.context.posted.clear();
+    bench.submit(request(4, 64));
+    bench.submit(request(4, 32));  // it would fit, but is not the next
+    CHECK(bench.context.posted.empty());
+    CHECK(bench.context.gauges[gauges::kQueueDepth] == 2);
+    bench.verdict(first, 1, 4, {50}, FinishReason::EndToken);
+    CHECK(bench.context.posted.size() == 6);
+    CHECK(bench.context.gauges[gauges::kQueueDepth] == 0);
+}
+
+TEST_CASE("a request that waits for room only is not failed for a pipeline that is back") {
+    Bench bench;
+    bench.lose(kFirst);
+    for (int i = 0; i < 3; ++i) bench.submit(request(4, 96));
+    bench.join(kFirst);
+    CHECK(bench.context.posted.size() == 3);
+    bench.context.pass(Micros{9'000'000});
+    CHECK(bench.ears[1]->ends == 0);
+    CHECK(bench.ears[2]->ends == 0);
+}
+
+TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss") {
+    for (const bool loses : {false, true}) {
+        Bench bench;
+        const RequestId id = bench.submit(request());
+        bench.verdict(id, 1, 4, {50, 51}, FinishReason::EndToken);
+        if (loses) {
+            bench.lose(kFirst);
+            bench.join(kFirst);
+        }
+        AnswerOrder more = bench.order(request(3));
+        more.continues = id;
+        CHECK(bench.conductor.submit(std::move(more)).value() == id);
+        const auto& posted = bench.context.posted.back();
+        CHECK(posted.begin.attempt == Attempt{2});
+        CHECK(posted.request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1, 2});
+        CHECK(posted.request.replayed == 0);
+        CHECK(posted.request.reuse == (loses ? 0 : 5));
+        bench.verdict(id, 2, 9, {60}, FinishReason::EndToken);
+        CHECK(bench.ears[1]->tokens == std::vector<TokenId>{60});
+        CHECK(bench.ears[1]->figures.prompt_tokens == (loses ? 9 : 4));
+    }
+}
+
+TEST_CASE("what cannot be continued is refused: unknown, running or closed requests") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    const auto continued = [&](RequestId what) {
+        AnswerOrder more = bench.order(request(3));
+        more.continues = what;
+        return bench.conductor.submit(std::move(more));
+    };
+    CHECK_FALSE(continued(RequestId{77}));
+    CHECK_FALSE(continued(id));
+    bench.conductor.close(id);  // it is open: nothing happens
+    CHECK(bench.conductor.open_requests() == 1);
+    bench.conductor.cancel(id);
+    bench.conductor.close(id);
+    CHECK(bench.conductor.text(id).empty());
+    CHECK_FALSE(continued(id));
+    CHECK(bench.submit(request()) > id);  // ids are never used twice
+}
+
+TEST_CASE("the conductor refuses requests out of range and messages that are not the verifier's") {
+    Bench bench;
+    CHECK_FALSE(bench.conductor.submit(bench.order(request(4, kSlots + 1))));
+    CHECK_FALSE(bench.conductor.submit(bench.order(request(0))));
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 9, {50});
+    REQUIRE(bench.context.failure);
+    CHECK(bench.context.failure->what.find("position 9") != std::string::npos);
+    bench.context.failure.reset();
+    bench.verdict(id, 1, 4, {50, kVocab});
+    REQUIRE(bench.context.failure);
+    CHECK(bench.context.failure->what == "stage 2: a verdict has tokens[1] = 100");
+    CHECK(bench.ears[0]->tokens.empty());
+    CHECK(bench.conductor.text(id).size() == 4);
+    bench.context.failure.reset();
+    const msg::Verdict verdict{};
+    bench.conductor.handle(kFirst, static_cast<std::uint16_t>(msg::Kind::Verdict),
+                           std::as_bytes(std::span{&verdict, 1}));
+    CHECK(bench.context.failure);
+    bench.conductor.leave();
+    CHECK(bench.context.left);
+}

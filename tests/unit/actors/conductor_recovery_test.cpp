@@ -1,0 +1,140 @@
+// The conductor when stages are lost: attempts, replay, requests and pipelines that are given up.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/actors/conductor_bench.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::conductor_test;  // NOLINT(google-build-using-namespace): likewise
+
+TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited for") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.verdict(id, 1, 4, {50, 51});
+    bench.context.posted.clear();
+    bench.lose(kFirst);
+    CHECK_FALSE(bench.conductor.pipeline_whole());
+    CHECK(bench.context.valid_from[id] == Attempt{2});
+    CHECK(bench.context.stops.size() == 3);
+    CHECK(bench.context.stops[0].second.attempt == Attempt{1});
+    CHECK(bench.context.posted.empty());
+    // A verdict of the old attempt was on its way: it is counted, nothing else.
+    bench.verdict(id, 1, 6, {52});
+    CHECK(bench.ears[0]->tokens.size() == 2);
+    CHECK(bench.conductor.fenced() == 1);
+    CHECK(bench.context.counted[counters::kFenced] == 1);
+    CHECK(bench.context.traced[TraceKind::Fenced] == 1);
+    bench.join(kFirst);
+    CHECK(bench.conductor.pipeline_whole());
+    REQUIRE(bench.context.posted.size() == 3);
+    for (const auto& posted : bench.context.posted) {
+        CHECK(posted.begin.attempt == Attempt{2});
+        CHECK(posted.request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
+        CHECK(posted.request.replayed == 2);
+        CHECK(posted.request.reuse == 0);
+    }
+    CHECK(bench.context.counted[counters::kReplays] == 1);
+    bench.verdict(id, 1, 6, {52});
+    CHECK(bench.ears[0]->tokens.size() == 2);
+    bench.verdict(id, 2, 6, {53}, FinishReason::MaxTokens);
+    CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 53});
+    CHECK(bench.ears[0]->figures.replays == 1);
+    CHECK(bench.ears[0]->ends == 1);
+}
+
+TEST_CASE("nothing begins before all lost segments have joined") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.lose(kFirst);
+    bench.lose(kVerifier);
+    bench.context.posted.clear();
+    const RequestId late = bench.submit(request());
+    bench.join(kFirst);
+    bench.lose(kFirst);  // again, before anything began
+    bench.join(kVerifier);
+    CHECK(bench.context.posted.empty());
+    bench.join(kFirst);
+    REQUIRE(bench.context.posted.size() == 6);
+    CHECK(bench.context.posted[0].begin.request == id);  // it has waited longest
+    CHECK(bench.context.posted[0].begin.attempt == Attempt{2});
+    CHECK(bench.context.posted[3].begin.request == late);
+    CHECK(bench.context.posted[3].begin.attempt == Attempt{1});
+}
+
+TEST_CASE("a lost draft changes no attempt and gets its Begin when it is back") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    bench.lose(kDraft);
+    CHECK(bench.context.stops.empty());
+    CHECK(bench.conductor.pipeline_whole());
+    bench.verdict(id, 1, 4, {50});
+    bench.context.posted.clear();
+    const RequestId second = bench.submit(request());
+    CHECK(bench.context.posted.size() == 2);  // nothing is posted to the lost one
+    bench.context.posted.clear();
+    bench.join(kDraft);
+    REQUIRE(bench.context.posted.size() == 2);
+    CHECK(bench.context.posted[0].to == kDraft);
+    CHECK(bench.context.posted[0].begin.request == id);
+    CHECK(bench.context.posted[0].begin.attempt == Attempt{1});
+    CHECK(bench.context.posted[0].request.text == std::vector<TokenId>{0, 1, 2, 3, 50});
+    CHECK(bench.context.posted[0].request.replayed == 1);
+    CHECK(bench.context.posted[1].begin.request == second);
+    CHECK(bench.context.counted[counters::kReplays] == 0);
+}
+
+TEST_CASE("a request that meets a loss in a row at every try is given up as poison") {
+    Bench bench;
+    const RequestId poison = bench.submit(request());
+    for (int i = 0; i < 2; ++i) {
+        bench.lose(kVerifier);
+        CHECK(bench.ears[0]->ends == 0);
+        bench.join(kVerifier);
+    }
+    bench.lose(kVerifier);
+    CHECK(bench.ears[0]->ends == 1);
+    REQUIRE_FALSE(bench.ears[0]->status);
+    CHECK(bench.ears[0]->status.error().code == Errc::PeerGone);
+    CHECK(bench.ears[0]->status.error().what.find("segment-2") != std::string::npos);
+    bench.context.posted.clear();
+    bench.join(kVerifier);
+    CHECK(bench.context.posted.empty());
+    bench.verdict(poison, 3, 4, {50});
+    CHECK(bench.ears[0]->tokens.empty());
+}
+
+TEST_CASE("a token between two losses and a loss while it waits do not make a request poison") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    for (std::uint32_t i = 0; i < 6; ++i) {
+        bench.verdict(id, i + 1, static_cast<Position>(4 + i), {50});
+        bench.lose(kVerifier);
+        bench.lose(kFirst);
+        bench.lose(kVerifier);
+        bench.join(kVerifier);
+        bench.join(kFirst);
+    }
+    CHECK(bench.ears[0]->ends == 0);
+    CHECK(bench.context.posted.back().begin.attempt == Attempt{7});
+    CHECK(bench.context.posted.back().request.replayed == 6);
+}
+
+TEST_CASE("a pipeline that does not come back fails what waits for it, by name") {
+    Bench bench;
+    bench.submit(request());
+    bench.lose(kFirst);
+    bench.context.pass(Micros{3'000'000});
+    bench.submit(request());  // it waits from now on
+    bench.context.pass(Micros{2'000'000});
+    CHECK(bench.ears[0]->ends == 1);
+    REQUIRE_FALSE(bench.ears[0]->status);
+    CHECK(bench.ears[0]->status.error().what.find("waited 5000 ms for segment-1") !=
+          std::string::npos);
+    CHECK(bench.ears[1]->ends == 0);
+    bench.join(kFirst);
+    bench.context.pass(Micros{9'000'000});
+    CHECK(bench.ears[1]->ends == 0);  // the timer of its wait is stale
+    CHECK(bench.conductor.open_requests() == 1);
+}
