@@ -13,7 +13,6 @@
 #include "launch/backend/exit_heads.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/make_backend.hpp"
-#include "launch/base/shapes.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
@@ -197,9 +196,7 @@ BackendMaker real_backends() {
 Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
                                                    control::Hello& hello,
                                                    const BackendMaker& make) {
-    const Result<ModelFile> file = assignment.model.random.empty()
-                                       ? ModelFile::open(assignment.model.model)
-                                       : open_shape(assignment.model.random);
+    const Result<ModelFile> file = open_named_model(assignment.model);
     if (!file) return file.error();
     if (hello.role.empty()) hello.role = "draft";
     hello.vocab_size = static_cast<std::uint32_t>(file.value().config().vocab_size);
