@@ -33,8 +33,10 @@ void take_root(std::vector<double>& a, std::size_t n) {
 }
 
 /// x = root^-1 x for all columns of x [n, columns].
-void solve(const std::vector<double>& root, std::size_t n, std::vector<double>& x) {
-    const std::size_t columns = x.size() / n;
+void solve(const std::vector<double>& root,
+           std::size_t n,
+           std::size_t columns,
+           std::vector<double>& x) {
     for (std::size_t i = 0; i < n; ++i) {
         double* row = &x[i * columns];
         for (std::size_t k = 0; k < i; ++k) {
@@ -51,7 +53,7 @@ void solve(const std::vector<double>& root, std::size_t n, std::vector<double>& 
 
 GaussianProcess::GaussianProcess(std::span<const SetValue> known) : count_{known.size()} {
     PACE_CHECK(!known.empty(), "a Gaussian process of no values");
-    sublayers_ = static_cast<std::size_t>(2 * known.front().set.layers());
+    sublayers_ = std::size_t{2} * static_cast<std::size_t>(known.front().set.layers());
     std::vector<double> values;
     for (const SetValue& each : known) {
         sets_.push_back(packed(each.set));
@@ -109,7 +111,7 @@ GaussianProcess::Fit GaussianProcess::fit(double length,
     }
     take_root(fit.root, count_);
     fit.values = values;
-    solve(fit.root, count_, fit.values);
+    solve(fit.root, count_, 1, fit.values);
     for (std::size_t i = 0; i < count_; ++i) {
         fit.likelihood -= 0.5 * fit.values[i] * fit.values[i];
         fit.likelihood -= std::log(fit.root[i * count_ + i]);
@@ -128,7 +130,7 @@ std::vector<GaussianProcess::Belief> GaussianProcess::expect(
             near[i * columns + c] = by_distance_[distance(sets_[i], candidate)];
         }
     }
-    solve(root_, count_, near);
+    solve(root_, count_, columns, near);
     std::vector<Belief> beliefs(columns, Belief{0.0, 1.0});  // deviation: the variance at first
     for (std::size_t i = 0; i < count_; ++i) {
         for (std::size_t c = 0; c < columns; ++c) {
@@ -145,7 +147,7 @@ std::vector<GaussianProcess::Belief> GaussianProcess::expect(
 }
 
 GaussianProcess::Words GaussianProcess::packed(const SkipSet& set) const {
-    PACE_CHECK(static_cast<std::size_t>(2 * set.layers()) == sublayers_,
+    PACE_CHECK(std::size_t{2} * static_cast<std::size_t>(set.layers()) == sublayers_,
                "sets of models of different depth");
     Words words((sublayers_ + 63) / 64);
     for (std::size_t s = 0; s < sublayers_; ++s) {

@@ -57,7 +57,7 @@ public:
                 may_skip && (!can_keep || cosine(keep, wanted) < cosine(state(j - 1), wanted));
             const std::span<const float> chosen = skips ? state(j - 1) : keep;
             std::copy(chosen.begin(), chosen.end(), state(j).begin());
-            skipped_[static_cast<std::size_t>(layer + 1)][static_cast<std::size_t>(j)] = skips;
+            skipped_[static_cast<std::size_t>(layer) + 1][static_cast<std::size_t>(j)] = skips;
         }
         std::copy(wanted.begin(), wanted.end(), state(0).begin());
         return true;

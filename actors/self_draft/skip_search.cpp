@@ -180,6 +180,7 @@ SkipSet SkipSearch::suggest(Draws& draws) const {
         }
     };
     std::vector<SkipSet> candidates;
+    candidates.reserve(kRandomCandidates + kNearCandidates);
     for (int i = 0; i < kRandomCandidates; ++i) candidates.push_back(random_set(draws));
     for (int i = 0; i < kNearCandidates; ++i) {
         const int swaps = 1 + draws.below(3);
