@@ -221,6 +221,14 @@ TEST_CASE("a settled search whose tokens are rejected begins anew with a lower r
         if (search.best().skips(s)) CHECK(settled.skips(s));
     }
     CHECK(within_bounds(search.propose(), 22));
+
+    // The verdicts count anew as well.
+    for (int i = 0; i < 200; ++i) search.verified(2, 4);
+    for (int i = 0; i < 3; ++i) search.judged(search.propose(), 0.5, 0.4);
+    for (int i = 0; i < SkipSearch::kVerdictsToAdjust - 1; ++i) search.verified(2, 4);
+    CHECK(search.ratio() == doctest::Approx(0.40));
+    search.verified(2, 4);
+    CHECK(search.ratio() == doctest::Approx(0.35));
 }
 
 TEST_CASE("a ratio that is accepted stays, and none is lowered without end") {
