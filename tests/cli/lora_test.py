@@ -10,7 +10,8 @@ from paceline_cli import CliTest, PROMPT, TINY, environment, paceline
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
-METHODS = ["speculative", "speculative-tree", "pearl", "fold", "four-stages", "adadecode", "adadecode-parallel"]
+METHODS = ["speculative", "speculative-tree", "pearl", "fold", "four-stages", "adadecode", "adadecode-parallel",
+           "layerskip", "draft-verify"]
 FIRST_LAYERS = ["--method", "pearl", "--set", "draft.source=first-layers"]
 
 
