@@ -35,8 +35,11 @@ public:
         costs.fingerprint = model.head.empty() ? model.layers : model.layers + " " + model.head;
         const bool known = !names_.insert(costs.fingerprint).second;
         if (table_.knows("layers", model.layers)) {
-            costs.jobs = {
-                {"prefill", "layers"}, {"verify", "layers"}, {"draft", "layers"}, {"exit", "none"}};
+            costs.jobs = {{"prefill", "layers"},
+                          {"verify", "layers"},
+                          {"draft", "layers"},
+                          {"optimise", "layers"},
+                          {"exit", "none"}};
             if (!table_.knows("head", model.head)) return missing("head", model.head);
             if (known) return costs;
             copy("layers", model.layers, costs.fingerprint);
@@ -47,8 +50,11 @@ public:
         }
         if (!table_.knows(job, model.layers)) return missing("layers", model.layers);
         if (!table_.knows("prefill", model.layers)) costs.jobs["prefill"] = job;
+        for (const char* own : {"draft", "optimise"}) {  // of a target that drafts for itself
+            if (!table_.knows(own, model.layers)) costs.jobs[own] = job;
+        }
         if (known) return costs;
-        for (const char* stage : {"prefill", "verify", "draft", "exit", "head"})
+        for (const char* stage : {"prefill", "verify", "draft", "optimise", "exit", "head"})
             copy(stage, model.layers, costs.fingerprint);
         return costs;
     }
@@ -130,6 +136,8 @@ Result<std::unique_ptr<StageTiming>> StageTiming::make(const CostTable& table,
             target = stage.process;
             if (Status s = place(stage.process, stage.name, stage.target, "verify"); !s)
                 return s.error();
+            // Without a draft model it may draft with its own layers.
+            processes[draft_of(stage.process)] = processes[stage.process];
         }
         if (stage.draft.layers.empty()) continue;
         if (Status s = place(draft_of(stage.process), stage.name, stage.draft, "draft"); !s)

@@ -28,8 +28,8 @@ struct StageCosts {
     std::vector<StageId> actors = {};  // all that share it
     std::string name;
     ModelCosts
-        target{};        // of jobs "prefill", "verify" and "exit"; empty names: it has none of them
-    ModelCosts draft{};  // of jobs "draft"
+        target{};  // of jobs "prefill", "verify", "optimise" and "exit"; empty names: it has none
+    ModelCosts draft{};  // of jobs "draft"; empty names: the target drafts with its own layers
 };
 
 struct StageTimingOptions {
