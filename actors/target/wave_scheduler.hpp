@@ -117,6 +117,9 @@ public:
     /// Merges a proposal into the tree: what of it continues the text below the current root. One
     /// for a root that is still to come is kept: the draft may have heard the verdict first.
     void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
+    /// Candidates below a node were drawn: from now on they belong to its row, if the tree has that node
+    /// and it was not sent. One for a root that is still to come is kept.
+    void take_drawn(const msg::Draw& draw);
     /// A verdict was applied to the state: `step` is what it did. Returns what stood ready for
     /// the new root.
     Outcome follow(RequestId request, const TreeStep& step, Micros now);
@@ -162,6 +165,7 @@ private:
         std::uint64_t served = 0;  // the wave that it was last part of
         // The newest proposals for roots that are still to come, by speaker.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
+        std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
     };
     /// A request that could be part of the wave that is being formed.
     struct Candidate {
@@ -176,6 +180,7 @@ private:
     bool evict();
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
+    static void bind(Entry& entry, const msg::Draw& draw);
     void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;
     void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
     [[nodiscard]] Position wanted_root(const Entry& entry) const;
