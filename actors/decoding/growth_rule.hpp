@@ -38,7 +38,7 @@ struct GrowthRule {
     float confidence_min = 0.0F;   // a chain ends after a token less probable than this
     bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;    // nodes expanded in one pass of the model
-    std::int32_t own_alternatives = 0;   // runners-up named after each expanded node
+    std::int32_t own_alternatives = 0;  // runners-up named after each expanded node
     // With the rejection rule and a temperature: the model draws its candidates after a node, from its
     // draw_top most probable tokens, instead of naming the best ones (drawn_siblings.hpp).
     bool draws = false;

@@ -75,7 +75,8 @@ struct CandidateTokens {
 
 struct Choice {
     TokenId token = 0;
-    std::optional<std::size_t> candidate = std::nullopt;  // which of `tokens`, then of `named`, if any
+    std::optional<std::size_t> candidate =
+        std::nullopt;  // which of `tokens`, then of `named`, if any
 };
 
 /// Chooses by the rule above. `p` is [vocab], with a sum > 0 (it need not be 1), and is used up.

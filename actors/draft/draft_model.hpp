@@ -142,7 +142,7 @@ private:
     struct PassHead {
         std::size_t row = 0;
         int count = 1;
-        int draw_top = 0;                // of its text; 0 for a node whose children were drawn before
+        int draw_top = 0;  // of its text; 0 for a node whose children were drawn before
         std::vector<TokenId> seen = {};  // what the penalties may look at
         std::vector<Candidate> candidates = {};
         DrawnSiblingsPtr drawn = nullptr;

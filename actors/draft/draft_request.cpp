@@ -46,8 +46,7 @@ DraftRequest::DraftRequest(const control::Begin& begin,
       plan_{plan},
       model_{tools.model.get()},
       finish_{spec.finish_rule()} {
-    const bool may_draw =
-        spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
+    const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
     if (model_ != nullptr) model_->open(*text);
     if (!tools.source) return;

@@ -35,7 +35,8 @@ Status FinalVerify::prepare(const SegmentRun& run) {
         const auto rows = run.rows_of(part);
         const std::span<const std::optional<TokenId>> drawn{drawn_};
         std::vector<DrawnSiblingsPtr> drawn_below;
-        for (std::size_t i = 0; i < rows.size(); ++i) {
+        const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
+        for (std::size_t i = 0; draws && i < rows.size(); ++i) {
             const TreeNode* node = part.state->tree().find(rows[i].node);
             if (node == nullptr || node->drawn_below == nullptr) continue;
             drawn_below.resize(rows.size());

@@ -30,7 +30,8 @@ std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
 
 void SegmentRun::add_draws(msg::Wave& wave) const {
     for (const RunPart& part : parts) {
-        if (part.prefill()) continue;
+        const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
+        if (part.prefill() || !draws) continue;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
             const TreeNode* node = part.state->tree().find(named[row].node);
             if (node == nullptr || node->drawn_below == nullptr) continue;

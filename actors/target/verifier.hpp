@@ -47,7 +47,7 @@ struct VerifyPart {
     // The target's own token after each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
     std::vector<DrawnSiblingsPtr> drawn_below = {};  // by a draft, after each row; empty: nothing
-    WalkResult result = {};  // the result
+    WalkResult result = {};                          // the result
 };
 
 class Verifier {

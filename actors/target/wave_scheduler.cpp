@@ -215,9 +215,9 @@ void WaveScheduler::bind(Entry& entry, const msg::Draw& draw) {
         if (node == nullptr) return;
     }
     const auto support = std::span{draw.tokens}.first(draw.support);
-    (void)tree.take_drawn(node->id, std::make_shared<const DrawnSiblings>(DrawnSiblings{
-                                        .support = {support.begin(), support.end()},
-                                        .drawn = draw.drawn}));
+    (void)tree.take_drawn(node->id,
+                          std::make_shared<const DrawnSiblings>(DrawnSiblings{
+                              .support = {support.begin(), support.end()}, .drawn = draw.drawn}));
 }
 
 /// Notes how far the draft has come, and whether that was in time.

@@ -116,7 +116,7 @@ struct Draw {
     TokenId root_token;
     std::uint32_t depth;    // of the node below the root: so many tokens of `path`
     std::uint16_t support;  // so many of `tokens`
-    std::uint16_t drawn;    // the first of them: the siblings, in the order in which they were drawn
+    std::uint16_t drawn;  // the first of them: the siblings, in the order in which they were drawn
     std::array<TokenId, kGammaMax> path;
     std::array<TokenWeight, kDrawnSupportMax> tokens;
 };

@@ -47,15 +47,15 @@ bool wave_length_fits(std::span<const std::byte> frame) {
 }
 
 std::vector<std::byte> frame_of(const Wave& wave) {
-    const WaveHeader header{.epoch = wave.epoch,
-                            .part_count = static_cast<std::uint32_t>(wave.parts.size()),
-                            .row_count = static_cast<std::uint32_t>(wave.rows.size()),
-                            .tensor = wave.tensor,
-                            .tensor_generation = wave.tensor_generation,
-                            .tensor_rows = wave.tensor_rows,
-                            .draw_count = static_cast<std::uint32_t>(wave.draws.size()),
-                            .drawn_token_count =
-                                static_cast<std::uint32_t>(wave.drawn_tokens.size())};
+    const WaveHeader header{
+        .epoch = wave.epoch,
+        .part_count = static_cast<std::uint32_t>(wave.parts.size()),
+        .row_count = static_cast<std::uint32_t>(wave.rows.size()),
+        .tensor = wave.tensor,
+        .tensor_generation = wave.tensor_generation,
+        .tensor_rows = wave.tensor_rows,
+        .draw_count = static_cast<std::uint32_t>(wave.draws.size()),
+        .drawn_token_count = static_cast<std::uint32_t>(wave.drawn_tokens.size())};
     std::vector<std::byte> frame(bytes_of(header));
     std::byte* at = put(frame.data(), std::span{&header, 1});
     at = put(at, std::span{wave.parts});

@@ -143,7 +143,8 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
         {"draws", &g.draws,
-         "with `[acceptance] rule = \"rejection\"` and a temperature: the model draws its candidates, "
+         "with `[acceptance] rule = \"rejection\"` and a temperature: the model draws its "
+         "candidates, "
          "with `own_alternatives` that many more, instead of naming its best ones"},
         {"draw_top", number(g.draw_top, 1, kDrawnSupportMax),
          "`draws`: candidates are drawn from the so many most probable tokens"},

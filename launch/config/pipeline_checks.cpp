@@ -204,9 +204,9 @@ void complete_pipeline(PipelineConfig& config) {
 }
 
 Status check_pipeline(const PipelineConfig& config) {
-    for (const auto check : {check_counts, check_processes, check_shared_gpus,
-                             check_one_kind_of_device, check_exits, check_names, check_draws,
-                             check_lockstep}) {
+    for (const auto check :
+         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
+          check_names, check_draws, check_lockstep}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

@@ -47,12 +47,9 @@ std::uint16_t number(msg::Kind kind) {
 
 TEST_CASE("whose a frame is can be told for every kind; a wave is its first part's") {
     const std::vector<std::pair<msg::Kind, std::vector<std::byte>>> frames{
-        {msg::Kind::Proposal, routed<msg::Proposal>()},
-        {msg::Kind::Wave, a_wave(5)},
-        {msg::Kind::Verdict, routed<msg::Verdict>()},
-        {msg::Kind::Stop, routed<msg::Stop>()},
-        {msg::Kind::TensorNote, routed<msg::TensorNote>()},
-        {msg::Kind::Draw, routed<msg::Draw>()}};
+        {msg::Kind::Proposal, routed<msg::Proposal>()},     {msg::Kind::Wave, a_wave(5)},
+        {msg::Kind::Verdict, routed<msg::Verdict>()},       {msg::Kind::Stop, routed<msg::Stop>()},
+        {msg::Kind::TensorNote, routed<msg::TensorNote>()}, {msg::Kind::Draw, routed<msg::Draw>()}};
     CHECK(frames.size() == kHotKinds.size());
     for (const auto& [kind, bytes] : frames) {
         const auto route = msg::route_of(number(kind), bytes);

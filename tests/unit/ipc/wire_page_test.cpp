@@ -92,13 +92,12 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
                   FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
                   FIELD(WavePart, hold)});
+    check_fields(between(text, "A draw of a wave, 8 bytes", "### Verdict"),
+                 {FIELD(WaveDraw, row), FIELD(WaveDraw, support), FIELD(WaveDraw, drawn)});
     check_fields(
-        between(text, "A draw of a wave, 8 bytes", "### Verdict"),
-        {FIELD(WaveDraw, row), FIELD(WaveDraw, support), FIELD(WaveDraw, drawn)});
-    check_fields(between(text, "### Draw, 416 bytes", "### TensorNote"),
-                 {FIELD(Draw, root_position), FIELD(Draw, root_token), FIELD(Draw, depth),
-                  FIELD(Draw, support), FIELD(Draw, drawn), FIELD(Draw, path),
-                  FIELD(Draw, tokens)});
+        between(text, "### Draw, 416 bytes", "### TensorNote"),
+        {FIELD(Draw, root_position), FIELD(Draw, root_token), FIELD(Draw, depth),
+         FIELD(Draw, support), FIELD(Draw, drawn), FIELD(Draw, path), FIELD(Draw, tokens)});
     check_fields(between(text, "A row, 24 bytes", "### Verdict"),
                  {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
                   FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row)});

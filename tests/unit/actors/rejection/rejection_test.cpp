@@ -13,7 +13,7 @@
 #include "actors/decoding/acceptance.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampler_scratch.hpp"
-#include "tests/unit/actors/every_way.hpp"
+#include "tests/unit/actors/rejection/every_way.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

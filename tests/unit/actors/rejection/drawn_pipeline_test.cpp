@@ -2,7 +2,7 @@
 // and that the enumeration sees what would be wrong.
 #include <cmath>
 
-#include "tests/unit/actors/drawn_scene.hpp"
+#include "tests/unit/actors/rejection/drawn_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -101,6 +101,48 @@ TEST_CASE("a draft that runs ahead of two verify batches leaves the target's law
     CHECK(counts.in_flight > 0);
 }
 
+TEST_CASE("in any order of events a draft that is waited for leaves the law as it is") {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        CAPTURE(seed);
+        DrawnOptions options;
+        options.segments = 1 + static_cast<int>(seed % 2);
+        options.shuffled = seed;
+        check_law(options);
+    }
+}
+
+TEST_CASE("with the counter's own chance, in any order of events, answers have the target's law") {
+    constexpr int kRuns = 6000;
+    DrawnOptions options = ahead();
+    options.growth.own_alternatives = 1;
+    options.growth.width = 2;
+    options.dispatch.shape = WaveShape::Tree;
+    options.source = [](const Request& request) -> std::unique_ptr<DraftSource> {
+        return std::make_unique<Successor>(request.text.back());
+    };
+    options.request.sampling.top_k = 3;
+    std::map<std::vector<TokenId>, int> seen;
+    DrawnCounts counts;
+    for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+        options.request.sampling.seed = seed;
+        options.shuffled = seed;
+        ++seen[DrawnScene{options, nullptr, nullptr, counts}.run()];
+    }
+    const Law law = plain_law(options);
+    double chi_square = 0.0;
+    for (const auto& [text, probability] : law) {
+        const double expected = probability * kRuns;
+        const double difference = (seen.contains(text) ? seen[text] : 0) - expected;
+        chi_square += difference * difference / expected;
+    }
+    for (const auto& [text, count] : seen) CHECK(law.contains(text));
+    const auto freedom = static_cast<double>(law.size() - 1);
+    MESSAGE("chi-square ", chi_square, " of ", freedom, " degrees, ", counts.draws, " draws");
+    CHECK(chi_square < freedom + 4.0 * std::sqrt(2.0 * freedom));
+    CHECK(counts.in_flight > 0);
+    CHECK(counts.draws > kRuns);
+}
+
 TEST_CASE("filters and penalties are those of the request on both sides") {
     DrawnOptions options;
     options.request.sampling = {.temperature = 0.7F, .top_k = 4, .top_p = 0.95F};
@@ -183,13 +225,13 @@ TEST_CASE("the enumeration sees the best candidate of a draft verified as if it 
     BestChance best;
     DrawnCounts counts;
     const Law law = law_of([&](Chance& chance) {
-        return DrawnScene{options, best, chance, counts}.run();
+        return DrawnScene{options, &best, &chance, counts}.run();
     });
     CHECK(distance(law, plain_law(options)) > kSeen);
     // The same candidates count as named ones where the first segment does not hear of a draw.
     options.filter = [](const msg::Draw&) { return 0; };
     const Law named = law_of([&](Chance& chance) {
-        return DrawnScene{options, best, chance, counts}.run();
+        return DrawnScene{options, &best, &chance, counts}.run();
     });
     CHECK(distance(named, plain_law(options)) < kExact);
 }
@@ -220,7 +262,7 @@ TEST_CASE("the enumeration sees a q that is not the one drawn from") {
     };
     const Law law = law_of([&](Chance& chance) {
         Flat flat{chance};
-        return DrawnScene{options, flat, chance, counts}.run();
+        return DrawnScene{options, &flat, &chance, counts}.run();
     });
     CHECK(distance(law, plain_law(options)) > kSeen);
 }

@@ -11,7 +11,7 @@
 #include "actors/protocol/message_checks.hpp"
 #include "actors/target/segment_run.hpp"
 #include "actors/target/wave_scheduler.hpp"
-#include "tests/unit/actors/every_way.hpp"
+#include "tests/unit/actors/rejection/every_way.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -99,7 +99,8 @@ struct Scene {
     }
     [[nodiscard]] const TreeNode* node(const std::vector<TokenId>& path) const {
         const TreeNode* at = &state->tree().root();
-        for (const TokenId token : path) at = at == nullptr ? at : state->tree().child(at->id, token);
+        for (const TokenId token : path)
+            at = at == nullptr ? at : state->tree().child(at->id, token);
         return at;
     }
     [[nodiscard]] bool bound(const std::vector<TokenId>& path) const {
@@ -197,8 +198,8 @@ TEST_CASE("a node takes what was drawn after it once, and not after it was sent"
     TokenTree tree{TreeRole::Names, 100};
     tree.plant(3, 0);
     const NodeId node = tree.grow(tree.root().id, 5, -1.0F).value();
-    const auto drawn = std::make_shared<const DrawnSiblings>(
-        DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
+    const auto drawn =
+        std::make_shared<const DrawnSiblings>(DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
     const auto again = std::make_shared<const DrawnSiblings>(*drawn);
     CHECK(tree.take_drawn(node, drawn));
     CHECK_FALSE(tree.take_drawn(node, again));
@@ -216,8 +217,8 @@ TEST_CASE("in a full tree a node keeps its place after its children were drawn")
     const NodeId parent = tree.grow(tree.root().id, 5, -8.0F).value();
     const NodeId node = tree.grow(parent, 6, -1.0F).value();
     const NodeId other = tree.grow(tree.root().id, 7, -7.0F).value();
-    const auto drawn = std::make_shared<const DrawnSiblings>(
-        DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
+    const auto drawn =
+        std::make_shared<const DrawnSiblings>(DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
     REQUIRE(tree.take_drawn(node, drawn));
     REQUIRE(tree.grow(tree.root().id, 8, -1.0F));
     CHECK(tree.find(other) == nullptr);  // more probable than the two, but it made room
@@ -243,7 +244,8 @@ TEST_CASE("a draw finds its node through the text that was committed since its r
     CHECK_FALSE(scene.bound({}));  // sent in the first wave, and none of these was about it
 }
 
-TEST_CASE("a draw for a root that is still to come waits for it, and for what was proposed below it") {
+TEST_CASE(
+    "a draw for a root that is still to come waits for it, and for what was proposed below it") {
     Scene scene;
     REQUIRE(scene.scheduler.next_wave(Micros{0}));  // the root alone
     scene.propose(1, 2, {4});
@@ -291,9 +293,7 @@ TEST_CASE("a draw that cannot have been drawn is refused with field and value") 
     refused(changed([](auto& d) { d.tokens[1].token = 10; }), "token 1 = 10");
     refused(changed([](auto& d) { d.tokens[1].token = 4; }), "token 4 twice");
     refused(changed([](auto& d) { d.tokens[0].weight = 0.0F; }), "weight 0 = 0");
-    refused(changed([](auto& d) {
-                d.tokens[0].weight = std::numeric_limits<float>::quiet_NaN();
-            }),
+    refused(changed([](auto& d) { d.tokens[0].weight = std::numeric_limits<float>::quiet_NaN(); }),
             "weight 0 = nan");
 }
 

@@ -1,7 +1,8 @@
-// DrawnScene: the real draft and the real segments over TinyBackends in a LocalWorld, and the exact law of
-// the answers: every way in which the draft's draws and the verifier's decisions may fall is taken.
+// DrawnScene: the real draft and the real segments over TinyBackends, and the exact law of the answers:
+// every way in which the draft's draws and the verifier's decisions may fall is taken.
 //
-// The order of events is that of the LocalWorld, which does not depend on what was drawn.
+// In a LocalWorld the order of events does not depend on what was drawn; in a ShuffledWorld a seed
+// chooses it.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@
 #include "actors/target/segment_actor.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/support/local_world.hpp"
-#include "tests/unit/actors/every_way.hpp"
-#include "tests/unit/actors/tiny_backend.hpp"
+#include "tests/unit/actors/rejection/every_way.hpp"
+#include "tests/unit/actors/rejection/tiny_backend.hpp"
+#include "tests/unit/actors/shuffled_world.hpp"
 
 namespace paceline::testing {
 
@@ -40,10 +42,11 @@ struct DrawnOptions {
     GrowthRule growth = {.gamma = 2, .draws = true, .draw_top = 3, .draft_reach_min = 0.0F};
     DispatchOptions dispatch = {.proposal_wait = Micros{10'000'000}};
     DraftSourceFactory source = {};
-    bool correct = false;   // a second speculative stage below the candidates of an exit
-    int exit_at = 0;        // after which segment
+    bool correct = false;  // a second speculative stage below the candidates of an exit
+    int exit_at = 0;       // after which segment
     ExitOptions exit = {};
     DrawFilter filter = {};
+    std::optional<std::uint64_t> shuffled = {};  // seed of a ShuffledWorld; else a LocalWorld
     Request request = {.text = {0, 3},
                        .sampling = {.temperature = 1.0F},
                        .max_tokens = 3,
@@ -54,7 +57,7 @@ struct DrawnOptions {
 
 struct DrawnCounts {
     std::size_t runs = 0;
-    std::size_t draws = 0;      // that reached the first segment
+    std::size_t draws = 0;  // that reached the first segment
     std::size_t draws_of_correct = 0;
     std::size_t verdicts = 0;
     std::size_t tokens = 0;
@@ -86,7 +89,8 @@ public:
     void on_start(StageContext& context) override { segment_.on_start(context); }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
         if (kind == static_cast<std::uint16_t>(msg::Kind::Verdict)) waves_ = 0;
-        if (kind == static_cast<std::uint16_t>(msg::Kind::Wave) && waves_++ > 0) ++counts_.in_flight;
+        if (kind == static_cast<std::uint16_t>(msg::Kind::Wave) && waves_++ > 0)
+            ++counts_.in_flight;
         int times = 1;
         if (kind == static_cast<std::uint16_t>(msg::Kind::Draw)) {
             if (filter_) times = filter_(decode_message<msg::Draw>(bytes).value());
@@ -111,10 +115,12 @@ private:
 /// One answer of the whole pipeline.
 class DrawnScene {
 public:
-    DrawnScene(const DrawnOptions& options, Chance& draws, Chance& decisions, DrawnCounts& counts)
+    /// Without `draws` and `decisions` both have the counter-based generator.
+    DrawnScene(const DrawnOptions& options, Chance* draws, Chance* decisions, DrawnCounts& counts)
         : options_{options}, conductor_{counts} {
+        if (options.shuffled) shuffled_.emplace(*options.shuffled);
         ++counts.runs;
-        world_.add(kConductorId, conductor_);
+        add(kConductorId, conductor_);
         add_drafts(draws);
         for (int i = 1; i <= options.segments; ++i) add_segment(i, decisions, counts);
         connect();
@@ -122,12 +128,25 @@ public:
 
     std::vector<TokenId> run() {
         constexpr RequestId kOne{1};
-        const control::Begin begin{.request = kOne,
-                                   .attempt = conductor_.log.open(kOne, options_.request.text).value(),
-                                   .payload = encode_request(options_.request)};
-        for (const StageId stage : stages_) world_.post(kConductorId, stage, begin);
-        const Status ended = world_.run();
-        if (!ended) FAIL(ended.error().what);
+        const control::Begin begin{
+            .request = kOne,
+            .attempt = conductor_.log.open(kOne, options_.request.text).value(),
+            .payload = encode_request(options_.request)};
+        for (const StageId stage : stages_) {
+            if (shuffled_) {
+                shuffled_->post(stage, begin);
+            } else {
+                world_.post(kConductorId, stage, begin);
+            }
+        }
+        if (shuffled_) {
+            shuffled_->start();
+            shuffled_->run([this] { return shuffled_->stopped; });
+            if (shuffled_->failure) FAIL(shuffled_->failure->what);
+        } else {
+            const Status ended = world_.run();
+            if (!ended) FAIL(ended.error().what);
+        }
         const auto answer = conductor_.log.answer(kOne);
         return {answer.begin(), answer.end()};
     }
@@ -138,13 +157,17 @@ private:
     static constexpr StageId kCorrectId = kTheCorrect;
     static StageId segment_id(int index) { return StageId{static_cast<std::uint16_t>(10 + index)}; }
 
-    [[nodiscard]] DraftTools tools(TinyBackend& backend, Chance& draws) const {
+    void add(StageId id, Actor& actor) {
+        if (shuffled_) return shuffled_->add(id, actor);
+        world_.add(id, actor);
+    }
+    [[nodiscard]] DraftTools tools(TinyBackend& backend, Chance* draws) const {
         DraftTools tools{.source = options_.source};
         tools.model = std::make_unique<DraftModel>(
-            backend, DraftModelOptions{.vocab_size = kTinyVocab, .chance = &draws});
+            backend, DraftModelOptions{.vocab_size = kTinyVocab, .chance = draws});
         return tools;
     }
-    void add_drafts(Chance& draws) {
+    void add_drafts(Chance* draws) {
         DraftPlan plan{.first_segment = segment_id(1),
                        .verifier = segment_id(options_.segments),
                        .vocab_size = kTinyVocab,
@@ -154,21 +177,20 @@ private:
         draft_backend_ = std::make_unique<TinyBackend>(options_.draft, 0, kTinyLayers);
         const auto peer = options_.correct ? std::optional{kCorrectId} : std::nullopt;
         draft_ = std::make_unique<DraftActor>(plan, tools(*draft_backend_, draws), peer);
-        world_.add(kDraftId, *draft_);
+        add(kDraftId, *draft_);
         stages_.push_back(kDraftId);
         if (!options_.correct) return;
         correct_backend_ = std::make_unique<TinyBackend>(options_.draft, 0, kTinyLayers);
         DraftTools without_source = tools(*correct_backend_, draws);
         without_source.source = {};
         correct_ = std::make_unique<CorrectActor>(plan, std::move(without_source), kDraftId);
-        world_.add(kCorrectId, *correct_);
+        add(kCorrectId, *correct_);
         stages_.push_back(kCorrectId);
     }
-    void add_segment(int index, Chance& decisions, DrawnCounts& counts) {
+    void add_segment(int index, Chance* decisions, DrawnCounts& counts) {
         const int count = options_.segments;
-        backends_.push_back(std::make_unique<TinyBackend>(options_.target,
-                                                          kTinyLayers * (index - 1) / count,
-                                                          kTinyLayers * index / count));
+        backends_.push_back(std::make_unique<TinyBackend>(
+            options_.target, kTinyLayers * (index - 1) / count, kTinyLayers * index / count));
         SegmentPlan plan;
         plan.count = count;
         if (index > 1) plan.previous = segment_id(index - 1);
@@ -182,7 +204,7 @@ private:
         for (const StageId id : plan.speculative) plan.verdict_to.push_back(id);
         for (int k = 1; k < count; ++k) plan.verdict_to.push_back(segment_id(k));
         plan.dispatch = options_.dispatch;
-        plan.verify.chance = &decisions;
+        plan.verify.chance = decisions;
         if (index == options_.exit_at) {
             plan.exit = options_.exit;
             if (plan.exit->sends_candidates) plan.exit->candidates_to = plan.speculative;
@@ -190,7 +212,7 @@ private:
         segments_.push_back(std::make_unique<SegmentActor>(plan, *backends_.back()));
         filters_.push_back(
             std::make_unique<FilteredSegment>(*segments_.back(), options_.filter, counts));
-        world_.add(segment_id(index), *filters_.back());
+        add(segment_id(index), *filters_.back());
         stages_.push_back(segment_id(index));
     }
     void connect() {
@@ -198,6 +220,10 @@ private:
         std::set<std::pair<StageId, StageId>> made;
         const auto join = [&](StageId from, StageId to, std::size_t tensor_bytes = 0) {
             if (from == to || !made.insert({from, to}).second) return;
+            if (shuffled_) {
+                if (tensor_bytes > 0) shuffled_->connect_tensors(from, to, 2, tensor_bytes);
+                return;
+            }
             EdgeSpec edge{.from = from, .to = to};
             if (tensor_bytes > 0) {
                 edge.tensor_slots = 2;
@@ -223,6 +249,7 @@ private:
 
     const DrawnOptions& options_;
     LocalWorld world_{LocalWorld::Clock::Virtual};
+    std::optional<ShuffledWorld> shuffled_;
     LastWord conductor_;
     std::unique_ptr<TinyBackend> draft_backend_;
     std::unique_ptr<TinyBackend> correct_backend_;
@@ -260,7 +287,7 @@ inline Law plain_law(const DrawnOptions& options) {
 /// The law of what the pipeline commits.
 inline Law pipeline_law(const DrawnOptions& options, DrawnCounts& counts) {
     return law_of([&](Chance& chance) {
-        std::vector<TokenId> answer = DrawnScene{options, chance, chance, counts}.run();
+        std::vector<TokenId> answer = DrawnScene{options, &chance, &chance, counts}.run();
         counts.tokens += answer.size();
         return answer;
     });
