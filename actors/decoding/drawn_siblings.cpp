@@ -5,6 +5,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "model/sampling/candidates.hpp"
 
 namespace paceline {
 
@@ -27,6 +28,22 @@ void DrawnSiblings::spread(std::vector<double>& q, std::size_t vocab) const {
         PACE_CHECK(token < vocab, "a candidate was drawn from another vocabulary");
         q[token] = one.weight;
     }
+}
+
+DrawnSiblingsPtr draw_siblings(std::span<float> logits,
+                               const SeenTokens& seen,
+                               const SamplingParams& params,
+                               const DrawOrder& order,
+                               SamplerScratch& scratch) {
+    std::vector<msg::TokenWeight> support;
+    for (const TokenProbability& one : most_probable(logits, seen, params, order.top, scratch))
+        support.push_back({one.token, one.p});
+    if (support.empty()) return nullptr;
+    CounterChance counted{params.seed, order.position, CounterChance::Use::Drawing,
+                          static_cast<std::uint32_t>(order.parent)};
+    Chance& chance = order.chance == nullptr ? counted : *order.chance;
+    return std::make_shared<const DrawnSiblings>(
+        draw_siblings(std::move(support), order.count, chance));
 }
 
 DrawnSiblings draw_siblings(std::vector<msg::TokenWeight> support,

@@ -35,6 +35,7 @@
 #include "actors/decoding/rejection.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
+#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 
@@ -53,6 +54,23 @@ struct DrawnSiblings {
 
 /// Shared, never changed: a node, its copies and the messages that carry it refer to one.
 using DrawnSiblingsPtr = std::shared_ptr<const DrawnSiblings>;
+
+/// What is drawn after one node.
+struct DrawOrder {
+    Position position = 0;     // of the tokens drawn
+    TokenId parent = 0;        // the node's token
+    int top = 1;               // q: so many tokens, 1 .. kDrawnSupportMax
+    std::size_t count = 1;     // siblings, at most
+    Chance* chance = nullptr;  // for tests; nullptr: the counter-based generator
+};
+
+/// Draws from a draft's logits [vocab], which may be changed in place. Parameters as those of
+/// probabilities(), not greedy. nullptr if no token can be drawn.
+[[nodiscard]] DrawnSiblingsPtr draw_siblings(std::span<float> logits,
+                                             const SeenTokens& seen,
+                                             const SamplingParams& params,
+                                             const DrawOrder& order,
+                                             SamplerScratch& scratch);
 
 /// Draws up to `count` (>= 1) siblings from `support`: different tokens with weights > 0, at least one of
 /// them and at most kDrawnSupportMax.

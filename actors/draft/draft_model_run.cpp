@@ -132,20 +132,16 @@ void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
     const PassRow& row = pass_[head.row];
     const SamplingParams& params = row.text->sampling;
     const SeenTokens seen{.committed = head.seen, .path = {}};
-    std::vector<msg::TokenWeight> support;
-    for (const TokenProbability& one :
-         most_probable(target_logits(logits), seen, params, head.draw_top, scratch_)) {
-        support.push_back({one.token, one.p});
-    }
-    if (support.empty()) return;
-    CounterChance counted{params.seed, row.position + 1, CounterChance::Use::Drawing,
-                          static_cast<std::uint32_t>(rows_[head.row].token)};
-    Chance& chance = options_.chance == nullptr ? counted : *options_.chance;
-    const DrawnSiblings drawn =
-        draw_siblings(std::move(support), static_cast<std::size_t>(head.count), chance);
-    for (const msg::TokenWeight& one : std::span{drawn.support}.first(drawn.drawn))
+    head.drawn = draw_siblings(target_logits(logits), seen, params,
+                               {.position = row.position + 1,
+                                .parent = rows_[head.row].token,
+                                .top = head.draw_top,
+                                .count = static_cast<std::size_t>(head.count),
+                                .chance = options_.chance},
+                               scratch_);
+    if (head.drawn == nullptr) return;
+    for (const msg::TokenWeight& one : std::span{head.drawn->support}.first(head.drawn->drawn))
         head.candidates.push_back({.token = one.token, .log_prob = std::log(one.weight)});
-    head.drawn = std::make_shared<const DrawnSiblings>(drawn);
 }
 
 }  // namespace paceline

@@ -3,7 +3,7 @@
 //     WaveHeader | WavePart x part_count | WaveRow x row_count
 //                | WaveDraw x draw_count | TokenWeight x drawn_token_count
 //
-// so a wave of one row takes 88 bytes, and a prefill of 512 rows about 12 KB. Every other message is
+// so a wave of one row takes 92 bytes, and a prefill of 512 rows about 15 KB. Every other message is
 // its own frame.
 // Invariant: decode_wave() accepts exactly the lengths that wave_length_fits() does. Errors: Protocol,
 // with count and limit. Pure functions; any thread.

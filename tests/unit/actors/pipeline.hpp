@@ -162,6 +162,7 @@ struct PipelineOptions {
     TokenId all_nan_at = -1;
     int exit_at = 0;  // after which segment `exit` stands; 0: after none
     ExitOptions exit = {};
+    std::optional<SelfDraftOptions> self_draft = {};
     Micros hold_limit{20'000};
     double candidate_right = 0.8;  // of the exit's head
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do
@@ -209,6 +210,7 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;
+    if (index == 1) plan.self_draft = options.self_draft;
     plan.verifier = segment_id(count);
     plan.verdict_to = {kTheConductor};
     if (drafts) plan.verdict_to.push_back(kTheDraft);

@@ -76,8 +76,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a wave's frame has the bytes of its parts and rows, and comes back as it was") {
-    CHECK(a_wave(1).size() == 32 + 2 * 32 + 24);
-    CHECK(msg::wave_frame_bytes(1, 1) == 88);
+    CHECK(a_wave(1).size() == 32 + 2 * 32 + 28);
+    CHECK(msg::wave_frame_bytes(1, 1) == 92);
     for (const std::uint32_t rows : {1U, 64U, 65U, kWaveRowsMax}) {
         const std::vector<std::byte> frame = a_wave(rows);
         CHECK(frame.size() == msg::wave_frame_bytes(2, rows));
@@ -123,10 +123,10 @@ TEST_CASE("a wave's frame of another length than its counts say is refused, what
     };
     std::vector<std::byte> frame = a_wave(5);
     frame.pop_back();
-    refused(frame, "has 215 bytes, not 216");
+    refused(frame, "has 235 bytes, not 236");
     frame = a_wave(5);
     frame.push_back({});
-    refused(frame, "has 217 bytes, not 216");
+    refused(frame, "has 237 bytes, not 236");
     for (std::size_t size = 0; size < sizeof(msg::WaveHeader); ++size)
         refused(std::vector<std::byte>(size), "its header alone");
     constexpr std::size_t kParts = offsetof(msg::WaveHeader, part_count);
@@ -141,8 +141,8 @@ TEST_CASE("a wave's frame of another length than its counts say is refused, what
     refused(claiming(kParts, 17), "part_count = 17");
     constexpr std::size_t kDraws = offsetof(msg::WaveHeader, draw_count);
     constexpr std::size_t kTokens = offsetof(msg::WaveHeader, drawn_token_count);
-    refused(claiming(kDraws, 1), "has 216 bytes, not 224");
-    refused(claiming(kTokens, 1), "has 216 bytes, not 224");
+    refused(claiming(kDraws, 1), "has 236 bytes, not 244");
+    refused(claiming(kTokens, 1), "has 236 bytes, not 244");
     refused(claiming(kDraws, kVerifyRowsMax + 1), "draw_count = 65");
     refused(claiming(kTokens, 1U << 29U), "drawn_token_count");
 }

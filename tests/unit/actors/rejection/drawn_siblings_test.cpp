@@ -260,7 +260,11 @@ TEST_CASE(
 
 TEST_CASE("a draw for a row that was sent comes too late") {
     Scene scene;
-    scene.propose(0, 3, {1});
+    scene.propose(0, 3, {1, 4});
+    const auto drawn =
+        std::make_shared<const DrawnSiblings>(DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
+    scene.scheduler.take_drawn(RequestId{1}, scene.node({1, 4})->id, drawn);
+    CHECK(scene.bound({1, 4}));
     REQUIRE(scene.scheduler.next_wave(Micros{0}));
     scene.scheduler.take_drawn(draw_at(0, 3, {}));
     scene.scheduler.take_drawn(draw_at(0, 3, {1}));
