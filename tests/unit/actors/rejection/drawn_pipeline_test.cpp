@@ -198,12 +198,18 @@ TEST_CASE("an exit's candidates, and draws below them by a second stage, leave t
     }
 }
 
-TEST_CASE("a draft with the target's own law is never rejected") {
+TEST_CASE("a draft with the target's own law is never rejected, however many segments there are") {
+    for (int segments = 1; segments <= 3; ++segments) {
+        DrawnOptions options;
+        options.segments = segments;
+        options.draft = options.target;
+        options.growth.draw_top = kTinyVocab;
+        const DrawnCounts counts = check_law(options);
+        CHECK(counts.verdicts == counts.runs);  // three tokens of one batch
+    }
     DrawnOptions options;
     options.draft = options.target;
     options.growth.draw_top = kTinyVocab;
-    const DrawnCounts counts = check_law(options);
-    CHECK(counts.verdicts == counts.runs);  // three tokens of one batch
     options.growth.draws = false;
     DrawnCounts named;
     CHECK(distance(pipeline_law(options, named), plain_law(options)) < kExact);
