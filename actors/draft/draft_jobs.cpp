@@ -40,7 +40,7 @@ void DraftWork::advance(const RequestPtr& request) {
             send(request, *step.say);
             continue;
         }
-        if (request->changed && request->growth.streams()) {
+        if (request->changed && (request->growth.streams() || request->draws())) {
             send(request, msg::ProposalState::Growing);
         }
         if (step.waits_for_names) return wait_for_names(request);
@@ -172,6 +172,13 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         for (const DraftModel::Said& said : taken.said) {
             if (said.text != request->text) continue;
             if (request->text->tree.find(said.node) == nullptr) continue;
+            // Before anything that depends on what was drawn. Without room it is not sent again: when
+            // that would be depends on what was drawn.
+            if (said.drawn) {
+                msg::Draw draw = request->draw(said.node, *said.drawn);
+                draw.route.epoch = context_->epoch();
+                (void)emit<DraftWork>(*context_, plan_.first_segment, draw);
+            }
             request->take(said);
             grown = true;
         }

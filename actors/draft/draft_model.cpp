@@ -202,6 +202,7 @@ bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
     }
     heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
                       .count = wish.candidates,
+                      .draw_top = text.tree.find(id)->drawn ? 0 : text.draw_top,
                       .seen = seen_by(text, path)});
     return true;
 }
@@ -244,7 +245,8 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         }
         for (PassHead& head : heads_) {
             const PassRow& row = pass_[head.row];
-            taken.said.push_back({row.text, row.node, std::move(head.candidates)});
+            taken.said.push_back(
+                {row.text, row.node, std::move(head.candidates), std::move(head.drawn)});
         }
     }
     pass_.clear();

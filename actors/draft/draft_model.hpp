@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "actors/decoding/draft_tree.hpp"
+#include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "model/backend.hpp"
@@ -37,6 +38,7 @@ struct DraftModelOptions {
     HeadId head = HeadId::Final;
     int vocab_size = 0;           // the target's; what lies above is never proposed
     std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
+    Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
 };
 
 /// What a draft knows of one request's text. The cache belongs to the DraftModel.
@@ -47,6 +49,7 @@ struct DraftText {
     DraftTree tree;
     SamplingParams sampling;
     Position context;  // tokens that the text may have
+    int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones are named
 
     /// The text goes on: tokens, tree and cache follow.
     Followed follow(std::span<const TokenId> more);
@@ -94,6 +97,7 @@ public:
         std::shared_ptr<DraftText> text;
         DraftNodeId node = kNoDraftNode;
         std::vector<Candidate> candidates = {};
+        DrawnSiblingsPtr drawn = nullptr;  // not nullptr: they were drawn, in this order
     };
     /// A node whose keys and values this pass has computed, and that is in the tree still.
     struct Computed {
@@ -138,8 +142,10 @@ private:
     struct PassHead {
         std::size_t row = 0;
         int count = 1;
+        int draw_top = 0;  // of its text; 0 for a node whose children were drawn before
         std::vector<TokenId> seen = {};  // what the penalties may look at
         std::vector<Candidate> candidates = {};
+        DrawnSiblingsPtr drawn = nullptr;
     };
     struct Chunk {
         std::shared_ptr<DraftText> text;
@@ -163,6 +169,8 @@ private:
     bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
+    [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
+    void draw_siblings_of(PassHead& head, std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
     void undo();
 

@@ -58,6 +58,11 @@ public:
 
     /// The tree as it stands, for the first segment; route.epoch is the sender's to fill.
     [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
+    /// What was drawn after `node`, likewise.
+    [[nodiscard]] msg::Draw draw(DraftNodeId node, const DrawnSiblings& drawn) const;
+    /// Whether candidates are drawn: then the first segment must know of a node before it hears what
+    /// was drawn after it, so the tree is sent as it grows.
+    [[nodiscard]] bool draws() const { return text->draw_top > 0 && uses_model(); }
     /// Candidates below the root that could still be committed.
     [[nodiscard]] std::int32_t room() const;
     [[nodiscard]] bool uses_model() const;

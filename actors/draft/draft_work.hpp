@@ -1,6 +1,6 @@
 // DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the requests,
 // the jobs that grow their trees, and the proposals to the first segment.
-// Handles: Begin, Verdict, Stop.   Emits: Proposal.
+// Handles: Begin, Verdict, Stop.   Emits: Proposal, Draw.
 //
 // A request:
 //
@@ -50,7 +50,7 @@ class TrunkSender;
 class DraftWork : public Actor {
 public:
     using Handles = Kinds<msg::Verdict, msg::Stop>;
-    using Emits = Kinds<msg::Proposal>;
+    using Emits = Kinds<msg::Proposal, msg::Draw>;
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) final;

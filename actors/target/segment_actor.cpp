@@ -274,6 +274,7 @@ Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
     WaitingPart part{.part = wave.parts[index], .tensor = tensor, .tensor_rows = wave.tensor_rows};
     const auto rows = std::span{wave.rows}.subspan(first_row, part.part.rows);
     part.rows.assign(rows.begin(), rows.end());
+    part.drawn_below = drawn_below(wave, first_row, part.part.rows);
     if (part.part.hold == 0) return part;
     Result<std::shared_ptr<RowMemory>> copied = copy_of(part);
     if (!copied) return copied.error();

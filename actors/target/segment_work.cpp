@@ -57,7 +57,7 @@ Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
          .join =
              [this](const WaitingPart& part) {
                  return host_.requests.find(part.part.request, part.part.attempt)
-                     ->take_rows(part.rows);
+                     ->take_rows(part.rows, part.drawn_below);
              }},
         host_.context->now());
 }
@@ -240,6 +240,7 @@ void SegmentActor::pass_on(const SegmentRun& run) {
     wave.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
     for (const RunPart& part : run.parts) wave.parts.push_back(part.part);
     wave.rows = run.named;
+    run.add_draws(wave);
     host_.outbox->send<SegmentActor>(*plan_.next, wave);
 }
 

@@ -78,6 +78,8 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
         return table.error("own_alternatives",
                            "needs a model to name runners-up, source is " + source);
     }
+    if (!draft.computes() && draft.growth.draws)
+        return table.error("draws", "needs a model to draw from, source is " + source);
     return {};
 }
 
@@ -92,7 +94,9 @@ void DraftConfig::use_stand_in() {
     lookup = stand_in.lookup;
     model = stand_in.model;
     model_file.clear();
-    if (!computes()) growth.own_alternatives = 0;  // runners-up need a model
+    if (computes()) return;
+    growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
+    growth.draws = false;
 }
 
 std::string source_text(const DraftConfig& draft) {
@@ -138,6 +142,12 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"width", number(g.width, 1, kVerifyRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
+        {"draws", &g.draws,
+         "with `[acceptance] rule = \"rejection\"` and a temperature: the model draws its "
+         "candidates, "
+         "with `own_alternatives` that many more, instead of naming its best ones"},
+        {"draw_top", number(g.draw_top, 1, kDrawnSupportMax),
+         "`draws`: candidates are drawn from the so many most probable tokens"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),
          "of the candidates that an exit sends at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),

@@ -147,6 +147,16 @@ Complaint check_names(const PipelineConfig& config) {
     return {};
 }
 
+Complaint check_draws(const PipelineConfig& config) {
+    if (!config.draft || !config.draft->growth.draws ||
+        config.acceptance == AcceptanceRule::Rejection) {
+        return {};
+    }
+    const char* rule = config.acceptance == AcceptanceRule::Coupled ? "coupled" : "unverified";
+    return fmt::format(
+        "[draft] draws = true is for [acceptance] rule = \"rejection\", this is \"{}\"", rule);
+}
+
 Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
@@ -213,7 +223,7 @@ void complete_pipeline(PipelineConfig& config) {
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check :
          {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
-          check_names, check_lockstep, check_self_draft_alone}) {
+          check_names, check_draws, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

@@ -83,7 +83,10 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     const StageId first{1};
     const StageId verifier = placement.verifier();
     for (StageId id = first; id < verifier; ++id.value) {
-        add(wave_edge(id, sizes.dim, placement.stage(id).rows_max));
+        EdgeSpec waves = wave_edge(id, sizes.dim, placement.stage(id).rows_max);
+        const bool draws = config.draft && config.draft->growth.draws;
+        waves.frame_bytes = frame_bytes_for(placement.stage(id).rows_max, draws);
+        add(waves);
         add({.from = verifier, .to = id});
     }
     add({.from = verifier, .to = kConductor});

@@ -53,6 +53,34 @@ class Methods(CliTest):
             plain = self.generate(*args)[1]
             self.assertEqual(self.generate("--config", str(path), *args)[1], plain)
 
+    def drawing(self, draws: bool) -> str:
+        """A draft that is the target, verified by rejection, in three processes."""
+        path = self.folder / f"draws-{draws}.toml"
+        path.write_text('[[stage]]\nname = "draft"\nrole = "draft"\n[[stage]]\nname = "s"\nrole = "segment"\n'
+                        'layers = "auto"\nsegments = 2\n[draft]\nsource = "first-layers"\nlayers = 2\n'
+                        f'gamma = 4\nreach_min = 0.0\ndraws = {str(draws).lower()}\n[schedule]\n'
+                        'draft_wait_us = 10000000\n[acceptance]\nrule = "rejection"\n')
+        return str(path)
+
+    def test_a_draft_that_draws_from_the_targets_own_distribution_is_never_rejected(self):
+        # 20 tokens are fewer than what is drawn from, so q is the whole of p.
+        sampled = ["--temp", "1.0", "--top-k", "20", "-n", "60"]
+        accepted = {}
+        for draws in (True, False):
+            for seed in ("1", "2"):
+                _, stats = self.figures("--config", self.drawing(draws), "--seed", seed, *sampled)
+                figures = stats["pipeline"]
+                accepted[draws] = figures["accepted_tokens"]
+                if draws:
+                    self.assertEqual(figures["accepted_tokens"], figures["candidates"])
+                    self.assertGreater(figures["mean_acceptance_length"], 4.0)
+                else:
+                    self.assertLess(figures["accepted_tokens"], figures["candidates"])
+        self.assertGreater(accepted[True], accepted[False])
+        plain = self.generate("-p", PROMPT, "-n", "40")[1]
+        greedy = self.generate("--config", self.drawing(True), "-p", PROMPT, "-n", "40")[1]
+        self.assertEqual(greedy, plain)
+
     def test_a_draft_model_takes_the_place_of_what_stood_in_for_it(self):
         # In turns, so that the target waits for it; a draft that is the target is right.
         stderr, stats = self.figures("--method", "speculative", "--draft-model", TINY, "-n", "60")

@@ -117,6 +117,23 @@ TEST_CASE("pools and rings between segments have room for the largest wave, othe
     }
 }
 
+TEST_CASE("rings between segments have room for what a draft draws, if it draws") {
+    for (const bool draws : {false, true}) {
+        CAPTURE(draws);
+        const std::string text =
+            "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+            "[[stage]]\nname = \"target\"\nrole = \"segment\"\nlayers = \"auto\"\nsegments = 2\n"
+            "[acceptance]\nrule = \"rejection\"\n[draft]\nsource = \"first-layers\"\ndraws = " +
+            std::string{draws ? "true" : "false"} + "\n";
+        const PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        for (const EdgeSpec& edge : edges_of(placed, config, {.dim = 64})) {
+            CHECK(edge.frame_bytes ==
+                  frame_bytes_for(kVerifyRowsMax, draws && edge.tensor_slots > 0));
+        }
+    }
+}
+
 TEST_CASE("a draft on a GPU reads prompts in longer passes than segments on CPUs do") {
     const std::string text =
         "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"

@@ -204,6 +204,15 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + chain + kGrows + "[exit]\nhead = \"none\"\n", "head = \"none\" is not allowed"},
         {draft + segment + "[draft]\nsource = \"first-layers\"\nlayers = 2.5\n", "layers = 2.5"},
         {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
+        {draft + segment + "[draft]\ndraws = true\n[acceptance]\nrule = \"rejection\"\n",
+         "needs a model to draw from"},
+        {draft + segment + "[draft]\nsource = \"first-layers\"\ndraws = true\n",
+         "draws = true is for [acceptance] rule = \"rejection\", this is \"coupled\""},
+        {draft + segment +
+             "[draft]\nsource = \"first-layers\"\ndraws = true\n[acceptance]\nrule = "
+             "\"unverified\"\n",
+         "this is \"unverified\""},
+        {draft + segment + "[draft]\ndraw_top = 33\n", "must be a whole number from 1 to 32"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
         {draft + segment + "[draft]\nwhile_worth = true\npace = \"ahead\"\n", "is for pace"},
         {draft + segment + "[draft]\nmin_ngram = 3\nmax_ngram = 2\n",
