@@ -419,9 +419,10 @@ void SelfDraft::verified(const VerifyPart& part) {
 
 void SelfDraft::show() {
     const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;
+    const bool stops_early = options_.reach_min > 0.0F || options_.confidence_min > 0.0F;
     account_.show({.drafts = watch_.drafting(),
                    .gain = watch_.gain(),
-                   .threshold = threshold_.now(),
+                   .threshold = stops_early ? threshold_.now() : 0.0,
                    .matchness = search != nullptr ? search->matchness() : 0.0,
                    .trials = search != nullptr ? search->trials() : 0,
                    .left_out_count = path_->left_out.count(),

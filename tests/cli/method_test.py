@@ -131,6 +131,8 @@ class Methods(CliTest):
                 self.assertIn("attention  " + strip["attention"] + "\n", stderr)
                 self.assertIn("MLP        " + strip["mlp"] + "\n", stderr)
                 self.assertNotRegex(stderr, "(?m)^auto-off")
+                state = stats["pipeline"]["self_draft"]["state"]
+                self.assertEqual(state["threshold"] > 0, method != "layerskip")
                 if method == "layerskip":
                     self.assertEqual(strip, {"attention": "..####", "mlp": "..####"})
 
