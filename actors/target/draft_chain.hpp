@@ -21,6 +21,7 @@
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 
@@ -31,6 +32,7 @@ struct DraftPath {
     std::int32_t start = 0;  // sub-layers [0, start) are those of the whole model
     std::int32_t last = 0;   // sub-layers [start, last) run as well, but for those of `mask`
     double layers = 0.0;     // that a row runs, in layers
+    SkipSet left_out = {};   // sub-layers that it does not run, in either way
 };
 
 struct DraftChain {

@@ -178,6 +178,11 @@ void SegmentActor::record(const SegmentRun& run) {
     context.count(counters::kWaveRows, run.named.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
+        std::uint64_t sublayers = 0;
+        for (std::size_t i = part.first; i < part.first + part.part.rows; ++i)
+            sublayers += static_cast<std::uint64_t>(run.rows[i].last - run.rows[i].first);
+        context.count(part.prefill() ? counters::kPrefillSublayers : counters::kVerifySublayers,
+                      sublayers);
     }
     if (dispatcher_) dispatcher_->record(run);
 }
@@ -189,7 +194,7 @@ void SegmentActor::cancel_if_stale() {
 void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     PACE_CHECK(running_ == run, "a job ends that is not running");
     running_.reset();
-    if (self_) self_->ran(host_.context->now() - run->started);
+    if (self_) self_->ran(*run, host_.context->now() - run->started);
     run->release();
     run->leave_out_stale(host_.requests, outcome, final_.has_value());
     Status status;

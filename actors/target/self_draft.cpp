@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
@@ -31,6 +30,7 @@ SelfDraft::SelfDraft(SegmentHost& host,
       options_{std::move(options)},
       threshold_{threshold_of(options_)},
       watch_{options_.auto_off},
+      account_{host, options_.told},
       candidates_{backend} {
     PACE_CHECK(validate(options_, backend.config().layers).ok(),
                "self-draft options that were not validated");
@@ -47,11 +47,15 @@ SelfDraft::SelfDraft(SegmentHost& host,
 
 std::shared_ptr<const DraftPath> SelfDraft::path_of(const SkipSet& set) const {
     auto path = std::make_shared<DraftPath>();
+    path->left_out = SkipSet{backend_.config().layers};
     if (options_.early_exit()) {
         path->start = path->last = 2 * options_.exit;
         path->layers = options_.exit;
+        for (int layer = options_.exit; layer < backend_.config().layers; ++layer)
+            path->left_out.skip_layer(layer);
         return path;
     }
+    path->left_out = set;
     path->mask = set.mask();
     path->masked = true;
     path->start = set.first_skipped();
@@ -66,6 +70,7 @@ void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
     auto chain = std::make_shared<DraftChain>();
     chain->state = state;
     chains_[state->request()] = std::move(chain);
+    show();
 }
 
 void SelfDraft::forget_ended() {
@@ -89,6 +94,8 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
     }
+    account_.verified(chain, step);
+    show();
     chain.begun = now;
     chain.ended = true;
     chain.drafted = false;
@@ -119,7 +126,9 @@ void SelfDraft::begin_chain(DraftChain& chain) {
     chain.nodes.assign(1, root.id);
     chain.slots.clear();
     chain.reach = 1.0F;
+    const bool drafted = watch_.drafting();
     chain.drafted = limit(chain) > 0 && watch_.ask();
+    if (watch_.drafting() != drafted) show();
     chain.ended = !chain.drafted;
     chain.tapped = optimiser_ && optimiser_->wants_residuals();
     if (!chain.drafted || chain.path->start == 0 || chain.at_start) return;
@@ -178,8 +187,7 @@ std::optional<JobLabel> SelfDraft::pass_job() {
                             CancelBoard::mark_of(state.request(), state.attempt()));
     }
     job_ = Job::Pass;
-    host_.context->count(counters::kDraftForwards);
-    host_.context->count(counters::kDraftRows, pass_->rows.size());
+    account_.pass(*pass_->path, pass_->rows.size());
     return pass_label();
 }
 
@@ -328,9 +336,11 @@ void SelfDraft::finish(RunOutcome outcome) {
     const Micros took = host_.context->now() - started_;
     const Job job = std::exchange(job_, Job::None);
     if (job == Job::Optimise) {
+        account_.optimised(optimiser_->take_sublayers(), took);
         if (optimiser_->finish(outcome, took)) path_ = path_of(optimiser_->set());
-        return;
+        return show();
     }
+    account_.pass_took(took);
     decoding_ += took;
     finish_pass(outcome);
 }
@@ -414,6 +424,11 @@ void SelfDraft::prepare(SegmentRun& run) {
     }
 }
 
+void SelfDraft::ran(const SegmentRun& run, Micros took) {
+    decoding_ += took;
+    account_.run_took(run, took);
+}
+
 void SelfDraft::verified(const VerifyPart& part) {
     if (!tapped_ || tapped_.get() != &part.state || part.result.tokens.empty()) return;
     const auto row_floats = static_cast<std::size_t>(backend_.config().sublayers()) *
@@ -422,6 +437,20 @@ void SelfDraft::verified(const VerifyPart& part) {
     optimiser_->take_residuals(part.rows[last].position,
                                std::span{residuals_}.subspan(last * row_floats, row_floats));
     tapped_.reset();
+}
+
+// ---- Figures
+
+void SelfDraft::show() {
+    const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;
+    const bool stops_early = options_.reach_min > 0.0F || options_.confidence_min > 0.0F;
+    account_.show({.drafts = watch_.drafting(),
+                   .gain = watch_.gain(),
+                   .threshold = stops_early ? threshold_.now() : 0.0,
+                   .matchness = search != nullptr ? search->matchness() : 0.0,
+                   .trials = search != nullptr ? search->trials() : 0,
+                   .left_out_count = path_->left_out.count(),
+                   .left_out = path_->left_out});
 }
 
 }  // namespace paceline

@@ -37,6 +37,7 @@
 #include "actors/target/draft_chain.hpp"
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_run.hpp"
+#include "actors/target/self_draft_account.hpp"
 #include "actors/target/skip_optimiser.hpp"
 #include "actors/target/verifier.hpp"
 
@@ -69,7 +70,7 @@ public:
     [[nodiscard]] std::shared_ptr<RowMemory> begun_rows(const RequestState& state) const;
     /// The run's rows are built: those of a tapped chain begin anew and keep their residuals.
     void prepare(SegmentRun& run);
-    void ran(Micros took) { decoding_ += took; }
+    void ran(const SegmentRun& run, Micros took);
     /// The run was verified, before its verdict is followed.
     void verified(const VerifyPart& part);
 
@@ -117,6 +118,7 @@ private:
     void finish_pass(RunOutcome outcome);
     void extend(DraftChain& chain, const std::vector<Candidate>& best, std::optional<float> score);
     [[nodiscard]] bool stops(const DraftChain& chain, float score) const;
+    void show();
 
     SegmentHost& host_;
     Backend& backend_;
@@ -124,6 +126,7 @@ private:
     SelfDraftOptions options_;
     AdaptiveThreshold threshold_;
     GainWatch watch_;
+    SelfDraftAccount account_;
     HeadCandidates candidates_;
     std::optional<SkipOptimiser> optimiser_;
     std::shared_ptr<const DraftPath> path_;  // for chains that begin now

@@ -145,6 +145,8 @@ RunOutcome SkipOptimiser::run_trial() {
     if (!to_save_.empty()) options_.save(to_save_);
     if (rows_.empty()) return RunOutcome::Done;
     const HiddenRows hidden = backend_.rows_of(hidden_, rows_.size());
+    const int run = 2 * backend_.config().sublayers() - trial_.count() - search_->best().count();
+    sublayers_ += static_cast<std::uint64_t>(run) * static_cast<std::uint64_t>(options_.window);
     if (backend_.run_layers(rows_, hidden, nullptr) == RunOutcome::Cancelled)
         return RunOutcome::Cancelled;
     trial_matchness_ = matchness(0);
@@ -199,6 +201,7 @@ RunOutcome SkipOptimiser::run_programme() {
                              .first = 2 * layer,
                              .last = 2 * layer + 2});
         }
+        sublayers_ += 2 * rows;
         return backend_.run_layers(rows_, states, nullptr) == RunOutcome::Done;
     };
     const ProgrammeResult result = choose_layers(stack_,

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/decoding/head_candidates.hpp"
@@ -51,6 +52,10 @@ public:
     bool finish(RunOutcome outcome, Micros took);
 
     [[nodiscard]] Micros spent() const { return spent_; }
+    /// nullptr for another choice than Search.
+    [[nodiscard]] const SkipSearch* search() const { return search_ ? &*search_ : nullptr; }
+    /// Sub-layers that rows of jobs have run since the last call. Not while a job runs.
+    [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
 
 private:
     [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
@@ -72,6 +77,7 @@ private:
     int verdicts_ = 0;  // since the last job
     Micros spent_{0};
     Micros last_took_{0};
+    std::uint64_t sublayers_ = 0;  // take_sublayers()
 
     // The job that was prepared.
     std::shared_ptr<RequestState> text_;

@@ -112,6 +112,10 @@ Status add_self_draft(const SelfDraftConfig& config,
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
     plan.self_draft = std::move(self).value().options;
+    plan.self_draft->told = [](bool drafts, double gain) {
+        if (drafts) return spdlog::info("drafts again, to measure the gain anew");
+        spdlog::info("decodes plainly: with drafts it is {:.2f} times as fast", gain);
+    };
     return {};
 }
 
