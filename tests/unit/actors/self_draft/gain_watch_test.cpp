@@ -186,7 +186,7 @@ TEST_CASE("it begins with a few plain rounds and looks at plain ones ever more r
         if (!drafted) plain.push_back(i);
         watch.round(drafted, GainWatch::Micros{1000}, drafted ? 3 : 1);
     }
-    CHECK(plain == std::vector<int>{0, 1, 2, 7, 16, 33, 66, 131, 196});
+    CHECK((plain == std::vector<int>{0, 1, 2, 7, 16, 33, 66, 131, 196}));
     CHECK(watch.gain() == doctest::Approx(3.0));
 }
 
