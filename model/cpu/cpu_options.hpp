@@ -24,6 +24,7 @@
 #include "model/backend.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/rows.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -56,6 +57,8 @@ struct CpuOptions {
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic_model.hpp)
+    SublayerMask left_out{};  // sub-layers that every row skips: neither their weights nor their
+                              // keys and values have a place
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 
