@@ -35,7 +35,7 @@ void DraftWork::advance(const RequestPtr& request) {
             const DraftNodeId root = request->text->tree.root().id;
             if (tokens > 0 && !ask_source(request, root, tokens)) return;
         }
-        const Growth::Step step = request->next();
+        const Growth::Step step = request->next(stops_.now());
         if (step.say) {
             send(request, *step.say);
             continue;
@@ -143,7 +143,7 @@ bool DraftWork::start_pass() {
          .request = first->id,
          .id = static_cast<std::uint32_t>(first->text->tree.root().position),
          .rows = model.rows(),
-         .layers = static_cast<std::uint32_t>(model.backend().last_layer()),
+         .layers = model.layers(),
          .heads = model.heads(),
          .context = model.context()},
         [&model, pass = pass_] {

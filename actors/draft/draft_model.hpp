@@ -30,6 +30,7 @@
 #include "model/backend.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 
@@ -37,6 +38,8 @@ struct DraftModelOptions {
     HeadId head = HeadId::Final;
     int vocab_size = 0;           // the target's; what lies above is never proposed
     std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
+    SkipSet skip = {};            // the sub-layers that candidates leave out
+    bool whole_text = false;      // the committed text runs through all of them
 };
 
 /// What a draft knows of one request's text. The cache belongs to the DraftModel.
@@ -56,8 +59,10 @@ struct DraftText {
         RequestSlots slots;
         Position positions;                         // that the slots are for
         Position begin = 0;                         // of the text; what is before it is not known
+        bool read_again = false;                    // candidates that became text are read anew
         std::size_t checked = 0;                    // tokens of the text that were looked at
         std::vector<DraftNodeId> became_text = {};  // since the last pass was prepared
+        std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
         [[nodiscard]] Position cached() const {     // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
@@ -116,6 +121,8 @@ public:
     /// The same for a token of the text that comes next in the cache.
     bool write_kv_at(DraftText& text, Position position, ConstKvBytes bytes);
 
+    /// Layers that candidates run through, two sub-layers of either kind for one.
+    [[nodiscard]] std::uint32_t layers() const;
     /// Of the prepared pass.
     [[nodiscard]] std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
     [[nodiscard]] std::uint32_t heads() const { return static_cast<std::uint32_t>(heads_.size()); }
@@ -155,6 +162,7 @@ private:
     [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
+    [[nodiscard]] bool skips(const PassRow& row) const;
     void give_candidates(std::size_t first, std::size_t count);
     [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
     [[nodiscard]] bool drawn_with_layers() const;
@@ -168,6 +176,7 @@ private:
 
     Backend& backend_;
     DraftModelOptions options_;
+    SublayerMask mask_;  // of options_.skip
     std::shared_ptr<KvPages> pages_;
     bool running_ = false;  // between prepare() and take()
     std::vector<PassRow> pass_;

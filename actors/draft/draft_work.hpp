@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/decoding/adaptive_stops.hpp"
 #include "actors/draft/draft_plan.hpp"
 #include "actors/draft/draft_request.hpp"
 #include "actors/protocol/inbox.hpp"
@@ -111,6 +112,7 @@ private:
     StageContext* context_ = nullptr;
     DraftPlan plan_;
     DraftTools tools_;
+    AdaptiveStops stops_;
     TrunkSender* trunk_ = nullptr;
     std::optional<StageId> copies_to_;
     std::map<RequestId, RequestPtr> requests_;

@@ -180,7 +180,9 @@ Result<HostedActor> make_draft(const ModelFile& target,
         tools.model =
             std::make_unique<DraftModel>(*backend, DraftModelOptions{.head = plan.value().head,
                                                                      .vocab_size = vocab_size,
-                                                                     .rows_max = duty.rows_max});
+                                                                     .rows_max = duty.rows_max,
+                                                                     .skip = plan.value().skip,
+                                                                     .whole_text = plan.value().whole_text});
     }
     auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};

@@ -68,7 +68,7 @@ StageCosts costs_of(const PlacedProcess& process,
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
             const std::string& drafter =
-                draft.model == DraftModelKind::FirstLayers ? file.path() : draft.model_file;
+                draft.skips() ? file.path() : draft.model_file;
             const bool trained = draft.model == DraftModelKind::Trained;
             costs.draft = {
                 cost_name(drafter, dtype, 0),

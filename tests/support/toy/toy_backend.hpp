@@ -5,6 +5,7 @@
 // of position; the slots start out as garbage. So a wrong slot, a missing row, a stale value or a
 // wrong order anywhere changes the text that follows. The head prefers one successor of each
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
+// A skipped attention writes no key and reads none, a skipped MLP is an answer of its own.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
 // given since the layers last wrote them.
 // Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may read
@@ -116,13 +117,15 @@ public:
                     store(hidden, i, mix(0xdead, i));
                     ++rows_stale;
                 }
+                if (skips(rows[i], 2 * layer)) continue;
                 key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
             }
             for (std::size_t i = 0; i < rows.size(); ++i) {
                 std::uint64_t state = load(hidden, i);
-                for (Position p = 0; p <= rows[i].position; ++p) {
+                for (Position p = 0; p <= rows[i].position && !skips(rows[i], 2 * layer); ++p) {
                     state = mix(state, key(layer, rows[i].key_slot(p)));
                 }
+                if (skips(rows[i], 2 * layer + 1)) state = mix(state, 0x51c1);
                 store(hidden, i, state);
             }
         }
@@ -283,6 +286,9 @@ private:
     }
     void count_crossing(ConstHiddenRows given) {
         if (on_device && !given.on_device()) rows_crossed += given.size() / kFakeDim;
+    }
+    static bool skips(const Row& row, int sublayer) {
+        return row.mask != nullptr && row.mask->skips(sublayer);
     }
     static std::uint64_t load(std::span<const float> hidden, std::size_t row) {
         std::uint64_t state = 0;

@@ -78,6 +78,8 @@ const char* name_of(Drafting drafting) {
             return "slow oracle";
         case Drafting::Mute:
             return "mute";
+        case Drafting::SkipLayers:
+            return "skips layers";
         case Drafting::Babble:
             return "babble";
     }
@@ -86,7 +88,7 @@ const char* name_of(Drafting drafting) {
 
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
-                                   Drafting::Babble};
+                                   Drafting::Babble, Drafting::SkipLayers};
 
 /// More with PACELINE_TEST_SEEDS=n.
 std::uint64_t seeds() {

@@ -149,7 +149,16 @@ public:
     int verdicts = 0;
 };
 
-enum class Drafting : std::uint8_t { None, Lookup, Adversary, Oracle, SlowOracle, Mute, Babble };
+enum class Drafting : std::uint8_t {
+    None,
+    Lookup,
+    Adversary,
+    Oracle,
+    SlowOracle,
+    Mute,
+    Babble,
+    SkipLayers,  // the target's own model without some sub-layers
+};
 
 struct PipelineOptions {
     int segments = 1;
@@ -245,8 +254,43 @@ inline DraftSourceFactory draft_sources(const PipelineOptions& options, Texts te
                                               options.seed);
     };
 }
-inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
-                                               DraftSourceFactory sources) {
+/// A draft actor and the backend that its model computes on.
+class ModelDraft final : public Actor {
+public:
+    ModelDraft(DraftPlan plan, std::unique_ptr<FakeBackend> backend, DraftModelOptions options)
+        : backend_{std::move(backend)},
+          actor_{std::move(plan),
+                 DraftTools{.model = std::make_unique<DraftModel>(*backend_, options)}} {}
+    void on_start(StageContext& context) override { actor_.on_start(context); }
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        static_cast<Actor&>(actor_).handle(from, kind, bytes);
+    }
+    void on_control(StageId from, const control::Message& message) override {
+        static_cast<Actor&>(actor_).on_control(from, message);
+    }
+    void on_room(StageId to) override { actor_.on_room(to); }
+    void on_peer(StageId peer, PeerChange change) override { actor_.on_peer(peer, change); }
+
+private:
+    std::unique_ptr<FakeBackend> backend_;
+    DraftActor actor_;
+};
+
+/// Some sub-layers at random, the text read with all layers or not, thresholds that adapt or not.
+inline std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    DraftModelOptions options{.vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}};
+    for (int s = 0; s < 2 * kFakeLayers; ++s) options.skip.set(s, random() % 4 == 0);
+    options.whole_text = random() % 2 == 0;
+    plan.growth.threshold_adapts = random() % 2 == 0;
+    plan.growth.confidence_min = random() % 2 == 0 ? 0.3F : 0.0F;
+    plan.growth.draft_reach_min = 0.02F;
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options);
+}
+
+inline std::unique_ptr<Actor> draft_actor(const PipelineOptions& options,
+                                          DraftSourceFactory sources) {
     DraftPlan plan{.first_segment = kFirstSegment,
                    .verifier = segment_id(options.segments),
                    .vocab_size = kFakeVocab};
@@ -256,6 +300,7 @@ inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
                        : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
                                                                        : DraftPace::Sequential;
     plan.growth.exit_alternatives = 2;
+    if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources)});
 }
 
