@@ -1,7 +1,7 @@
 // AdaptiveStops: the thresholds at which a draft's chains end, for all requests of its process.
 //
-//     confidence_min > 0     Draft & Verify: of a token; it adapts, reach_min stays
-//     else reach_min         AdaSPEED: of a path; it adapts
+//     reach_min from AdaptiveThreshold::kLeast on     AdaSPEED: of a path; it adapts
+//     else confidence_min                             Draft & Verify: of a token; it adapts
 //
 // Without threshold_adapts both stay what the rule says. Pure; any number of requests share one, in
 // the actor's loop.
@@ -21,14 +21,14 @@ public:
         : fixed_{.confidence_min = rule.confidence_min, .product_min = rule.draft_reach_min} {
         if (!rule.threshold_adapts) return;
         threshold_.emplace(ThresholdOptions{
-            .start = of_token() ? fixed_.confidence_min : fixed_.product_min,
+            .start = of_path() ? fixed_.product_min : fixed_.confidence_min,
             .target = rule.acceptance_target});
     }
 
     [[nodiscard]] ChainStop now() const {
         ChainStop stop = fixed_;
         if (!threshold_) return stop;
-        (of_token() ? stop.confidence_min : stop.product_min) =
+        (of_path() ? stop.product_min : stop.confidence_min) =
             static_cast<float>(threshold_->now());
         return stop;
     }
@@ -39,7 +39,10 @@ public:
     }
 
 private:
-    [[nodiscard]] bool of_token() const { return fixed_.confidence_min > 0.0F; }
+    /// Smaller ones are there in any case, so that a tree does not grow without end.
+    [[nodiscard]] bool of_path() const {
+        return fixed_.product_min >= static_cast<float>(AdaptiveThreshold::kLeast);
+    }
 
     ChainStop fixed_;
     std::optional<AdaptiveThreshold> threshold_;

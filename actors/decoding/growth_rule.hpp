@@ -36,8 +36,8 @@ struct GrowthRule {
                                    // names are waited for; the others are gamma2. 0: no such wait
     bool adaptive = false;         // assisted generation's length: +2 if all were right, else -1
     float confidence_min = 0.0F;   // a chain ends after a token less probable than this
-    bool threshold_adapts = false;   // confidence_min, or without it draft_reach_min, is moved
-    double acceptance_target = 0.9;  // towards such a part of accepted candidates
+    bool threshold_adapts = false;   // draft_reach_min, or confidence_min, is moved towards
+    double acceptance_target = 0.9;  // such a part of accepted candidates (adaptive_stops.hpp)
     bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;    // nodes expanded in one pass of the model
     std::int32_t own_alternatives = 0;   // runners-up named after each expanded node

@@ -37,6 +37,7 @@ Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
     if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
+    if (row.start > limits.sublayers) return bad(name, "start", row.start);
     return {};
 }
 

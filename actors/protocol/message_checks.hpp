@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fmt/core.h>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -25,7 +26,8 @@ struct MessageLimits {
     std::int32_t vocab_size = 0;
     std::int32_t kv_slots = 0;
     Position context = 0;
-    std::uint32_t wave_rows = kWaveRowsMax;  // the one number that may be reached
+    std::uint32_t wave_rows = kWaveRowsMax;  // this one and the next may be reached
+    std::uint32_t sublayers = std::numeric_limits<std::uint32_t>::max();  // of the target
 };
 
 /// The same for a tensor: of the model, and of the pool that it claims to lie in.

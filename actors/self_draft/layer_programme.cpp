@@ -50,14 +50,14 @@ public:
         }
         const std::span<const float> wanted = h(layer + 1);
         for (int j = most; j >= first_row; --j) {  // downwards: g[i-1][j-1] is still there
-            const std::span<const float> keep{
-                kept_.data() + static_cast<std::size_t>(j - first_row) * dim_, dim_};
             const bool can_keep = j <= before;
+            const auto row = static_cast<std::size_t>(j - first_row);
+            const std::span<const float> keep = row_of(kept_, can_keep ? row : 0);
             const bool skips =
                 may_skip && (!can_keep || cosine(keep, wanted) < cosine(state(j - 1), wanted));
             const std::span<const float> chosen = skips ? state(j - 1) : keep;
             std::copy(chosen.begin(), chosen.end(), state(j).begin());
-            skipped_[static_cast<std::size_t>(layer + 1)][static_cast<std::size_t>(j)] = skips;
+            skipped_[static_cast<std::size_t>(layer) + 1][static_cast<std::size_t>(j)] = skips;
         }
         std::copy(wanted.begin(), wanted.end(), state(0).begin());
         return true;
@@ -92,7 +92,10 @@ private:
         return stack_.subspan(static_cast<std::size_t>(i) * dim_, dim_);
     }
     [[nodiscard]] std::span<float> state(int j) {
-        return std::span{states_}.subspan(static_cast<std::size_t>(j) * dim_, dim_);
+        return row_of(states_, static_cast<std::size_t>(j));
+    }
+    [[nodiscard]] std::span<float> row_of(std::vector<float>& rows, std::size_t row) const {
+        return std::span{rows}.subspan(row * dim_, dim_);
     }
 
     std::span<const float> stack_;

@@ -67,6 +67,7 @@ public:
     void drop_work();
 
     [[nodiscard]] const WaveScheduler& scheduler() const { return scheduler_; }
+    [[nodiscard]] WaveScheduler& scheduler() { return scheduler_; }
 
 private:
     [[nodiscard]] std::optional<msg::Wave> form_wave();

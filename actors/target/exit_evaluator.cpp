@@ -6,12 +6,9 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kHeadRows = 8;  // of one call: what the logits have room for
 
 msg::Proposal proposal_of(const RequestState& state) {
     msg::Proposal proposal{};
@@ -75,7 +72,7 @@ std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
 ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
     : backend_{backend},
       options_{std::move(options)},
-      scratch_{std::make_unique<SamplerScratch>()},
+      candidates_{backend},
       policy_{options_.always_on || options_.lockstep} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
     const bool evaluates = options_.sends_candidates || options_.proposes;
@@ -83,11 +80,7 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
     for (const HeadId id : options_.ahead) {
         PACE_CHECK(backend_.has_head(id), "a head that looks ahead is not there");
     }
-    row_.resize(static_cast<std::size_t>(backend.config().vocab_size));
-    logits_.resize(kHeadRows * row_.size());
 }
-
-ExitEvaluator::~ExitEvaluator() = default;
 
 ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
                             std::span<const msg::WaveRow> rows) const {
@@ -106,34 +99,6 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
         part.rows.push_back(std::move(row));
     }
     return part;
-}
-
-/// The best of each hidden state's race under a head.
-void ExitEvaluator::find_candidates(HeadId id,
-                                    ConstHiddenRows hidden,
-                                    std::span<const SeenTokens> seen,
-                                    std::span<const DrawJob> jobs,
-                                    std::span<std::vector<Candidate>> best) {
-    const bool on_device = std::all_of(jobs.begin(), jobs.end(), [&](const DrawJob& job) {
-        return job.count <= backend_.candidates_max() && backend_.draws(*job.params);
-    });
-    if (on_device) return backend_.draw_candidates(id, hidden, jobs, best);
-    const std::span<const TokenId> list = backend_.short_list(id);
-    const std::size_t width = list.empty() ? row_.size() : list.size();
-    const auto logits = std::span{logits_}.first(jobs.size() * width);
-    if (list.empty()) {
-        backend_.head(id, hidden, static_cast<int>(jobs.size()), logits);
-    } else {
-        backend_.head_listed(id, hidden, static_cast<int>(jobs.size()), logits);
-    }
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-        const DrawJob& job = jobs[i];
-        const auto own = logits.subspan(i * width, width);
-        best[i] = list.empty()
-                      ? candidates(own, job.position, seen[i], *job.params, job.count, *scratch_)
-                      : listed_candidates(own, list, row_, job.position, seen[i], *job.params,
-                                          job.count, *scratch_);
-    }
 }
 
 void ExitEvaluator::leave_out_decided(ExitPart& part) {
@@ -156,8 +121,8 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
         leave_out_decided(part);
         for (ExitRow& row : part.rows) all.emplace_back(&part, &row);
     }
-    for (std::size_t begin = 0; begin < all.size(); begin += kHeadRows) {
-        const std::size_t count = std::min(kHeadRows, all.size() - begin);
+    for (std::size_t begin = 0; begin < all.size(); begin += HeadCandidates::kRows) {
+        const std::size_t count = std::min(HeadCandidates::kRows, all.size() - begin);
         std::vector<SeenTokens> seen;
         std::vector<DrawJob> jobs;
         std::vector<RowSource> states;
@@ -168,7 +133,7 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
             seen.push_back({.committed = part->committed, .path = row->path});
             jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
         }
-        find_candidates(options_.head, backend_.in_order(states, hidden_), seen, jobs, best);
+        candidates_.find(options_.head, backend_.in_order(states, hidden_), seen, jobs, best);
         for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
     }
 }
@@ -181,8 +146,8 @@ void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
             const SeenTokens seen{.committed = part.committed, .path = path};
             const DrawJob job{&part.state->spec().sampling, position,
                               static_cast<int>(options_.ahead_top)};
-            find_candidates(id, part.hidden, {&seen, 1}, {&job, 1},
-                            {&part.levels.emplace_back(), 1});
+            candidates_.find(id, part.hidden, {&seen, 1}, {&job, 1},
+                             {&part.levels.emplace_back(), 1});
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
         }

@@ -14,8 +14,8 @@
 // What it said is compared with the text, and an exit that costs more than it gains rests for a
 // while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
 //
-// Owns the logits' memory and the sampler's scratch. Threads: one job at a time; the loop and the
-// job touch different members.
+// Owns memory for hidden states. Threads: one job at a time; the loop and the job touch different
+// members.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "actors/decoding/exit_policy.hpp"
+#include "actors/decoding/head_candidates.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/target/exit_options.hpp"
 #include "actors/target/watermark_watch.hpp"
@@ -67,9 +68,6 @@ class ExitEvaluator {
 public:
     /// `options` are valid, and the backend has their heads.
     ExitEvaluator(Backend& backend, ExitOptions options);
-    ~ExitEvaluator();
-    ExitEvaluator(const ExitEvaluator&) = delete;
-    ExitEvaluator& operator=(const ExitEvaluator&) = delete;
 
     [[nodiscard]] const ExitOptions& options() const { return options_; }
 
@@ -104,22 +102,15 @@ public:
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 
 private:
-    void find_candidates(HeadId id,
-                         ConstHiddenRows hidden,
-                         std::span<const SeenTokens> seen,
-                         std::span<const DrawJob> jobs,
-                         std::span<std::vector<Candidate>> best);
     [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
     [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
 
     Backend& backend_;
     ExitOptions options_;
-    std::unique_ptr<SamplerScratch> scratch_;
-    RowMemory hidden_;           // [kHeadRows, dim]
-    std::vector<float> logits_;  // [kHeadRows, vocab], or [kHeadRows, listed tokens]
-    std::vector<float> row_;     // [vocab]
-    RowMemory adapted_;          // [rows, dim]: what the adapter made of them
-    ExitPolicy policy_;          // this one and the next two are the loop's
+    HeadCandidates candidates_;
+    RowMemory hidden_;   // [HeadCandidates::kRows, dim]
+    RowMemory adapted_;  // [rows, dim]: what the adapter made of them
+    ExitPolicy policy_;  // this one and the next two are the loop's
     ExitRecord book_;
     std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
 };

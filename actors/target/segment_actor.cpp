@@ -17,7 +17,8 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
       host_{.limits = {.vocab_size = backend.config().vocab_size,
                        .kv_slots = backend.kv_slots(),
                        .context = backend.kv_slots(),
-                       .wave_rows = plan_.dispatch.wave_rows()}},
+                       .wave_rows = plan_.dispatch.wave_rows(),
+                       .sublayers = static_cast<std::uint32_t>(backend.config().sublayers())}},
       queue_{plan_.dispatch.wave_rows()} {
     attach_roles();
 }
@@ -45,6 +46,11 @@ void SegmentActor::attach_roles() {
         final_.emplace(host_, backend_, plan_.verify,
                        VerdictReceivers{.all = plan_.verdict_to, .speculative = plan_.speculative});
         host_.inbox.attach(*final_);
+    }
+    if (plan_.self_draft) {
+        PACE_CHECK(dispatcher_.has_value(), "a segment drafts that is not the first one");
+        self_.emplace(host_, backend_, *dispatcher_, *plan_.self_draft);
+        host_.inbox.attach(*self_);
     }
 }
 
@@ -175,6 +181,7 @@ Status SegmentActor::open(const control::Begin& begin, Request request) {
     if (dispatcher_) {
         if (Status placed = dispatcher_->begin(made.value()); !placed) return placed;
     }
+    if (self_) self_->begin(made.value());
     host_.requests.add(made.value());
     cancel_if_stale();
     host_.inbox.gate.begun(begin.request, begin.attempt);
@@ -204,6 +211,7 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     if (!step) return step.error();
     if (early_) early_->follow(state);
     if (dispatcher_) dispatcher_->follow(state, step.value());
+    if (self_) self_->follow(state, step.value());
     cancel_if_stale();
     if (state.over()) show_gauges();
     return {};

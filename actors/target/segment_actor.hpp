@@ -4,6 +4,7 @@
 //     Dispatcher    the first segment (no segment before it): what the layers work on next
 //     EarlyVerify   a segment with an exit: proposals ahead of the verdict
 //     FinalVerify   the last segment (no segment after it): the verdicts
+//     SelfDraft     a first segment that drafts for itself: jobs between the runs
 //
 // Handles: Begin, Wave (from the segment before), Verdict (from the last one), Stop; a Dispatcher also
 // Proposal.   Emits: Wave (to the segment after); its roles what they declare.
@@ -46,6 +47,7 @@
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_queue.hpp"
 #include "actors/target/segment_run.hpp"
+#include "actors/target/self_draft.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
@@ -65,8 +67,9 @@ struct SegmentPlan {
     DispatchOptions dispatch;          // read by the first segment; how large a wave may be, by all
     VerifyOptions verify;              // read by the last segment
     std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
-    StageId first_segment;             // who gets what the exit proposes; read elsewhere than there
-    Micros hold_limit{200'000};        // held parts that wait for longer than this run anyway
+    std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
+    StageId first_segment;       // who gets what the exit proposes; read elsewhere than there
+    Micros hold_limit{200'000};  // held parts that wait for longer than this run anyway
 };
 
 class SegmentActor final : public Actor {
@@ -120,6 +123,7 @@ private:
     [[nodiscard]] Result<std::vector<WaitingPart>> next_parts();
     [[nodiscard]] SegmentQueue::Readiness readiness_of(const WaitingPart& part) const;
     void wake_when_due();
+    [[nodiscard]] bool submit_draft();
     Status start(std::span<const WaitingPart> parts);
     [[nodiscard]] bool works_apart(const SegmentRun& run) const;
     void submit(const RunPtr& run);
@@ -138,6 +142,7 @@ private:
     std::optional<Dispatcher> dispatcher_;
     std::optional<EarlyVerify> early_;
     std::optional<FinalVerify> final_;
+    std::optional<SelfDraft> self_;
     TensorConsumer* in_ = nullptr;     // from the segment before, if it is there and not lost
     TensorProducer* out_ = nullptr;    // to the segment after, likewise
     std::optional<PoolRef> out_slot_;  // acquired, for the next wave to be passed on

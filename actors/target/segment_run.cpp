@@ -38,6 +38,7 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.committed = one.state->text();
         if (one.part.rows > 0) parts.push_back(one);
     }
+    fill_sources();
     out = out.first(named.size() * dim());
     hidden = out;
     build_rows(rows, path_slots);
@@ -63,12 +64,24 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     }
     for (const msg::WaveRow& row : waiting.rows) {
         if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
-        if (!source.empty()) sources_.push_back({source, row.tensor_row});
+        sources_.push_back({source, row.tensor_row});
         named.push_back(row);
         named.back().tensor_row = static_cast<std::uint32_t>(named.size() - 1);
         ++part.part.rows;
     }
     return {};
+}
+
+/// At the first segment only rows that a draft has begun come from somewhere: the others are
+/// embedded, and whatever is copied to them is overwritten.
+void SegmentRun::fill_sources() {
+    const auto real = std::find_if(sources_.begin(), sources_.end(),
+                                   [](const RowSource& source) { return !source.of.empty(); });
+    if (real == sources_.end()) return sources_.clear();
+    const RowSource any = *real;
+    for (RowSource& source : sources_) {
+        if (source.of.empty()) source = any;
+    }
 }
 
 bool SegmentRun::reads_device() const {
@@ -102,8 +115,9 @@ void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths)
             row.token = name.token;
             row.position = name.position;
             row.slot = name.slot;
-            row.first = 2 * backend.first_layer();
             row.last = 2 * backend.last_layer();
+            row.first = std::clamp(static_cast<std::int32_t>(name.start), 2 * backend.first_layer(),
+                                   row.last);
             row.prefix_slots = state.slots().data();
             row.prefix_count = name.position + 1;
             path_begin.push_back(paths.size());

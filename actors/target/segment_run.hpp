@@ -92,8 +92,9 @@ struct SegmentRun {
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
+    void fill_sources();
 
-    std::vector<RowSource> sources_;                     // of the rows; none at the first segment
+    std::vector<RowSource> sources_;                     // of the rows; none where all are embedded
     std::vector<std::shared_ptr<TensorShare>> tensors_;  // that they lie in
     std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
 };

@@ -12,7 +12,8 @@ namespace paceline {
 // ---- The queue
 
 bool SegmentActor::busy() const {
-    return running_ || (early_ && early_->busy()) || (dispatcher_ && dispatcher_->holds_a_run());
+    return running_ || (early_ && early_->busy()) || (self_ && self_->busy()) ||
+           (dispatcher_ && dispatcher_->holds_a_run());
 }
 
 /// Whether a run could be passed on at its end.
@@ -41,7 +42,16 @@ SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) cons
 }
 
 Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
-    if (dispatcher_) return dispatcher_->next_parts();
+    if (dispatcher_) {
+        std::vector<WaitingPart> parts = dispatcher_->next_parts();
+        for (WaitingPart& part : parts) {
+            const bool verifies = self_ && part.part.kind == msg::WaveKind::Verify;
+            if (!verifies) continue;
+            part.copied =
+                self_->begun_rows(*host_.requests.find(part.part.request, part.part.attempt));
+        }
+        return parts;
+    }
     return queue_.take(
         {.readiness_of = [this](const WaitingPart& part) { return readiness_of(part); },
          .join =
@@ -57,7 +67,9 @@ Status SegmentActor::advance() {
         const RunPtr released = dispatcher_->release();
         if (released && !released->parts.empty()) pass_on(*released);
     }
-    while (!busy() && acquire_slot()) {
+    while (!busy()) {
+        if (submit_draft()) break;
+        if (!acquire_slot()) break;
         Result<std::vector<WaitingPart>> parts = next_parts();
         if (!parts) return parts.error();
         if (parts.value().empty()) break;
@@ -65,6 +77,22 @@ Status SegmentActor::advance() {
     }
     wake_when_due();
     return {};
+}
+
+/// Whether the segment drafts now: then no wave is formed until all candidates are there.
+bool SegmentActor::submit_draft() {
+    const std::optional<JobLabel> label = self_ ? self_->next_job() : std::nullopt;
+    if (!label) return false;
+    host_.context->submit(
+        *label,
+        [this] {
+            return self_->run() == RunOutcome::Done ? JobOutcome::Done : JobOutcome::Cancelled;
+        },
+        [this](JobOutcome outcome) {
+            self_->finish(outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled);
+            report(advance());
+        });
+    return true;
 }
 
 /// Sets a timer for what is due even if no message comes.
@@ -106,6 +134,7 @@ Status SegmentActor::start(std::span<const WaitingPart> parts) {
         if (Status complete = final_->prepare(*run); !complete) return complete;
     }
     if (early_) early_->prepare(*run);
+    if (self_) self_->prepare(*run);
     if (works_apart(*run)) run->work_in(backend_.rows_of(work_, run->named.size()));
     record(*run);
     run->watch(*host_.context, !final_);
@@ -160,6 +189,7 @@ void SegmentActor::cancel_if_stale() {
 void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     PACE_CHECK(running_ == run, "a job ends that is not running");
     running_.reset();
+    if (self_) self_->ran(host_.context->now() - run->started);
     run->release();
     run->leave_out_stale(host_.requests, outcome, final_.has_value());
     Status status;
@@ -189,6 +219,7 @@ Status SegmentActor::announce(const SegmentRun& run) {
             run.parts.begin(), run.parts.end(),
             [&](const RunPart& candidate) { return candidate.state.get() == &verified.state; });
         if (part == run.parts.end()) continue;  // stopped while it was verified
+        if (self_) self_->verified(verified);
         const msg::Verdict verdict = final_->announce(verified, *part);
         if (Status applied = apply(*part->state, verdict); !applied) return applied;
         if (!early_ || part->state->over()) continue;

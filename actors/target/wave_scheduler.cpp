@@ -82,6 +82,7 @@ Status WaveScheduler::begin(const std::shared_ptr<RequestState>& state, Micros n
     if (reuse > 0) {
         PACE_CHECK(before != entries_.end(), "slots reused of a request that is not here");
         Entry& entry = before->second;
+        free_ahead_rows(entry);
         for (const TreeNode& node : entry.state->tree().nodes()) {
             if (node.sent()) entry.slots.free(node.position, node.slot);
         }
@@ -225,6 +226,7 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     // A late verdict on a request that was stopped, whose pages serve another by now.
     if (found == entries_.end()) return {};
     Entry& entry = found->second;
+    free_ahead_rows(entry);
     for (const TreeNode& node : step.committed) entry.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) entry.slots.free(node.position, node.slot);
     const TokenTree& tree = entry.state->tree();
@@ -247,6 +249,36 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
         merge(entry, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
     return outcome;
+}
+
+std::optional<KvSlot> WaveScheduler::name_ahead(RequestId request, NodeId node) {
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) return std::nullopt;
+    Entry& entry = found->second;
+    const TreeNode* named = entry.state->tree().find(node);
+    PACE_CHECK(named != nullptr && !named->sent() && !entry.ahead_rows.contains(node),
+               "a node is computed ahead that is not in the tree, or computed already");
+    const Result<KvSlot> slot = entry.slots.name(named->position);
+    if (!slot) return std::nullopt;
+    entry.ahead_rows[node] = {.position = named->position, .slot = slot.value()};
+    return slot.value();
+}
+
+void WaveScheduler::computed_ahead(RequestId request,
+                                   NodeId node,
+                                   std::uint32_t start,
+                                   std::uint32_t tensor_row) {
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) return;
+    const auto row = found->second.ahead_rows.find(node);
+    if (row == found->second.ahead_rows.end()) return;
+    row->second.start = start;
+    row->second.tensor_row = tensor_row;
+}
+
+void WaveScheduler::free_ahead_rows(Entry& entry) {
+    for (const auto& [node, row] : entry.ahead_rows) entry.slots.free(row.position, row.slot);
+    entry.ahead_rows.clear();
 }
 
 std::vector<Outcome> WaveScheduler::take_settled() {

@@ -117,6 +117,19 @@ public:
     /// Merges a proposal into the tree: what of it continues the text below the current root. One
     /// for a root that is still to come is kept: the draft may have heard the verdict first.
     void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
+    /// A slot for a node that a draft computes ahead of its wave, the node's own from now on; nothing if
+    /// none is left. What no wave took is free again with the next verdict.
+    [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
+    /// Such a node's sub-layers below `start` are done, as the target computes them; what it is before
+    /// `start` is row `tensor_row` of what the caller keeps of the request.
+    void computed_ahead(RequestId request,
+                        NodeId node,
+                        std::uint32_t start,
+                        std::uint32_t tensor_row);
+    /// Slots that belong to no request, for rows that nothing is committed of. Errors: OutOfMemory.
+    [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) {
+        return RequestSlots::make(pages_, count);
+    }
     /// A verdict was applied to the state: `step` is what it did. Returns what stood ready for
     /// the new root.
     Outcome follow(RequestId request, const TreeStep& step, Micros now);
@@ -145,12 +158,20 @@ private:
         Position halfway = kNever;
         Position complete = kNever;
     };
+    /// A node that a draft computes ahead of its wave.
+    struct AheadRow {
+        Position position = 0;
+        KvSlot slot = kNoSlot;
+        std::uint32_t start = 0;
+        std::uint32_t tensor_row = 0;
+    };
     /// What the scheduler keeps of one request.
     struct Entry {
         std::shared_ptr<RequestState> state;
         RequestSlots slots;
         std::uint32_t next_wave = 0;
         std::deque<std::vector<NodeId>> in_flight = {};  // nodes of verify parts without verdict
+        std::map<NodeId, AheadRow> ahead_rows = {};      // of nodes that are not in a wave yet
         Heard heard = {};
         Position round_root = kNever;           // of the last verify wave; kNever: there was none
         std::uint32_t silent = 0;               // waits in a row that were waited out
@@ -174,6 +195,7 @@ private:
     };
 
     bool evict();
+    static void free_ahead_rows(Entry& entry);
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
     void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;

@@ -216,10 +216,17 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Can
         const TreeNode* above = tree.find(node.parent);
         const bool is_root = node.id == tree.root().id;
         if (!is_root && !above->sent()) continue;  // its parent found no slot
-        const Result<KvSlot> slot = entry.slots.name(node.position);
+        const auto ahead = entry.ahead_rows.find(node.id);
+        const bool begun = ahead != entry.ahead_rows.end();
+        const Result<KvSlot> slot =
+            begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.name(node.position);
         if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
         sent.push_back(node.id);
         wave.rows.push_back(tree.send(node.id, slot.value()));
+        if (!begun) continue;
+        wave.rows.back().start = ahead->second.start;
+        wave.rows.back().tensor_row = ahead->second.tensor_row;
+        entry.ahead_rows.erase(ahead);
     }
     if (sent.empty()) {
         PACE_CHECK(!entry.in_flight.empty(), "the root finds no KV slot");

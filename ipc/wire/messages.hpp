@@ -34,7 +34,7 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 6;
+inline constexpr std::uint32_t kWireVersion = 7;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -97,6 +97,9 @@ struct WaveRow {
     KvSlot slot;
     // Of the wave's tensor, below Wave::tensor_rows: rows that were dropped stay in it.
     std::uint32_t tensor_row = 0;
+    // Sub-layers below this one are done for the row, its keys and values there are in `slot`: a
+    // draft has computed them. A segment begins with it, or with its own first one.
+    std::uint32_t start = 0;
 };
 
 enum class WaveKind : std::uint32_t {
@@ -267,7 +270,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
-static_assert(sizeof(WaveRow) == 24);
+static_assert(sizeof(WaveRow) == 28);
 static_assert(sizeof(WavePart) == 32);
 static_assert(sizeof(WaveHeader) == 24);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));

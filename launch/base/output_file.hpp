@@ -30,4 +30,8 @@ private:
     std::string path_;
 };
 
+/// Puts `text` into the place of a file's content, all at once: a reader finds the old or the new one.
+/// Errors: System, naming the path.
+[[nodiscard]] Status replace_file(const std::string& path, const std::string& text);
+
 }  // namespace paceline

@@ -11,6 +11,7 @@
 #include "ipc/base/limits.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 constexpr int kAlternativesMax = 8;
 constexpr int kVocabularyMax = 1 << 24;
 constexpr int kLayersMax = 1'000'000;
+constexpr int kSkipLayersMax = 1024;  // of a set that is checked before the model is known
 
 struct Source {
     std::string_view word;
@@ -79,6 +81,10 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
         for (const char* key : {"skip", "skip_ratio", "keep_first", "keep_last", "whole_text"}) {
             if (table.has(key)) return refuse(key, " = \"skip-layers\"");
         }
+    }
+    if (draft.skip != kUniformSkip) {
+        const Result<SkipSet> set = SkipSet::parse(draft.skip, kSkipLayersMax);
+        if (!set) return table.error("skip", set.error().what);
     }
     if (!draft.computes() && draft.short_list != 0) return refuse("short_list", "s with a model");
     if (draft.layers <= 0.0 || (draft.layers > 1.0 && draft.layers != std::floor(draft.layers)))
@@ -153,10 +159,9 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"confidence_min", number(g.confidence_min, 0, 1),
          "a chain ends after a token less probable than this"},
         {"threshold_adapts", &g.threshold_adapts,
-         "`confidence_min`, or `reach_min` where that is 0, is raised while fewer candidates than "
-         "`acceptance_target` are accepted, and lowered otherwise; across requests"},
-        {"acceptance_target", number(g.acceptance_target, 0, 1),
-         "`threshold_adapts`: the part of candidates that shall be accepted"},
+         "the threshold moves until `acceptance_target` of the candidates are accepted, across "
+         "requests (`reach_min` where it is 0.01 or more, else `confidence_min`)"},
+        {"acceptance_target", number(g.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
         {"while_worth", &g.while_worth,
          "`sequential`: a chain ends where another pass costs more time than it saves, as "
          "measured"},

@@ -177,6 +177,23 @@ Complaint check_lockstep(const PipelineConfig& config) {
     return {};
 }
 
+Complaint check_self_draft_alone(const PipelineConfig& config) {
+    if (!config.self_draft) return {};
+    const SelfDraftConfig& self = *config.self_draft;
+    if (config.draft) return "has a [draft] and a [self_draft] table; one of them proposes";
+    if (config.exit) return "has an [exit] and a [self_draft] table; one of them proposes";
+    if (self.source == SelfDraftSource::Skip && config.segments() > 1) {
+        return fmt::format(
+            "[self_draft] source = \"skip\" runs through all layers in one process: one segment, "
+            "the file has {}",
+            config.segments());
+    }
+    const bool tree = config.schedule.options.shape == WaveShape::Tree;
+    if (self.tree != SelfDraftTree::None && !tree)
+        return "[self_draft] tree needs [schedule] shape = \"tree\"";
+    return {};
+}
+
 }  // namespace
 
 void complete_pipeline(PipelineConfig& config) {
@@ -194,8 +211,9 @@ void complete_pipeline(PipelineConfig& config) {
 }
 
 Status check_pipeline(const PipelineConfig& config) {
-    for (const auto check : {check_counts, check_processes, check_shared_gpus,
-                             check_one_kind_of_device, check_exits, check_names, check_lockstep}) {
+    for (const auto check :
+         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
+          check_names, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

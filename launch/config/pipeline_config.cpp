@@ -12,8 +12,8 @@ namespace paceline {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kTables{"pipeline", "stage",      "draft",      "exit",
-                                                  "schedule", "acceptance", "supervision"};
+constexpr std::array<std::string_view, 8> kTables{
+    "pipeline", "stage", "draft", "self_draft", "exit", "schedule", "acceptance", "supervision"};
 /// Rounds are waited for: a draft that is only slow must not turn lockstep into something else.
 constexpr std::chrono::microseconds kLockstepWait{200'000};
 
@@ -65,6 +65,11 @@ int PipelineConfig::segments() const {
     }));
 }
 
+std::int32_t PipelineConfig::gamma() const {
+    if (draft) return draft->growth.gamma;
+    return self_draft ? self_draft->gamma : 0;
+}
+
 const StageConfig* PipelineConfig::stage_of(StageRole role) const {
     const auto found = std::find_if(stages.begin(), stages.end(),
                                     [&](const StageConfig& stage) { return stage.role == role; });
@@ -85,10 +90,13 @@ Result<PipelineConfig> parse_pipeline_config(std::string_view text, const std::s
     config.file = file;
     if (root.has("draft")) config.draft.emplace();
     if (root.has("exit")) config.exit.emplace();
+    if (root.has("self_draft")) config.self_draft.emplace();
     Status s = root.allow_only(kTables);
     if (s.ok()) s = read_table(root, "pipeline", config, kAlone);
     if (s.ok()) s = read_stages(root, config.stages);
     if (s.ok() && config.draft) s = read_table(root, "draft", *config.draft, check_draft);
+    if (s.ok() && config.self_draft)
+        s = read_table(root, "self_draft", *config.self_draft, check_self_draft);
     if (s.ok() && config.exit) s = read_table(root, "exit", *config.exit, finish_exit);
     if (s.ok()) s = read_table(root, "schedule", config.schedule, finish_schedule);
     if (s.ok()) s = read_table(root, "acceptance", config.acceptance, kAlone);

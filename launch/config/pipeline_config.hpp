@@ -4,6 +4,7 @@
 //     [pipeline]     its name, and how its tensors travel
 //     [[stage]]      in pipeline order: stage_config.hpp
 //     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
+//     [self_draft]   how the target drafts for itself: self_draft_config.hpp
 //     [exit]         what heads at the end of segments are used for: exit_config.hpp
 //     [schedule]     when the target starts with what: schedule_config.hpp
 //     [acceptance]   which candidates stand: schedule_config.hpp
@@ -29,6 +30,7 @@
 #include "launch/config/draft_config.hpp"
 #include "launch/config/exit_config.hpp"
 #include "launch/config/schedule_config.hpp"
+#include "launch/config/self_draft_config.hpp"
 #include "launch/config/stage_config.hpp"
 #include "launch/config/supervision_config.hpp"
 
@@ -44,12 +46,15 @@ struct PipelineConfig {
     std::vector<StageConfig> stages;   // segments in the order of their layers
     std::optional<DraftConfig> draft;  // present exactly when a stage has the role draft
     std::optional<ExitConfig> exit;    // present when a segment has one, or heads look ahead
+    std::optional<SelfDraftConfig> self_draft;  // present: the first segment drafts for itself
     ScheduleConfig schedule;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;
     SupervisionConfig supervision;
     std::vector<std::string> parts_left_out = {};  // by use_parts(): files it could not read
 
     [[nodiscard]] int segments() const;
+    /// Tokens that are drafted at once for a request, at most; 0: none are.
+    [[nodiscard]] std::int32_t gamma() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
     /// Whether an exit sends candidates to a draft.
     [[nodiscard]] bool exit_sends_candidates() const { return exit && exit->sends_candidates; }

@@ -33,6 +33,10 @@ std::string settings_text() {
            section<DraftConfig>("[draft]",
                                 "What draft and correct propose. The table is there exactly if a "
                                 "stage has `role = \"draft\"`.") +
+           section<SelfDraftConfig>("[self_draft]",
+                                    "The first segment drafts for itself, between two "
+                                    "verifications; without `[draft]` and "
+                                    "`[exit]`.") +
            section<ExitConfig>("[exit]",
                                "The head after the segments that have an exit, and its uses. The "
                                "defaults hold for an `early-verify` stage without this table.") +

@@ -148,6 +148,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.dispatch.prefill_rows = placement.prefill_rows;
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;
+    assignment.self_draft = config.self_draft;
     assignment.verbose = orders.verbose;
     const auto is_here = [&process](StageId id) {
         return std::find(process.stages.begin(), process.stages.end(), id) != process.stages.end();

@@ -153,6 +153,11 @@ Status settle_exit(ExitConfig& exit,
     return {};
 }
 
+bool wants_heads(const PipelineConfig& config) {
+    return config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
+           config.self_draft->head == SelfDraftHead::Trained;
+}
+
 }  // namespace
 
 PartsSearch parts_search(const std::string& wish, const Environment& environment) {
@@ -184,7 +189,7 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
         if (config.exit) config.exit->part.clear();
     }
     const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
-    if (!trained && !config.exit) {
+    if (!trained && !config.exit && !wants_heads(config)) {
         if (!search.wish.empty() && search.wish != kNoParts) {
             config.parts_left_out.push_back("--parts " + search.wish + ": " + config.file +
                                             " has neither a trained draft nor an exit");
@@ -197,6 +202,7 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
     if (config.draft) {
         if (Status s = settle_draft(*config.draft, found.value(), target); !s) return s;
     }
+    if (wants_heads(config)) config.self_draft->heads_file = found.value().heads;
     return config.exit ? settle_exit(*config.exit, config.file, found.value(), target) : Status{};
 }
 

@@ -102,6 +102,14 @@ void transfer(Archive& archive, StageAssignment& a) {
     for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
+    bool self_draft = a.self_draft.has_value();
+    transfer(archive, {{"drafts for itself", &self_draft}});
+    if (self_draft) {
+        if (!a.self_draft) a.self_draft.emplace();
+        transfer(archive, fields_of(*a.self_draft));
+        transfer(archive, {{"self-draft heads", TextField{&a.self_draft->heads_file}},
+                           {"self-draft probe", TextField{&a.self_draft->probe_file}}});
+    }
     bool exit = a.exit.has_value();
     transfer(archive, {{"has an exit", &exit}});
     if (!exit) return;

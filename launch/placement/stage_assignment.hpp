@@ -42,6 +42,7 @@ struct StageAssignment {
     DispatchOptions dispatch;
     DraftConfig draft;
     std::optional<ExitConfig> exit;
+    std::optional<SelfDraftConfig> self_draft;
     bool verbose = false;  // log normal events too
     /// Tensors of its edges lie on its GPU, those between two of its own stages there included.
     bool tensors_on_device = false;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -37,6 +38,8 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
     StageSizes sizes{file, options, config};
     sizes.context_ = context_of(options, file.config());
     sizes.kv_slots_ = slots_for(sizes.context_, requests);
+    if (config.self_draft)
+        sizes.kv_slots_ += scratch_slots(*config.self_draft, file.config().layers);
     sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
     if (config.draft && config.draft->computes()) {
         Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, sizes.backend_);

@@ -61,7 +61,7 @@ public:
     }
 
     Result<RequestId> submit(AnswerOrder order) {
-        order.request.gamma = config_.draft ? config_.draft->growth.gamma : 0;
+        order.request.gamma = config_.gamma();
         order.request.acceptance = config_.acceptance;
         if (order.request.context == 0) order.request.context = plan_.context;
         const auto on_end = std::exchange(order.on_end, nullptr);

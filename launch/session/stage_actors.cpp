@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 
 #include <spdlog/spdlog.h>
 
@@ -13,6 +14,7 @@
 #include "launch/backend/exit_heads.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/make_backend.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/shapes.hpp"
 #include "runtime/loop/control_port.hpp"
 
@@ -96,6 +98,24 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
                                         "\": mixed classes do not give equal bits"};
 }
 
+/// The first segment drafts for itself.
+Status add_self_draft(const SelfDraftConfig& config,
+                      const ModelFile& file,
+                      CpuOptions& options,
+                      SegmentPlan& plan) {
+    Result<SelfDraftPlan> self = plan_self_draft(config, file);
+    if (!self) return self.error();
+    if (self.value().options.exit > options.last_layer) {
+        return Error{Errc::BadArgument,
+                     fmt::format("[self_draft] exit = {}: the first segment has {} layers",
+                                 self.value().options.exit, options.last_layer)};
+    }
+    options.final_head = options.final_head || self.value().final_head;
+    for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
+    plan.self_draft = std::move(self).value().options;
+    return {};
+}
+
 Result<HostedActor> make_segment(const ModelFile& file,
                                  const StageAssignment& assignment,
                                  const StageDuty& duty,
@@ -120,6 +140,10 @@ Result<HostedActor> make_segment(const ModelFile& file,
         if (plan.exit) {
             if (Status s = validate(*plan.exit); !s.ok()) return s.error();
         }
+    }
+    if (assignment.self_draft && !plan.previous) {
+        if (Status s = add_self_draft(*assignment.self_draft, file, options, plan); !s.ok())
+            return s.error();
     }
     Result<std::unique_ptr<Backend>> backend = load(file, options, duty, make, hello);
     if (!backend) return backend.error();

@@ -10,6 +10,7 @@
 #include "ipc/wire/control.hpp"
 #include "launch/backend/draft_backend.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/placement.hpp"
 #include "launch/placement/stage_assignment.hpp"
@@ -184,7 +185,7 @@ private:
         AnswerOrder order;
         order.request = task_.request;
         order.request.text = task_.prompts[index];
-        order.request.gamma = config_.draft ? config_.draft->growth.gamma : 0;
+        order.request.gamma = config_.gamma();
         order.request.acceptance = config_.acceptance;
         order.request.context = context_;
         order.on_token = [this, index](TokenId token) {
@@ -314,7 +315,8 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     spdlog::set_level(spdlog::level::warn);  // stages tell what they load
     Result<Position> context = context_for(task, model, file.config());
     if (!context) return context.error();
-    const std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
+    std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
+    if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
     Result<Parts> parts = make_parts(file, model, config, kv_slots, task.oracle);
     if (!parts) return parts.error();
     const Placement& placement = parts.value().placement;

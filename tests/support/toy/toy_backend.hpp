@@ -5,7 +5,6 @@
 // of position; the slots start out as garbage. So a wrong slot, a missing row, a stale value or a
 // wrong order anywhere changes the text that follows. The head prefers one successor of each
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
-// A skipped attention writes no key and reads none, a skipped MLP is an answer of its own.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
 // given since the layers last wrote them.
 // Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may read
@@ -96,6 +95,7 @@ public:
         PACE_CHECK(hidden.size() == rows.size() * kFakeDim, "hidden states of the wrong size");
         rows_run += rows.size();
         if (on_run) on_run();
+        if (on_rows) on_rows(rows);
         const CancelToken::RowWatch* watch = cancel == nullptr ? nullptr : cancel->rows();
         for (std::size_t i = 0; i < rows.size(); ++i) {
             highest_position = std::max(highest_position, rows[i].position);
@@ -113,21 +113,16 @@ public:
             // Asleep, not busy: many toy stages share the cores of the machine that tests them.
             if (layer_cost.count() > 0) std::this_thread::sleep_for(layer_cost);
             for (std::size_t i = 0; i < rows.size(); ++i) {
-                if (watch != nullptr && watch->stale(i)) {
-                    store(hidden, i, mix(0xdead, i));
-                    ++rows_stale;
-                }
-                if (skips(rows[i], 2 * layer)) continue;
-                key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
+                if (watch == nullptr || !watch->stale(i)) continue;
+                store(hidden, i, mix(0xdead, i));
+                ++rows_stale;
             }
+            attention(rows, hidden, layer);
+            keep_stacks(rows, hidden, 2 * layer);
             for (std::size_t i = 0; i < rows.size(); ++i) {
-                std::uint64_t state = load(hidden, i);
-                for (Position p = 0; p <= rows[i].position && !skips(rows[i], 2 * layer); ++p) {
-                    state = mix(state, key(layer, rows[i].key_slot(p)));
-                }
-                if (skips(rows[i], 2 * layer + 1)) state = mix(state, 0x51c1);
-                store(hidden, i, state);
+                if (runs(rows[i], 2 * layer + 1)) store(hidden, i, mix(load(hidden, i), 0x3192));
             }
+            keep_stacks(rows, hidden, 2 * layer + 1);
         }
         for (std::size_t i = 0; i < rows.size(); ++i)
             newest_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
@@ -275,6 +270,7 @@ public:
     TokenId all_nan_at = -1;                  // rows of this token yield no logits at all
     std::chrono::microseconds layer_cost{0};  // of one layer, whatever the rows
     std::function<void()> on_run;             // called first by every run_layers(); may throw
+    std::function<void(std::span<const Row>)> on_rows;  // then this one
 
 private:
     /// What a device sees at a reference.
@@ -284,11 +280,36 @@ private:
         PACE_CHECK(on_device, "a host follows an address of a device");
         return fake_host_address(memory);
     }
+    static bool runs(const Row& row, int sublayer) {
+        return sublayer >= row.first && sublayer < row.last &&
+               (row.mask == nullptr || !row.mask->skips(sublayer));
+    }
+    /// Writes the keys of the rows that run it, then mixes what each sees into its state.
+    void attention(std::span<const Row> rows, std::span<float> hidden, int layer) {
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (!runs(rows[i], 2 * layer)) continue;
+            key(layer, rows[i].slot) = mix(load(hidden, i), static_cast<std::uint64_t>(layer));
+        }
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (!runs(rows[i], 2 * layer)) continue;
+            std::uint64_t state = load(hidden, i);
+            for (Position p = 0; p <= rows[i].position; ++p) {
+                state = mix(state, key(layer, rows[i].key_slot(p)));
+            }
+            store(hidden, i, state);
+        }
+    }
+    static void keep_stacks(std::span<const Row> rows, std::span<float> hidden, int sublayer) {
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            const Row& row = rows[i];
+            if (row.stack == nullptr || sublayer < row.first || sublayer >= row.last) continue;
+            const auto from = hidden.subspan(i * kFakeDim, kFakeDim);
+            std::copy(from.begin(), from.end(),
+                      row.stack + static_cast<std::ptrdiff_t>(sublayer - row.first) * kFakeDim);
+        }
+    }
     void count_crossing(ConstHiddenRows given) {
         if (on_device && !given.on_device()) rows_crossed += given.size() / kFakeDim;
-    }
-    static bool skips(const Row& row, int sublayer) {
-        return row.mask != nullptr && row.mask->skips(sublayer);
     }
     static std::uint64_t load(std::span<const float> hidden, std::size_t row) {
         std::uint64_t state = 0;

@@ -11,18 +11,19 @@ TEST_CASE("thresholds that do not adapt stay what the rule says, whatever is acc
     CHECK(stops.now().product_min == 1e-3F);
 }
 
-TEST_CASE("the threshold of a token adapts where there is one, else that of a path") {
+TEST_CASE("the threshold of a path adapts where there is one, else that of a token") {
     AdaptiveStops token{
-        {.confidence_min = 0.4F, .threshold_adapts = true, .draft_reach_min = 0.02F}};
-    AdaptiveStops path{{.threshold_adapts = true, .draft_reach_min = 0.3F}};
+        {.confidence_min = 0.4F, .threshold_adapts = true, .draft_reach_min = 1e-3F}};
+    AdaptiveStops path{
+        {.confidence_min = 0.1F, .threshold_adapts = true, .draft_reach_min = 0.3F}};
     for (int i = 0; i < 100; ++i) {
         token.verified(0, 4, true);
         path.verified(0, 4, true);
     }
     CHECK(token.now().confidence_min > 0.45F);
-    CHECK(token.now().product_min == 0.02F);
+    CHECK(token.now().product_min == 1e-3F);
     CHECK(path.now().product_min > 0.35F);
-    CHECK(path.now().confidence_min == 0.0F);
+    CHECK(path.now().confidence_min == 0.1F);
 }
 
 TEST_CASE("a threshold is lowered only by chains that it has ended, and only above the target") {

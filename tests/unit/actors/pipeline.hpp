@@ -171,6 +171,7 @@ struct PipelineOptions {
     TokenId all_nan_at = -1;
     int exit_at = 0;  // after which segment `exit` stands; 0: after none
     ExitOptions exit = {};
+    std::optional<SelfDraftOptions> self_draft = {};
     Micros hold_limit{20'000};
     double candidate_right = 0.8;  // of the exit's head
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do
@@ -218,6 +219,7 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;
+    if (index == 1) plan.self_draft = options.self_draft;
     plan.verifier = segment_id(count);
     plan.verdict_to = {kTheConductor};
     if (drafts) plan.verdict_to.push_back(kTheDraft);
@@ -283,8 +285,8 @@ inline std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
     for (int s = 0; s < 2 * kFakeLayers; ++s) options.skip.set(s, random() % 4 == 0);
     options.whole_text = random() % 2 == 0;
     plan.growth.threshold_adapts = random() % 2 == 0;
-    plan.growth.confidence_min = random() % 2 == 0 ? 0.3F : 0.0F;
-    plan.growth.draft_reach_min = 0.02F;
+    plan.growth.confidence_min = 0.3F;
+    plan.growth.draft_reach_min = random() % 2 == 0 ? 0.02F : 1e-3F;
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
     return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options);
 }

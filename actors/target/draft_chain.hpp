@@ -1,0 +1,57 @@
+// DraftChain: the tokens that a request's target has drafted for itself since the last verdict.
+//
+//                       verdict, its root is not in a wave
+//     [Ended] ----------------------------------------------> [Growing] -- candidate --+
+//        ^                                                        |  ^                 |
+//        |   stop rule, limit, end token, no slot left            |  +-----------------+
+//        +--------------------------------------------------------+
+//
+// nodes[0] is the root; nodes[i + 1] the candidate after nodes[i]. The last node is the one that is
+// computed next, or that ended the chain: it is verified, but its keys were not computed.
+// A chain is drafted with one skip set from its beginning to its end: that its leading sub-layers are
+// exact depends on it. Plain values; the actor's loop.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "actors/protocol/request_state.hpp"
+#include "ipc/base/ids.hpp"
+#include "model/backend.hpp"
+#include "model/rows.hpp"
+
+namespace paceline {
+
+/// What of the model a drafted row runs.
+struct DraftPath {
+    SublayerMask mask = {};
+    bool masked = false;
+    std::int32_t start = 0;  // sub-layers [0, start) are those of the whole model
+    std::int32_t last = 0;   // sub-layers [start, last) run as well, but for those of `mask`
+    double layers = 0.0;     // that a row runs, in layers
+};
+
+struct DraftChain {
+    using Micros = std::chrono::microseconds;
+
+    std::shared_ptr<RequestState> state = {};
+    std::shared_ptr<const DraftPath> path = {};
+    Position root = -1;  // of this chain; -1: none was begun
+    std::vector<NodeId> nodes = {};
+    std::vector<KvSlot> slots = {};            // of the computed ones
+    std::shared_ptr<RowMemory> at_start = {};  // [computed, dim]: residuals before path->start
+    float reach = 1.0F;                        // product of the scores
+    bool ended = true;
+    bool drafted = false;  // GainWatch has let this round be drafted
+    bool tapped = false;   // the verify rows keep their residuals
+    Micros begun{0};       // when the verdict before it came; 0: none did
+
+    /// Candidates so far.
+    [[nodiscard]] std::int32_t drafted_tokens() const {
+        return nodes.empty() ? 0 : static_cast<std::int32_t>(nodes.size()) - 1;
+    }
+};
+
+}  // namespace paceline

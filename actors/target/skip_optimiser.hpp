@@ -1,0 +1,93 @@
+// SkipOptimiser: finds a better set of sub-layers to skip between two drafts: trials of SWIFT's search, or
+// CLaSp's dynamic programme. Used by SelfDraft.
+//
+//     loop   next()     a job, if one is due and the time for it is there
+//     job    run()      Search: the trial's set and the best one predict the last `window` tokens
+//                       Programme: one call of the model per layer (self_draft/layer_programme.hpp)
+//     loop   finish()   what follows for the set
+//
+// Rows of a job write to scratch slots and see the committed keys before them, and, in a trial, the
+// rows of their own set. So nothing of a text changes. A job runs only while the time that jobs have
+// taken is below `optimise_share` of the time of drafts and verification.
+// Owns the search's state and scratch memory. Threads: the actor's loop; run() is the job.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/decoding/head_candidates.hpp"
+#include "actors/decoding/slot_allocator.hpp"
+#include "actors/protocol/request_state.hpp"
+#include "actors/self_draft/self_draft_options.hpp"
+#include "model/backend.hpp"
+#include "runtime/loop/context.hpp"
+
+namespace paceline {
+
+class SkipOptimiser {
+public:
+    /// Borrows options and backend, which has the final head. `scratch` has options.scratch_slots().
+    SkipOptimiser(const SelfDraftOptions& options, Backend& backend, RequestSlots scratch);
+
+    [[nodiscard]] const SkipSet& set() const { return set_; }
+    /// Whether the verify rows of the round that begins now are to keep their residuals.
+    [[nodiscard]] bool wants_residuals() const;
+    /// Those of the last accepted row, which stands at `position`: [sublayers, dim], the residual after
+    /// each sub-layer.
+    void take_residuals(Position position, std::span<const float> residuals);
+
+    /// A verdict accepted so many of the drafted tokens. Whether the set has changed: fewer are skipped.
+    bool verified(int accepted, int drafted);
+    /// What the next job is to be submitted as: a root that nothing was drafted after. `decoding`: time of
+    /// drafts and verification so far.
+    [[nodiscard]] std::optional<JobLabel> next(const std::shared_ptr<RequestState>& state,
+                                               Micros decoding);
+    RunOutcome run();
+    /// Whether the set has changed.
+    bool finish(RunOutcome outcome, Micros took);
+
+    [[nodiscard]] Micros spent() const { return spent_; }
+
+private:
+    [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
+    [[nodiscard]] std::optional<JobLabel> next_programme(
+        const std::shared_ptr<RequestState>& state);
+    bool take(SkipSet set);
+    void add_window(const SublayerMask& mask, std::size_t first_slot, Position begin);
+    RunOutcome run_trial();
+    RunOutcome run_programme();
+    [[nodiscard]] double matchness(std::size_t first_row);
+
+    const SelfDraftOptions& options_;
+    Backend& backend_;
+    RequestSlots scratch_;
+    std::vector<KvSlot> slots_;
+    SkipSet set_;
+    std::optional<SkipSearch> search_;
+    HeadCandidates candidates_;
+    int verdicts_ = 0;  // since the last job
+    Micros spent_{0};
+    Micros last_took_{0};
+
+    // The job that was prepared.
+    std::shared_ptr<RequestState> text_;
+    SkipSet trial_;
+    SublayerMask trial_mask_;
+    SublayerMask best_mask_;
+    std::vector<Row> rows_;
+    RowMemory hidden_;
+    RowMemory head_hidden_;
+    std::string to_save_;  // what the job keeps; empty: nothing
+    int unsaved_ = 0;      // trials
+    double trial_matchness_ = 0.0;
+    double best_matchness_ = 0.0;
+    std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
+    std::optional<Position> stack_position_;  // of the row that it is of
+    std::optional<SkipSet> chosen_;
+};
+
+}  // namespace paceline

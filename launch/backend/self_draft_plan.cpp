@@ -1,0 +1,124 @@
+#include "launch/backend/self_draft_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fmt/core.h>
+
+#include "launch/base/output_file.hpp"
+#include "launch/base/text_input.hpp"
+#include "model/kv_layout.hpp"
+#include "model/weights/trained_parts.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kStateBytesMax = std::size_t{16} << 20U;
+
+/// Sub-layers, or layers with a programme, that the ratio means.
+int skipped_of(const SelfDraftConfig& config, int layers) {
+    const int free = std::max(layers - config.keep_first - config.keep_last, 0);
+    const int each = config.choose == SkipChoice::Programme ? 1 : 2;
+    return static_cast<int>(std::lround(config.skip_ratio * free * each));
+}
+
+Result<SkipSet> first_set(const SelfDraftConfig& config, int layers) {
+    if (config.skip != "uniform") return SkipSet::parse(config.skip, layers);
+    const int each = config.choose == SkipChoice::Programme ? 2 : 1;
+    SkipSet set = SkipSet::uniform(layers, skipped_of(config, layers) * each, config.keep_first,
+                                   config.keep_last);
+    if (set.count() > 0) return set;
+    return Error{
+        Errc::BadArgument,
+        fmt::format("[self_draft] skip_ratio = {} leaves nothing to skip of {} layers, the "
+                    "first {} and last {} of which are kept",
+                    config.skip_ratio, layers, config.keep_first, config.keep_last)};
+}
+
+/// What an earlier run has found, if there is such a file and it fits.
+Status read_state(const SelfDraftConfig& config, SelfDraftOptions& options) {
+    if (config.state.empty()) return {};
+    options.save = [path = config.state](const std::string& state) {
+        (void)replace_file(path, state);  // a state that cannot be kept is searched again
+    };
+    if (!std::filesystem::exists(config.state)) return {};
+    Result<std::string> text = read_file(config.state, kStateBytesMax);
+    if (!text) return text.error();
+    if (Status fits = SkipSearch{options.search}.restore(text.value()); !fits.ok()) {
+        return Error{Errc::BadFile,
+                     config.state + ": " + fits.error().what + "; delete the file to search anew"};
+    }
+    options.state = std::move(text).value();
+    return {};
+}
+
+Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    plan.options.exit = config.exit_of(target.config().layers);
+    plan.final_head = true;
+    if (config.head != SelfDraftHead::Trained || config.heads_file.empty()) return {};
+    Result<HeadsPart> part = open_heads_part(config.heads_file, target);
+    if (!part) return part.error();
+    const auto found = part.value().exits.find(plan.options.exit);
+    if (found == part.value().exits.end()) return {};
+    plan.final_head = false;
+    plan.options.head = HeadId{1};
+    plan.heads.push_back({.transform = found->second,
+                          .tokens = part.value().tokens,
+                          .norm_first = part.value().norm_first});
+    return {};
+}
+
+Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    const int layers = target.config().layers;
+    SelfDraftOptions& options = plan.options;
+    Result<SkipSet> set = first_set(config, layers);
+    if (!set) return set.error();
+    options.skip = std::move(set).value();
+    options.choice = config.choose;
+    options.window = config.window;
+    options.interval = config.interval;
+    options.optimise_share = config.optimise_share;
+    options.programme_skip = std::max(skipped_of(config, layers), 1);
+    options.programme_keep_first = config.keep_first;
+    options.programme_keep_last = config.keep_last;
+    options.search = {.layers = layers,
+                      .ratio = config.skip_ratio,
+                      .keep_first = config.keep_first,
+                      .keep_last = config.keep_last,
+                      .bayes_every = config.bayes_every,
+                      .trials_max = config.trials_max,
+                      .tolerance = config.tolerance,
+                      .matchness_stop = config.matchness_stop,
+                      .acceptance_min = config.acceptance_min};
+    if (config.tree != SelfDraftTree::None) options.tree.emplace();
+    if (config.tree == SelfDraftTree::Code) options.tree->candidates = {3, 5, 8, 10};
+    return config.choose == SkipChoice::Search ? read_state(config, options) : Status{};
+}
+
+}  // namespace
+
+Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config, const ModelFile& target) {
+    SelfDraftPlan plan;
+    SelfDraftOptions& options = plan.options;
+    options.gamma = config.gamma;
+    options.confidence_min = config.confidence_min;
+    options.reach_min = config.reach_min;
+    options.threshold_adapts = config.threshold_adapts;
+    options.acceptance_target = config.acceptance_target;
+    options.auto_off = config.auto_off;
+    Status planned = config.source == SelfDraftSource::Exit ? plan_exit(config, target, plan)
+                                                            : plan_skip(config, target, plan);
+    if (planned.ok()) planned = validate(options, target.config().layers);
+    if (!planned.ok()) return planned.error();
+    return plan;
+}
+
+std::int32_t scratch_slots(const SelfDraftConfig& config, int layers) {
+    SelfDraftOptions options;
+    if (config.source == SelfDraftSource::Skip) options.choice = config.choose;
+    options.window = config.window;
+    options.programme_skip = std::max(skipped_of(config, layers), 1);
+    return pages_for(options.scratch_slots()) * kKvPageSlots;
+}
+
+}  // namespace paceline

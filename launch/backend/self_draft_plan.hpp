@@ -1,0 +1,32 @@
+// SelfDraftPlan: from [self_draft] to the options of the first segment's SelfDraft and the heads that its
+// backend is given.
+//
+// Reads the files that the configuration names. One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "actors/self_draft/self_draft_options.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/config/self_draft_config.hpp"
+#include "model/backend.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+struct SelfDraftPlan {
+    SelfDraftOptions options = {};
+    bool final_head = false;           // CpuOptions::final_head
+    std::vector<HeadSpec> heads = {};  // CpuOptions::heads
+};
+
+/// Errors: BadFile or BadArgument, naming file and value: a part or a state that cannot be read, a skip set
+/// with layers that the target has not, nothing left to skip.
+[[nodiscard]] Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
+                                                    const ModelFile& target);
+
+/// KV slots that the search of a skip set needs beside those of requests: whole pages.
+[[nodiscard]] std::int32_t scratch_slots(const SelfDraftConfig& config, int layers);
+
+}  // namespace paceline

@@ -1,0 +1,116 @@
+#include "launch/config/self_draft_config.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ipc/base/limits.hpp"
+#include "launch/config/field.hpp"
+#include "launch/config/toml_reader.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr int kWindowMax = 128;
+constexpr int kManyTrials = 1'000'000;
+constexpr int kLayersMax = 1024;  // for a set that is checked before the model is known
+
+}  // namespace
+
+int SelfDraftConfig::exit_of(int of) const {
+    const double wanted = exit < 1.0 ? exit * of : exit;
+    return std::clamp(static_cast<int>(std::lround(wanted)), 1, std::max(of - 1, 1));
+}
+
+std::vector<Field> fields_of(SelfDraftConfig& c) {
+    return {
+        {"source", word(c.source, {"exit", "skip"}),
+         "`exit`: the first layers and a head draft; `skip`: all layers but some sub-layers"},
+        {"exit", number(c.exit, 0, 1'000'000),
+         "`exit`: how many layers; below 1: that part of the depth"},
+        {"head", word(c.head, {"logit-lens", "trained"}),
+         "`exit`: the target's own head, or the one trained for the layer (where there is none, "
+         "the "
+         "target's own)"},
+        {"skip", TextField{.at = &c.skip, .one_line = true},
+         "`skip`: `\"uniform\"`, every second layer as far as `skip_ratio` says, or a set such as "
+         "`\"attn:1,3,5-9 mlp:2,4\"`"},
+        {"skip_ratio", number(c.skip_ratio, 0, 1),
+         "`skip`: share of the sub-layers (of the layers with `choose = \"programme\"`) that is "
+         "skipped"},
+        {"keep_first", number(c.keep_first, 0, kLayersMax), "`skip`: first layers never skipped"},
+        {"keep_last", number(c.keep_last, 0, kLayersMax), "`skip`: last layers never skipped"},
+        {"choose", word(c.choose, {"fixed", "search", "programme"}),
+         "`skip`: the set stays as it is; SWIFT's `search` or CLaSp's dynamic `programme` changes "
+         "it "
+         "while decoding"},
+        {"gamma", number(c.gamma, 1, kGammaMax), "tokens of a chain, at most"},
+        {"confidence_min", number(c.confidence_min, 0, 1),
+         "a chain ends after a token less probable than this"},
+        {"reach_min", number(c.reach_min, 0, 1),
+         "a chain ends after a path less probable than this (AdaSPEED's product)"},
+        {"threshold_adapts", &c.threshold_adapts,
+         "the threshold moves until `acceptance_target` of the drafted tokens are accepted "
+         "(`reach_min` where it is set, else `confidence_min`)"},
+        {"acceptance_target", number(c.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
+        {"probe", &c.probe,
+         "`exit`: the trained probe's score takes the place of a token's probability"},
+        {"tree", word(c.tree, {"none", "paper", "code"}),
+         "`skip`: more candidates after doubtful tokens: 1, 3, 5 or 10 as in SWIFT's paper, or 3, "
+         "5, 8 or 10 as in its code; needs `[schedule] shape = \"tree\"`"},
+        {"window", number(c.window, 1, kWindowMax),
+         "`search`: tokens of the answer that a trial is measured on"},
+        {"bayes_every", number(c.bayes_every, 0, kManyTrials),
+         "`search`: each so many-th trial is found by Bayesian optimisation; 0: none"},
+        {"trials_max", number(c.trials_max, 1, kManyTrials), "`search`: trials at most"},
+        {"tolerance", number(c.tolerance, 1, kManyTrials),
+         "`search`: it ends after so many trials without a better set"},
+        {"matchness_stop", number(c.matchness_stop, 0, 1),
+         "`search`: it ends with a set that predicts so many of the window's tokens"},
+        {"acceptance_min", number(c.acceptance_min, 0, 1),
+         "`search`: below this share of accepted tokens fewer sub-layers are skipped; 0: never"},
+        {"interval", number(c.interval, 1, kManyTrials),
+         "`search`, `programme`: verdicts between two trials or programmes"},
+        {"optimise_share", number(c.optimise_share, 0, 1),
+         "`search`, `programme`: share of the time that they may take"},
+        {"state", TextField{&c.state},
+         "`search`: a file that keeps what was found; it is read at the start and written during "
+         "the "
+         "run",
+         "\"\": none"},
+        {"auto_off", &c.auto_off, "decodes plainly while drafts cost more time than they save"},
+    };
+}
+
+Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
+    const bool skips = config.source == SelfDraftSource::Skip;
+    for (const char* key : {"skip", "skip_ratio", "keep_first", "keep_last", "choose", "tree"}) {
+        if (!skips && table.has(key)) return table.error(key, "is for source = \"skip\"");
+    }
+    for (const char* key : {"exit", "head", "probe"}) {
+        if (skips && table.has(key)) return table.error(key, "is for source = \"exit\"");
+    }
+    const bool searches = skips && config.choose == SkipChoice::Search;
+    for (const char* key : {"window", "bayes_every", "trials_max", "tolerance", "matchness_stop",
+                            "acceptance_min", "state"}) {
+        if (!searches && table.has(key)) return table.error(key, "is for choose = \"search\"");
+    }
+    for (const char* key : {"interval", "optimise_share"}) {
+        const bool changes = skips && config.choose != SkipChoice::Fixed;
+        if (!changes && table.has(key))
+            return table.error(key, "is for choose = \"search\" or \"programme\"");
+    }
+    if (config.exit <= 0.0 || (config.exit > 1.0 && config.exit != std::floor(config.exit)))
+        return table.error("exit", "must be a number of layers, or a part of the depth below 1");
+    if (skips && config.choose == SkipChoice::Programme && config.keep_first < 1)
+        return table.error("keep_first", "must be 1 or more with choose = \"programme\"");
+    if (skips && config.skip != "uniform") {
+        if (config.choose == SkipChoice::Search)
+            return table.error("skip", "is found by choose = \"search\"");
+        const Result<SkipSet> set = SkipSet::parse(config.skip, kLayersMax);
+        if (!set) return table.error("skip", set.error().what);
+        if (set.value().count() == 0) return table.error("skip", "names no sub-layer");
+    }
+    return {};
+}
+
+}  // namespace paceline

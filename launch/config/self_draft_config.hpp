@@ -1,0 +1,64 @@
+// SelfDraftConfig: the table [self_draft] of a pipeline's file: how the first segment drafts for itself, by
+// an early exit or by leaving out sub-layers.
+//
+// Keys, ranges and meanings: fields_of(). Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/self_draft/self_draft_options.hpp"
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+struct Field;
+class TomlTable;
+
+enum class SelfDraftSource : std::uint8_t { Exit, Skip };
+enum class SelfDraftHead : std::uint8_t { LogitLens, Trained };
+enum class SelfDraftTree : std::uint8_t { None, Paper, Code };
+
+struct SelfDraftConfig {
+    SelfDraftSource source = SelfDraftSource::Exit;
+    double exit = 0.2667;  // layers: whole, or a part of the depth below 1
+    SelfDraftHead head = SelfDraftHead::LogitLens;
+    std::string heads_file = {};  // set by use_parts(); empty: there is none
+    bool head_missing = false;    // likewise: no trained head for this layer
+
+    std::string skip = "uniform";  // "uniform" or SkipSet::text()
+    double skip_ratio = 0.45;
+    int keep_first = 1;
+    int keep_last = 1;
+    SkipChoice choose = SkipChoice::Fixed;
+
+    int gamma = 8;
+    float confidence_min = 0.0F;
+    float reach_min = 0.0F;
+    bool threshold_adapts = false;
+    double acceptance_target = 0.9;
+    bool probe = false;
+    std::string probe_file = {};  // set by use_parts()
+    SelfDraftTree tree = SelfDraftTree::None;
+
+    int window = 32;
+    int bayes_every = 25;
+    int trials_max = 1000;
+    int tolerance = 300;
+    double matchness_stop = 0.95;
+    double acceptance_min = 0.7;
+    int interval = 1;
+    double optimise_share = 0.01;
+    std::string state = {};
+    bool auto_off = true;
+
+    /// Layers of the exit in a target of `of` layers: at least one, not all.
+    [[nodiscard]] int exit_of(int of) const;
+};
+
+[[nodiscard]] std::vector<Field> fields_of(SelfDraftConfig& config);
+/// Errors: BadArgument for keys of the other source, and a skip set that is not understood.
+[[nodiscard]] Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config);
+
+}  // namespace paceline

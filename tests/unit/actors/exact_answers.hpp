@@ -1,0 +1,65 @@
+// ExactAnswers: runs requests through a pipeline and compares each answer with plain decoding's.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "tests/unit/actors/pipeline.hpp"
+
+namespace paceline::testing {
+
+inline constexpr RequestId kOne{1};
+
+inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
+    const auto answer = pipeline.conductor.log.answer(request);
+    return {answer.begin(), answer.end()};
+}
+
+/// Runs requests at once and compares each with plain decoding; at the end nothing may be held.
+/// Returns the verdicts.
+inline int check_exact(const PipelineOptions& options, std::span<const Request> requests) {
+    std::vector<Oracle> oracles;
+    std::vector<std::vector<TokenId>> texts;
+    for (const Request& request : requests) {
+        oracles.push_back(plain_answer(request, options.all_nan_at));
+        texts.push_back(whole_text(request, oracles.back()));
+    }
+    Pipeline pipeline{options, texts};
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+    }
+    pipeline.run_until_finished(static_cast<int>(requests.size()));
+    const int verdicts = pipeline.conductor.verdicts;
+    pipeline.run_dry();
+    const WaveScheduler& scheduler = *pipeline.segment_actors.front()->scheduler();
+    Position last_useful = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(i);
+        const RequestId id{i + 1};
+        CHECK(answer_of(pipeline, id) == oracles[i].answer);
+        // Only what is committed holds a slot: all candidates that failed have given theirs back.
+        const std::size_t text = requests[i].text.size() + oracles[i].answer.size();
+        CHECK(scheduler.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
+        pipeline.stop(id, Attempt{1});
+        const auto length = static_cast<Position>(requests[i].text.size());
+        const Position room = requests[i].finish_rule().room_at(length);
+        last_useful = std::max(last_useful, length + room - 2);
+    }
+    pipeline.run_dry();
+    CHECK(pipeline.world.tensors_all_free());
+    // No row was computed after the last one whose token could be committed.
+    CHECK(pipeline.backends.front()->highest_position <= last_useful);
+    return verdicts;
+}
+
+inline int check_exact(const PipelineOptions& options, const Request& request) {
+    const Oracle oracle = plain_answer(request, options.all_nan_at);
+    Pipeline pipeline{options, request, oracle};
+    pipeline.open_and_begin(kOne, request);
+    pipeline.run_until_finished();
+    CHECK(pipeline.conductor.finish == oracle.finish);
+    return check_exact(options, std::span{&request, 1});
+}
+
+}  // namespace paceline::testing
