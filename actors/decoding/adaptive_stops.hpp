@@ -20,9 +20,9 @@ public:
     explicit AdaptiveStops(const GrowthRule& rule)
         : fixed_{.confidence_min = rule.confidence_min, .product_min = rule.draft_reach_min} {
         if (!rule.threshold_adapts) return;
-        threshold_.emplace(ThresholdOptions{
-            .start = of_path() ? fixed_.product_min : fixed_.confidence_min,
-            .target = rule.acceptance_target});
+        threshold_.emplace(
+            ThresholdOptions{.start = of_path() ? fixed_.product_min : fixed_.confidence_min,
+                             .target = rule.acceptance_target});
     }
 
     [[nodiscard]] ChainStop now() const {

@@ -78,11 +78,10 @@ void DraftModel::open(DraftText& text) {
     const Position positions = std::min<Position>(text.context, backend_.config().context_length);
     Result<RequestSlots> slots = RequestSlots::make(*pages_, positions);
     if (!slots) return;
-    text.cache.emplace(DraftText::Cache{
-        .pages = pages_,
-        .slots = std::move(slots).value(),
-        .positions = positions,
-        .read_again = options_.skip.count() > 0 && options_.whole_text});
+    text.cache.emplace(DraftText::Cache{.pages = pages_,
+                                        .slots = std::move(slots).value(),
+                                        .positions = positions,
+                                        .read_again = options_.whole_text});
     settle(text);
 }
 

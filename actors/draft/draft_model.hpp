@@ -57,13 +57,13 @@ struct DraftText {
     struct Cache {
         std::shared_ptr<KvPages> pages;  // an abandoned job may outlive the model
         RequestSlots slots;
-        Position positions;                         // that the slots are for
-        Position begin = 0;                         // of the text; what is before it is not known
-        bool read_again = false;                    // candidates that became text are read anew
-        std::size_t checked = 0;                    // tokens of the text that were looked at
-        std::vector<DraftNodeId> became_text = {};  // since the last pass was prepared
+        Position positions;                           // that the slots are for
+        Position begin = 0;                           // of the text; what is before it is not known
+        bool read_again = false;                      // candidates that became text are read anew
+        std::size_t checked = 0;                      // tokens of the text that were looked at
+        std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
         std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
-        [[nodiscard]] Position cached() const {     // the text's tokens below this are in the cache
+        [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
     };
@@ -111,6 +111,23 @@ public:
     };
     /// After run(); of a cancelled one nothing is left.
     [[nodiscard]] Taken take(RunOutcome outcome);
+
+    /// For run_layer(); before any text is opened. The backend's KV has slots for them.
+    void reserve_scratch(std::int32_t rows);
+    /// Whether all keys before `position` of the text are in the cache, and the token there is known.
+    [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
+    /// Jobs of their own, not while a pass is prepared: the token's embedding, and one layer on
+    /// residuals [rows, dim], each at `position`, seeing the text before it and itself.
+    void embed(const DraftText& text, Position position, std::span<float> state);
+    RunOutcome run_layer(const DraftText& text,
+                         Position position,
+                         int layer,
+                         std::span<float> states);
+    void gather(std::span<const RowSource> rows, HiddenRows to) { backend_.gather(rows, to); }
+    [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
+    /// Candidates leave out other sub-layers from now on. Keys of candidates that are in the cache
+    /// lack what is no longer skipped: the caller drops them (DraftTree::drop_slots()).
+    void set_skip(const SkipSet& skip);
 
     /// Bytes of one token's keys and values; 0 if they cannot travel.
     [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
@@ -178,7 +195,9 @@ private:
     DraftModelOptions options_;
     SublayerMask mask_;  // of options_.skip
     std::shared_ptr<KvPages> pages_;
-    bool running_ = false;  // between prepare() and take()
+    bool running_ = false;                       // between prepare() and take()
+    std::optional<RequestSlots> scratch_slots_;  // of run_layer()
+    std::vector<KvSlot> scratch_names_;
     std::vector<PassRow> pass_;
     std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;

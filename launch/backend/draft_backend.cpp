@@ -55,8 +55,10 @@ Result<SkipSet> skip_set_of(const DraftConfig& draft, int layers) {
     if (draft.model != DraftModelKind::SkipLayers) return set;
     if (draft.skip == kUniformSkip) {
         const int open = std::max(layers - draft.keep_first - draft.keep_last, 0);
-        set = SkipSet::uniform(layers, static_cast<int>(std::lround(draft.skip_ratio * 2 * open)),
-                               draft.keep_first, draft.keep_last);
+        // A programme skips whole layers.
+        const int each = draft.is_tapped() ? 1 : 2;
+        const auto count = static_cast<int>(std::lround(draft.skip_ratio * each * open));
+        set = SkipSet::uniform(layers, count * 2 / each, draft.keep_first, draft.keep_last);
     } else {
         Result<SkipSet> parsed = SkipSet::parse(draft.skip, layers);
         if (!parsed) return Error{Errc::BadArgument, "[draft] skip: " + parsed.error().what};
@@ -111,13 +113,20 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     }
     const ModelConfig& config = plan.file(target).config();
     plan.options.first_layer = 0;
+    plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
     Result<SkipSet> skip = skip_set_of(draft, config.layers);
     if (!skip) return skip.error();
     plan.skip = std::move(skip).value();
     plan.whole_text = draft.model == DraftModelKind::SkipLayers && draft.whole_text;
     plan.options.last_layer = plan.whole_text ? config.layers : layers_needed(plan.skip);
     if (!plan.whole_text) plan.options.left_out = plan.skip.mask();
-    plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
+    if (draft.is_tapped()) {
+        plan.programme = LayerProgrammeOptions{.layers = config.layers,
+                                               .skip = plan.skip.count() / 2,
+                                               .keep_first = draft.keep_first,
+                                               .keep_last = draft.keep_last};
+        plan.options.kv_slots += pages_for(plan.programme->skip + 1) * kKvPageSlots;
+    }
     if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
     plan.options.final_head = head.tokens.empty() && head.transform.empty();
     if (!plan.options.final_head) {

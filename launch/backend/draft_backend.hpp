@@ -9,6 +9,7 @@
 
 #include <optional>
 
+#include "actors/self_draft/layer_programme.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/draft_config.hpp"
@@ -22,8 +23,9 @@ struct DraftBackend {
     std::optional<ModelFile> own = {};  // nothing: the target's file
     CpuOptions options = {};            // layers, KV slots, heads; not threads or cores
     HeadId head = HeadId::Final;
-    SkipSet skip = {};        // sub-layers that candidates leave out,
-    bool whole_text = false;  // and the committed text does not
+    SkipSet skip = {};                                    // sub-layers that candidates leave out,
+    bool whole_text = false;                              // and the committed text does not
+    std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew
 
     [[nodiscard]] const ModelFile& file(const ModelFile& target) const {
         return own ? *own : target;

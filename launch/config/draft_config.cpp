@@ -77,10 +77,22 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
                               draft.stand_in.model == DraftModelKind::FirstLayers;
     if (draft.model != DraftModelKind::FirstLayers && !may_stand_in && table.has("layers"))
         return refuse("layers", " = \"first-layers\"");
-    if (draft.model != DraftModelKind::SkipLayers && draft.stand_in.model != DraftModelKind::SkipLayers) {
-        for (const char* key : {"skip", "skip_ratio", "keep_first", "keep_last", "whole_text"}) {
+    if (draft.model != DraftModelKind::SkipLayers &&
+        draft.stand_in.model != DraftModelKind::SkipLayers) {
+        for (const char* key : {"skip", "skip_ratio", "keep_first", "keep_last", "whole_text",
+                                "choose", "interval"}) {
             if (table.has(key)) return refuse(key, " = \"skip-layers\"");
         }
+    }
+    if (draft.choose == DraftSkipChoice::Programme) {
+        if (draft.keep_first < 1)
+            return table.error("keep_first", "must be 1 or more with choose = \"programme\"");
+        if (!draft.whole_text)
+            return table.error("whole_text", "must be true with choose = \"programme\"");
+        if (draft.skip != kUniformSkip)
+            return table.error("skip", "is found by choose = \"programme\"");
+    } else if (table.has("interval")) {
+        return table.error("interval", "is for choose = \"programme\"");
     }
     if (draft.skip != kUniformSkip) {
         const Result<SkipSet> set = SkipSet::parse(draft.skip, kSkipLayersMax);
@@ -142,6 +154,11 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"whole_text", &d.whole_text,
          "`skip-layers`: the text is read with all layers, candidates see the target's own keys; "
          "`false`: with those that are kept, which alone are in memory then"},
+        {"choose", word(d.choose, {"fixed", "programme"}),
+         "`skip-layers`: the set stays as it is, or CLaSp's dynamic `programme` chooses whole "
+         "layers, from what the target's layers made of the last accepted token"},
+        {"interval", number(d.interval, 1, 1'000'000),
+         "`programme`: verifications of a request between two choices"},
         {"short_list", number(d.short_list, 0, kVocabularyMax),
          "`first-layers`, `model`: the head knows the first so many token ids; 0: all"},
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),

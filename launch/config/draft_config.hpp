@@ -18,6 +18,8 @@ struct Field;
 class TomlTable;
 
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
+/// Whether the set of skipped sub-layers stays, or CLaSp's programme chooses whole layers anew.
+enum class DraftSkipChoice : std::uint8_t { Fixed, Programme };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
 /// What a trained draft is replaced by where there is none.
@@ -44,6 +46,8 @@ struct DraftConfig {
     int keep_first = 1;            // layers that uniform skips nothing of
     int keep_last = 1;
     bool whole_text = true;
+    DraftSkipChoice choose = DraftSkipChoice::Fixed;
+    int interval = 32;  // of Programme: waves of a request between two taps
     int short_list = 0;
     int min_ngram = 1;
     int max_ngram = 16;
@@ -56,6 +60,10 @@ struct DraftConfig {
     /// Whether the model is the target's own, without some of its sub-layers.
     [[nodiscard]] bool skips() const {
         return model == DraftModelKind::FirstLayers || model == DraftModelKind::SkipLayers;
+    }
+    /// Whether the segments send it what their layers make of the last accepted token.
+    [[nodiscard]] bool is_tapped() const {
+        return model == DraftModelKind::SkipLayers && choose == DraftSkipChoice::Programme;
     }
     /// The number of layers of "first-layers" in a target of `of` layers: at least one.
     [[nodiscard]] int layers_of(int of) const;

@@ -24,7 +24,8 @@ std::string draft_text(const DraftConfig& draft) {
     if (draft.skips()) {
         const bool first = draft.model == DraftModelKind::FirstLayers;
         return (missing.empty() ? "no draft model: " : missing) + "the target's own " +
-               (first ? "first layers with its head" : "layers without some of them") + "; slower than with one (--draft-model "
+               (first ? "first layers with its head" : "layers without some of them") +
+               "; slower than with one (--draft-model "
                "FILE)\n";
     }
     if (draft.computes()) return "";

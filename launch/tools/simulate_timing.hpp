@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,9 @@ struct StageCosts {
     StageId process;                   // its first actor
     std::vector<StageId> actors = {};  // all that share it
     std::string name;
-    ModelCosts
-        target{};        // of jobs "prefill", "verify" and "exit"; empty names: it has none of them
-    ModelCosts draft{};  // of jobs "draft"
+    ModelCosts target{};  // of jobs "prefill", "verify", "exit" and "optimise"; empty names: it has
+                          // none of them
+    ModelCosts draft{};   // of jobs "draft", and of "optimise" where there is no target
 };
 
 struct StageTimingOptions {
@@ -74,6 +75,7 @@ private:
     std::unique_ptr<TableTiming> table_timing_;
     std::map<StageId, StageId> hosts_;  // the process of every actor
     StageId target_;                    // a process that runs target layers
+    std::set<StageId> draft_only_;      // processes that run none
     StageTimingOptions options_;
 };
 

@@ -68,8 +68,7 @@ StageCosts costs_of(const PlacedProcess& process,
                 costs.target = {target, cost_name(file.path(), dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
-            const std::string& drafter =
-                draft.skips() ? file.path() : draft.model_file;
+            const std::string& drafter = draft.skips() ? file.path() : draft.model_file;
             const bool trained = draft.model == DraftModelKind::Trained;
             costs.draft = {
                 cost_name(drafter, dtype, 0),

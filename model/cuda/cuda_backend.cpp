@@ -328,7 +328,8 @@ int kv_layers(const CudaOptions& options) {
 MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uint64_t weights) {
     MemoryUse use;
     use.weight_bytes = weights;
-    use.kv_bytes = CudaCache::bytes_of(options.kv, kv_layers(options), config.kv_heads, config.head_dim, options.kv_slots);
+    use.kv_bytes = CudaCache::bytes_of(options.kv, kv_layers(options), config.kv_heads,
+                                       config.head_dim, options.kv_slots);
     if (options.adapter) {
         use.kv_bytes += CudaCache::bytes_of(options.kv, 1, options.adapter->kv_heads,
                                             options.adapter->head_dim, options.kv_slots);
@@ -370,9 +371,8 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
     cuda::Stream& stream = parts->forward->stream();
     if (Status loaded = parts->weights->load(file, options, stream); !loaded) return loaded.error();
     const ModelConfig& config = parts->config;
-    bool fits =
-        CudaCache::make(options.kv, kv_layers(options), config.kv_heads, config.head_dim,
-                        options.kv_slots, stream, parts->cache);
+    bool fits = CudaCache::make(options.kv, kv_layers(options), config.kv_heads, config.head_dim,
+                                options.kv_slots, stream, parts->cache);
     if (fits && options.adapter) {
         fits = CudaCache::make(options.kv, 1, options.adapter->kv_heads, options.adapter->head_dim,
                                options.kv_slots, stream, parts->adapter_cache);

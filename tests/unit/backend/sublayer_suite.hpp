@@ -251,14 +251,11 @@ TEST_CASE_TEMPLATE_DEFINE(
         for (const SublayerMask& mask : {mask_of({2}), mask_of({1, 2}), mask_of({0, 3})}) {
             const auto whole =
                 Traits::make(file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2});
-            const auto part = Traits::make(file, {.dtype = setting.dtype,
-                                                  .kv = setting.kv,
-                                                  .threads = 2,
-                                                  .left_out = mask});
+            const auto part = Traits::make(
+                file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2, .left_out = mask});
             CHECK(part->memory_use().weight_bytes < whole->memory_use().weight_bytes);
             const bool attends = !mask.skips(0) && !mask.skips(2);
-            CHECK(part->memory_use().kv_bytes * (attends ? 1 : 2) ==
-                  whole->memory_use().kv_bytes);
+            CHECK(part->memory_use().kv_bytes * (attends ? 1 : 2) == whole->memory_use().kv_bytes);
             CHECK(part->kv_bytes() * (attends ? 1 : 2) == whole->kv_bytes());
             const std::vector<KvSlot> slots = home_slots(kSiblingPrefix + 1);
             std::vector<Row> text;

@@ -108,12 +108,12 @@ TEST_CASE("a draft that skips layers has them in memory only where it reads the 
     CpuOptions options;
     options.kv_slots = 64;
     const auto backend_of = [&](const std::string& keys) {
-        const PipelineConfig config =
-            parse_pipeline_config("[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
-                                  "[[stage]]\nname = \"a\"\nrole = \"segment\"\n[draft]\n" +
-                                      keys,
-                                  "x.toml")
-                .value();
+        const PipelineConfig config = parse_pipeline_config(
+                                          "[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
+                                          "[[stage]]\nname = \"a\"\nrole = \"segment\"\n[draft]\n" +
+                                              keys,
+                                          "x.toml")
+                                          .value();
         DraftBackend draft = plan_draft_backend(*config.draft, file, options).value();
         const MemoryNeed need = plan_backend(file, draft.options, "draft");
         const auto backend = make_cpu_backend(file, draft.options).value();
@@ -150,8 +150,9 @@ TEST_CASE("a set of skipped layers that does not fit the model is refused by key
     CHECK(refused({.skip = "unifrm"}).find("[draft] skip") != std::string::npos);
     CHECK(refused({.skip = "attn:0-3 mlp:0-3"}).find("none of the model's 4 layers") !=
           std::string::npos);
-    CHECK(refused({.skip_ratio = 1.0, .keep_first = 0, .keep_last = 0}).find("none of the model's") !=
-          std::string::npos);
+    CHECK(
+        refused({.skip_ratio = 1.0, .keep_first = 0, .keep_last = 0}).find("none of the model's") !=
+        std::string::npos);
     DraftConfig half{.model = DraftModelKind::SkipLayers, .skip_ratio = 0.5};
     CHECK(skip_set_of(half, 30).value().count() == 28);
     CHECK_FALSE(skip_set_of(half, 30).value().skips(0));

@@ -207,6 +207,11 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment + "[draft]\nsource = \"skip-layers\"\nskip = \"attn:x\"\n", "attn:x"},
         {draft + segment + "[draft]\nthreshold_adapts = true\n",
          "threshold_adapts = true needs confidence_min, or reach_min of at least 0.01"},
+        {draft + segment + "[draft]\nsource = \"skip-layers\"\ninterval = 8\n",
+         "interval = 8 is for choose = \"programme\""},
+        {draft + segment +
+             "[draft]\nsource = \"skip-layers\"\nchoose = \"programme\"\nwhole_text = false\n",
+         "whole_text = false must be true with choose"},
         {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
         {draft + segment + "[draft]\nwhile_worth = true\npace = \"ahead\"\n", "is for pace"},

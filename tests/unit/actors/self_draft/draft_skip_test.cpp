@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/draft/draft_model.hpp"
+#include "actors/draft/layer_chooser.hpp"
 #include "tests/unit/cpu/cpu_fixture.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
@@ -51,7 +52,8 @@ std::vector<Candidate> plain(const ModelFile& file,
 }
 
 struct Draft {
-    Draft(const ModelFile& of, bool whole_text, std::mt19937& random) : file{of}, whole{whole_text} {
+    Draft(const ModelFile& of, bool whole_text, std::mt19937& random)
+        : file{of}, whole{whole_text} {
         CpuOptions options{.kv_slots = 1024};
         if (!whole) options.left_out = some_skipped(file).mask();
         backend = make_backend(file, options);
@@ -137,4 +139,116 @@ TEST_CASE("a text that is read whole takes no keys and values that another proce
     same.text->follow(std::vector<TokenId>{same.trunk_token(1), 5, 6});
     bytes.resize(same.model->kv_bytes());
     CHECK(same.model->write_kv_at(*same.text, same.text->cache->cached(), bytes));
+}
+
+TEST_CASE("the layers of a draft are those that the programme finds on the whole model") {
+    const ModelFile file = open_fixture("llama-q4_1");
+    const int layers = file.config().layers;
+    const auto dim = static_cast<std::size_t>(file.config().dim);
+    std::mt19937 random{5};
+    Draft draft{file, true, random};
+    const LayerProgrammeOptions options{
+        .layers = layers, .skip = 1, .keep_first = 1, .keep_last = 0};
+    draft.model->reserve_scratch(2);
+    LayerChooser choice{*draft.model, options};
+    draft.check_chain(2);
+    draft.text->follow(std::vector<TokenId>{draft.trunk_token(1), 5, 6});
+    // What the target made of the last accepted token, the last but one.
+    const std::vector<TokenId>& text = draft.text->tokens;
+    const auto position = static_cast<Position>(text.size()) - 2;
+    const auto target = make_backend(file, {.kv_slots = 512});
+    std::vector<KvSlot> slots;
+    std::vector<Row> rows;
+    std::vector<float> stack(static_cast<std::size_t>(2 * layers) * dim);
+    slots.reserve(text.size());
+    for (Position p = 0; p <= position; ++p) {
+        slots.push_back(p);
+        rows.push_back({.token = text[static_cast<std::size_t>(p)],
+                        .position = p,
+                        .slot = p,
+                        .prefix_slots = slots.data(),
+                        .prefix_count = p + 1,
+                        .last = 2 * layers});
+    }
+    rows.back().stack = stack.data();
+    std::vector<float> hidden(rows.size() * dim);
+    REQUIRE(target->run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    std::vector<float> residuals;
+    for (int layer = 0; layer < layers; ++layer) {
+        const auto from = stack.begin() + static_cast<std::ptrdiff_t>((2 * layer + 1) * dim);
+        residuals.insert(residuals.end(), from, from + static_cast<std::ptrdiff_t>(dim));
+    }
+    // Two segments send it, the later one first; a part of another position is dropped by the next.
+    const auto note = [&](int first, int count, Position at) {
+        return msg::TensorNote{.route = {RequestId{1}, Attempt{1}, Epoch{1}},
+                               .role = msg::TensorRole::Tap,
+                               .type = msg::TensorType::F32,
+                               .layer = static_cast<std::uint32_t>(first),
+                               .first_position = at,
+                               .rows = 1,
+                               .row_elements = static_cast<std::uint32_t>(count * dim)};
+    };
+    const std::span<float> all{residuals};
+    REQUIRE(choice.take(note(0, 1, position - 1), all.first(dim)).ok());
+    REQUIRE(choice.take(note(1, layers - 1, position), all.subspan(dim)).ok());
+    CHECK_FALSE(choice.complete());
+    REQUIRE(choice.take(note(0, 1, position), all.first(dim)).ok());
+    REQUIRE(choice.complete());
+    CHECK_FALSE(choice.can_run(*draft.text));  // the text is not read up to there
+    CHECK(draft.expand(draft.text->tree.root().id).size() == 1);
+    REQUIRE(choice.can_run(*draft.text));
+    choice.prepare(draft.text);
+    REQUIRE(choice.run() == RunOutcome::Done);
+    (void)choice.finish(RunOutcome::Done);
+    CHECK(choice.made() == 1);
+
+    std::vector<float> whole(hidden.begin(), hidden.begin() + static_cast<std::ptrdiff_t>(dim));
+    Row embedded = rows.back();
+    embedded.stack = nullptr;
+    embedded.last = 0;
+    REQUIRE(target->run_layers({&embedded, 1}, whole, nullptr) == RunOutcome::Done);
+    whole.insert(whole.end(), residuals.begin(), residuals.end());
+    const ProgrammeResult expected =
+        choose_layers(whole, options, [&](int layer, std::span<float> states) {
+            std::vector<Row> of_layer;
+            std::vector<KvSlot> own;
+            own.reserve(4);
+            for (std::size_t i = 0; i * dim < states.size(); ++i) {
+                own.push_back(300 + static_cast<KvSlot>(i));
+                of_layer.push_back({.position = position,
+                                    .slot = own.back(),
+                                    .prefix_slots = slots.data(),
+                                    .prefix_count = position,
+                                    .path_slots = &own.back(),
+                                    .path_count = 1,
+                                    .first = 2 * layer,
+                                    .last = 2 * layer + 2});
+            }
+            return target->run_layers(of_layer, states, nullptr) == RunOutcome::Done;
+        });
+    REQUIRE(expected.done);
+    CHECK(draft.model->skip() == expected.set);
+}
+
+TEST_CASE("a tap that does not fit the model is refused") {
+    const ModelFile file = open_fixture("llama-q4_1");
+    std::mt19937 random{6};
+    Draft draft{file, true, random};
+    LayerChooser choice{*draft.model, {.layers = file.config().layers, .skip = 1}};
+    const auto dim = static_cast<std::uint32_t>(file.config().dim);
+    std::vector<float> numbers(std::size_t{4} * dim);
+    const auto refused = [&](std::uint32_t layer, std::uint32_t elements, msg::TensorRole role) {
+        const msg::TensorNote note{.role = role,
+                                   .type = msg::TensorType::F32,
+                                   .layer = layer,
+                                   .rows = 1,
+                                   .row_elements = elements};
+        return !choice.take(note, std::span{numbers}.first(elements)).ok();
+    };
+    const auto layers = static_cast<std::uint32_t>(file.config().layers);
+    CHECK(refused(layers, dim, msg::TensorRole::Tap));
+    CHECK(refused(layers - 1, 2 * dim, msg::TensorRole::Tap));
+    CHECK(refused(0, dim - 1, msg::TensorRole::Tap));
+    CHECK(refused(0, dim, msg::TensorRole::Keys));
+    CHECK_FALSE(refused(0, dim, msg::TensorRole::Tap));
 }

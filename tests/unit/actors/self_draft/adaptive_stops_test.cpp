@@ -14,8 +14,7 @@ TEST_CASE("thresholds that do not adapt stay what the rule says, whatever is acc
 TEST_CASE("the threshold of a path adapts where there is one, else that of a token") {
     AdaptiveStops token{
         {.confidence_min = 0.4F, .threshold_adapts = true, .draft_reach_min = 1e-3F}};
-    AdaptiveStops path{
-        {.confidence_min = 0.1F, .threshold_adapts = true, .draft_reach_min = 0.3F}};
+    AdaptiveStops path{{.confidence_min = 0.1F, .threshold_adapts = true, .draft_reach_min = 0.3F}};
     for (int i = 0; i < 100; ++i) {
         token.verified(0, 4, true);
         path.verified(0, 4, true);
