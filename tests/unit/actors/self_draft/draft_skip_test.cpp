@@ -104,6 +104,19 @@ struct Draft {
     std::shared_ptr<DraftText> text;
 };
 
+/// The residuals of one token, `elements` numbers from `layer` on.
+msg::TensorNote tap(std::uint32_t layer, std::uint32_t elements, Position position) {
+    msg::TensorNote note{};
+    note.route = {RequestId{1}, Attempt{1}, Epoch{1}};
+    note.role = msg::TensorRole::Tap;
+    note.type = msg::TensorType::F32;
+    note.layer = layer;
+    note.first_position = position;
+    note.rows = 1;
+    note.row_elements = elements;
+    return note;
+}
+
 }  // namespace
 
 TEST_CASE("candidates leave sub-layers out; the text does so only where it is not read whole") {
@@ -180,13 +193,8 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
     }
     // Two segments send it, the later one first; a part of another position is dropped by the next.
     const auto note = [&](int first, int count, Position at) {
-        return msg::TensorNote{.route = {RequestId{1}, Attempt{1}, Epoch{1}},
-                               .role = msg::TensorRole::Tap,
-                               .type = msg::TensorType::F32,
-                               .layer = static_cast<std::uint32_t>(first),
-                               .first_position = at,
-                               .rows = 1,
-                               .row_elements = static_cast<std::uint32_t>(count * dim)};
+        return tap(static_cast<std::uint32_t>(first),
+                   static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(dim), at);
     };
     const std::span<float> all{residuals};
     REQUIRE(choice.take(note(0, 1, position - 1), all.first(dim)).ok());
@@ -238,11 +246,8 @@ TEST_CASE("a tap that does not fit the model is refused") {
     const auto dim = static_cast<std::uint32_t>(file.config().dim);
     std::vector<float> numbers(std::size_t{4} * dim);
     const auto refused = [&](std::uint32_t layer, std::uint32_t elements, msg::TensorRole role) {
-        const msg::TensorNote note{.role = role,
-                                   .type = msg::TensorType::F32,
-                                   .layer = layer,
-                                   .rows = 1,
-                                   .row_elements = elements};
+        msg::TensorNote note = tap(layer, elements, 0);
+        note.role = role;
         return !choice.take(note, std::span{numbers}.first(elements)).ok();
     };
     const auto layers = static_cast<std::uint32_t>(file.config().layers);
