@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/draft/draft_model.hpp"
+#include "ipc/base/check.hpp"
 
 namespace paceline {
 
@@ -142,6 +143,56 @@ void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
     if (head.drawn == nullptr) return;
     for (const msg::TokenWeight& one : std::span{head.drawn->support}.first(head.drawn->drawn))
         head.candidates.push_back({.token = one.token, .log_prob = std::log(one.weight)});
+}
+
+// ---- One layer alone
+
+void DraftModel::reserve_scratch(std::int32_t rows) {
+    scratch_slots_.emplace(RequestSlots::make(*pages_, rows).value());
+    for (std::int32_t i = 0; i < rows; ++i)
+        scratch_names_.push_back(scratch_slots_->name(i).value());
+}
+
+bool DraftModel::has_read(const DraftText& text, Position position) const {
+    return text.cache && text.cache->begin == 0 && text.cache->cached() >= position &&
+           position < static_cast<Position>(text.tokens.size());
+}
+
+void DraftModel::embed(const DraftText& text, Position position, std::span<float> state) {
+    const Row row{.token = text.tokens[static_cast<std::size_t>(position)],
+                  .position = position,
+                  .slot = scratch_names_.front(),
+                  .prefix_slots = text.cache->slots.committed().data(),
+                  .prefix_count = position,
+                  .path_slots = scratch_names_.data(),
+                  .path_count = 1};
+    (void)backend_.run_layers({&row, 1}, state, nullptr);  // nothing runs: it cannot be cancelled
+}
+
+RunOutcome DraftModel::run_layer(const DraftText& text,
+                                 Position position,
+                                 int layer,
+                                 std::span<float> states) {
+    const std::size_t count = states.size() / static_cast<std::size_t>(backend_.config().dim);
+    PACE_CHECK(count <= scratch_names_.size(), "more rows than scratch slots");
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < count; ++i) {
+        rows.push_back({.position = position,
+                        .slot = scratch_names_[i],
+                        .prefix_slots = text.cache->slots.committed().data(),
+                        .prefix_count = position,
+                        .path_slots = &scratch_names_[i],
+                        .path_count = 1,
+                        .first = 2 * layer,
+                        .last = 2 * layer + 2});
+    }
+    return backend_.run_layers(rows, states, nullptr);
+}
+
+void DraftModel::set_skip(const SkipSet& skip) {
+    PACE_CHECK(!running_ && options_.whole_text, "another set in the middle, or for a text too");
+    options_.skip = skip;
+    mask_ = skip.mask();
 }
 
 }  // namespace paceline

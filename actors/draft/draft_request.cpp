@@ -198,7 +198,18 @@ std::optional<DraftNodeId> DraftRequest::trunk_node_at(Position position) const 
     return at->id;
 }
 
-Growth::Step DraftRequest::next() {
+bool DraftRequest::stopped(const ChainStop& stop, std::int32_t depth) const {
+    const DraftNode* at = &text->tree.root();
+    for (std::int32_t d = 0; d < depth; ++d) {
+        const DraftNode* below = text->tree.trunk_child(at->id);
+        if (below == nullptr) break;
+        at = below;
+    }
+    return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->reach);
+}
+
+Growth::Step DraftRequest::next(const ChainStop& stop) {
+    growth.stop_at(stop);
     if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());
     return growth.next(text->tree, room());
 }

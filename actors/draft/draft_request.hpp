@@ -46,8 +46,10 @@ public:
     /// Whether the text has at `position`, and before it, what the other draft had there.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
 
-    /// What to do next, see Growth.
-    [[nodiscard]] Growth::Step next();
+    /// What to do next, see Growth; chains end as `stop` says.
+    [[nodiscard]] Growth::Step next(const ChainStop& stop);
+    /// Whether `stop` has ended the trunk at `depth` or above.
+    [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
     void take(const DraftModel::Said& said);
     /// A source's candidate after a node; tokens that no target has end it. `asked`: so many tokens.
     void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);

@@ -135,6 +135,7 @@ Status SegmentActor::start(std::span<const WaitingPart> parts) {
     }
     if (early_) early_->prepare(*run);
     if (self_) self_->prepare(*run);
+    if (tap_) tap_->prepare(*run);
     if (works_apart(*run)) run->work_in(backend_.rows_of(work_, run->named.size()));
     record(*run);
     run->watch(*host_.context, !final_);

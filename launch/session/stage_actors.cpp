@@ -52,6 +52,8 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.speculative = speculative_stages_of(a);
+    if (plan.draft && a.draft.is_tapped())
+        plan.tap = TapOptions{*plan.draft, static_cast<std::uint32_t>(a.draft.interval)};
     plan.verifier = stage_id(a.segments);
     if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
@@ -204,10 +206,13 @@ Result<HostedActor> make_draft(const ModelFile& target,
             load(plan.value().file(target), plan.value().options, duty, make, hello);
         if (!made) return made.error();
         backend = std::move(made).value();
-        tools.model =
-            std::make_unique<DraftModel>(*backend, DraftModelOptions{.head = plan.value().head,
-                                                                     .vocab_size = vocab_size,
-                                                                     .rows_max = duty.rows_max});
+        tools.model = std::make_unique<DraftModel>(
+            *backend, DraftModelOptions{.head = plan.value().head,
+                                        .vocab_size = vocab_size,
+                                        .rows_max = duty.rows_max,
+                                        .skip = plan.value().skip,
+                                        .whole_text = plan.value().whole_text});
+        tools.programme = plan.value().programme;
     }
     auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};

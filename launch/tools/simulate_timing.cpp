@@ -153,12 +153,19 @@ Result<std::unique_ptr<StageTiming>> StageTiming::make(const CostTable& table,
         if (const Result<double> hop = table.seconds({.stage = "hop", .fingerprint = kNoModel}))
             default_hop = SimTime{std::llround(hop.value() * 1e9)};
     }
-    return std::unique_ptr<StageTiming>{new StageTiming{CostTable::of(records.take()),
+    std::unique_ptr<StageTiming> timing{new StageTiming{CostTable::of(records.take()),
                                                         std::move(processes), default_hop,
                                                         std::move(hosts), target, options}};
+    for (const StageCosts& stage : stages) {
+        if (stage.target.layers.empty()) timing->draft_only_.insert(stage.process);
+    }
+    return timing;
 }
 
 SimTime StageTiming::job(StageId process, const JobLabel& label, SimRandom& random) {
+    const bool optimises = std::strcmp(label.name, "optimise") == 0;
+    if (optimises && draft_only_.contains(process))
+        return table_timing_->job(draft_of(process), label, random);
     if (!is_draft(label)) return table_timing_->job(process, label, random);
     const SimTime takes = table_timing_->job(draft_of(process), label, random);
     if (!options_.draft_cost) return takes;

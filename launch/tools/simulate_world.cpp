@@ -68,7 +68,7 @@ StageCosts costs_of(const PlacedProcess& process,
                 costs.target = {target, cost_name(file, dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
-            const bool own = draft.model == DraftModelKind::FirstLayers;
+            const bool own = draft.skips();
             const bool trained = draft.model == DraftModelKind::Trained;
             const auto name = [&](int short_list) {
                 return own ? cost_name(file, dtype, short_list)

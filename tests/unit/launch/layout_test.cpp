@@ -173,6 +173,34 @@ TEST_CASE("in four stages the exit tells draft and correct, and the trunk travel
         CHECK(stage.essential == (stage.id.value <= final_verify));
 }
 
+TEST_CASE("each segment has tensors for a draft that is tapped, and none for another") {
+    const std::string text =
+        "[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+        "[[stage]]\nname = \"early\"\nrole = \"early-verify\"\nlayers = [0.0, 0.5]\n"
+        "[[stage]]\nname = \"final\"\nrole = \"final-verify\"\nlayers = [0.5, 1.0]\n"
+        "[exit]\ncandidates = true\n"
+        "[draft]\nsource = \"skip-layers\"\nexit_alternatives = 1\n";
+    for (const bool tapped : {false, true}) {
+        CAPTURE(tapped);
+        const PipelineConfig config =
+            parse_pipeline_config(text + (tapped ? "choose = \"programme\"\n" : ""), "x.toml")
+                .value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        const std::vector<EdgeSpec> edges = edges_of(placed, config, {.dim = 64});
+        int found = 0;
+        for (const EdgeSpec& edge : edges) {
+            if (edge.to != placed.draft() || edge.from == kConductor) continue;
+            CHECK(edge.tensor_slots == (tapped ? 2 : 0));
+            CHECK(edge.tensor_bytes == (tapped ? 4 * 64 * sizeof(float) : 0));
+            ++found;
+        }
+        CHECK(found == 2);
+        const StageAssignment assignment =
+            assignment_of(placed.processes.back(), placed, config, {});
+        CHECK(decode_assignment(encode(assignment)).value().draft.is_tapped() == tapped);
+    }
+}
+
 TEST_CASE("draft and correct share keys and values where both store them as one type") {
     const PipelineConfig config = method_config("four-stages").value();
     Placement placed = place(config, 8, {0, 1}).value();
