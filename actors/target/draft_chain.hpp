@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "actors/protocol/request_state.hpp"
+#include "actors/self_draft/gain_turns.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
@@ -46,7 +47,8 @@ struct DraftChain {
     std::shared_ptr<RowMemory> at_start = {};  // [computed, dim]: residuals before path->start
     float reach = 1.0F;                        // product of the scores
     bool ended = true;
-    bool drafted = false;  // GainWatch has let this round be drafted
+    GainTurns::Round round = {};
+    bool drafted = false;  // in this round
     bool tapped = false;   // the verify rows keep their residuals
     Micros begun{0};       // when the verdict before it came; 0: none did
 

@@ -17,7 +17,7 @@
 // row-invariant), and everything else is written again before it is read.
 //
 // After a verdict the time that the round took decides whether the next one is drafted
-// (self_draft/gain_watch.hpp), and the skip set may be changed (skip_optimiser.hpp).
+// (self_draft/gain_turns.hpp), and the skip set may be changed (skip_optimiser.hpp).
 //
 // Owns the chains and the memory of passes. Threads: the actor's loop; run() is the job.
 #pragma once
@@ -31,7 +31,7 @@
 #include "actors/decoding/head_candidates.hpp"
 #include "actors/decoding/stop_policy.hpp"
 #include "actors/protocol/message_kinds.hpp"
-#include "actors/self_draft/gain_watch.hpp"
+#include "actors/self_draft/gain_turns.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 #include "actors/target/dispatcher.hpp"
 #include "actors/target/draft_chain.hpp"
@@ -125,7 +125,7 @@ private:
     Dispatcher& dispatcher_;
     SelfDraftOptions options_;
     AdaptiveThreshold threshold_;
-    GainWatch watch_;
+    GainTurns turns_;
     SelfDraftAccount account_;
     HeadCandidates candidates_;
     std::optional<SkipOptimiser> optimiser_;

@@ -37,9 +37,11 @@ public:
     [[nodiscard]] const SkipSet& set() const { return set_; }
     /// Whether the verify rows of the round that begins now are to keep their residuals.
     [[nodiscard]] bool wants_residuals() const;
-    /// Those of the last accepted row, which stands at `position`: [sublayers, dim], the residual after
-    /// each sub-layer.
-    void take_residuals(Position position, std::span<const float> residuals);
+    /// Those of the last accepted row of `state`, which stands at `position`: [sublayers, dim], the
+    /// residual after each sub-layer.
+    void take_residuals(const RequestState& state,
+                        Position position,
+                        std::span<const float> residuals);
 
     /// A verdict accepted so many of the drafted tokens. Whether the set has changed: fewer are skipped.
     bool verified(int accepted, int drafted);
@@ -92,7 +94,9 @@ private:
     double trial_matchness_ = 0.0;
     double best_matchness_ = 0.0;
     std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
-    std::optional<Position> stack_position_;  // of the row that it is of
+    std::optional<Position> stack_position_;  // of the row that it is of,
+    RequestId stack_request_;                 // in the text of this request
+    Attempt stack_attempt_;
     std::optional<SkipSet> chosen_;
 };
 

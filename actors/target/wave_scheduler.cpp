@@ -313,12 +313,14 @@ void WaveScheduler::computed_ahead(RequestId request,
     if (found == entries_.end()) return;
     const auto row = found->second.ahead_rows.find(node);
     if (row == found->second.ahead_rows.end()) return;
-    row->second.start = start;
+    row->second.start = start + (planted(PlantedBug::VerifyStartsLate) ? 1 : 0);
     row->second.tensor_row = tensor_row;
 }
 
 void WaveScheduler::free_ahead_rows(Entry& entry) {
-    for (const auto& [node, row] : entry.ahead_rows) entry.slots.free(row.position, row.slot);
+    for (const auto& [node, row] : entry.ahead_rows) {
+        if (!planted(PlantedBug::AheadSlotsLeak)) entry.slots.free(row.position, row.slot);
+    }
     entry.ahead_rows.clear();
 }
 

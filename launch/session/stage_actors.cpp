@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fmt/core.h>
 
 #include <spdlog/spdlog.h>
 
@@ -106,11 +105,7 @@ Status add_self_draft(const SelfDraftConfig& config,
                       SegmentPlan& plan) {
     Result<SelfDraftPlan> self = plan_self_draft(config, file);
     if (!self) return self.error();
-    if (self.value().options.exit > options.last_layer) {
-        return Error{Errc::BadArgument,
-                     fmt::format("[self_draft] exit = {}: the first segment has {} layers",
-                                 self.value().options.exit, options.last_layer)};
-    }
+    if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
     plan.self_draft = std::move(self).value().options;
