@@ -29,17 +29,19 @@ from .modules import Context
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
-    loop.add_loop_arguments(parser, rate=2e-3)
+    loop.add_loop_arguments(parser, rate=1.2e-3)
     add = parser.add_argument
     add("--exit", type=int, default=8, metavar="L",
         help="the exit layer that every step trains (%(default)s)")
     add("--others", type=layer_list, default=[4, 6, 10, 12, 15, 20, 24], metavar="L,...",
         help="exit layers of which each step trains one in turn (4,6,10,12,15,20,24)")
+    add("--judged", type=layer_list, default=[], metavar="L,...",
+        help="further exit layers in the report on held-out answers")
     add("--other-weight", type=float, default=0.3, metavar="W",
         help="weight of the others' losses, times L / --exit (%(default)s)")
-    add("--final-weight", type=float, default=1.0, metavar="W",
+    add("--final-weight", type=float, default=2.0, metavar="W",
         help="weight of the last layer's loss, times its number / --exit (%(default)s)")
-    add("--full-every", type=int, default=3, metavar="N",
+    add("--full-every", type=int, default=2, metavar="N",
         help="every Nth step runs all layers (%(default)s)")
     add("--layer-dropout", type=float, default=0.1, metavar="P",
         help="chance that a step leaves out the last layer; layer i of n: "
@@ -97,7 +99,7 @@ class EarlyExitTask:
         self.kind = options.kind
         self.target = target
         self.layers = target.layers
-        for layer in [options.exit, *options.others]:
+        for layer in [options.exit, *options.others, *options.judged]:
             if not 0 < layer < self.layers:
                 raise ValueError(f"exit layer {layer}: the target has {self.layers} layers, so "
                                  f"exits lie behind 1 to {self.layers - 1}")
@@ -160,9 +162,10 @@ class EarlyExitTask:
     @torch.no_grad()
     def evaluate(self, batches) -> dict[str, dict[str, float]]:
         """With the whole head, logits in float32. `plain` is the target without updates."""
-        exits = sorted({self.options.exit, *self.options.others})
+        options = self.options
+        exits = sorted({options.exit, *options.others, *options.judged})
         figures = Comparison(exits)
-        batches = [batch.to(self.options.device) for batch in batches]
+        batches = [batch.to(options.device) for batch in batches]
         with self.module.plain(self.kind):
             plain = [self._normed(batch, exits) for batch in batches]
         self.module.merge(self.kind)

@@ -34,7 +34,7 @@ DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--run", type=Path, action="append", required=True, metavar="RUN",
-        help="the folder of a run; heads and adapters may come from several")
+        help="the folder of a run; heads, adapters and probes may come from several")
     add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
     add("--type", choices=[*QUANTISED, *PLAIN],
         help="of the matrices (what --quantise said in training; else drafts q8_0, heads and "
@@ -241,7 +241,7 @@ def read_run(folder: Path) -> dict:
 def check_together(runs: list[dict], folders: list[Path]) -> None:
     """Raises ValueError unless one file can hold all of them."""
     first = runs[0]
-    if len(runs) > 1 and first["part"]["part"] in ("draft", "lora", "probe"):
+    if len(runs) > 1 and first["part"]["part"] in ("draft", "lora"):
         raise ValueError(f"{folders[1]}: a file of kind {first['part']['part']} holds one run")
     for folder, run in zip(folders[1:], runs[1:]):
         for key in ("part", "tokens", "norm_first", "kv_heads"):
