@@ -11,6 +11,7 @@ from paceline_cli import BINARY, CliTest, PROMPT, TINY, environment
 
 SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
 USAGE = 2
+FAILURE = 1
 STAGE = '[[stage]]\nname = "target"\nrole = "segment"\n'
 SUPERVISION = "[supervision]\nrestarts_max = 1000\nrestart_period_s = 1\nbackoff_ms = [0]\n"
 EXIT = 'source = "exit"\nexit = 2\ngamma = 4\n'
@@ -115,7 +116,7 @@ class SelfDraft(CliTest):
             self.assertEqual(self.generate("--config", config, *args, model=self.model)[1], plain)
             self.assertTrue(state.exists())
         state.write_text("garbage")
-        stderr = self.run_fails(USAGE, "run", "-m", self.model, "--config", config, "-p", "x")
+        stderr = self.run_fails(FAILURE, "run", "-m", self.model, "--config", config, "-p", "x")
         self.assertIn(f"own.toml: [self_draft] state = {state}", stderr)
         stderr = self.run_fails(USAGE, "run", "-m", self.model, "--config",
                                 self.config(SEARCH + 'state = "/no/such/folder/state"\n'), "-p", "x")
