@@ -83,8 +83,8 @@ void add_found(const std::string& folder, const ModelFile& target, FoundParts& f
             found.left_out.push_back(card.error().what);
             continue;
         }
-        const bool of_lora = name.kind == PartKind::Probe &&
-                             card.value().target == target.plain_fingerprint();
+        const bool of_lora =
+            name.kind == PartKind::Probe && card.value().target == target.plain_fingerprint();
         if (card.value().target != target.fingerprint() && !of_lora) continue;
         if (Status s = check_kind(card.value(), name.kind, path.string()); !s) {
             found.left_out.push_back(s.error().what);
