@@ -1,0 +1,109 @@
+"""What bench/self_speculation.py runs: each case a method and what is changed of its configuration.
+
+A case is (section, varied, method, settings). `varied` names the setting that a sweep is over, as its
+plot has it on the x axis; a table has several or none.
+"""
+
+LAYERS = 30  # of the demo model, whose trained heads the exits below have
+EXITS = (10, 15, 20)
+FREE = LAYERS - 2  # layers that may be skipped: the first and the last are kept
+
+
+def case(section, varied, method, **settings):
+    return section, varied, method, settings
+
+
+def exits(constant):
+    """LayerSkip over D, AdaSPEED over thresholds and depth; `constant`: the best exit and D."""
+    rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma)
+            for exit in EXITS for gamma in (1, 2, 3, 4, 6)]
+    rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least)
+             for exit in EXITS for least in (0.2, 0.4, 0.6, 0.8)]
+    rows += [case("product-adapted", "exit", "adaspeed", exit=exit) for exit in EXITS]
+    rows += [case("marginal", "confidence_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
+                  confidence_min=least)
+             for exit in EXITS[1:] for least in (0.2, 0.4, 0.6, 0.8)]
+    rows += [case("depth", "gamma", "adaspeed", exit=constant[0], threshold_adapts=False, reach_min=least,
+                  gamma=gamma)
+             for least in (0.2, 0.6) for gamma in (2, 4, 8, 16)]
+    return rows
+
+
+def swift(ratio):
+    """SWIFT and Draft & Verify; `ratio`: what the ablations and the thresholds are measured with."""
+    rows = [case("swift-ratio", "skip_ratio", "swift", skip_ratio=share) for share in (0.1, 0.2, 0.3, 0.45)]
+    rows += [case("uniform-tree", "skip_ratio", "swift", skip_ratio=share, choose="fixed")
+             for share in (0.1, 0.2, 0.3, 0.45)]
+    rows += [case("uniform-chain", "skip_ratio", "draft-verify", skip_ratio=share, threshold_adapts=False,
+                  confidence_min=0.8) for share in (0.05, 0.1, 0.2, 0.3, 0.45)]
+    rows += [case("swift-stop", "confidence_min", "swift", skip_ratio=ratio, confidence_min=least)
+             for least in (0.4, 0.6, 0.9)]
+    rows += [case("swift-ablation", "no early stop", "swift", skip_ratio=ratio, confidence_min=0.0, gamma=25),
+             case("swift-ablation", "no tree", "swift", skip_ratio=ratio, tree="none"),
+             case("swift-ablation", "no optimisation", "swift", skip_ratio=ratio, choose="fixed"),
+             case("swift-ablation", "wider trees", "swift", skip_ratio=ratio, tree="code")]
+    rows += [case("draft-verify", "adapted", "draft-verify", skip_ratio=share) for share in (0.1, 0.2)]
+    return rows
+
+
+def clasp(skipped):
+    """CLaSp over the number of skipped layers, the interval and the threshold at which a draft ends."""
+    rows = [case("clasp-skipped", "skipped layers", "clasp", skip_ratio=count / FREE, interval=8)
+            for count in (2, 3, 5, 7, 10, 14)]
+    rows += [case("clasp-interval", "interval", "clasp", skip_ratio=skipped / FREE, interval=verdicts)
+             for verdicts in (1, 2, 4, 16, 32, 64)]
+    rows += [case("clasp-stop", "confidence_min", "clasp", skip_ratio=skipped / FREE, interval=8,
+                  confidence_min=least) for least in (0.3, 0.5, 0.9)]
+    return rows
+
+
+def sampled():
+    """Those that the drawn text is measured with."""
+    rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma)
+            for exit in EXITS for gamma in (1, 2, 4)]
+    rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least)
+             for exit in EXITS for least in (0.2, 0.6, 0.8)]
+    return rows
+
+
+def quick():
+    return [case("constant-d", "gamma", "layerskip", exit=20, gamma=2),
+            case("product", "reach_min", "adaspeed", exit=20, threshold_adapts=False, reach_min=0.6),
+            case("swift-ratio", "skip_ratio", "swift", skip_ratio=0.1),
+            case("clasp-skipped", "skipped layers", "clasp", skip_ratio=3 / FREE, interval=8)]
+
+
+def timed(constant, reach_min, marginal, ratio, skipped):
+    """The rows of the table: tokens/s against plain decoding and against the first of them."""
+    exit, depth = constant
+    return [
+        case("LayerSkip, constant D", "", "layerskip", exit=exit, gamma=depth),
+        case("AdaSPEED, product", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=reach_min),
+        case("AdaSPEED, product, adapted", "", "adaspeed", exit=exit),
+        case("AdaSPEED, marginal", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
+             confidence_min=marginal),
+        case("Draft & Verify", "", "draft-verify", skip_ratio=ratio),
+        case("SWIFT", "", "swift", skip_ratio=ratio),
+        case("SWIFT, no early stop", "", "swift", skip_ratio=ratio, confidence_min=0.0),
+        case("SWIFT, no tree", "", "swift", skip_ratio=ratio, tree="none"),
+        case("SWIFT, no optimisation", "", "swift", skip_ratio=ratio, choose="fixed"),
+        case("SWIFT as published", "", "swift"),
+        case("CLaSp", "", "clasp", skip_ratio=skipped / FREE),
+        case("CLaSp as published", "", "clasp"),
+    ]
+
+
+# Words for paceline_skip_sets: each study's runs, which make one table.
+STUDIES = {
+    "uniform": [("-n", 96, "--ratios", "0.02,0.05,0.1,0.15,0.2,0.3,0.45")],
+    "programme": [("-n", 96, "--skipped", "2,3,5,8,14", "--every", 8)],
+    "search": [("-n", 160, *words) for words in (
+        ("--ratio", 0.1), ("--ratio", 0.2), ("--ratio", 0.45), ("--window", 16), ("--window", 64),
+        ("--window", 128), ("--bayes-every", 0), ("--bayes-every", 10), ("--trials", 10),
+        ("--trials", 160))],
+}
+QUICK_STUDIES = {
+    "uniform": [("-n", 24, "--first", 1, "--ratios", 0.1)],
+    "programme": [("-n", 24, "--first", 1, "--skipped", 3, "--random", 4, "--small-skip", 0)],
+    "search": [("-n", 40, "--first", 1, "--trials", 2, "--window", 16)],
+}
