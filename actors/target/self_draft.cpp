@@ -225,10 +225,11 @@ RunOutcome SelfDraft::run() {
 RunOutcome SelfDraft::run_pass() {
     Pass& pass = *pass_;
     const DraftPath& path = *pass.path;
-    const HiddenRows hidden = backend_.rows_of(hidden_, pass.rows.size());
+    const bool drawn = drawn_with_layers();
+    (void)backend_.rows_of(hidden_, pass.rows.size());
     if (path.start > 0) {
         for (Row& row : pass.rows) row.last = path.start;
-        if (backend_.run_layers(pass.rows, hidden, &pass.cancel) == RunOutcome::Cancelled)
+        if (run_rows(drawn && path.last == path.start) == RunOutcome::Cancelled)
             return RunOutcome::Cancelled;
         keep_start();
     }
@@ -237,12 +238,36 @@ RunOutcome SelfDraft::run_pass() {
             row.first = path.start;
             row.last = path.last;
         }
-        if (backend_.run_layers(pass.rows, hidden, &pass.cancel) == RunOutcome::Cancelled)
-            return RunOutcome::Cancelled;
+        if (run_rows(drawn) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
     }
-    find_candidates();
+    if (!drawn) find_candidates();
     if (options_.probe) score();
     return RunOutcome::Done;
+}
+
+/// Whether the device can draw all candidates where it computes the rows: one wait less.
+bool SelfDraft::drawn_with_layers() const {
+    return backend_.draws_behind_rows() && candidates_wanted() <= backend_.candidates_max() &&
+           std::all_of(pass_->members.begin(), pass_->members.end(), [&](const Member& member) {
+               return backend_.draws(member.chain->state->spec().sampling);
+           });
+}
+
+/// The rows' sub-layers; with `draw` the candidates after them as well.
+RunOutcome SelfDraft::run_rows(bool draw) {
+    Pass& pass = *pass_;
+    const HiddenRows hidden = backend_.rows_of(hidden_, pass.rows.size());
+    if (!draw) return backend_.run_layers(pass.rows, hidden, &pass.cancel);
+    std::vector<DrawJob> jobs;
+    for (std::size_t i = 0; i < pass.rows.size(); ++i) jobs.push_back(job_of(i));
+    pass.best.resize(pass.rows.size());
+    return backend_.run_and_draw_candidates(
+        options_.head, pass.rows, hidden, {.jobs = jobs, .hidden = true}, pass.best, &pass.cancel);
+}
+
+DrawJob SelfDraft::job_of(std::size_t member) const {
+    return {&pass_->members[member].chain->state->spec().sampling, pass_->rows[member].position + 1,
+            candidates_wanted()};
 }
 
 /// The residuals that verification goes on with.
@@ -268,8 +293,7 @@ void SelfDraft::find_candidates() {
             const Member& member = pass.members[i];
             sources.push_back({hidden_.rows, i});
             seen.push_back({.committed = member.committed, .path = member.path});
-            jobs.push_back({&member.chain->state->spec().sampling, pass.rows[i].position + 1,
-                            options_.tree ? options_.tree->most() : 1});
+            jobs.push_back(job_of(i));
         }
         candidates_.find(options_.head, backend_.in_order(sources, head_hidden_), seen, jobs,
                          std::span{pass.best}.subspan(begin, count));

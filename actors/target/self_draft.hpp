@@ -105,6 +105,12 @@ private:
     void add_row(const ChainPtr& chain, KvSlot slot);
     [[nodiscard]] JobLabel pass_label() const;
     RunOutcome run_pass();
+    [[nodiscard]] bool drawn_with_layers() const;
+    RunOutcome run_rows(bool draw);
+    [[nodiscard]] DrawJob job_of(std::size_t member) const;
+    [[nodiscard]] int candidates_wanted() const {
+        return options_.tree ? options_.tree->most() : 1;
+    }
     void keep_start();
     void find_candidates();
     void score();

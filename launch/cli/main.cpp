@@ -19,6 +19,7 @@
 #include "launch/cli/generate.hpp"
 #include "launch/cli/inspect.hpp"
 #include "launch/cli/run.hpp"
+#include "launch/cli/search.hpp"
 #include "launch/cli/simulate.hpp"
 #include "launch/cli/tokenize.hpp"
 #include "launch/cli/top.hpp"
@@ -88,6 +89,7 @@ int run(int argc, char** argv) {
     paceline::TopOptions top_options;
     paceline::SimulateOptions simulate_options;
     paceline::CheckOptions check_options;
+    paceline::SearchOptions search_options;
     const paceline::Command run_command = paceline::add_run(root, run_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
     const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
@@ -96,6 +98,7 @@ int run(int argc, char** argv) {
     const paceline::Command top_command = paceline::add_top(root, top_options);
     const paceline::Command simulate_command = paceline::add_simulate(root, simulate_options);
     const paceline::Command check_command = paceline::add_check(root, check_options);
+    const paceline::Command search_command = paceline::add_search(root, search_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
@@ -105,6 +108,7 @@ int run(int argc, char** argv) {
     if (top_command.parsed()) return paceline::run_top(top_options, environment);
     if (simulate_command.parsed()) return paceline::run_simulate(simulate_options, environment);
     if (check_command.parsed()) return paceline::run_check(check_options, environment);
+    if (search_command.parsed()) return paceline::run_search(search_options, environment);
     return paceline::kExitUsage;
 }
 

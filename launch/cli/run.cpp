@@ -4,6 +4,7 @@
 
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
+#include "launch/base/other_load.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
@@ -228,7 +229,22 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
     return {};
 }
 
-int single_answer(RunSession& session, std::vector<TokenId> tokens, const RunOptions& options) {
+/// What slowed the run down, for people.
+void tell_other_load(const OtherLoad& load,
+                     const RunOptions& options,
+                     const Environment& environment) {
+    const bool read = environment.stderr_is_terminal || options.figures || options.verbose;
+    const std::optional<double> cores = load.cores();
+    if (!read || options.quiet || !cores) return;
+    const std::string note = other_load_note(*cores, load.usable(), options.uses_stages());
+    if (!note.empty()) std::fprintf(stderr, "paceline run: %s\n", note.c_str());
+}
+
+int single_answer(RunSession& session,
+                  std::vector<TokenId> tokens,
+                  const RunOptions& options,
+                  const Environment& environment) {
+    const OtherLoad load;
     Result<FinishReason> end = session.answer(std::move(tokens));
     if (!end) return report_failure(kCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
@@ -236,6 +252,7 @@ int single_answer(RunSession& session, std::vector<TokenId> tokens, const RunOpt
                      session.context());
     }
     if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
+    tell_other_load(load, options, environment);
     if (options.figures) {
         if (Status s = session.print_figures(options); !s.ok())
             return report_failure(kCommand, s.error());
@@ -309,8 +326,9 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (Status s = session.load(written.value(), options, environment, outputs.value().log);
         !s.ok())
         return report(s.error());
-    const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
-                                         : single_answer(session, std::move(tokens), options);
+    const int code = options.interactive
+                         ? chat_loop(session, prompt.value(), options, environment)
+                         : single_answer(session, std::move(tokens), options, environment);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kCommand, s.error());
     }

@@ -84,7 +84,8 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                     const std::optional<ExitConfig>& exit,
                                     const ExitParts& parts,
                                     const std::optional<DraftBackend>& draft,
-                                    KvType gpu_kv) {
+                                    KvType gpu_kv,
+                                    const std::optional<SelfDraftPlan>& self) {
     std::vector<MemoryNeed> needs;
     for (const PlacedStage& stage : placement.stages) {
         if (stage.role != StageRole::Segment) {
@@ -109,6 +110,10 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             own.final_head = heads.final_head;
             own.heads = std::move(heads.heads);
             own.adapter = std::move(heads.adapter);
+        }
+        if (self && stage.layers.first == 0) {
+            own.final_head = own.final_head || self->final_head;
+            own.heads.insert(own.heads.end(), self->heads.begin(), self->heads.end());
         }
         needs.push_back(plan_backend(file, own, stage.name, stage.device));
     }

@@ -14,6 +14,7 @@
 #include "ipc/base/result.hpp"
 #include "launch/backend/draft_backend.hpp"
 #include "launch/backend/exit_heads.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/device.hpp"
 #include "launch/placement/memory_room.hpp"
 #include "launch/placement/placement.hpp"
@@ -43,14 +44,15 @@ struct MemoryNeed {
                                       const Device& device = {});
 /// In the order of the stages; `options` but for layers and heads, and `gpu_kv` for the KV type of
 /// stages on GPUs. `parts`: those of `exit`; `draft`: the model that draft and correct think with,
-/// each on its own; nothing: none.
+/// each on its own; `self`: what the first segment drafts for itself with; nothing: none.
 [[nodiscard]] std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                                   const CpuOptions& options,
                                                   const Placement& placement,
                                                   const std::optional<ExitConfig>& exit,
                                                   const ExitParts& parts,
                                                   const std::optional<DraftBackend>& draft,
-                                                  KvType gpu_kv = KvType::BF16);
+                                                  KvType gpu_kv = KvType::BF16,
+                                                  const std::optional<SelfDraftPlan>& self = {});
 
 /// Errors: OutOfMemory with what is needed by whom, what there is, and which options need less.
 /// Without a known room everything fits. Only the host's memory counts: a GPU's is known to the

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "launch/backend/load_model.hpp"
-#include "launch/backend/self_draft_plan.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -38,8 +37,12 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
     StageSizes sizes{file, options, config};
     sizes.context_ = context_of(options, file.config());
     sizes.kv_slots_ = slots_for(sizes.context_, requests);
-    if (config.self_draft)
+    if (config.self_draft) {
+        Result<SelfDraftPlan> self = plan_self_draft(*config.self_draft, file);
+        if (!self) return self.error();
+        sizes.self_ = std::move(self).value();
         sizes.kv_slots_ += scratch_slots(*config.self_draft, file.config().layers);
+    }
     sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
     if (config.draft && config.draft->computes()) {
         Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, sizes.backend_);
@@ -56,7 +59,7 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
 
 std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
     return plan_stages(*file_, backend_, placement, config_->exit, parts_, draft_,
-                       kv_type(options_, Device{0}));
+                       kv_type(options_, Device{0}), self_);
 }
 
 EdgeSizes StageSizes::edges(const Placement& placement) const {

@@ -11,6 +11,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/pipeline_layout.hpp"
@@ -24,7 +25,7 @@ namespace paceline {
 class StageSizes {
 public:
     /// `requests`: how many contexts the KV caches have room for. `config` is settled by use_parts().
-    /// Errors: those of plan_draft_backend() and open_exit_parts().
+    /// Errors: those of plan_draft_backend(), open_exit_parts() and plan_self_draft().
     static Result<StageSizes> open(const ModelFile& file,
                                    const ModelOptions& options,
                                    const PipelineConfig& config,
@@ -46,6 +47,7 @@ private:
     CpuOptions backend_ = {};
     std::optional<DraftBackend> draft_ = {};
     ExitParts parts_ = {};
+    std::optional<SelfDraftPlan> self_ = {};
     Position context_ = 0;
     std::int32_t kv_slots_ = 0;
 };

@@ -166,7 +166,8 @@ void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam
     if (tensor.data == nullptr) return make_up(tensor, {}, matrix, team);
     matrix.data = arena_.take(matrix.bytes());
     const int tiles = matrix.tiles();
-    std::vector<std::optional<std::int64_t>> wrong(static_cast<std::size_t>(team.size()));
+    // Of all that may take part: the team's size may grow as the run begins.
+    std::vector<std::optional<std::int64_t>> wrong(static_cast<std::size_t>(team.capacity()));
     auto work = [&](int thread) {
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
         wrong[static_cast<std::size_t>(thread)] =
