@@ -29,7 +29,7 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
-import statistics
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,7 +40,8 @@ from methods import CACHE, ROOT, spread
 
 COUNT_COLUMNS = ["section", "varied", "method", "settings", "M", "alpha", "drafted_per_round",
                  "layer_rows_per_token", "optimise_rows_share", "equal"]
-TIME_COLUMNS = ["method", "settings", "auto_off", "times_plain", "times_constant_d", "pairs", "equal"]
+TIME_COLUMNS = ["method", "settings", "auto_off", "times_plain", "times_constant_d", "pairs", "equal",
+                "draft_share", "optimise_share"]
 
 
 def words_of(options, method, settings, more=()):
@@ -70,10 +71,14 @@ def simulate(options, words, folder):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
-        events = json.loads(trace.read_text())
-        events = events["traceEvents"] if isinstance(events, dict) else events
-        jobs = [event for event in events if event.get("ph") == "X" and event.get("cat") == "job"]
-        return json.loads(report.read_text())[0], jobs
+        return json.loads(report.read_text())[0], jobs_of(trace)
+
+
+def jobs_of(trace):
+    """The jobs in a trace file."""
+    events = json.loads(pathlib.Path(trace).read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    return [event for event in events if event.get("ph") == "X" and event.get("cat") == "job"]
 
 
 def layer_rows(figures, jobs, settings):
@@ -117,13 +122,12 @@ def counts(options):
         everything.write_text("".join(file.read_text() for file in sets.values()))
         plain, _ = simulate(options, words_of(options, "plain", {}), prompts.name)
         ids = [answer["ids"] for answer in plain["prompts"]]
-        constant = (options.exit, options.depth)
         if options.quick:
             chosen = cases.quick()
         elif options.temp:
             chosen = cases.sampled()
         else:
-            chosen = [*cases.exits(constant), *cases.swift(options.ratio), *cases.clasp(options.skipped)]
+            chosen = [*cases.exits(), *cases.swift(options.ratio), *cases.clasp(options.skipped)]
         chosen = [row for row in chosen if not options.sections or row[0] in options.sections.split(",")]
         rows = []
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -144,22 +148,57 @@ def check(options, words, file):
         return report["tokens_per_second"], report["plain_tokens_per_second"], report["equal"]
 
 
+def with_settings(method, settings):
+    """The text of the method's configuration with [self_draft] changed; `paceline run` has no --set."""
+    text = (ROOT / "configs" / f"{method}.toml").read_text(encoding="utf-8")
+    for key, value in settings.items():
+        written = f'"{value}"' if isinstance(value, str) else str(value).lower()
+        text = re.sub(rf"(?m)^{key}\s*=.*\n", "", text)
+        text = text.replace("[self_draft]\n", f"[self_draft]\n{key} = {written}\n")
+    if settings.get("tree") == "none":
+        text = text.replace('shape = "tree"', 'shape = "chain"')
+    return text
+
+
+def shares(options, row, auto_off, file):
+    """The parts of the time in which a run's jobs drafted and optimised."""
+    _, _, method, settings = row
+    with tempfile.TemporaryDirectory() as folder:
+        trace, config = pathlib.Path(folder) / "trace.json", pathlib.Path(folder) / "method.toml"
+        config.write_text(with_settings(method, {**settings, "auto_off": auto_off}), encoding="utf-8")
+        prompt = prompt_sets.text_of(file.read_text(encoding="utf-8").splitlines()[0])
+        command = [options.paceline, "run", "-t", options.threads, "--trace", trace, "-p", prompt,
+                   "-m", options.model, "--config", config, "-n", options.n, *options.words]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+        durations = {}
+        for job in jobs_of(trace):
+            name = job["name"].split()[0]
+            durations[name] = durations.get(name, 0) + job["dur"]
+    durations.pop("prefill", None)
+    whole = max(1, sum(durations.values()))
+    return (durations.get("draft", 0) / whole,
+            (durations.get("optimise", 0) + durations.get("job", 0)) / whole)
+
+
 def time_rows(options, chosen, files):
-    """{(number of the row, auto_off): [(tokens/s over plain, equal), one per prompt and round]}"""
-    found = {}
+    found = {}  # (number of the row, auto_off): [(tokens/s over plain, equal), one per prompt and round]
+    parts = {}  # of the same: shares()
     for turn in range(options.rounds):
         for file in files:
-            for number, (name, _, method, settings) in enumerate(chosen):
+            for number, (_, _, method, settings) in enumerate(chosen):
                 for auto_off in (False, True):
                     words = words_of(options, method, settings, [f"auto_off={str(auto_off).lower()}"])
                     rate, plain, equal = check(options, words, file)
                     found.setdefault((number, auto_off), []).append((rate / plain, equal))
+                    if (number, auto_off) not in parts:
+                        parts[number, auto_off] = shares(options, chosen[number], auto_off, file)
             print(f"round {turn + 1}, {file.stem}", file=sys.stderr, flush=True)
-            yield_table(options, chosen, found)
-    return found
+            write_times(options, chosen, found, parts)
 
 
-def yield_table(options, chosen, found):
+def write_times(options, chosen, found, parts):
     """The table so far; a ratio to constant D is of the same prompt in the same round."""
     rows = []
     for (number, auto_off), pairs in sorted(found.items()):
@@ -169,7 +208,8 @@ def yield_table(options, chosen, found):
         name, _, _, settings = chosen[number]
         rows.append([name, settings_text(settings), "yes" if auto_off else "no", spread(over_plain),
                      spread(over_constant), str(len(pairs)),
-                     "yes" if all(equal for _, equal in pairs) else "NO"])
+                     "yes" if all(equal for _, equal in pairs) else "NO",
+                     *(f"{share:.3f}" for share in parts[number, auto_off])])
     write_table(options, TIME_COLUMNS, rows)
 
 
@@ -182,8 +222,7 @@ def times(options):
                 file = pathlib.Path(prompts.name) / f"{name}-{number}.jsonl"
                 file.write_text(line.rstrip("\n") + "\n", encoding="utf-8")
                 files.append(file)
-        chosen = cases.timed((options.exit, options.depth), options.reach_min, options.marginal,
-                             options.ratio, options.skipped)
+        chosen = cases.timed((options.exit, options.depth), options.ratio, options.skipped)
         if options.quick:
             chosen, files = chosen[:2], files[:1]
         time_rows(options, chosen, files)
@@ -238,10 +277,8 @@ def options_of():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="counts: cases that run at the same time")
     parser.add_argument("--threads", type=int, default=1, help="times: of each run")
-    parser.add_argument("--exit", type=int, default=20, help="of the rows that need one")
-    parser.add_argument("--depth", type=int, default=2, help="D of constant D")
-    parser.add_argument("--reach-min", type=float, default=0.6, help="of AdaSPEED's product")
-    parser.add_argument("--marginal", type=float, default=0.6, help="of AdaSPEED without a product")
+    parser.add_argument("--exit", type=int, default=10, help="times: of constant D at its best")
+    parser.add_argument("--depth", type=int, default=1, help="times: that D")
     parser.add_argument("--ratio", type=float, default=0.1, help="skip ratio of SWIFT's rows and ablations")
     parser.add_argument("--skipped", type=int, default=3, help="layers that CLaSp's rows skip")
     parser.add_argument("--quick", action="store_true")

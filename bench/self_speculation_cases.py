@@ -13,8 +13,8 @@ def case(section, varied, method, **settings):
     return section, varied, method, settings
 
 
-def exits(constant):
-    """LayerSkip over D, AdaSPEED over thresholds and depth; `constant`: the best exit and D."""
+def exits():
+    """LayerSkip over D, AdaSPEED over thresholds and depth."""
     rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma)
             for exit in EXITS for gamma in (1, 2, 3, 4, 6)]
     rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least)
@@ -22,8 +22,8 @@ def exits(constant):
     rows += [case("product-adapted", "exit", "adaspeed", exit=exit) for exit in EXITS]
     rows += [case("marginal", "confidence_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
                   confidence_min=least)
-             for exit in EXITS[1:] for least in (0.2, 0.4, 0.6, 0.8)]
-    rows += [case("depth", "gamma", "adaspeed", exit=constant[0], threshold_adapts=False, reach_min=least,
+             for exit in EXITS for least in (0.2, 0.4, 0.6, 0.8)]
+    rows += [case("depth", "gamma", "adaspeed", exit=20, threshold_adapts=False, reach_min=least,
                   gamma=gamma)
              for least in (0.2, 0.6) for gamma in (2, 4, 8, 16)]
     return rows
@@ -73,23 +73,25 @@ def quick():
             case("clasp-skipped", "skipped layers", "clasp", skip_ratio=3 / FREE, interval=8)]
 
 
-def timed(constant, reach_min, marginal, ratio, skipped):
-    """The rows of the table: tokens/s against plain decoding and against the first of them."""
+def timed(constant, ratio, skipped):
+    """The rows of the table: tokens/s against plain decoding and against the first of them, constant D at
+    its best."""
     exit, depth = constant
     return [
-        case("LayerSkip, constant D", "", "layerskip", exit=exit, gamma=depth),
-        case("AdaSPEED, product", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=reach_min),
-        case("AdaSPEED, product, adapted", "", "adaspeed", exit=exit),
+        case("LayerSkip, best constant D", "", "layerskip", exit=exit, gamma=depth),
+        case("LayerSkip as configured", "", "layerskip"),
+        case("AdaSPEED, product", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.8),
         case("AdaSPEED, marginal", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
-             confidence_min=marginal),
-        case("Draft & Verify", "", "draft-verify", skip_ratio=ratio),
+             confidence_min=0.8),
+        case("AdaSPEED as configured", "", "adaspeed"),
+        case("Draft & Verify as configured", "", "draft-verify"),
         case("SWIFT", "", "swift", skip_ratio=ratio),
         case("SWIFT, no early stop", "", "swift", skip_ratio=ratio, confidence_min=0.0),
         case("SWIFT, no tree", "", "swift", skip_ratio=ratio, tree="none"),
         case("SWIFT, no optimisation", "", "swift", skip_ratio=ratio, choose="fixed"),
-        case("SWIFT as published", "", "swift"),
+        case("SWIFT as configured", "", "swift"),
         case("CLaSp", "", "clasp", skip_ratio=skipped / FREE),
-        case("CLaSp as published", "", "clasp"),
+        case("CLaSp as configured", "", "clasp"),
     ]
 
 
@@ -97,10 +99,10 @@ def timed(constant, reach_min, marginal, ratio, skipped):
 STUDIES = {
     "uniform": [("-n", 96, "--ratios", "0.02,0.05,0.1,0.15,0.2,0.3,0.45")],
     "programme": [("-n", 96, "--skipped", "2,3,5,8,14", "--every", 8)],
-    "search": [("-n", 160, *words) for words in (
-        ("--ratio", 0.1), ("--ratio", 0.2), ("--ratio", 0.45), ("--window", 16), ("--window", 64),
-        ("--window", 128), ("--bayes-every", 0), ("--bayes-every", 10), ("--trials", 10),
-        ("--trials", 160))],
+    "search": [("-n", 160, "--ratio", ratio) for ratio in (0.1, 0.2, 0.45)]
+              + [("-n", 160, "--ratio", 0.45, "--first", 3, *words) for words in (
+                  ("--window", 16), ("--window", 64), ("--window", 128), ("--bayes-every", 0),
+                  ("--bayes-every", 5), ("--trials", 10), ("--trials", 160))],
 }
 QUICK_STUDIES = {
     "uniform": [("-n", 24, "--first", 1, "--ratios", 0.1)],

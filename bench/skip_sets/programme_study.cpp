@@ -29,7 +29,9 @@ public:
 
     void run() {
         std::printf(
-            "kind\tskipped\tdistance\tvalues\tmean_cosine\tright\tjaccard\tbest_of_sets\tms\n");
+            "kind\tskipped\tdistance\tvalues\tmean_cosine\tright\tfresh_right\tjaccard\tbest_of_"
+            "sets\t"
+            "ms\n");
         for (std::size_t i = 0; i < task_.texts; ++i) {
             DecodedText text = task_.text_at(i);
             for (const int skipped : study_.skipped) of_text(text, skipped);
@@ -46,8 +48,9 @@ private:
         int distance = -1;  // tokens since the set was chosen; -1: does not apply
         double cosine = 0.0;
         double right = 0.0;
-        double jaccard = 0.0;
-        double best = 0.0;  // share of the places at which no other set had a greater cosine
+        double fresh_right = 0.0;  // of the sets that were chosen at the same places
+        double jaccard = 0.0;      // with them
+        double best = 0.0;         // share of the places at which no other set had a greater cosine
         std::vector<double> milliseconds = {};
         int values = 0;
     };
@@ -145,10 +148,12 @@ private:
             chosen.emplace_back(p, programme(text, p, options(skipped)));
         const SkipSet uniform = SkipSet::uniform(task_.backend.config().layers, 2 * skipped,
                                                  task_.keep_first, task_.keep_last);
+        std::vector<Quality> fresh_quality;
         for (const auto& [position, set] : chosen) {
             std::vector<SkipSet> sets{set, uniform};
             for (int i = 0; i < study_.random_sets; ++i) sets.push_back(random_set(skipped));
             const std::vector<Quality> found = judge(text, position, sets);
+            fresh_quality.push_back(found[0]);
             note(line("programme", skipped), found[0]);
             note(line("uniform", skipped), found[1]);
             const auto best = std::max_element(
@@ -173,6 +178,7 @@ private:
                     line("programme, older", skipped, static_cast<int>(apart) * study_.every);
                 note(old, judge(text, position, {chosen[i].second}).front());
                 old.jaccard += chosen[i].second.jaccard(fresh);
+                old.fresh_right += fresh_quality[i + apart].right ? 1.0 : 0.0;
             }
         }
     }
@@ -236,6 +242,7 @@ private:
                         each.values);
             print(each.values > 0, each.cosine / each.values, 4);
             print(each.values > 0, each.right / each.values, 3);
+            print(each.distance >= 0, each.fresh_right / each.values, 3);
             print(each.distance >= 0, each.jaccard / each.values, 3);
             print(each.best > 0.0, each.best / each.values, 3);
             print(!each.milliseconds.empty(), median(each.milliseconds), 2);
