@@ -22,7 +22,7 @@ int widest_input(const ModelConfig& config) {
 }
 
 cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse use) {
-    return weight_type(tensor.type, *parse_dtype(bench.settings.dtype), use);
+    return weight_type(tensor, *parse_dtype(bench.settings.dtype), use);
 }
 
 }  // namespace

@@ -169,14 +169,13 @@ double layer_bytes(const Bench& bench) {
     const TensorView& any = bench.file.layer(0).q;
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
     return weights_of_layer(bench.file) *
-           bytes_per_weight(weight_type(any.type, dtype, MatrixUse::Layer));
+           bytes_per_weight(weight_type(any, dtype, MatrixUse::Layer));
 }
 
 double head_bytes(const Bench& bench) {
     const TensorView& head = bench.file.output_head();
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
-    return numbers_of(head) *
-           bytes_per_weight(weight_type(head.type, dtype, MatrixUse::Vocabulary));
+    return numbers_of(head) * bytes_per_weight(weight_type(head, dtype, MatrixUse::Vocabulary));
 }
 
 double cache_bytes(const Bench& bench, int rows, int context) {

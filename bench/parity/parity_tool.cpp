@@ -16,6 +16,7 @@
 #include <CLI/CLI.hpp>
 
 #include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/lora.hpp"
 #include "model/weights/model_file.hpp"
 #include "tests/support/parity.hpp"
 
@@ -28,6 +29,7 @@ namespace {
 
 struct Arguments {
     std::string model;
+    std::string lora;  // a part to merge; empty: none
     std::string golden;
     std::string text = "/usr/share/common-licenses/GPL-3";  // part of every Debian system
     std::vector<std::string> dtypes{"f32"};
@@ -138,7 +140,8 @@ Status compare_pair(const Arguments& arguments, const ModelFile& file, const std
 enum class Measure { Logits, Perplexity, Pair };
 
 Status run(const Arguments& arguments, Measure measure) {
-    const Result<ModelFile> file = ModelFile::open(arguments.model);
+    Result<ModelFile> file = ModelFile::open(arguments.model);
+    if (file && !arguments.lora.empty()) file = merge_lora(std::move(file).value(), arguments.lora);
     if (!file) return file.error();
     std::optional<double> baseline;
     for (const std::string& dtype : arguments.dtypes) {
@@ -162,6 +165,7 @@ Status run(const Arguments& arguments, Measure measure) {
 
 void add_common(CLI::App& command, Arguments& arguments) {
     command.add_option("-m,--model", arguments.model, "GGUF file")->required();
+    command.add_option("--lora", arguments.lora, "a LoRA part, merged into the weights");
     command.add_option("--backend", arguments.choice.backend, "cpu, cuda or reference (slow)")
         ->capture_default_str();
     command

@@ -12,6 +12,7 @@ q and k lie in the file with the two dimensions of a rotating pair as neighbours
 pairs the halves of a head, so their rows are put back in that order.
 
 Writes STEM.golden.json and STEM.golden.f32 in the format of tests/fixtures/models. With
+--lora PART a LoRA (docs/trained-parts.md) is merged into the weights first, by PyTorch. With
 --perplexity it also prints the oracle's perplexity over the same text and windows as
 `paceline_parity perplexity`.
 """
@@ -27,6 +28,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from safetensors import safe_open
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,12 +81,31 @@ def separate_heads(weight: np.ndarray, heads: int) -> np.ndarray:
     return np.ascontiguousarray(split.swapaxes(1, 2).reshape(weight.shape))
 
 
-def load_model(file: File) -> transformers.LlamaForCausalLM:
+class Lora:
+    """What a part adds to the tensors of a file, in the file's order of rows."""
+
+    def __init__(self, path: Path):
+        with safe_open(path, "pt") as part:
+            metadata = part.metadata()
+            self.scale = float(metadata["alpha"]) / int(metadata["rank"])
+            self.tensors = {name: part.get_tensor(name).double() for name in part.keys()}
+
+    def added(self, name: str) -> np.ndarray | float:
+        stem = name.removesuffix(".weight")
+        if f"{stem}.lora_a" not in self.tensors:
+            return 0.0
+        product = self.tensors[f"{stem}.lora_b"] @ self.tensors[f"{stem}.lora_a"]
+        return (self.scale * product).float().numpy()
+
+
+def load_model(file: File, lora: Lora | None = None) -> transformers.LlamaForCausalLM:
     config = config_of(file)
     model = transformers.LlamaForCausalLM(config).float().eval()
     with torch.no_grad():
         for hf_name, parameter in model.named_parameters():
             weight = file.tensor(gguf_name(hf_name))
+            if lora:
+                weight = weight + lora.added(gguf_name(hf_name))
             if "q_proj" in hf_name:
                 weight = separate_heads(weight, config.num_attention_heads)
             if "k_proj" in hf_name:
@@ -165,6 +186,7 @@ def perplexity(model, tokens: list[int], window: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-m", "--model", type=Path, required=True, help="GGUF file")
+    parser.add_argument("--lora", type=Path, help="a LoRA part to merge")
     parser.add_argument("-o", "--out", type=Path, required=True, help="stem of the golden files")
     parser.add_argument("--text", type=Path, default=DEFAULT_TEXT, help="%(default)s")
     parser.add_argument("--tokens", type=int, default=48, help="of the text's start (%(default)s)")
@@ -174,7 +196,7 @@ def main() -> None:
 
     file = File(arguments.model)
     ids = tokenizer_of(file).encode(arguments.text.read_text(), add_special_tokens=False).ids
-    model = load_model(file)
+    model = load_model(file, Lora(arguments.lora) if arguments.lora else None)
     write_golden(arguments.out, model, ids[: arguments.tokens], arguments.model)
     if arguments.perplexity:
         start = time.monotonic()

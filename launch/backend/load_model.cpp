@@ -4,11 +4,15 @@
 #include <fmt/core.h>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "launch/backend/lora_part.hpp"
 #include "launch/backend/make_backend.hpp"
 #include "launch/backend/model_use.hpp"
+#include "launch/backend/parts_search.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/shapes.hpp"
+#include "model/weights/lora.hpp"
 
 namespace paceline {
 
@@ -16,7 +20,25 @@ Result<ModelFile> open_model_file(const ModelOptions& options, const Environment
     if (!options.random.empty()) return open_shape(options.random);
     Result<std::string> path = choose_model(options, environment);
     if (!path) return path.error();
-    return ModelFile::open(path.value());
+    Result<ModelFile> file = ModelFile::open(path.value());
+    if (!file || options.lora.empty()) return file;
+    const PartsSearch search = parts_search(options.parts, environment);
+    const Result<std::string> part = find_lora(options.lora, search, file.value());
+    if (!part) return part.error();
+    return merge_lora(std::move(file).value(), part.value());
+}
+
+ModelOptions naming(ModelOptions options, const ModelFile& file) {
+    options.model = file.path();
+    options.lora = file.lora() != nullptr ? file.lora()->path : "";
+    return options;
+}
+
+Result<ModelFile> open_named_model(const ModelOptions& options) {
+    if (!options.random.empty()) return open_shape(options.random);
+    Result<ModelFile> file = ModelFile::open(options.model);
+    if (!file || options.lora.empty()) return file;
+    return merge_lora(std::move(file).value(), options.lora);
 }
 
 Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
@@ -66,7 +88,7 @@ std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
     if (dtype != name(Dtype::Auto)) return dtype;
     std::map<std::string_view, std::int64_t> weights;  // by the dtype that keeps what is stored
     for (const TensorView& tensor : file.tensors()) {
-        const PackedType packed = packed_type(tensor.type, Dtype::Auto, MatrixUse::Layer);
+        const PackedType packed = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
         const bool four_bits = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
         weights[four_bits ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
     }

@@ -23,12 +23,19 @@ struct OpenedModel {
     Tokenizer tokenizer;
 };
 
-/// The file, or the shape of --random. Errors: those of choose_model() and ModelFile::open(), or of
-/// open_shape().
+/// The file with the LoRA of --lora merged, or the shape of --random. Errors: those of choose_model(),
+/// ModelFile::open(), find_lora() and merge_lora(), or of open_shape().
 [[nodiscard]] Result<ModelFile> open_model_file(const ModelOptions& options,
                                                 const Environment& environment);
 
-/// Errors: those of choose_model(), ModelFile::open() and tokenizer_of().
+/// `options` with the files that `file` was opened from, for open_named_model() in another process.
+[[nodiscard]] ModelOptions naming(ModelOptions options, const ModelFile& file);
+
+/// The same as open_model_file() where the options name each file. Errors: those of ModelFile::open()
+/// and merge_lora(), or of open_shape().
+[[nodiscard]] Result<ModelFile> open_named_model(const ModelOptions& options);
+
+/// Errors: those of open_model_file() and tokenizer_of().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment);
 

@@ -31,8 +31,15 @@ void add_model_file_option(Command& app, ModelOptions& options) {
                    "launch/fetch_model brings)");
 }
 
+void add_lora_option(Command& app, ModelOptions& options) {
+    app.add_option("--lora", options.lora,
+                   "LoRA merged into the weights on load, a trained part made for the model; "
+                   "early-exit looks for early-exit.safetensors where trained parts are");
+}
+
 void add_model_options(Command& app, ModelOptions& options) {
     add_model_file_option(app, options);
+    add_lora_option(app, options);
     app.add_option("--dtype", options.dtype,
                    "weights in memory; auto keeps what the file has: F32 as f32, F16 and BF16 as "
                    "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
@@ -89,7 +96,8 @@ void add_random_options(Command& app, ModelOptions& options) {
                    "no model file, but synthetic weights: a shape (" + names +
                        ") or a file of one, as in configs/shapes")
         .type_name("CONFIG")
-        .excludes("--model");
+        .excludes("--model")
+        .excludes("--lora");
     app.add_option("--random-seed", options.random_seed, "seed of these weights")
         .check(whole_number(0))
         .needs("--random")

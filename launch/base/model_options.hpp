@@ -15,6 +15,7 @@ namespace paceline {
 
 struct ModelOptions {
     std::string model;              // -m; empty: PACELINE_MODEL, else the demo model
+    std::string lora = {};          // --lora: a part to merge, kEarlyExit, or empty: none
     std::string dtype = "auto";     // of the packed weights
     std::string kv_dtype = "auto";  // kv_type() in load_model.hpp says what that is
     std::string device = "cpu";     // of what this process decodes, or of a method's stages
@@ -27,6 +28,9 @@ struct ModelOptions {
     std::uint64_t random_seed = 1;  // of its weights
 };
 
+/// The word of --lora that has the part looked for.
+inline constexpr const char* kEarlyExit = "early-exit";
+
 inline constexpr int kContextDefault = 8192;
 
 [[nodiscard]] const std::vector<std::string>& dtype_names();
@@ -34,7 +38,9 @@ inline constexpr int kContextDefault = 8192;
 [[nodiscard]] const std::vector<std::string>& isa_names();
 
 void add_model_file_option(Command& app, ModelOptions& options);
-/// -m, --dtype, --kv-dtype, --isa, -t, -c
+/// --lora, for commands that compute with the weights.
+void add_lora_option(Command& app, ModelOptions& options);
+/// -m, --lora, --dtype, --kv-dtype, --isa, -t, -c
 void add_model_options(Command& app, ModelOptions& options);
 /// --device: "cpu" or "cuda:N"; whether it is there says check_device().
 void add_device_option(Command& app, ModelOptions& options);
@@ -47,7 +53,7 @@ inline constexpr const char* kExactIsForPlain =
     "waves "
     "are others, after a crash too";
 /// --random, --random-seed: a shape in place of the model file, for commands that need no text.
-/// Precondition: the command has --model.
+/// Precondition: the command has --model and --lora.
 void add_random_options(Command& app, ModelOptions& options);
 /// For those that do: whoever tries --random is told why not.
 void refuse_random_option(Command& app);

@@ -88,6 +88,7 @@ BenchRow row_template(const ModelFile& file, const ModelOptions& model) {
     row.model_file = visible(file.path(), kLineShownBytesMax);
     row.model_name = visible(file.config().name.empty() ? file.path() : file.config().name);
     if (is_synthetic(file)) row.model_name += " (synthetic weights)";
+    if (const MergedLora* lora = file.lora()) row.model_name += " + " + visible(lora->path);
     row.model_parameters = summary.parameters;
     const Device device = device_of(model);
     row.kv_dtype = name(kv_type(model, device));
@@ -178,6 +179,7 @@ Status sweep(const BenchOptions& options,
 Command add_bench(Command& app, BenchOptions& options) {
     Command command = app.add_command(kCommand, "Measure prefill, decoding and waves of rows");
     add_model_file_option(command, options.model);
+    add_lora_option(command, options.model);
     add_random_options(command, options.model);
     add_device_option(command, options.model);
     add_exact_option(command, options.model);

@@ -49,6 +49,28 @@ std::string switches_text(const ModelConfig& config) {
     return text;
 }
 
+std::string lora_text(const MergedLora& lora) {
+    std::string text =
+        fmt::format("{}: rank {}, scale {}, {} matrices", visible(lora.path, kLineShownBytesMax),
+                    lora.rank, number_text(static_cast<double>(lora.scale)), lora.tensors);
+    for (std::size_t i = 0; i < lora.exits.size(); ++i)
+        text += fmt::format("{}{}", i == 0 ? ", exits after layers " : ", ", lora.exits[i]);
+    return text;
+}
+
+/// null: none is merged.
+nlohmann::json lora_json(const ModelFile& file) {
+    const MergedLora* lora = file.lora();
+    if (lora == nullptr) return nullptr;
+    return {{"path", lora->path},
+            {"name", lora->name},
+            {"rank", lora->rank},
+            {"scale", lora->scale},
+            {"exits", lora->exits},
+            {"matrices", lora->tensors},
+            {"plain_fingerprint", fingerprint_text(file.plain_fingerprint())}};
+}
+
 void print_model(const ModelFile& file, const InspectSummary& summary) {
     const ModelConfig& c = file.config();
     std::printf("file          %s (%s)\n", visible(summary.path, kLineShownBytesMax).c_str(),
@@ -66,6 +88,9 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
                                       : visible(t.model) + ", pre-tokenizer " + visible(t.pre);
     std::printf("vocabulary    %d tokens, %s\n", c.vocab_size, tokenizer.c_str());
     std::printf("fingerprint   %s\n", fingerprint_text(file.fingerprint()).c_str());
+    if (const MergedLora* lora = file.lora()) {
+        std::printf("lora          %s\n", lora_text(*lora).c_str());
+    }
     std::printf("use           %s\n", use_text(file).c_str());
 }
 
@@ -110,6 +135,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
         {"path", summary.path},
         {"file_bytes", summary.file_bytes},
         {"fingerprint", fingerprint_text(file.fingerprint())},
+        {"lora", lora_json(file)},
         {"name", c.name},
         {"architecture", name_of(c.architecture)},
         {"parameters", summary.parameters},
@@ -142,6 +168,7 @@ Command add_inspect(Command& app, InspectOptions& options) {
     Command command = app.add_command(kCommand, "What a model file holds and needs in memory");
     command.add_option("model,-m,--model", options.model.model,
                        "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
+    add_lora_option(command, options.model);
     add_random_options(command, options.model);
     command
         .add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
@@ -158,7 +185,8 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     Result<ModelFile> file = open_model_file(options.model, environment);
     if (!file) {
         Error error = file.error();
-        if (error.code == Errc::Unsupported) error.what = "cannot run: " + error.what;
+        if (error.code == Errc::Unsupported && options.model.lora.empty())
+            error.what = "cannot run: " + error.what;
         return report(error);
     }
 

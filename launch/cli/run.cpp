@@ -143,7 +143,9 @@ Status check_combinations(const RunOptions& options) {
     if (!options.draft_model.empty() && !options.uses_stages()) {
         return bad("--draft-model is for methods that draft; give it with --method or --config");
     }
-    if (!options.model.parts.empty() && options.model.parts != kNoParts && !options.uses_stages()) {
+    const bool lora_in_parts = options.model.lora == kEarlyExit;
+    if (!options.model.parts.empty() && options.model.parts != kNoParts && !lora_in_parts &&
+        !options.uses_stages()) {
         return bad(
             "--parts are drafts and exits, which plain decoding has not; give it with --method or "
             "--config");

@@ -159,6 +159,7 @@ Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
 
     Record record{answer.value().ids, figures_of(answer.value(), wanted_.request, *generator_)};
     record.figures.model = model_->file.path();
+    if (const MergedLora* lora = model_->file.lora()) record.figures.lora = lora->path;
     record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype);
     record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
     record.figures.exact = device_of(model_options_).exact;

@@ -100,9 +100,8 @@ Status measure_costs_file(const SimulateOptions& options, const Environment& env
         Result<std::vector<CostRecord>> measured =
             measure_costs(file, options.model, for_it, machine.value(), told);
         if (!measured) return measured.error();
-        remarks.push_back(
-            visible(cost_name(file.path(), options.model.dtype, 0) + " is " + file.path(),
-                    kLineShownBytesMax));
+        remarks.push_back(visible(cost_name(file, options.model.dtype, 0) + " is " + file.path(),
+                                  kLineShownBytesMax));
         records.value().insert(records.value().end(), measured.value().begin(),
                                measured.value().end());
         return {};

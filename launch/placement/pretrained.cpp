@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launch/backend/exit_heads.hpp"
+#include "launch/backend/lora_part.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {
@@ -31,18 +32,6 @@ std::string names_text() {
     return text;
 }
 
-/// The folders in `parent`, sorted by name; none if there is no such folder.
-void add_folders_in(const fs::path& parent, std::vector<std::string>& out) {
-    std::error_code error;
-    std::vector<std::string> found;
-    for (fs::directory_iterator at{parent, error}, end; !error && at != end; at.increment(error)) {
-        std::error_code ignored;
-        if (at->is_directory(ignored)) found.push_back(at->path().string());
-    }
-    std::sort(found.begin(), found.end());
-    out.insert(out.end(), found.begin(), found.end());
-}
-
 Status check_kind(const PartCard& card, PartKind kind, const std::string& path) {
     if (card.kind == kind) return {};
     return Error{Errc::BadArgument, path + ": paceline.part is \"" + name_of(card.kind) +
@@ -57,13 +46,19 @@ bool is_there(const fs::path& path) {
 
 Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& target) {
     FoundParts found;
-    bool any = false;
+    bool any = target.lora() != nullptr && is_there(fs::path{folder} / kEarlyExitFile);
     for (const PartName& name : kNames) {
         const fs::path path = fs::path{folder} / name.file;
         if (!is_there(path)) continue;
         const Result<PartCard> card = open_card(path.string());
         if (!card) return card.error();
         if (Status s = check_kind(card.value(), name.kind, path.string()); !s) return s.error();
+        if (target.lora() != nullptr && card.value().target == target.plain_fingerprint()) {
+            found.left_out.push_back(path.string() + " was made for the model without " +
+                                     target.lora()->path);
+            any = true;
+            continue;
+        }
         if (Status s = check_target(card.value(), path.string(), target); !s) return s.error();
         found.*name.place = path.string();
         any = true;
@@ -117,12 +112,12 @@ Status settle_draft(DraftConfig& draft, const FoundParts& found, const ModelFile
 Status name_exit_part(ExitConfig& exit, const std::string& file) {
     const Result<PartCard> card = open_card(exit.part);
     if (!card) return card.error();
-    const bool adapter = card.value().kind == PartKind::Adapter;
-    if (card.value().kind == PartKind::Draft || adapter != (exit.head == ExitHead::Adapter)) {
-        const char* wanted = exit.head == ExitHead::Adapter ? "adapter" : "heads";
+    const bool adapter = exit.head == ExitHead::Adapter;
+    const PartKind wanted = adapter ? PartKind::Adapter : PartKind::Heads;
+    if (card.value().kind != wanted) {
         return Error{Errc::BadArgument, file + ": [exit] part = \"" + exit.part +
                                             "\" is a part \"" + name_of(card.value().kind) +
-                                            "\", wanted is \"" + wanted + "\""};
+                                            "\", wanted is \"" + name_of(wanted) + "\""};
     }
     (adapter ? exit.adapter_file : exit.heads_file) = exit.part;
     return {};
@@ -159,19 +154,6 @@ bool wants_heads(const PipelineConfig& config) {
 }
 
 }  // namespace
-
-PartsSearch parts_search(const std::string& wish, const Environment& environment) {
-    PartsSearch search{.wish = wish, .folders = {}};
-    if (!environment.pretrained.empty()) search.folders.push_back(environment.pretrained);
-    add_folders_in(PACELINE_PRETRAINED_FOLDER, search.folders);
-    std::error_code error;
-    const fs::path program = fs::read_symlink("/proc/self/exe", error);
-    if (!error) {
-        add_folders_in(program.parent_path().parent_path() / "share" / "paceline" / "pretrained",
-                       search.folders);
-    }
-    return search;
-}
 
 Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target) {
     if (search.wish == kNoParts) return FoundParts{};

@@ -9,6 +9,7 @@
 //     3. model/pretrained/* of the source tree that the program was built from
 //     4. share/paceline/pretrained/* beside the folder that the program lies in
 //
+// A target with a LoRA merged has a fingerprint of its own: parts of the plain target are passed over.
 // `part = "FILE"` in [draft] or [exit] comes before all of them, but for --parts none.
 // Reads files. One thread.
 #pragma once
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "launch/base/environment.hpp"
+#include "launch/backend/parts_search.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/placement/placement.hpp"
 #include "model/weights/model_file.hpp"
@@ -32,17 +33,6 @@ struct FoundParts {
     std::string adapter;                // adapter.safetensors
     std::vector<std::string> left_out;  // files that cannot be read, and why
 };
-
-struct PartsSearch {
-    std::string wish;                  // --parts: a folder, "none", or empty
-    std::vector<std::string> folders;  // searched without a wish, in this order
-};
-
-/// The word of --parts that switches parts off.
-inline constexpr const char* kNoParts = "none";
-
-/// Where this program looks.
-[[nodiscard]] PartsSearch parts_search(const std::string& wish, const Environment& environment);
 
 /// Errors, for a wished folder only: BadFile if it holds no part or one that cannot be read,
 /// BadArgument with both fingerprints if one is another target's.

@@ -82,6 +82,7 @@ namespace {
 template <class Archive>
 void transfer(Archive& archive, StageAssignment& a) {
     transfer(archive, {{"model", TextField{&a.model.model}},
+                       {"lora", TextField{&a.model.lora}},
                        {"dtype", TextField{&a.model.dtype}},
                        {"kv dtype", TextField{&a.model.kv_dtype}},
                        {"isa", TextField{&a.model.isa}},

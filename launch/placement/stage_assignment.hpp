@@ -29,7 +29,7 @@ struct StageDuty {
 };
 
 struct StageAssignment {
-    ModelOptions model;  // path, dtypes, instruction set, context
+    ModelOptions model;  // paths of model and LoRA, dtypes, instruction set, context
     std::vector<StageDuty> duties;
     std::vector<int> cores;
     std::int32_t threads = 1;

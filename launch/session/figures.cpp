@@ -65,6 +65,7 @@ std::string one_line(const Figures& f, bool first) {
 nlohmann::json to_json(const Figures& f) {
     return {
         {"model", f.model},
+        {"lora", f.lora},
         {"method", f.traits.method},
         {"dtype", f.dtype},
         {"kv_dtype", f.kv_dtype},

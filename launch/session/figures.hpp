@@ -28,6 +28,7 @@ struct GeneratorTraits {
 
 struct Figures {
     std::string model;  // path
+    std::string lora;   // path of the LoRA merged into it; empty: none
     std::string dtype;  // of most weights: what "auto" came to
     std::string kv_dtype;
     bool exact = true;  // false: cuBLAS may multiply (--exact off); equality_class says so too

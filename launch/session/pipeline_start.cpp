@@ -11,6 +11,7 @@
 
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/gpu_links.hpp"
+#include "launch/backend/load_model.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/stage_sizes.hpp"
@@ -117,11 +118,10 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
         Supervisor::create(options_of(config, log, trace));
     if (!created) return with_remedy(created.error());
     Supervisor& supervisor = *created.value();
-    SharedOrders orders{.model = options,
+    SharedOrders orders{.model = naming(options, file),
                         .usable_cores = static_cast<int>(plan.machine.allowed.size()),
                         .kv_slots = plan.kv_slots,
                         .verbose = log.wanted()};
-    orders.model.model = file.path();
     orders.edges = plan.edges;
     const std::vector<ChildSpec> children = children_of(plan.placement, config, orders);
     if (Status s = supervisor.start(children); !s) return with_remedy(s.error());

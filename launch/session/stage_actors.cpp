@@ -15,7 +15,6 @@
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/make_backend.hpp"
 #include "launch/backend/self_draft_plan.hpp"
-#include "launch/base/shapes.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
@@ -221,9 +220,7 @@ BackendMaker real_backends() {
 Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assignment,
                                                    control::Hello& hello,
                                                    const BackendMaker& make) {
-    const Result<ModelFile> file = assignment.model.random.empty()
-                                       ? ModelFile::open(assignment.model.model)
-                                       : open_shape(assignment.model.random);
+    const Result<ModelFile> file = open_named_model(assignment.model);
     if (!file) return file.error();
     if (hello.role.empty()) hello.role = "draft";
     hello.vocab_size = static_cast<std::uint32_t>(file.value().config().vocab_size);

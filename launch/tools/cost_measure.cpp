@@ -80,7 +80,7 @@ public:
             return CostRows::median_of(plan_.samples, plan_.sample_seconds, once);
         };
         CostRecord record{.stage = "layers",
-                          .fingerprint = cost_name(file_.path(), model_.dtype, 0),
+                          .fingerprint = cost_name(file_, model_.dtype, 0),
                           .threads = threads,
                           .neighbours = busy};
         for (const int context : contexts_) {
@@ -101,7 +101,7 @@ public:
             for (const int rows : plan_.rows) {
                 if (rows > static_cast<int>(kVerifyRowsMax)) continue;  // prefill has no heads
                 records.push_back({.stage = "head",
-                                   .fingerprint = cost_name(file_.path(), model_.dtype, tokens),
+                                   .fingerprint = cost_name(file_, model_.dtype, tokens),
                                    .rows = number(rows),
                                    .threads = threads,
                                    .neighbours = busy,

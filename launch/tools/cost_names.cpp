@@ -18,6 +18,13 @@ std::string cost_name(const std::string& model_path, const std::string& dtype, i
     return name;
 }
 
+std::string cost_name(const ModelFile& file, const std::string& dtype, int short_list) {
+    if (file.lora() == nullptr) return cost_name(file.path(), dtype, short_list);
+    const auto stem = [](const std::string& path) { return std::filesystem::path{path}.stem(); };
+    const std::string both = stem(file.path()).string() + "+" + stem(file.lora()->path).string();
+    return cost_name(both + ".gguf", dtype, short_list);
+}
+
 std::string cost_table_text(const std::vector<CostRecord>& records,
                             const std::vector<std::string>& remarks) {
     std::string text;

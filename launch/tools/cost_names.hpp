@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "model/weights/model_file.hpp"
 #include "runtime/simulation/cost_table.hpp"
 
 namespace paceline {
@@ -22,6 +23,11 @@ namespace paceline {
 /// The model of jobs that end in no head.
 inline constexpr const char* kNoModel = "-";
 
+/// A target with a LoRA merged: "SmolLM2-135M+early-exit:auto", for its weights have other types.
+[[nodiscard]] std::string cost_name(const ModelFile& file,
+                                    const std::string& dtype,
+                                    int short_list);
+/// Of a file as it is.
 [[nodiscard]] std::string cost_name(const std::string& model_path,
                                     const std::string& dtype,
                                     int short_list);

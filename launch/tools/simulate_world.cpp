@@ -56,7 +56,7 @@ StageCosts costs_of(const PlacedProcess& process,
     costs.process = process.id();
     costs.actors = process.stages;
     costs.name = process.name;
-    const std::string target = cost_name(file.path(), dtype, 0);
+    const std::string target = cost_name(file, dtype, 0);
     for (const StageId id : process.stages) {
         const PlacedStage& stage = placement.stage(id);
         if (stage.role == StageRole::Segment) {
@@ -65,15 +65,16 @@ StageCosts costs_of(const PlacedProcess& process,
             const int short_list =
                 !verifies && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
             if (costs.target.head != target)
-                costs.target = {target, cost_name(file.path(), dtype, short_list)};
+                costs.target = {target, cost_name(file, dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
-            const std::string& drafter =
-                draft.model == DraftModelKind::FirstLayers ? file.path() : draft.model_file;
+            const bool own = draft.model == DraftModelKind::FirstLayers;
             const bool trained = draft.model == DraftModelKind::Trained;
-            costs.draft = {
-                cost_name(drafter, dtype, 0),
-                cost_name(drafter, dtype, trained ? draft.part_tokens : draft.short_list)};
+            const auto name = [&](int short_list) {
+                return own ? cost_name(file, dtype, short_list)
+                           : cost_name(draft.model_file, dtype, short_list);
+            };
+            costs.draft = {name(0), name(trained ? draft.part_tokens : draft.short_list)};
         }
     }
     return costs;
@@ -144,8 +145,7 @@ Result<Parts> make_parts(const ModelFile& file,
     }
     parts.edges = edges_of(parts.placement, config, sizes);
     SharedOrders orders;
-    orders.model = model;
-    orders.model.model = file.path();
+    orders.model = naming(model, file);
     orders.usable_cores = threads.usable_cores;
     orders.kv_slots = kv_slots;
     const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();

@@ -131,6 +131,11 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
     return four_bits(stored);
 }
 
+PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
+    const bool rounded_anew = tensor.added != nullptr && stored_in_4_bits(tensor.type);
+    return packed_type(rounded_anew ? StoredType::Q8_0 : tensor.type, dtype, use);
+}
+
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
     if (heads.size() > kHeadsMax)
         return bad(

@@ -38,6 +38,8 @@ enum class Dtype : std::uint8_t { Auto, F32, BF16, Int8, Q4 };
 enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
 
 [[nodiscard]] PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use);
+/// The same of a tensor. One that is stored in 4 bits and has a LoRA merged counts as Q8_0.
+[[nodiscard]] PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
 
 struct CpuOptions {
     Dtype dtype = Dtype::Auto;

@@ -16,7 +16,7 @@ namespace paceline {
 namespace {
 
 PackedMatrix planned(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    return {packed_type(tensor.type, dtype, use), static_cast<int>(tensor.rows),
+    return {packed_type(tensor, dtype, use), static_cast<int>(tensor.rows),
             static_cast<int>(tensor.cols), nullptr};
 }
 

@@ -5,8 +5,8 @@ namespace paceline {
 using cuda::CacheType;
 using cuda::WeightType;
 
-WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use) {
-    switch (packed_type(stored, dtype, use)) {
+WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
+    switch (packed_type(tensor, dtype, use)) {
         case PackedType::F32:
             return WeightType::F32;
         case PackedType::BF16:

@@ -44,7 +44,7 @@ struct CudaOptions {
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
 };
 
-[[nodiscard]] cuda::WeightType weight_type(StoredType stored, Dtype dtype, MatrixUse use);
+[[nodiscard]] cuda::WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
 /// One type for matrices that are multiplied together: theirs if it is the same, else bf16.
 [[nodiscard]] cuda::WeightType joined_type(cuda::WeightType a, cuda::WeightType b);
 [[nodiscard]] cuda::CacheType cache_type(KvType type);

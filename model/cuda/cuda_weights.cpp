@@ -107,7 +107,7 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
 /// of the file's are, whatever part of it this segment has; else they become bf16.
 bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
     const auto is_float = [&](const TensorView& tensor, MatrixUse use) {
-        return weight_type(tensor.type, dtype, use) == WeightType::F32;
+        return weight_type(tensor, dtype, use) == WeightType::F32;
     };
     for (int l = 0; l < file.config().layers; ++l) {
         const LayerTensors& layer = file.layer(l);
@@ -120,7 +120,7 @@ bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
 }
 
 WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse use) const {
-    const WeightType type = weight_type(tensor.type, dtype, use);
+    const WeightType type = weight_type(tensor, dtype, use);
     return type == WeightType::F32 && !floats_ ? WeightType::BF16 : type;
 }
 

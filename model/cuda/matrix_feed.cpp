@@ -24,8 +24,10 @@ bool is_row_major(WeightType type) {
     return type == WeightType::F32 || type == WeightType::BF16;
 }
 
-/// Whether blocks of the stored type are groups of `type` as they stand.
-bool keeps(StoredType stored, WeightType type) {
+/// Whether blocks of the stored type are groups of `type` as they stand; those of a merged matrix are not.
+bool keeps(const TensorView& tensor, WeightType type) {
+    if (tensor.added != nullptr) return false;
+    const StoredType stored = tensor.type;
     if (type == WeightType::Int8) return stored == StoredType::Q8_0;
     return type == WeightType::Q4 && (stored == StoredType::Q4_0 || stored == StoredType::Q4_1);
 }
@@ -147,7 +149,8 @@ MatrixFeed::Place MatrixFeed::place_of(int output) const {
 std::optional<MatrixFeed::Place> MatrixFeed::fill_row(int output, std::byte* out) const {
     const Place from = place_of(output);
     const auto columns = static_cast<std::size_t>(shape_.inputs);
-    if (from.tensor->type == StoredType::BF16 && shape_.type == WeightType::BF16) {
+    const bool kept = from.tensor->type == StoredType::BF16 && from.tensor->added == nullptr;
+    if (kept && shape_.type == WeightType::BF16) {
         std::memcpy(out, from.tensor->row(from.row), 2 * columns);
         std::memset(out + 2 * columns, 0, piece_bytes_ - 2 * columns);
         return finite_bfloats(out, columns) ? std::nullopt : std::optional{from};
@@ -188,7 +191,7 @@ std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out)
 bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
     const int steps = cuda::steps_of(shape_.type, shape_.inputs);
     const int groups = (shape_.inputs + kGroupInputs - 1) / kGroupInputs;
-    const bool kept = keeps(from.tensor->type, shape_.type);
+    const bool kept = keeps(*from.tensor, shape_.type);
     thread_local std::vector<float> values;
     if (!kept) {
         values.resize(static_cast<std::size_t>(shape_.inputs));

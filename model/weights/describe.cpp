@@ -123,6 +123,10 @@ std::string describe(const ModelFile& model) {
                            (config.tied_embeddings ? ", tied embeddings" : ", untied embeddings"));
     line("context", std::to_string(config.context_length));
     line("tokenizer", summary.tokenizer);
+    if (const MergedLora* lora = model.lora()) {
+        line("lora",
+             fmt::format("{}, rank {}, {} matrices", lora->path, lora->rank, lora->tensors));
+    }
     line("parameters", fmt::format("{} in {} tensors, {}", summary.parameters, summary.tensors,
                                    bytes_text(summary.tensor_bytes)));
     for (const TypeSummary& type : summary.types) {

@@ -48,6 +48,12 @@ std::uint64_t fingerprint_of(std::span<const std::byte> file, const ModelParts& 
     return mixer.value();
 }
 
+std::uint64_t fingerprint_of(std::span<const std::byte> bytes) {
+    Mixer mixer;
+    mixer.add(bytes);
+    return mixer.value();
+}
+
 std::uint64_t mixed_fingerprint(std::uint64_t first, std::uint64_t second) {
     Mixer mixer;
     mixer.add(first);

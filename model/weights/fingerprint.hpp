@@ -17,6 +17,9 @@ namespace paceline {
 [[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::byte> file,
                                            const ModelParts& parts);
 
+/// All bytes, and their number.
+[[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::byte> bytes);
+
 /// One fingerprint of two, in this order.
 [[nodiscard]] std::uint64_t mixed_fingerprint(std::uint64_t first, std::uint64_t second);
 

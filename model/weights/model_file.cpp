@@ -24,6 +24,10 @@ ModelFile::ModelFile(ModelFile&&) noexcept = default;
 ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
 ModelFile::~ModelFile() = default;
 
+std::unique_ptr<ModelFile::Contents> ModelFile::take_contents() && {
+    return std::move(contents_);
+}
+
 const std::string& ModelFile::path() const {
     return contents_->file.path();
 }
@@ -67,10 +71,21 @@ const std::vector<TensorView>& ModelFile::tensors() const {
 }
 
 std::uint64_t ModelFile::fingerprint() const {
-    const std::uint64_t own = fingerprint_of(contents_->file.bytes(), contents_->parts);
+    const auto of = [](const Contents& contents) {
+        const std::uint64_t own = fingerprint_of(contents.file.bytes(), contents.parts);
+        return contents.merge ? mixed_fingerprint(own, contents.merge->content) : own;
+    };
     const Contents* lender = contents_->lender;
-    if (lender == nullptr) return own;
-    return mixed_fingerprint(own, fingerprint_of(lender->file.bytes(), lender->parts));
+    return lender == nullptr ? of(*contents_) : mixed_fingerprint(of(*contents_), of(*lender));
+}
+
+std::uint64_t ModelFile::plain_fingerprint() const {
+    PACE_CHECK(contents_->lender == nullptr, "a target, which borrows nothing");
+    return fingerprint_of(contents_->file.bytes(), contents_->parts);
+}
+
+const MergedLora* ModelFile::lora() const {
+    return contents_->merge ? &contents_->merge->card : nullptr;
 }
 
 void ModelFile::release(const TensorView& tensor) const {

@@ -5,7 +5,8 @@
 // against the configuration) has been checked when open() returns a value.
 //
 // Formats: GGUF v2/v3 (gguf_file.hpp), and the draft part of a target (trained_parts.hpp), which
-// borrows the embedding, the head and the tokenizer of that target's ModelFile.
+// borrows the embedding, the head and the tokenizer of that target's ModelFile. A LoRA may be merged
+// into the weights (lora.hpp): the result is a target of its own, with a fingerprint of its own.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,16 @@ struct TokenizerData {
     std::string chat_template;  // Jinja text; empty if the file has none
 };
 
+/// A LoRA that is merged into the weights, as its file describes itself.
+struct MergedLora {
+    std::string path;
+    std::string name;  // for people
+    int rank = 0;
+    float scale = 0.0F;      // alpha / rank
+    std::vector<int> exits;  // the layers that it was trained to exit after
+    int tensors = 0;         // matrices that it changes
+};
+
 class ModelFile {
 public:
     struct Contents;  // the mapping, and what was read from it: model_parts.hpp
@@ -63,6 +74,7 @@ public:
     /// For the readers of formats, who have checked everything.
     explicit ModelFile(std::unique_ptr<Contents> contents);
     [[nodiscard]] const Contents& contents() const { return *contents_; }
+    [[nodiscard]] std::unique_ptr<Contents> take_contents() &&;
 
     /// Opens and checks the model at `path` (a GGUF file).
     /// Errors: BadFile (missing, a directory, truncated, corrupt), Unsupported (architecture,
@@ -88,8 +100,13 @@ public:
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
     /// 64 bits that differ when the weights' description or a sample of their bytes differs, also
-    /// those of who lends: stages compare it at hello. Not a cryptographic hash.
+    /// those of who lends: stages compare it at hello. A merged LoRA gives another one, derived from
+    /// that of the file and from all numbers of the LoRA. Not a cryptographic hash.
     [[nodiscard]] std::uint64_t fingerprint() const;
+    /// The same without the LoRA: what a LoRA for this file names as its target.
+    [[nodiscard]] std::uint64_t plain_fingerprint() const;
+    /// nullptr: the weights are the file's own.
+    [[nodiscard]] const MergedLora* lora() const;
 
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
     /// the process's memory; a later read fetches them anew).

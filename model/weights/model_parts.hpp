@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/config.hpp"
+#include "model/weights/low_rank.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/model_file.hpp"
 #include "model/weights/tensor.hpp"
@@ -29,10 +30,18 @@ struct ModelParts {
     std::uint64_t data_start = 0;  // bytes of the file in front of the tensor data
 };
 
+/// What merge_lora() adds to a target (lora.hpp).
+struct LoraMerge {
+    MergedLora card;
+    std::vector<LowRank> updates;  // TensorView::added points here; never resized once it does
+    std::uint64_t content = 0;     // of all numbers of the LoRA
+};
+
 struct ModelFile::Contents {
     MappedFile file;
     ModelParts parts;
     const Contents* lender = nullptr;  // whose embedding, head and tokenizer these are; outlives it
+    std::optional<LoraMerge> merge = {};
 };
 
 }  // namespace paceline

@@ -15,7 +15,8 @@ namespace paceline {
 namespace {
 
 constexpr const char* kFormat = "parts-1";
-constexpr std::array kKinds = {PartKind::Draft, PartKind::Heads, PartKind::Adapter};
+constexpr std::array kKinds = {PartKind::Draft, PartKind::Heads, PartKind::Adapter, PartKind::Lora,
+                               PartKind::Probe};
 constexpr std::array kBlockTypes = {StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1};
 
 std::optional<std::uint64_t> parse_fingerprint(const std::string& text) {
@@ -46,6 +47,10 @@ const char* name_of(PartKind kind) {
             return "heads";
         case PartKind::Adapter:
             return "adapter";
+        case PartKind::Lora:
+            return "lora";
+        case PartKind::Probe:
+            return "probe";
     }
     return "unknown";
 }
@@ -67,7 +72,8 @@ Result<PartCard> read_card(const SafetensorsFile& file) {
         std::find_if(kKinds.begin(), kKinds.end(), [&](PartKind k) { return kind == name_of(k); });
     if (known == kKinds.end()) {
         return bad(Errc::Unsupported, "paceline.part is " + quoted(kind) +
-                                          "; known are \"draft\", \"heads\" and \"adapter\"");
+                                          "; known are \"draft\", \"heads\", \"adapter\", "
+                                          "\"lora\" and \"probe\"");
     }
     card.kind = *known;
     const std::string target = get("paceline.target");
@@ -101,6 +107,41 @@ int PartReader::number(const std::string& key, int lowest, int highest) {
                          highest));
     }
     return status_.ok() ? value : lowest;
+}
+
+double PartReader::real(const std::string& key) {
+    const std::string text = file_.metadata(key).value_or("");
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (text.empty()) {
+        fail("metadata " + quoted(key) + " is missing");
+    } else if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+        fail("metadata " + quoted(key) + " is " + quoted(text) + ", must be a finite number");
+    }
+    return status_.ok() ? value : 0.0;
+}
+
+std::vector<int> PartReader::layers(const std::string& key) {
+    const std::string text = file_.metadata(key).value_or("");
+    std::vector<int> list;
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (at != end && status_.ok()) {
+        int layer = 0;
+        const auto [behind, error] = std::from_chars(at, end, layer);
+        const int above = list.empty() ? 0 : list.back();
+        const bool more = behind != end;
+        if (error != std::errc{} || layer <= above || layer > target_.layers ||
+            (more && (*behind != ',' || behind + 1 == end))) {
+            fail(
+                fmt::format("metadata {} is {}, must be ascending layers of 1 to {} with commas "
+                            "between them",
+                            quoted(key), quoted(text), target_.layers));
+        }
+        list.push_back(layer);
+        at = more ? behind + 1 : end;
+    }
+    return list;
 }
 
 bool PartReader::flag(const std::string& key) {

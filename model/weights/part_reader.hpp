@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-enum class PartKind : std::uint8_t { Draft, Heads, Adapter };
+enum class PartKind : std::uint8_t { Draft, Heads, Adapter, Lora, Probe };
 
 [[nodiscard]] const char* name_of(PartKind kind);  // "draft", as in the file
 
@@ -42,6 +42,10 @@ public:
 
     /// A whole number of the metadata.
     int number(const std::string& key, int lowest, int highest);
+    /// A finite decimal number of the metadata.
+    double real(const std::string& key);
+    /// Layers of the target, 1 for the first, ascending, with commas between them; empty: no such key.
+    std::vector<int> layers(const std::string& key);
     /// "0" or "1".
     bool flag(const std::string& key);
     /// As above, and it must be `wanted`, the target's.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/low_rank.hpp"
 
 namespace paceline {
 namespace {
@@ -57,6 +58,44 @@ void dequantize_q4_1(const std::byte* block, std::span<float> out) {
     }
 }
 
+/// The row as the file has it.
+void read_stored_row(const TensorView& tensor, std::int64_t row, std::span<float> out) {
+    const std::byte* from = tensor.row(row);
+    switch (tensor.type) {
+        case StoredType::F32:
+            std::memcpy(out.data(), from, out.size_bytes());
+            return;
+        case StoredType::F16:
+            for (float& value : out) value = load_half(from), from += 2;
+            return;
+        case StoredType::BF16:
+            for (float& value : out) value = bfloat_to_float(load<std::uint16_t>(from)), from += 2;
+            return;
+        case StoredType::Q8_0:
+            dequantize_q8_0(from, out);
+            return;
+        case StoredType::Q4_0:
+            dequantize_q4_0(from, out);
+            return;
+        case StoredType::Q4_1:
+            dequantize_q4_1(from, out);
+            return;
+    }
+}
+
+/// Float32, the components of the rank in order: every process that merges gets the same bits.
+void add_row(const LowRank& update, std::int64_t row, std::span<float> out) {
+    const auto rank = static_cast<std::size_t>(update.rank);
+    PACE_CHECK(update.a.size() == rank * out.size(), "A has a column for each place");
+    const std::span<const float> b =
+        std::span{update.b}.subspan(static_cast<std::size_t>(row) * rank, rank);
+    for (std::size_t r = 0; r < rank; ++r) {
+        const float factor = update.scale * b[r];
+        const float* a = update.a.data() + r * out.size();
+        for (std::size_t c = 0; c < out.size(); ++c) out[c] += factor * a[c];
+    }
+}
+
 }  // namespace
 
 static_assert(std::endian::native == std::endian::little, "GGUF data are read in place");
@@ -82,27 +121,8 @@ TypeTraits traits(StoredType type) {
 void dequantize_row(const TensorView& tensor, std::int64_t row, std::span<float> out) {
     PACE_CHECK(row >= 0 && row < tensor.rows, "the row lies inside the tensor");
     PACE_CHECK(std::ssize(out) == tensor.cols, "one place per column");
-    const std::byte* from = tensor.row(row);
-    switch (tensor.type) {
-        case StoredType::F32:
-            std::memcpy(out.data(), from, out.size_bytes());
-            return;
-        case StoredType::F16:
-            for (float& value : out) value = load_half(from), from += 2;
-            return;
-        case StoredType::BF16:
-            for (float& value : out) value = bfloat_to_float(load<std::uint16_t>(from)), from += 2;
-            return;
-        case StoredType::Q8_0:
-            dequantize_q8_0(from, out);
-            return;
-        case StoredType::Q4_0:
-            dequantize_q4_0(from, out);
-            return;
-        case StoredType::Q4_1:
-            dequantize_q4_1(from, out);
-            return;
-    }
+    read_stored_row(tensor, row, out);
+    if (tensor.added != nullptr) add_row(*tensor.added, row, out);
 }
 
 float half_to_float(std::uint16_t bits) {

@@ -12,6 +12,8 @@
 
 namespace paceline {
 
+struct LowRank;  // low_rank.hpp
+
 /// How a tensor's numbers are stored. Block formats: docs/file-formats.md.
 enum class StoredType : std::uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
 
@@ -29,6 +31,7 @@ struct TensorView {
     std::int64_t cols = 0;  // inputs, contiguous
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
+    const LowRank* added = nullptr;  // merged into what is read; of a ModelFile (lora.hpp)
 
     [[nodiscard]] std::size_t row_bytes() const { return bytes / static_cast<std::size_t>(rows); }
     [[nodiscard]] const std::byte* row(std::int64_t r) const {
@@ -37,7 +40,8 @@ struct TensorView {
 };
 
 /// Writes row `row` of `tensor` as float32 to `out`, which has `tensor.cols` places.
-/// Exact: every stored type is a subset of float32 or a product of two float32 rounded once.
+/// Exact: every stored type is a subset of float32 or a product of two float32 rounded once. To a
+/// merged tensor its low-rank update is added (low_rank.hpp).
 void dequantize_row(const TensorView& tensor, std::int64_t row, std::span<float> out);
 
 [[nodiscard]] float half_to_float(std::uint16_t bits);

@@ -1,11 +1,14 @@
 #include "model/weights/trained_parts.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <memory>
 #include <utility>
 
 #include "model/weights/fingerprint.hpp"
+#include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
+#include "model/weights/sha256.hpp"
 
 namespace paceline {
 namespace {
@@ -14,25 +17,6 @@ constexpr int kLayersMax = 1024;
 constexpr int kHeadsMax = 4096;
 constexpr int kFfnMax = 1 << 20;
 constexpr int kAheadMax = 64;
-
-struct OpenedPart {
-    SafetensorsFile file;
-    PartCard card;
-};
-
-Result<OpenedPart> open_part(const std::string& path, PartKind kind, const ModelFile& target) {
-    Result<SafetensorsFile> file = SafetensorsFile::open(path);
-    if (!file) return file.error();
-    Result<PartCard> card = read_card(file.value());
-    if (!card) return card.error();
-    if (card.value().kind != kind) {
-        return Error{Errc::BadArgument, path + ": paceline.part is \"" +
-                                            name_of(card.value().kind) + "\", wanted is \"" +
-                                            name_of(kind) + "\""};
-    }
-    if (Status s = check_target(card.value(), path, target); !s) return s.error();
-    return OpenedPart{std::move(file).value(), std::move(card).value()};
-}
 
 /// The heads of an attention that is rotated like the target's; Out: ModelConfig or AdapterSpec.
 template <class Out>
@@ -113,6 +97,31 @@ Status check_target(const PartCard& card, const std::string& path, const ModelFi
                                         " has " + fingerprint_text(fingerprint)};
 }
 
+namespace {
+
+/// Whatever target it is for.
+Result<OpenedPart> open_kind(const std::string& path, PartKind kind) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(path);
+    if (!file) return file.error();
+    Result<PartCard> card = read_card(file.value());
+    if (!card) return card.error();
+    if (card.value().kind != kind) {
+        return Error{Errc::BadArgument, path + ": paceline.part is \"" +
+                                            name_of(card.value().kind) + "\", wanted is \"" +
+                                            name_of(kind) + "\""};
+    }
+    return OpenedPart{std::move(file).value(), std::move(card).value()};
+}
+
+}  // namespace
+
+Result<OpenedPart> open_part(const std::string& path, PartKind kind, const ModelFile& target) {
+    Result<OpenedPart> part = open_kind(path, kind);
+    if (!part) return part;
+    if (Status s = check_target(part.value().card, path, target); !s) return s.error();
+    return part;
+}
+
 Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
     Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
     if (!part) return part.error();
@@ -185,6 +194,88 @@ Result<AdapterPart> open_adapter_part(const std::string& path, const ModelFile& 
     if (out.adapters.empty()) reader.fail("has no tensor \"adapter.LAYER.q\"");
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();
+    out.card = std::move(part.value().card);
+    return out;
+}
+
+const Probe* ProbePart::find(int layer, ProbeHead head, ProbeMode mode) const {
+    const auto found = std::find_if(probes.begin(), probes.end(), [&](const Probe& probe) {
+        return probe.layer == layer && probe.head == head && probe.mode == mode;
+    });
+    return found == probes.end() ? nullptr : &*found;
+}
+
+Result<std::string> file_digest(const std::string& path) {
+    constexpr std::size_t kDigits = 16;
+    const Result<MappedFile> file = MappedFile::open(path);
+    if (!file) return file.error();
+    return sha256_text(file.value().bytes()).substr(0, kDigits);
+}
+
+namespace {
+
+/// Which of a file's probes are for `target`; it names the plain target if it names a LoRA.
+struct ProbesFor {
+    bool lens = true;
+    bool trained = true;
+};
+
+Result<ProbesFor> probes_for(const OpenedPart& part, const ModelFile& target) {
+    const std::string path = part.file.path();
+    const std::string named = part.file.metadata("lora").value_or("");
+    const bool of_plain =
+        target.lora() != nullptr && part.card.target == target.plain_fingerprint();
+    if (!of_plain || named.empty()) {
+        if (Status s = check_target(part.card, path, target); !s) return s.error();
+        return ProbesFor{.lens = named.empty() || target.lora() != nullptr, .trained = true};
+    }
+    const Result<std::string> merged = file_digest(target.lora()->path);
+    if (!merged) return merged.error();
+    if (merged.value() != named) {
+        return Error{Errc::BadArgument, path + " was made for the LoRA with the SHA-256 " +
+                                            quoted(named) + "..., " + target.lora()->path +
+                                            " has " + quoted(merged.value()) + "..."};
+    }
+    return ProbesFor{.lens = true, .trained = false};
+}
+
+}  // namespace
+
+Result<ProbePart> open_probe_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_kind(path, PartKind::Probe);
+    if (!part) return part.error();
+    const Result<ProbesFor> wanted = probes_for(part.value(), target);
+    if (!wanted) return wanted.error();
+    const ModelConfig& config = target.config();
+    PartReader reader{part.value().file, config};
+    ProbePart out;
+    bool any = false;
+    for (int layer = 1; layer <= config.layers && reader.status().ok(); ++layer) {
+        for (const ProbeHead head : {ProbeHead::Lens, ProbeHead::Trained}) {
+            for (const ProbeMode mode : {ProbeMode::Greedy, ProbeMode::Sampled}) {
+                const std::string at =
+                    fmt::format("exit.{}.{}.{}.", layer, name_of(head), name_of(mode));
+                if (!reader.has(at + "v") && !reader.has(at + "b")) continue;
+                Probe probe{.layer = layer, .head = head, .mode = mode};
+                probe.v = reader.vector_values(at + "v", config.dim);
+                const std::vector<float> b = reader.vector_values(at + "b", 1);
+                if (reader.status().ok()) probe.b = b.front();
+                any = true;
+                if (head == ProbeHead::Lens ? wanted.value().lens : wanted.value().trained)
+                    out.probes.push_back(std::move(probe));
+            }
+        }
+    }
+    if (!any) reader.fail("has no tensor \"exit.LAYER.HEAD.MODE.v\"");
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    if (out.probes.empty()) {
+        return Error{Errc::BadArgument,
+                     path + ": its probes are for " +
+                         (target.lora() == nullptr ? "the target with a LoRA merged"
+                                                   : "heads of the target without a LoRA")};
+    }
+    out.heads_digest = part.value().file.metadata("heads").value_or("");
     out.card = std::move(part.value().card);
     return out;
 }

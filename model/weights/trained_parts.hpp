@@ -13,10 +13,17 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/adapter_spec.hpp"
+#include "model/sampling/probe.hpp"
 #include "model/weights/model_file.hpp"
 #include "model/weights/part_reader.hpp"
 
 namespace paceline {
+
+/// A part of which only the card has been read.
+struct OpenedPart {
+    SafetensorsFile file;
+    PartCard card;
+};
 
 struct DraftPart {
     PartCard card;
@@ -38,6 +45,15 @@ struct AdapterPart {
     std::map<int, AdapterSpec> adapters;  // after so many layers
 };
 
+struct ProbePart {
+    PartCard card;
+    std::vector<Probe> probes;  // each of another exit, head or mode
+    std::string heads_digest;   // file_digest() of the part whose heads they are for; may be empty
+
+    /// nullptr: there is none for that.
+    [[nodiscard]] const Probe* find(int layer, ProbeHead head, ProbeMode mode) const;
+};
+
 /// What a file says of itself, without reading its tensors. Errors: those of
 /// SafetensorsFile::open() and read_card().
 [[nodiscard]] Result<PartCard> open_card(const std::string& path);
@@ -47,11 +63,24 @@ struct AdapterPart {
                                   const std::string& path,
                                   const ModelFile& target);
 
-/// Errors: those of open_card() and check_target(); BadArgument for a part of another kind;
-/// BadFile naming file, tensor or key, and value.
+/// The first 16 digits of the SHA-256 of a file: how one part names another. Errors: those of
+/// MappedFile::open().
+[[nodiscard]] Result<std::string> file_digest(const std::string& path);
+
+/// For the readers of one kind. Errors: those of open_card() and check_target(); BadArgument for a
+/// part of another kind.
+[[nodiscard]] Result<OpenedPart> open_part(const std::string& path,
+                                           PartKind kind,
+                                           const ModelFile& target);
+
+/// Errors: those of open_part(); BadFile naming file, tensor or key, and value.
 [[nodiscard]] Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<AdapterPart> open_adapter_part(const std::string& path,
                                                     const ModelFile& target);
+/// A file may have probes for a target (its own heads) and for that target with a LoRA merged (the logit
+/// lens): it then names the plain target, and the LoRA by file_digest(). `target` gets those that are for
+/// it. Also errors: BadArgument with both digests if they are for another LoRA, or if none is for `target`.
+[[nodiscard]] Result<ProbePart> open_probe_part(const std::string& path, const ModelFile& target);
 
 }  // namespace paceline

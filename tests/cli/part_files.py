@@ -4,6 +4,7 @@
     draft(gguf, target, noise=True)   random ones: a draft that is right by chance
     heads(gguf, target, [1], ahead)   T is the identity: the logit lens; or noise
     adapter(gguf, target, 1)          random
+    lora(gguf, target)                random, over every matrix of the layers
     put(folder, kind, part)           writes one under the name that the program looks for
 
 `gguf` are the bytes of a file whose matrices are Q8_0, `target` its fingerprint as `paceline inspect`
@@ -129,6 +130,19 @@ def adapter(data: bytes, fingerprint: str, layer: int) -> Part:
         else:
             part.add_noise(f"adapter.{layer}.{name}", shape, 0.1, rng)
     add_tokens(part, list(range(0, target.vocab, 2)))
+    return part
+
+
+def lora(data: bytes, fingerprint: str, seed: int = 6, spread: float = 0.05) -> Part:
+    """Of rank 2; `spread` is that of what is added to a weight."""
+    target, rng, rank = Target(data), random.Random(seed), 2
+    part = Part(part_of("lora", target, fingerprint).metadata | {"rank": str(rank), "alpha": "4", "exits": "2,3"})
+    for layer in range(target.layers):
+        for name, shape in target.shapes().items():
+            if len(shape) == 2:
+                at = f"blk.{layer}.{NAMES[name]}"
+                part.add_noise(f"{at}.lora_a", [rank, shape[1]], 1.0, rng)
+                part.add_noise(f"{at}.lora_b", [shape[0], rank], spread / (2 * rank ** 0.5), rng)
     return part
 
 

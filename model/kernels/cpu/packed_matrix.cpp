@@ -109,7 +109,10 @@ bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& ma
     return finite;
 }
 
-bool kept_exactly(StoredType stored, PackedType packed) {
+/// Of a merged matrix no block stays what the file has.
+bool kept_exactly(const TensorView& source, PackedType packed) {
+    if (source.added != nullptr) return false;
+    const StoredType stored = source.type;
     return (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
            (stored == StoredType::Q4_1 && packed == PackedType::Q4) ||
            (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
@@ -212,7 +215,7 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
     PACE_CHECK(source.rows == matrix.rows && source.cols == matrix.cols,
                "shapes were checked at load");
     const auto padded = static_cast<std::size_t>(matrix.groups()) * kGroup;
-    const bool exact = kept_exactly(source.type, matrix.type);
+    const bool exact = kept_exactly(source, matrix.type);
     PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
     for (int tile = first_tile; tile < last_tile; ++tile) {
         clear_tile(matrix, tile);

@@ -1,8 +1,10 @@
 // Planned bytes of a segment: its heads and its adapter are counted, to the byte.
 #include <cmath>
 
+#include "model/weights/lora.hpp"
 #include "tests/unit/backend/specs.hpp"
 #include "tests/unit/cpu/cpu_fixture.hpp"
+#include "tests/unit/weights/lora_builder.hpp"
 
 namespace paceline {
 namespace {
@@ -42,6 +44,21 @@ TEST_CASE("planned bytes of a segment count its adapter, with a short list and w
         CHECK(whole->short_list(HeadId::Adapter).empty());
         const std::vector<float> x = random_hidden(rng, 1, file.config().dim);
         for (const float logit : logits_of(*whole, HeadId::Adapter, x)) CHECK(std::isfinite(logit));
+    }
+}
+
+TEST_CASE("planned bytes of a merged target count the types that its matrices come to") {
+    for (const char* fixture : kFixtures) {
+        const test::TestFolder folder;
+        const std::string path = (folder.path() / "lora.safetensors").string();
+        const ModelFile plain = open_fixture(fixture);
+        test::lora_of(plain, {.only = {"blk.0.attn_q", "blk.1.ffn_down"}}).write(path);
+        const ModelFile merged = merge_lora(open_fixture(fixture), path).value();
+        const CpuOptions options{};
+        const std::uint64_t bytes = make_backend(merged, options)->memory_use().weight_bytes;
+        CHECK(bytes == packed_bytes(merged, options));
+        const bool four_bits = plain.layer(0).q.type == StoredType::Q4_1;
+        CHECK((bytes > packed_bytes(plain, options)) == four_bits);
     }
 }
 

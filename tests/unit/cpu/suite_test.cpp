@@ -4,6 +4,7 @@
 #include "tests/unit/backend/golden_suite.hpp"
 #include "tests/unit/backend/head_suite.hpp"
 #include "tests/unit/backend/kv_suite.hpp"
+#include "tests/unit/backend/lora_suite.hpp"
 #include "tests/unit/backend/place_suite.hpp"
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/sublayer_suite.hpp"
@@ -51,6 +52,12 @@ TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CpuTraits);
+
+TEST_CASE_TEMPLATE_INVOKE(MergedTarget, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedGolden, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedKinds, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedDtypes, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedElsewhere, CpuTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(CancelledByAnother, CpuTraits);

@@ -5,6 +5,7 @@
 #include "tests/unit/backend/golden_suite.hpp"
 #include "tests/unit/backend/head_suite.hpp"
 #include "tests/unit/backend/kv_suite.hpp"
+#include "tests/unit/backend/lora_suite.hpp"
 #include "tests/unit/backend/place_suite.hpp"
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/sublayer_suite.hpp"
@@ -52,6 +53,12 @@ TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CudaTraits);
+
+TEST_CASE_TEMPLATE_INVOKE(MergedTarget, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedGolden, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedKinds, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedDtypes, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedElsewhere, CudaTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(StaleRows, CudaTraits);

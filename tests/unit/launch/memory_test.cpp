@@ -201,6 +201,7 @@ TEST_CASE("--kv-dtype auto is f16 on a CPU and bf16 on a GPU, any other word hol
 TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes are refused") {
     StageAssignment assignment;
     assignment.model.model = "/models/x.gguf";
+    assignment.model.lora = "/models/early-exit.safetensors";
     assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
                          {StageId{3}, StageRole::Draft, {}, false, Device{1}}};
     assignment.cores = {1, 3};
@@ -209,6 +210,7 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     const Result<StageAssignment> back = decode_assignment(bytes);
     REQUIRE(back.ok());
     CHECK(back.value().model.model == "/models/x.gguf");
+    CHECK(back.value().model.lora == "/models/early-exit.safetensors");
     REQUIRE(back.value().duties.size() == 2);
     CHECK(back.value().duties[0].layers == LayerRange{0, 7});
     CHECK(back.value().duties[1].id == StageId{3});

@@ -4,6 +4,7 @@
 #include "tests/unit/backend/cancel_suite.hpp"
 #include "tests/unit/backend/golden_suite.hpp"
 #include "tests/unit/backend/head_suite.hpp"
+#include "tests/unit/backend/lora_suite.hpp"
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/sublayer_suite.hpp"
 #include "tests/unit/reference/reference_traits.hpp"
@@ -35,6 +36,11 @@ TEST_CASE_TEMPLATE_INVOKE(AdapterRows, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterKeys, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterShortList, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterCancelled, ReferenceTraits);
+
+TEST_CASE_TEMPLATE_INVOKE(MergedTarget, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedGolden, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedKinds, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(MergedElsewhere, ReferenceTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(CancelledByAnother, ReferenceTraits);
