@@ -124,6 +124,8 @@ def counts(options):
         ids = [answer["ids"] for answer in plain["prompts"]]
         if options.quick:
             chosen = cases.quick()
+        elif options.lora:
+            chosen = cases.lens_exits()
         elif options.temp:
             chosen = cases.sampled()
         else:
@@ -222,7 +224,9 @@ def times(options):
                 file = pathlib.Path(prompts.name) / f"{name}-{number}.jsonl"
                 file.write_text(line.rstrip("\n") + "\n", encoding="utf-8")
                 files.append(file)
-        chosen = cases.timed((options.exit, options.depth), options.ratio, options.skipped)
+        constant = (options.exit, options.depth)
+        chosen = (cases.timed_lens(constant) if options.lora
+                  else cases.timed(constant, options.ratio, options.skipped))
         if options.quick:
             chosen, files = chosen[:2], files[:1]
         time_rows(options, chosen, files)

@@ -29,6 +29,19 @@ def exits():
     return rows
 
 
+def lens_exits(thresholds=(0.2, 0.4, 0.6, 0.8)):
+    """With --lora: a target that was trained to exit early, read by its own head."""
+    lens = {"head": "logit-lens"}
+    rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma, **lens)
+            for exit in (8, 10, 12) for gamma in (1, 2, 3, 4)]
+    rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least, **lens)
+             for exit in (8, 10, 12) for least in thresholds]
+    rows += [case("product-adapted", "exit", "adaspeed", exit=8, **lens)]
+    rows += [case("marginal", "confidence_min", "adaspeed", exit=8, threshold_adapts=False, reach_min=0.0,
+                  confidence_min=least, **lens) for least in thresholds]
+    return rows
+
+
 def swift(ratio):
     """SWIFT and Draft & Verify; `ratio`: what the ablations and the thresholds are measured with."""
     rows = [case("swift-ratio", "skip_ratio", "swift", skip_ratio=share) for share in (0.1, 0.2, 0.3, 0.45)]
@@ -93,6 +106,20 @@ def timed(constant, ratio, skipped):
         case("CLaSp", "", "clasp", skip_ratio=skipped / FREE),
         case("CLaSp as configured", "", "clasp"),
     ]
+
+
+def timed_lens(constant):
+    """The same with --lora."""
+    exit, depth = constant
+    lens = {"head": "logit-lens"}
+    rows = [case("LayerSkip, best constant D", "", "layerskip", exit=exit, gamma=depth, **lens)]
+    rows += [case(f"LayerSkip, D = {gamma}", "", "layerskip", exit=exit, gamma=gamma, **lens)
+             for gamma in (1, 2, 3) if gamma != depth]
+    rows += [case("AdaSPEED, product", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least, **lens)
+             for least in (0.4, 0.6, 0.8)]
+    rows += [case("AdaSPEED, marginal", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
+                  confidence_min=0.6, **lens)]
+    return rows
 
 
 # Words for paceline_skip_sets: each study's runs, which make one table.
