@@ -125,7 +125,7 @@ def counts(options):
         if options.quick:
             chosen = cases.quick()
         elif options.lora:
-            chosen = cases.lens_exits()
+            chosen = cases.lens_exits((8,) if options.temp else (8, 10, 12))
         elif options.temp:
             chosen = cases.sampled()
         else:

@@ -29,13 +29,13 @@ def exits():
     return rows
 
 
-def lens_exits(thresholds=(0.2, 0.4, 0.6, 0.8)):
+def lens_exits(exits):
     """With --lora: a target that was trained to exit early, read by its own head."""
-    lens = {"head": "logit-lens"}
+    lens, thresholds = {"head": "logit-lens"}, (0.2, 0.4, 0.6, 0.8)
     rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma, **lens)
-            for exit in (8, 10, 12) for gamma in (1, 2, 3, 4)]
+            for exit in exits for gamma in (1, 2, 3, 4)]
     rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least, **lens)
-             for exit in (8, 10, 12) for least in thresholds]
+             for exit in exits for least in thresholds]
     rows += [case("product-adapted", "exit", "adaspeed", exit=8, **lens)]
     rows += [case("marginal", "confidence_min", "adaspeed", exit=8, threshold_adapts=False, reach_min=0.0,
                   confidence_min=least, **lens) for least in thresholds]
