@@ -30,7 +30,8 @@ import sweep_configs
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Card: bytes/s, dense bf16 FLOP/s, bytes of memory (data sheets of NVIDIA).
-CARDS = {"H100-SXM": (3.35e12, 989e12, 80e9)}
+CARDS = {"H100-SXM": (3.35e12, 989e12, 80e9), "A800": (2.039e12, 312e12, 80e9),
+         "A6000": (768e9, 154.8e12, 48e9)}
 # Link: seconds before the first byte, bytes/s. NVLink: 3.5 us is a send of nccl-tests between two H100s.
 LINKS = {"nvlink": (3.5e-6, 250e9), "pcie": (8e-6, 25e9)}
 MESSAGE_SECONDS = 2e-6
@@ -122,7 +123,7 @@ class Projector:
         comes from the table."""
         if name not in self.shapes:
             small = {"dim": 64, "heads": 1, "kv_heads": 1, "head_dim": 64, "ffn_dim": 64,
-                     "vocab_size": 512}
+                     "vocab_size": 512, "context_length": 65536}
             path = self.folder / f"{name}.toml"
             shape = {**shape_of(name), **small}
             text = [f'{key} = "{value}"' if key in ("name", "type") else f"{key} = {value}"

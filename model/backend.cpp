@@ -8,6 +8,14 @@
 
 namespace paceline {
 
+void check_left_out(const Row& row, const SublayerMask& left_out) {
+    if (!left_out.skips_any()) return;
+    for (int sublayer = row.first; sublayer < row.last; ++sublayer) {
+        const bool skipped = row.mask != nullptr && row.mask->skips(sublayer);
+        PACE_CHECK(skipped || !left_out.skips(sublayer), "a sub-layer that was loaded");
+    }
+}
+
 void Backend::gather(std::span<const RowSource> rows, HiddenRows to) {
     const auto dim = static_cast<std::size_t>(config().dim);
     PACE_CHECK(to.size() == rows.size() * dim, "a place for each row");

@@ -31,6 +31,7 @@ public:
         if (skipped_.size() <= word) skipped_.resize(word + 1, 0);
         skipped_[word] |= std::uint64_t{1} << (static_cast<unsigned>(sublayer) % 64U);
     }
+    [[nodiscard]] bool skips_any() const { return !skipped_.empty(); }
     [[nodiscard]] bool skips(int sublayer) const {
         const auto word = static_cast<std::size_t>(sublayer) / 64;
         return word < skipped_.size() &&

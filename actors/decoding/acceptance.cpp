@@ -12,6 +12,8 @@ namespace paceline {
 WaveWalk::WaveWalk(const WalkInput& input) : input_{input}, at_{0} {
     PACE_CHECK(!input.rows.empty(), "a wave without its root is verified");
     PACE_CHECK(!input.committed.empty(), "a wave is verified without a text before it");
+    PACE_CHECK(input.drawn_below.empty() || input.drawn_below.size() == input.rows.size(),
+               "drawn siblings of other rows");
 }
 
 std::optional<std::size_t> WaveWalk::wanted() const {
@@ -49,11 +51,28 @@ std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch&
     probabilities_.resize(logits.size());
     if (!probabilities(logits, seen, input_.sampling, probabilities_, scratch)) return std::nullopt;
     weights_.assign(probabilities_.begin(), probabilities_.end());
-    std::vector<TokenId> candidates;
-    for (const std::size_t child : children(*at_)) candidates.push_back(input_.rows[child].token);
-    CounterChance counted{input_.sampling.seed, position};
+    return choose_by_rejection();
+}
+
+/// From weights_, which are used up.
+TokenId WaveWalk::choose_by_rejection() {
+    const DrawnSiblings* drawn =
+        input_.drawn_below.empty() ? nullptr : input_.drawn_below[*at_].get();
+    std::vector<TokenId> tokens;
+    if (drawn != nullptr) {
+        tokens = drawn->tokens();
+        drawn->spread(proposed_, weights_.size());
+    }
+    std::vector<TokenId> named;
+    for (const std::size_t child : children(*at_)) {
+        const TokenId token = input_.rows[child].token;
+        if (drawn == nullptr || !drawn->has(token)) named.push_back(token);
+    }
+    CounterChance counted{input_.sampling.seed, position_behind(*at_)};
     Chance& chance = input_.chance == nullptr ? counted : *input_.chance;
-    return choose(weights_, {.tokens = candidates}, chance).token;
+    CandidateTokens candidates{.tokens = tokens, .named = named};
+    if (drawn != nullptr) candidates.q = proposed_;
+    return choose(weights_, candidates, chance).token;
 }
 
 void WaveWalk::feed(std::span<float> logits, SamplerScratch& scratch) {

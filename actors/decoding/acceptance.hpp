@@ -15,10 +15,12 @@
 //           at = the child of `at` whose token is y;  stop if the wave holds none
 //
 // Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
-// A candidate is a point mass: the child x of a row with the target's p is accepted with probability
-// p(x); if it is not, p becomes p without x, normalised, for the next sibling; where none is left
-// the target draws from what p has become. The text then depends on what was proposed, its
-// distribution does not (rejection.hpp has the rule for candidates that were drawn from a q).
+// A candidate that was named is a point mass: the child x of a row with the target's p is accepted with
+// probability p(x); if it is not, p becomes p without x, normalised, for the next sibling; where none is
+// left the target draws from what p has become. Siblings that were drawn from a q (drawn_siblings.hpp) are
+// tested before these, with min(1, p / q) and the residual max(p - q, 0), whether they have rows or not:
+// one that is accepted without a row is the target's own token. The text then depends on what was
+// proposed, its distribution does not (rejection.hpp has the proof for rows with both kinds).
 // Random numbers come from the counter-based generator, keyed by position and the number of the
 // sibling: none is used twice.
 //
@@ -36,6 +38,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/finish_rule.hpp"
 #include "actors/decoding/rejection.hpp"
 #include "ipc/base/ids.hpp"
@@ -62,6 +65,8 @@ struct WalkInput {
     const FinishRule& finish;
     AcceptanceRule rule = AcceptanceRule::Coupled;
     Chance* chance = nullptr;  // of the rejection rule; nullptr: the counter-based generator
+    // Of the rejection rule: what was drawn after each row, nullptr for nothing. Empty: nothing at all.
+    std::span<const DrawnSiblingsPtr> drawn_below = {};
 };
 
 class WaveWalk {
@@ -94,6 +99,7 @@ public:
 private:
     [[nodiscard]] std::vector<std::size_t> children(std::size_t row) const;
     [[nodiscard]] std::optional<TokenId> chosen(std::span<float> logits, SamplerScratch& scratch);
+    [[nodiscard]] TokenId choose_by_rejection();
     void take_own(std::optional<TokenId> own);
     void commit(TokenId own);
     void fail();
@@ -103,6 +109,7 @@ private:
     WalkResult result_;
     std::vector<float> probabilities_;  // of the rejection rule, [vocab]
     std::vector<double> weights_;       // the same, as the rule uses them up
+    std::vector<double> proposed_;      // of drawn siblings: their q, [vocab]
 };
 
 }  // namespace paceline

@@ -117,6 +117,10 @@ void DraftTree::reopen(DraftNodeId id) {
     if (DraftNode* node = get(id); node != nullptr) node->expanded = false;
 }
 
+void DraftTree::mark_drawn(DraftNodeId id) {
+    if (DraftNode* node = get(id); node != nullptr) node->drawn = true;
+}
+
 void DraftTree::set_slot(DraftNodeId id, KvSlot slot) {
     DraftNode* node = get(id);
     PACE_CHECK(node != nullptr && node->slot == kNoSlot,

@@ -44,6 +44,7 @@ struct DraftNode {
     msg::Origin origin = msg::Origin::Trunk;
     KvSlot slot = kNoSlot;  // where the draft model has its keys and values
     bool expanded = false;
+    bool drawn = false;  // its children were: they are not drawn again
 };
 
 /// What became of a tree when its text went on.
@@ -79,6 +80,8 @@ public:
     /// Nothing more can or need be said after this node for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
+    /// The children of this node were drawn; should they be lost, others are named in their place.
+    void mark_drawn(DraftNodeId id);
     void set_slot(DraftNodeId id, KvSlot slot);
     /// Nothing is in the cache any more.
     void drop_slots();

@@ -183,6 +183,12 @@ Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     return step(tree, {.branch_depth = depth}, depth);
 }
 
+void Growth::stop_at(const ChainStop& stop) {
+    rule_.confidence_min = stop.confidence_min;
+    reach_min_ = stop.product_min;
+    rule_.draft_reach_min = reach_min_;
+}
+
 void Growth::expand_down_to(float reach) {
     if (rule_.pace == DraftPace::Sequential) rule_.draft_reach_min = std::max(reach_min_, reach);
 }

@@ -56,6 +56,8 @@ public:
     /// `room`: candidates below the root that could still be committed.
     [[nodiscard]] Step next(const DraftTree& tree, std::int32_t room);
 
+    /// The thresholds of the chains from now on.
+    void stop_at(const ChainStop& stop);
     /// Sequential: from now on nothing is expanded after a path less probable than this either.
     void expand_down_to(float reach);
     /// A step's pass has come back: a chain of `tokens` after its first node, else 1.
@@ -90,7 +92,7 @@ private:
     [[nodiscard]] bool rests() const { return may_pause_ && pause_.rests(); }
 
     GrowthRule rule_;
-    float reach_min_;  // the rule's own
+    float reach_min_;  // the rule's own, or as stop_at() said
     DraftLength length_;
     bool may_pause_;
     DraftPause pause_;

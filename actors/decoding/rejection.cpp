@@ -12,8 +12,9 @@ namespace {
 
 // What the third counter word says: see noise_layout.hpp, whose uses must stay others.
 constexpr std::uint32_t kUseRejection = 3;
-static_assert(kUseRejection != noise::kUseRace && kUseRejection != noise::kUsePick &&
-              kUseRejection != noise::kUseRest);
+constexpr std::uint32_t kUseDrawing = 4;
+static_assert(noise::kUseRace < kUseRejection && noise::kUsePick < kUseRejection &&
+              noise::kUseRest < kUseRejection);
 
 // Summed anew each time: a running difference could leave a rest where there is none.
 double sum_of(std::span<const double> weights) {
@@ -34,8 +35,9 @@ bool subtract(std::span<double> p, double p_sum, std::span<const double> q, doub
 
 double CounterChance::uniform() {
     const PhiloxKey key{static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
+    const std::uint32_t use = use_ == Use::Drawing ? kUseDrawing : kUseRejection;
     const PhiloxCounter words =
-        philox({decision_++, static_cast<std::uint32_t>(position_), kUseRejection, 0}, key);
+        philox({decision_++, static_cast<std::uint32_t>(position_), use, salt_}, key);
     const std::uint64_t bits = (std::uint64_t{words[0]} << 21U) | (words[1] >> 11U);
     return static_cast<double>(bits) * 0x1p-53;
 }
@@ -75,6 +77,14 @@ Choice choose(std::span<double> p, const CandidateTokens& candidates, Chance& ch
         // Equal but for rounding: then it could not be rejected.
         if (!subtract(p, p_sum, q, q_sum)) return {candidates.tokens[i], i};
         q[x] = 0.0;
+    }
+    for (std::size_t i = 0; i < candidates.named.size(); ++i) {
+        const auto x = static_cast<std::size_t>(candidates.named[i]);
+        PACE_CHECK(x < p.size(), "a candidate outside of the vocabulary");
+        if (chance.happens(p[x] / sum_of(p))) {
+            return {candidates.named[i], candidates.tokens.size() + i};
+        }
+        p[x] = 0.0;
     }
     return {static_cast<TokenId>(chance.pick(p)), std::nullopt};
 }

@@ -8,8 +8,16 @@
 //                   x is accepted with probability min(1, p(x) / q(x)); if it is not, p becomes
 //                   max(p - q, 0), normalised, and q becomes q without x, normalised
 //
-// Where no candidate is left the token is drawn from what p has become. A candidate that was *chosen*
-// (argmax of q) must count as a point mass: p / q would favour it.
+// Where no candidate is left the token is drawn from what p has become.
+//
+// Whatever x the point-mass rule is given, the chosen token has the law p: it may be the argmax of a q, or
+// drawn from one, or depend on the siblings before it. The drawn rule is exact only on average over x from
+// q: a candidate that was *chosen* (argmax of q) must count as a point mass, since p / q would favour it.
+// Therefore a node with candidates of both kinds tests the drawn ones first. If all of them are rejected
+// the token must have the law of the residual p' for *these* siblings, and point masses leave any p' as it
+// is, however they came to stand there. The other order would need point masses that do not depend on x.
+// A point mass that repeats a drawn sibling x changes nothing: x was rejected only where p(x) < q(x), so
+// p'(x) = 0. drawn_siblings.hpp says when a candidate may count as drawn.
 // Pure: chance comes from outside, so that a test can take every way it may fall.
 #pragma once
 
@@ -35,10 +43,17 @@ struct Chance {
 };
 
 /// The counter-based generator: decision number n at a position is a pure function of seed,
-/// position and n. Its random words are none of those that the coupled draw uses.
+/// position and n. Its random words are none of those that the coupled draw uses, and those of the two
+/// uses are different ones.
 class CounterChance final : public Chance {
 public:
-    CounterChance(std::uint64_t seed, Position position) : seed_{seed}, position_{position} {}
+    enum class Use : std::uint8_t { Acceptance, Drawing };
+    /// `salt`: different words for nodes at one position.
+    CounterChance(std::uint64_t seed,
+                  Position position,
+                  Use use = Use::Acceptance,
+                  std::uint32_t salt = 0)
+        : seed_{seed}, position_{position}, use_{use}, salt_{salt} {}
     [[nodiscard]] bool happens(double probability) override;
     [[nodiscard]] std::size_t pick(std::span<const double> weights) override;
 
@@ -47,17 +62,21 @@ private:
 
     std::uint64_t seed_;
     Position position_;
+    Use use_;
+    std::uint32_t salt_;
     std::uint32_t decision_ = 0;
 };
 
 struct CandidateTokens {
-    std::span<const TokenId> tokens;  // siblings, in the order in which they were drawn
-    std::span<double> q = {};         // [vocab], used up; empty: point masses
+    std::span<const TokenId> tokens;      // siblings, in the order in which they were drawn
+    std::span<double> q = {};             // [vocab], used up; empty: point masses
+    std::span<const TokenId> named = {};  // point masses, tested after `tokens`
 };
 
 struct Choice {
     TokenId token = 0;
-    std::optional<std::size_t> candidate = std::nullopt;  // which of them it is, if any
+    std::optional<std::size_t> candidate =
+        std::nullopt;  // which of `tokens`, then of `named`, if any
 };
 
 /// Chooses by the rule above. `p` is [vocab], with a sum > 0 (it need not be 1), and is used up.

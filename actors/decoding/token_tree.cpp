@@ -47,8 +47,8 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
     }
     const Position position = below->position + 1;
     const float reach = below->reach + log_prob;
-    const auto unsent = [](const TreeNode& node) { return !node.sent(); };
-    if (full() && !make_room(reach, unsent)) return std::nullopt;
+    const auto may_go = [](const TreeNode& node) { return !node.sent() && !node.keeps_place; };
+    if (full() && !make_room(reach, may_go)) return std::nullopt;
     const NodeId name = new_name();
     nodes_.push_back({.id = name,
                       .parent = parent,
@@ -58,6 +58,16 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
                       .reach = reach,
                       .origin = origin});
     return name;
+}
+
+bool TokenTree::take_drawn(NodeId node, DrawnSiblingsPtr drawn) {
+    PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree hears what was drawn");
+    const std::size_t index = index_of(node);
+    PACE_CHECK(index < nodes_.size(), "something was drawn after a node that is not in the tree");
+    if (nodes_[index].sent() || nodes_[index].drawn_below != nullptr) return false;
+    nodes_[index].drawn_below = std::move(drawn);
+    for (const TreeNode* above : path(node)) nodes_[index_of(above->id)].keeps_place = true;
+    return true;
 }
 
 msg::WaveRow TokenTree::send(NodeId node, KvSlot slot) {
@@ -75,7 +85,7 @@ msg::WaveRow TokenTree::send(NodeId node, KvSlot slot) {
             .slot = slot};
 }
 
-Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row) {
+Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn) {
     TreeNode& top = nodes_.front();
     if (row.position < top.position) return Adoption::Stale;  // sent before a verdict passed it
     if (row.position != top.position || (row.parent == msg::kNoParent && row.token != top.token)) {
@@ -86,16 +96,17 @@ Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row) {
     if (top.id != kNoNode) return protocol(text_of(row) + " is a second root");
     top.id = row.node;
     top.slot = row.slot;
+    top.drawn_below = drawn;
     return Adoption::Live;
 }
 
-Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
+Result<Adoption> TokenTree::adopt(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn) {
     if (row.node == kNoNode) return protocol(text_of(row) + " has no name");
     if (find(row.node) != nullptr) return protocol(text_of(row) + " has a name that is in use");
     const bool below_committed =
         row.parent == msg::kNoParent ||
         (last_committed_ != kNoNode && row.parent == last_committed_.value);
-    if (below_committed) return adopt_root(row);
+    if (below_committed) return adopt_root(row, drawn);
     const TreeNode* parent = find(NodeId{row.parent});
     if (parent == nullptr) return Adoption::Stale;
     if (row.position != parent->position + 1) {
@@ -112,7 +123,8 @@ Result<Adoption> TokenTree::adopt(const msg::WaveRow& row) {
                       .parent = parent->id,
                       .token = row.token,
                       .position = row.position,
-                      .slot = row.slot});
+                      .slot = row.slot,
+                      .drawn_below = drawn});
     return Adoption::Live;
 }
 

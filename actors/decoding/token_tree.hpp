@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "actors/decoding/candidate_tree.hpp"
+#include "actors/decoding/drawn_siblings.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
@@ -47,6 +48,8 @@ struct TreeNode {
     float log_prob = 0.0F;
     float reach = 0.0F;
     msg::Origin origin = msg::Origin::Trunk;
+    DrawnSiblingsPtr drawn_below = nullptr;  // what was drawn after this node before it was sent
+    bool keeps_place = false;  // dispatcher: something was drawn after it, or after a node below it
 
     [[nodiscard]] bool sent() const { return slot != kNoSlot; }
     friend bool operator==(const TreeNode&, const TreeNode&) = default;
@@ -86,14 +89,17 @@ public:
                                TokenId token,
                                float log_prob = 0.0F,
                                msg::Origin origin = msg::Origin::Trunk);
+    /// Dispatcher: the children of `node` were drawn. False, and no effect, if it was sent already, or
+    /// they were drawn before. From now on it does not make room for others.
+    bool take_drawn(NodeId node, DrawnSiblingsPtr drawn);
     /// Dispatcher: a node goes into a wave; it writes its keys and values to `slot`. Its parent
     /// was sent before, or is committed. Returns the node as the wave's row must show it.
     [[nodiscard]] msg::WaveRow send(NodeId node, KvSlot slot);
 
-    /// Replica: takes a row of a wave into the tree. Stale: its parent was dropped, or it stands
+    /// Replica: takes a row of a wave into the tree, and what was drawn after it. Stale: its parent was dropped, or it stands
     /// where the verdict put another token. Errors: Protocol for a row that contradicts the
     /// tree (a name that is in use, a wrong position, a sibling of the same token, no room).
-    Result<Adoption> adopt(const msg::WaveRow& row);
+    Result<Adoption> adopt(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn = nullptr);
 
     /// The rule. `accepted` is a path of sent nodes that starts below the root; `next` is the
     /// target's own token after it. Errors: Protocol if that path is not in the tree (which is
@@ -102,7 +108,7 @@ public:
 
 private:
     [[nodiscard]] NodeId new_name();
-    Result<Adoption> adopt_root(const msg::WaveRow& row);
+    Result<Adoption> adopt_root(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn);
     [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
         std::span<const NodeId> accepted) const;
 

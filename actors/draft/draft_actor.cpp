@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "actors/protocol/tensor_rows.hpp"
+
 namespace paceline {
 namespace {
 
@@ -15,6 +17,10 @@ DraftPlan part_of(DraftPlan plan, const std::optional<StageId>& correct) {
 DraftActor::DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct)
     : DraftWork{part_of(plan, correct), std::move(tools)}, correct_{correct} {
     inbox_.attach(*this);
+    if (programme()) {
+        model()->reserve_scratch(programme()->skip + 1);
+        attach(choice_.emplace(*model(), *programme()));
+    }
     if (correct) attach(trunk_.emplace(*correct, model()));
 }
 
@@ -31,6 +37,29 @@ void DraftActor::on_room(StageId to) {
 void DraftActor::on_peer(StageId peer, PeerChange change) {
     if (peer == correct_) trunk_->forget();
     DraftWork::on_peer(peer, change);
+}
+
+/// Late or not, the slot goes back at once.
+Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
+    if (!choice_ || from.value < plan().first_segment.value || from.value > plan().verifier.value)
+        return unexpected(from, "a tensor note, but is no segment whose layers are tapped");
+    TensorConsumer* tensors = context().tensors_from(from);
+    if (tensors == nullptr) return {};
+    Status taken = take(from, note, *tensors);
+    tensors->release({note.tensor, note.tensor_generation});
+    if (taken.ok()) go_on_with_jobs();
+    return taken;
+}
+
+Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors) {
+    if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !find(note.route))
+        return {};
+    const auto bytes = msg::tensor_bytes(note);
+    if (!bytes) return unexpected(from, "a tensor of no known type");
+    const Result<TensorMemory> viewed =
+        tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
+    if (!viewed) return viewed.error();
+    return choice_->take(note, hidden_rows(viewed.value()));
 }
 
 Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {

@@ -1,19 +1,21 @@
 // DraftActor: the stage "draft": proposes how each request's text goes on (draft_work.hpp).
 // Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its branches, one
 // of which the target may have taken: then Draft goes on below it).
+// TensorNote from each segment (what its layers made of the last accepted token: layer_chooser.hpp).
 // Emits: Proposal to the first segment; to Correct the trunk (trunk_sender.hpp).
 #pragma once
 
 #include <optional>
 
 #include "actors/draft/draft_work.hpp"
+#include "actors/draft/layer_chooser.hpp"
 #include "actors/draft/trunk_sender.hpp"
 
 namespace paceline {
 
 class DraftActor final : public DraftWork {
 public:
-    using Handles = Kinds<msg::Proposal>;
+    using Handles = Kinds<msg::Proposal, msg::TensorNote>;
 
     /// `correct`: grows the alternatives; without it this stage grows them too, if its rule says so.
     DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct = {});
@@ -24,13 +26,19 @@ public:
 
     using DraftWork::handle;
     Status handle(StageId from, const msg::Proposal& proposal);
+    Status handle(StageId from, const msg::TensorNote& note);
 
+    /// How often the layers were chosen anew.
+    [[nodiscard]] std::uint64_t layer_choices() const { return choice_ ? choice_->made() : 0; }
     /// Rows of keys and values handed to Correct.
     [[nodiscard]] std::uint64_t kv_rows_sent() const { return trunk_ ? trunk_->kv_rows_sent() : 0; }
 
 private:
+    Status take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors);
+
     std::optional<StageId> correct_;
     std::optional<TrunkSender> trunk_;
+    std::optional<LayerChooser> choice_;
 };
 
 }  // namespace paceline

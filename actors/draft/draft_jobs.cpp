@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/draft/draft_work.hpp"
+#include "actors/draft/layer_chooser.hpp"
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
@@ -35,12 +36,12 @@ void DraftWork::advance(const RequestPtr& request) {
             const DraftNodeId root = request->text->tree.root().id;
             if (tokens > 0 && !ask_source(request, root, tokens)) return;
         }
-        const Growth::Step step = request->next();
+        const Growth::Step step = request->next(stops_.now());
         if (step.say) {
             send(request, *step.say);
             continue;
         }
-        if (request->changed && request->growth.streams()) {
+        if (request->changed && (request->growth.streams() || request->draws())) {
             send(request, msg::ProposalState::Growing);
         }
         if (step.waits_for_names) return wait_for_names(request);
@@ -96,7 +97,7 @@ std::vector<DraftWork::RequestPtr> DraftWork::longest_waiting_first() {
 
 void DraftWork::pump() {
     if (busy_) return;
-    busy_ = start_pass() || start_source();
+    busy_ = start_choice() || start_pass() || start_source();
 }
 
 /// Correct reads the text before anything is named: then what is sent of the trunk fits on.
@@ -143,7 +144,7 @@ bool DraftWork::start_pass() {
          .request = first->id,
          .id = static_cast<std::uint32_t>(first->text->tree.root().position),
          .rows = model.rows(),
-         .layers = static_cast<std::uint32_t>(model.backend().last_layer()),
+         .layers = model.layers(),
          .heads = model.heads(),
          .context = model.context()},
         [&model, pass = pass_] {
@@ -172,6 +173,13 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         for (const DraftModel::Said& said : taken.said) {
             if (said.text != request->text) continue;
             if (request->text->tree.find(said.node) == nullptr) continue;
+            // Before anything that depends on what was drawn. Without room it is not sent again: when
+            // that would be depends on what was drawn.
+            if (said.drawn) {
+                msg::Draw draw = request->draw(said.node, *said.drawn);
+                draw.route.epoch = context_->epoch();
+                (void)emit<DraftWork>(*context_, plan_.first_segment, draw);
+            }
             request->take(said);
             grown = true;
         }
@@ -189,6 +197,38 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         advance(request);
     }
     pump();
+}
+
+/// Chooses the layers that candidates of all requests leave out.
+bool DraftWork::start_choice() {
+    const auto of = choice_ != nullptr ? choice_->complete() : std::nullopt;
+    if (!of) return false;
+    const RequestPtr request = find(*of);
+    if (!request) {
+        choice_->drop();
+        return false;
+    }
+    if (!choice_->can_run(*request->text)) return false;  // the next pass may read on
+    choice_->prepare(request->text);
+    context_->submit(
+        {.name = "optimise",
+         .request = request->id,
+         .rows = static_cast<std::uint32_t>(choice_->rows()),
+         .layers = static_cast<std::uint32_t>(choice_->layers()),
+         .context = choice_->position() + 1},
+        [this] {
+            return choice_->run() == RunOutcome::Done ? JobOutcome::Done : JobOutcome::Cancelled;
+        },
+        [this](JobOutcome outcome) {
+            busy_ = false;
+            const bool changed = choice_->finish(
+                outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled);
+            for (const auto& [id, one] : requests_) {
+                if (changed) one->text->tree.drop_slots();
+            }
+            pump();
+        });
+    return true;
 }
 
 bool DraftWork::start_source() {

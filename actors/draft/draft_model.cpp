@@ -35,10 +35,17 @@ DraftText::DraftText(const Request& request)
 }
 
 Followed DraftText::follow(std::span<const TokenId> more) {
+    Position root = tree.root().position;
     Followed followed = tree.follow(more);
     tokens.insert(tokens.end(), more.begin(), more.end());
     if (cache) {
-        for (const KvSlot slot : followed.kept) cache->slots.commit(slot);
+        for (const KvSlot slot : followed.kept) {
+            if (cache->read_again) {
+                cache->given_up.push_back({.position = root++, .slot = slot});
+            } else {
+                cache->slots.commit(slot);
+            }
+        }
         cache->became_text.insert(cache->became_text.end(), followed.committed.begin(),
                                   followed.committed.end());
     }
@@ -46,19 +53,22 @@ Followed DraftText::follow(std::span<const TokenId> more) {
 }
 
 DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
-    : backend_{backend}, options_{options}, pages_{std::make_shared<KvPages>(backend.kv_slots())} {
+    : backend_{backend},
+      options_{std::move(options)},
+      mask_{options_.skip.mask()},
+      pages_{std::make_shared<KvPages>(backend.kv_slots())} {
     PACE_CHECK(backend.first_layer() == 0, "a draft model starts at layer 0");
-    PACE_CHECK(backend.has_head(options.head), "a draft model without its head");
-    PACE_CHECK(options.rows_max > 0 && options.vocab_size > 0, "a draft model of no size");
+    PACE_CHECK(backend.has_head(options_.head), "a draft model without its head");
+    PACE_CHECK(options_.rows_max > 0 && options_.vocab_size > 0, "a draft model of no size");
     const ModelConfig& config = backend.config();
-    hidden_ = backend.make_rows(options.rows_max);
+    hidden_ = backend.make_rows(options_.rows_max);
     head_hidden_ = backend.make_rows(kHeadsAtOnce);
     logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
-    vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options.vocab_size));
-    const std::span<const TokenId> list = backend.short_list(options.head);
-    if (!list.empty() && list.back() < options.vocab_size) short_list_ = list;
-    if (!short_list_.empty() || options.vocab_size > config.vocab_size) {
-        target_row_.resize(static_cast<std::size_t>(options.vocab_size));
+    vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options_.vocab_size));
+    const std::span<const TokenId> list = backend.short_list(options_.head);
+    if (!list.empty() && list.back() < options_.vocab_size) short_list_ = list;
+    if (!short_list_.empty() || options_.vocab_size > config.vocab_size) {
+        target_row_.resize(static_cast<std::size_t>(options_.vocab_size));
     }
 }
 
@@ -68,8 +78,10 @@ void DraftModel::open(DraftText& text) {
     const Position positions = std::min<Position>(text.context, backend_.config().context_length);
     Result<RequestSlots> slots = RequestSlots::make(*pages_, positions);
     if (!slots) return;
-    text.cache.emplace(DraftText::Cache{
-        .pages = pages_, .slots = std::move(slots).value(), .positions = positions});
+    text.cache.emplace(DraftText::Cache{.pages = pages_,
+                                        .slots = std::move(slots).value(),
+                                        .positions = positions,
+                                        .read_again = options_.whole_text});
     settle(text);
 }
 
@@ -93,6 +105,9 @@ Position DraftModel::behind(const DraftText& text) const {
 void DraftModel::settle(DraftText& text) const {
     DraftText::Cache& cache = *text.cache;
     for (const DraftTree::Freed& freed : text.tree.take_freed()) {
+        cache.slots.free(freed.position - cache.begin, freed.slot);
+    }
+    for (const DraftTree::Freed& freed : std::exchange(cache.given_up, {})) {
         cache.slots.free(freed.position - cache.begin, freed.slot);
     }
     cache.became_text.clear();
@@ -202,6 +217,7 @@ bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
     }
     heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
                       .count = wish.candidates,
+                      .draw_top = text.tree.find(id)->drawn ? 0 : text.draw_top,
                       .seen = seen_by(text, path)});
     return true;
 }
@@ -222,8 +238,20 @@ void DraftModel::build_rows() {
                          .prefix_count = at + 1 - static_cast<std::int32_t>(row.path_size),
                          .path_slots = paths_.data() + row.path,
                          .path_count = static_cast<std::int32_t>(row.path_size),
-                         .last = 2 * backend_.last_layer()});
+                         .last = 2 * backend_.last_layer(),
+                         .mask = skips(row) ? &mask_ : nullptr});
     }
+}
+
+/// Whether a row leaves out what candidates do.
+bool DraftModel::skips(const PassRow& row) const {
+    return options_.skip.count() > 0 && (row.node != kNoDraftNode || !options_.whole_text);
+}
+
+std::uint32_t DraftModel::layers() const {
+    int sublayers = 0;
+    for (int s = 0; s < 2 * backend_.last_layer(); ++s) sublayers += mask_.skips(s) ? 0 : 1;
+    return static_cast<std::uint32_t>((sublayers + 1) / 2);
 }
 
 std::int32_t DraftModel::context() const {
@@ -244,7 +272,8 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         }
         for (PassHead& head : heads_) {
             const PassRow& row = pass_[head.row];
-            taken.said.push_back({row.text, row.node, std::move(head.candidates)});
+            taken.said.push_back(
+                {row.text, row.node, std::move(head.candidates), std::move(head.drawn)});
         }
     }
     pass_.clear();
@@ -265,7 +294,8 @@ void DraftModel::place(const PassRow& row, Taken& taken) {
     const auto& became = cache.became_text;
     if (node != nullptr) {
         text.tree.set_slot(row.node, row.slot);
-    } else if (std::find(became.begin(), became.end(), row.node) != became.end() &&
+    } else if (!cache.read_again &&
+               std::find(became.begin(), became.end(), row.node) != became.end() &&
                static_cast<std::size_t>(at) == cache.slots.committed().size()) {
         cache.slots.commit(row.slot);
     } else {
@@ -302,7 +332,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
 }
 
 bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes bytes) {
-    if (!text.cache || running_) return false;
+    if (!text.cache || running_ || text.cache->read_again) return false;
     settle(text);
     DraftText::Cache& cache = *text.cache;
     if (position != cache.cached() || position >= text.tree.root().position ||

@@ -25,11 +25,13 @@
 #include <vector>
 
 #include "actors/decoding/draft_tree.hpp"
+#include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 
@@ -37,6 +39,9 @@ struct DraftModelOptions {
     HeadId head = HeadId::Final;
     int vocab_size = 0;           // the target's; what lies above is never proposed
     std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
+    Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
+    SkipSet skip = {};            // the sub-layers that candidates leave out
+    bool whole_text = false;      // the committed text runs through all of them
 };
 
 /// What a draft knows of one request's text. The cache belongs to the DraftModel.
@@ -47,6 +52,7 @@ struct DraftText {
     DraftTree tree;
     SamplingParams sampling;
     Position context;  // tokens that the text may have
+    int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones are named
 
     /// The text goes on: tokens, tree and cache follow.
     Followed follow(std::span<const TokenId> more);
@@ -54,11 +60,13 @@ struct DraftText {
     struct Cache {
         std::shared_ptr<KvPages> pages;  // an abandoned job may outlive the model
         RequestSlots slots;
-        Position positions;                         // that the slots are for
-        Position begin = 0;                         // of the text; what is before it is not known
-        std::size_t checked = 0;                    // tokens of the text that were looked at
-        std::vector<DraftNodeId> became_text = {};  // since the last pass was prepared
-        [[nodiscard]] Position cached() const {     // the text's tokens below this are in the cache
+        Position positions;                           // that the slots are for
+        Position begin = 0;                           // of the text; what is before it is not known
+        bool read_again = false;                      // candidates that became text are read anew
+        std::size_t checked = 0;                      // tokens of the text that were looked at
+        std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
+        std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
+        [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
     };
@@ -94,6 +102,7 @@ public:
         std::shared_ptr<DraftText> text;
         DraftNodeId node = kNoDraftNode;
         std::vector<Candidate> candidates = {};
+        DrawnSiblingsPtr drawn = nullptr;  // not nullptr: they were drawn, in this order
     };
     /// A node whose keys and values this pass has computed, and that is in the tree still.
     struct Computed {
@@ -107,6 +116,23 @@ public:
     /// After run(); of a cancelled one nothing is left.
     [[nodiscard]] Taken take(RunOutcome outcome);
 
+    /// For run_layer(); before any text is opened. The backend's KV has slots for them.
+    void reserve_scratch(std::int32_t rows);
+    /// Whether all keys before `position` of the text are in the cache, and the token there is known.
+    [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
+    /// Jobs of their own, not while a pass is prepared: the token's embedding, and one layer on
+    /// residuals [rows, dim], each at `position`, seeing the text before it and itself.
+    void embed(const DraftText& text, Position position, std::span<float> state);
+    RunOutcome run_layer(const DraftText& text,
+                         Position position,
+                         int layer,
+                         std::span<float> states);
+    void gather(std::span<const RowSource> rows, HiddenRows to) { backend_.gather(rows, to); }
+    [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
+    /// Candidates leave out other sub-layers from now on. Keys of candidates that are in the cache
+    /// lack what is no longer skipped: the caller drops them (DraftTree::drop_slots()).
+    void set_skip(const SkipSet& skip);
+
     /// Bytes of one token's keys and values; 0 if they cannot travel.
     [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
     void read_kv(KvSlot slot, KvBytes bytes) const { backend_.read_kv(slot, bytes); }
@@ -116,6 +142,8 @@ public:
     /// The same for a token of the text that comes next in the cache.
     bool write_kv_at(DraftText& text, Position position, ConstKvBytes bytes);
 
+    /// Layers that candidates run through, two sub-layers of either kind for one.
+    [[nodiscard]] std::uint32_t layers() const;
     /// Of the prepared pass.
     [[nodiscard]] std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
     [[nodiscard]] std::uint32_t heads() const { return static_cast<std::uint32_t>(heads_.size()); }
@@ -138,8 +166,10 @@ private:
     struct PassHead {
         std::size_t row = 0;
         int count = 1;
+        int draw_top = 0;  // of its text; 0 for a node whose children were drawn before
         std::vector<TokenId> seen = {};  // what the penalties may look at
         std::vector<Candidate> candidates = {};
+        DrawnSiblingsPtr drawn = nullptr;
     };
     struct Chunk {
         std::shared_ptr<DraftText> text;
@@ -155,6 +185,7 @@ private:
     [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
+    [[nodiscard]] bool skips(const PassRow& row) const;
     void give_candidates(std::size_t first, std::size_t count);
     [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
     [[nodiscard]] bool drawn_with_layers() const;
@@ -163,13 +194,18 @@ private:
     bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
+    [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
+    void draw_siblings_of(PassHead& head, std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
     void undo();
 
     Backend& backend_;
     DraftModelOptions options_;
+    SublayerMask mask_;  // of options_.skip
     std::shared_ptr<KvPages> pages_;
-    bool running_ = false;  // between prepare() and take()
+    bool running_ = false;                       // between prepare() and take()
+    std::optional<RequestSlots> scratch_slots_;  // of run_layer()
+    std::vector<KvSlot> scratch_names_;
     std::vector<PassRow> pass_;
     std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;

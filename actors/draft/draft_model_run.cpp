@@ -1,9 +1,11 @@
 // The job of DraftModel: the layers of a pass, and the candidates that its heads say.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "actors/draft/draft_model.hpp"
+#include "ipc/base/check.hpp"
 
 namespace paceline {
 
@@ -57,8 +59,13 @@ void DraftModel::give_candidates(std::size_t first, std::size_t count) {
         backend_.head_listed(options_.head, hidden, static_cast<int>(count), logits);
     }
     for (std::size_t i = 0; i < count; ++i) {
-        heads_[first + i].candidates =
-            candidates_of(heads_[first + i], logits.subspan(i * width, width));
+        PassHead& head = heads_[first + i];
+        const std::span<float> row = logits.subspan(i * width, width);
+        if (head.draw_top > 0) {
+            draw_siblings_of(head, row);
+        } else {
+            head.candidates = candidates_of(head, row);
+        }
     }
 }
 
@@ -74,7 +81,7 @@ bool DraftModel::device_draws(std::span<const PassHead> heads) const {
     const bool same = target_row_.empty() && backend_.config().vocab_size <= options_.vocab_size;
     if (short_list_.empty() && !same) return false;
     return std::all_of(heads.begin(), heads.end(), [&](const PassHead& head) {
-        return head.count <= backend_.candidates_max() &&
+        return head.draw_top == 0 && head.count <= backend_.candidates_max() &&
                backend_.draws(pass_[head.row].text->sampling);
     });
 }
@@ -102,13 +109,90 @@ std::vector<Candidate> DraftModel::candidates_of(const PassHead& head, std::span
         return listed_candidates(logits, short_list_, target_row_, at, seen, params, head.count,
                                  scratch_);
     }
-    logits = logits.first(vocab_both_);
-    if (!target_row_.empty()) {
-        std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
-                  -std::numeric_limits<float>::infinity());
-        logits = target_row_;
+    return candidates(target_logits(logits), at, seen, params, head.count, scratch_);
+}
+
+/// A row of the target's vocabulary: tokens that the model does not have cannot be drawn.
+std::span<float> DraftModel::target_logits(std::span<float> logits) {
+    constexpr float kNever = -std::numeric_limits<float>::infinity();
+    if (!short_list_.empty()) {
+        std::fill(target_row_.begin(), target_row_.end(), kNever);
+        for (std::size_t i = 0; i < short_list_.size(); ++i)
+            target_row_[static_cast<std::size_t>(short_list_[i])] = logits[i];
+        return target_row_;
     }
-    return candidates(logits, at, seen, params, head.count, scratch_);
+    logits = logits.first(vocab_both_);
+    if (target_row_.empty()) return logits;
+    std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
+              kNever);
+    return target_row_;
+}
+
+/// log_prob is that of q, as far as the list goes: it orders candidates and ends chains.
+void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
+    const PassRow& row = pass_[head.row];
+    const SamplingParams& params = row.text->sampling;
+    const SeenTokens seen{.committed = head.seen, .path = {}};
+    head.drawn = draw_siblings(target_logits(logits), seen, params,
+                               {.position = row.position + 1,
+                                .parent = rows_[head.row].token,
+                                .top = head.draw_top,
+                                .count = static_cast<std::size_t>(head.count),
+                                .chance = options_.chance},
+                               scratch_);
+    if (head.drawn == nullptr) return;
+    for (const msg::TokenWeight& one : std::span{head.drawn->support}.first(head.drawn->drawn))
+        head.candidates.push_back({.token = one.token, .log_prob = std::log(one.weight)});
+}
+
+// ---- One layer alone
+
+void DraftModel::reserve_scratch(std::int32_t rows) {
+    scratch_slots_.emplace(RequestSlots::make(*pages_, rows).value());
+    for (std::int32_t i = 0; i < rows; ++i)
+        scratch_names_.push_back(scratch_slots_->name(i).value());
+}
+
+bool DraftModel::has_read(const DraftText& text, Position position) const {
+    return text.cache && text.cache->begin == 0 && text.cache->cached() >= position &&
+           position < static_cast<Position>(text.tokens.size());
+}
+
+void DraftModel::embed(const DraftText& text, Position position, std::span<float> state) {
+    const Row row{.token = text.tokens[static_cast<std::size_t>(position)],
+                  .position = position,
+                  .slot = scratch_names_.front(),
+                  .prefix_slots = text.cache->slots.committed().data(),
+                  .prefix_count = position,
+                  .path_slots = scratch_names_.data(),
+                  .path_count = 1};
+    (void)backend_.run_layers({&row, 1}, state, nullptr);  // nothing runs: it cannot be cancelled
+}
+
+RunOutcome DraftModel::run_layer(const DraftText& text,
+                                 Position position,
+                                 int layer,
+                                 std::span<float> states) {
+    const std::size_t count = states.size() / static_cast<std::size_t>(backend_.config().dim);
+    PACE_CHECK(count <= scratch_names_.size(), "more rows than scratch slots");
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < count; ++i) {
+        rows.push_back({.position = position,
+                        .slot = scratch_names_[i],
+                        .prefix_slots = text.cache->slots.committed().data(),
+                        .prefix_count = position,
+                        .path_slots = &scratch_names_[i],
+                        .path_count = 1,
+                        .first = 2 * layer,
+                        .last = 2 * layer + 2});
+    }
+    return backend_.run_layers(rows, states, nullptr);
+}
+
+void DraftModel::set_skip(const SkipSet& skip) {
+    PACE_CHECK(!running_ && options_.whole_text, "another set in the middle, or for a text too");
+    options_.skip = skip;
+    mask_ = skip.mask();
 }
 
 }  // namespace paceline

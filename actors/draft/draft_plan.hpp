@@ -12,6 +12,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_source.hpp"
+#include "actors/self_draft/layer_programme.hpp"
 #include "ipc/base/ids.hpp"
 
 namespace paceline {
@@ -29,6 +30,7 @@ struct DraftPlan {
 struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};
+    std::optional<LayerProgrammeOptions> programme = {};  // the model's skip set is chosen anew
 };
 
 }  // namespace paceline

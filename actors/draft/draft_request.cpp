@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
@@ -45,6 +46,8 @@ DraftRequest::DraftRequest(const control::Begin& begin,
       plan_{plan},
       model_{tools.model.get()},
       finish_{spec.finish_rule()} {
+    const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
+    if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
     if (model_ != nullptr) model_->open(*text);
     if (!tools.source) return;
     source = tools.source(spec);
@@ -195,13 +198,25 @@ std::optional<DraftNodeId> DraftRequest::trunk_node_at(Position position) const 
     return at->id;
 }
 
-Growth::Step DraftRequest::next() {
+bool DraftRequest::stopped(const ChainStop& stop, std::int32_t depth) const {
+    const DraftNode* at = &text->tree.root();
+    for (std::int32_t d = 0; d < depth; ++d) {
+        const DraftNode* below = text->tree.trunk_child(at->id);
+        if (below == nullptr) break;
+        at = below;
+    }
+    return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->reach);
+}
+
+Growth::Step DraftRequest::next(const ChainStop& stop) {
+    growth.stop_at(stop);
     if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());
     return growth.next(text->tree, room());
 }
 
 void DraftRequest::take(const DraftModel::Said& said) {
     text->tree.expand(said.node, said.candidates);
+    if (said.drawn) text->tree.mark_drawn(said.node);
     close_ends();
     changed = true;
 }
@@ -267,6 +282,22 @@ msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& pr
             static_cast<std::int16_t>(whole.nodes[i].parent + static_cast<std::int32_t>(passed));
     }
     return whole;
+}
+
+msg::Draw DraftRequest::draw(DraftNodeId node, const DrawnSiblings& drawn) const {
+    const std::vector<TokenId> path = path_to(node);
+    PACE_CHECK(path.size() <= kGammaMax && drawn.support.size() <= kDrawnSupportMax,
+               "a draw below a path, or from a distribution, that is too long");
+    msg::Draw draw{};
+    draw.route = {.request = id, .attempt = attempt, .epoch = {}};
+    draw.root_position = text->tree.root().position;
+    draw.root_token = text->tree.root().token;
+    draw.depth = static_cast<std::uint32_t>(path.size());
+    draw.support = static_cast<std::uint16_t>(drawn.support.size());
+    draw.drawn = static_cast<std::uint16_t>(drawn.drawn);
+    std::copy(path.begin(), path.end(), draw.path.begin());
+    std::copy(drawn.support.begin(), drawn.support.end(), draw.tokens.begin());
+    return draw;
 }
 
 msg::Proposal DraftRequest::proposal(msg::ProposalState state) const {

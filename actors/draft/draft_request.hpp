@@ -46,8 +46,10 @@ public:
     /// Whether the text has at `position`, and before it, what the other draft had there.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
 
-    /// What to do next, see Growth.
-    [[nodiscard]] Growth::Step next();
+    /// What to do next, see Growth; chains end as `stop` says.
+    [[nodiscard]] Growth::Step next(const ChainStop& stop);
+    /// Whether `stop` has ended the trunk at `depth` or above.
+    [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
     void take(const DraftModel::Said& said);
     /// A source's candidate after a node; tokens that no target has end it. `asked`: so many tokens.
     void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);
@@ -58,6 +60,11 @@ public:
 
     /// The tree as it stands, for the first segment; route.epoch is the sender's to fill.
     [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
+    /// What was drawn after `node`, likewise.
+    [[nodiscard]] msg::Draw draw(DraftNodeId node, const DrawnSiblings& drawn) const;
+    /// Whether candidates are drawn: then the first segment must know of a node before it hears what
+    /// was drawn after it, so the tree is sent as it grows.
+    [[nodiscard]] bool draws() const { return text->draw_top > 0 && uses_model(); }
     /// Candidates below the root that could still be committed.
     [[nodiscard]] std::int32_t room() const;
     [[nodiscard]] bool uses_model() const;

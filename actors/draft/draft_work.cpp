@@ -30,7 +30,8 @@ Error unexpected(StageId from, const std::string& what) {
                  fmt::format("stage {} sent a speculative stage {}", from.value, what)};
 }
 
-DraftWork::DraftWork(DraftPlan plan, DraftTools tools) : plan_{plan}, tools_{std::move(tools)} {
+DraftWork::DraftWork(DraftPlan plan, DraftTools tools)
+    : plan_{plan}, tools_{std::move(tools)}, stops_{plan_.growth} {
     PACE_CHECK(tools_.model != nullptr || tools_.source, "a draft without a model or a source");
     inbox_.attach(*this);
 }
@@ -149,6 +150,9 @@ void DraftWork::follow(const msg::Verdict& verdict) {
         return stop(request->id);
     }
     request->worth.verified(context_->now(), static_cast<int>(verdict.count));
+    const auto depth = static_cast<std::int32_t>(verdict.depth);
+    stops_.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,
+                    request->stopped(stops_.now(), depth));
     request->follow(verdict);
     go_on(request);
 }

@@ -1,6 +1,6 @@
 // DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the requests,
 // the jobs that grow their trees, and the proposals to the first segment.
-// Handles: Begin, Verdict, Stop.   Emits: Proposal.
+// Handles: Begin, Verdict, Stop.   Emits: Proposal, Draw.
 //
 // A request:
 //
@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/decoding/adaptive_stops.hpp"
 #include "actors/draft/draft_plan.hpp"
 #include "actors/draft/draft_request.hpp"
 #include "actors/protocol/inbox.hpp"
@@ -45,12 +46,13 @@
 
 namespace paceline {
 
+class LayerChooser;
 class TrunkSender;
 
 class DraftWork : public Actor {
 public:
     using Handles = Kinds<msg::Verdict, msg::Stop>;
-    using Emits = Kinds<msg::Proposal>;
+    using Emits = Kinds<msg::Proposal, msg::Draw>;
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) final;
@@ -68,6 +70,7 @@ protected:
 
     /// Where the trunk goes besides, and who gets a copy of each proposal. Before on_start().
     void attach(TrunkSender& trunk) { trunk_ = &trunk; }
+    void attach(LayerChooser& choice) { choice_ = &choice; }
     void copy_proposals_to(StageId stage) { copies_to_ = stage; }
 
     /// The request that a proposal is about; nullptr if the message is stale, early or unknown.
@@ -76,7 +79,13 @@ protected:
     /// Goes on with a request whose tree was changed by a message.
     void go_on(const RequestPtr& request);
 
+    /// There may be a job that waits for nothing but this.
+    void go_on_with_jobs() { pump(); }
+
     [[nodiscard]] const DraftPlan& plan() const { return plan_; }
+    [[nodiscard]] const std::optional<LayerProgrammeOptions>& programme() const {
+        return tools_.programme;
+    }
     [[nodiscard]] DraftModel* model() const { return tools_.model.get(); }
     [[nodiscard]] StageContext& context() const { return *context_; }
     Inbox inbox_{InboxGate::Overflow::DropOldest};
@@ -104,6 +113,7 @@ private:
     bool start_pass();
     void end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome);
     bool start_source();
+    bool start_choice();
     void submit_source(const RequestPtr& request);
     void send(const RequestPtr& request, msg::ProposalState state);
     [[nodiscard]] std::vector<RequestPtr> longest_waiting_first();
@@ -111,7 +121,9 @@ private:
     StageContext* context_ = nullptr;
     DraftPlan plan_;
     DraftTools tools_;
+    AdaptiveStops stops_;
     TrunkSender* trunk_ = nullptr;
+    LayerChooser* choice_ = nullptr;
     std::optional<StageId> copies_to_;
     std::map<RequestId, RequestPtr> requests_;
     RequestId served_;  // the last one that a job was for

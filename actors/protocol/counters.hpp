@@ -51,6 +51,22 @@ inline constexpr Counter kExitRows = free_counter(19);       // rows whose exit 
 inline constexpr Counter kEarlyProposed = free_counter(20);
 inline constexpr Counter kEarlyRight = free_counter(21);  // of kEarlyProposed, committed
 
+// Of segments: sub-layers of the target (two a layer) that rows ran; a cancelled row counts in full.
+inline constexpr Counter kVerifySublayers = free_counter(22);   // rows of verify waves
+inline constexpr Counter kPrefillSublayers = free_counter(23);  // rows of prefill waves
+
+// Of a first segment that drafts for itself: sub-layers, time in jobs, and what became of chains.
+inline constexpr Counter kDraftSublayers = free_counter(24);     // rows of passes
+inline constexpr Counter kOptimiseSublayers = free_counter(25);  // rows of trials and programmes
+inline constexpr Counter kDraftMicros = free_counter(26);        // in passes
+inline constexpr Counter kVerifyMicros = free_counter(27);       // in runs with rows to verify
+inline constexpr Counter kOptimiseMicros = free_counter(28);     // in trials and programmes
+inline constexpr Counter kOptimiseJobs = free_counter(29);
+inline constexpr Counter kChainProposed =
+    free_counter(30);  // first choices, of chains with a verdict
+inline constexpr Counter kChainAccepted = free_counter(31);  // of kChainProposed, committed
+inline constexpr Counter kAutoOffs = free_counter(32);       // how often drafting was turned off
+
 /// The outcome counter of candidates from `origin`.
 [[nodiscard]] constexpr Counter outcome_of(msg::Origin origin) {
     return static_cast<Counter>(static_cast<std::size_t>(kOutcomeTrunk) +
@@ -67,5 +83,19 @@ namespace paceline::gauges {
 
 inline constexpr Gauge kQueueDepth = free_gauge(0);  // waves or proposals that wait here
 inline constexpr Gauge kRequests = free_gauge(1);    // requests that are open here
+
+// Of a first segment that drafts for itself (self_draft_state.hpp).
+inline constexpr Gauge kDraftPhase = free_gauge(2);  // 0: unknown, 1: decodes plainly, 2: drafts
+inline constexpr Gauge kDraftGain = free_gauge(3);   // of 1,000
+inline constexpr Gauge kDraftThreshold = free_gauge(4);  // of 1,000,000; 0: there is none
+inline constexpr Gauge kMatchness = free_gauge(5);       // of 1,000,000; 0: not measured
+inline constexpr Gauge kTrials = free_gauge(6);
+inline constexpr Gauge kLeftOut = free_gauge(7);  // sub-layers that a drafted row does not run
+inline constexpr std::size_t kLeftOutWords = 4;
+/// Bit i of word w: sub-layer 64 w + i is left out. Deeper ones have no bit.
+[[nodiscard]] consteval Gauge left_out_word(std::size_t w) {
+    return free_gauge(8 + w);
+}
+static_assert(static_cast<std::size_t>(left_out_word(kLeftOutWords - 1)) < kGauges);
 
 }  // namespace paceline::gauges

@@ -77,7 +77,7 @@ public:
     InboxGate gate;
 
 private:
-    static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::TensorNote) + 1;
+    static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::Draw) + 1;
     template <msg::HotMessage M>
     static constexpr std::uint16_t kind_of = static_cast<std::uint16_t>(M::kKind);
 

@@ -1,5 +1,6 @@
 #include "actors/protocol/message_checks.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
 #include <optional>
@@ -39,6 +40,46 @@ Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits
     if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     if (row.start > limits.sublayers) return bad(name, "start", row.start);
     return {};
+}
+
+/// Drawn siblings and the distribution that they come from.
+Status check_drawn(const std::string& name,
+                   std::span<const msg::TokenWeight> support,
+                   std::uint32_t drawn,
+                   const MessageLimits& limits) {
+    if (drawn == 0 || drawn > support.size()) return bad(name, "drawn", drawn);
+    for (std::size_t i = 0; i < support.size(); ++i) {
+        const auto [token, weight] = support[i];
+        if (!within(token, limits.vocab_size)) return bad(name, fmt::format("token {}", i), token);
+        if (!std::isfinite(weight) || weight <= 0.0F) {
+            return Error{Errc::Protocol, fmt::format("{} has weight {} = {}", name, i, weight)};
+        }
+        const auto before = support.first(i);
+        if (std::any_of(before.begin(), before.end(),
+                        [&](const msg::TokenWeight& other) { return other.token == token; })) {
+            return Error{Errc::Protocol, fmt::format("{} has token {} twice", name, token)};
+        }
+    }
+    return {};
+}
+
+/// The draws of a wave: each of a row of its own, and all tokens belong to one.
+Status check_draws(const msg::Wave& wave, const MessageLimits& limits) {
+    std::span<const msg::TokenWeight> left{wave.drawn_tokens};
+    for (std::size_t i = 0; i < wave.draws.size(); ++i) {
+        const auto [row, support, drawn] = wave.draws[i];
+        const std::string name = fmt::format("a wave's draw {}", i);
+        if (row >= wave.rows.size() || (i > 0 && row <= wave.draws[i - 1].row)) {
+            return bad(name, "row", row);
+        }
+        if (support == 0 || support > kDrawnSupportMax || support > left.size()) {
+            return bad(name, "support", support);
+        }
+        if (Status ok = check_drawn(name, left.first(support), drawn, limits); !ok) return ok;
+        left = left.subspan(support);
+    }
+    if (left.empty()) return {};
+    return bad("a wave", "drawn tokens without a draw", static_cast<std::int64_t>(left.size()));
 }
 
 /// How probable a candidate is may be said badly (the dispatcher clamps it), but not with a NaN.
@@ -96,6 +137,24 @@ Status check_message(const msg::Proposal& proposal, const MessageLimits& limits)
     return {};
 }
 
+Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
+    const std::string name = "a draw";
+    if (!within(draw.root_position, limits.context)) {
+        return bad(name, "root_position", draw.root_position);
+    }
+    if (!within(draw.root_token, limits.vocab_size)) {
+        return bad(name, "root_token", draw.root_token);
+    }
+    if (draw.depth > kGammaMax) return bad(name, "depth", draw.depth);
+    if (draw.support == 0 || draw.support > kDrawnSupportMax) {
+        return bad(name, "support", draw.support);
+    }
+    if (Status path = check_tokens(name, std::span{draw.path}.first(draw.depth), limits); !path) {
+        return path;
+    }
+    return check_drawn(name, std::span{draw.tokens}.first(draw.support), draw.drawn, limits);
+}
+
 Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     const std::string name = "a wave";
     const std::size_t row_count = wave.rows.size();
@@ -125,7 +184,7 @@ Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
     for (std::uint32_t i = 0; i < row_count; ++i) {
         if (Status row = check_row(wave, i, limits); !row) return row;
     }
-    return {};
+    return check_draws(wave, limits);
 }
 
 Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {

@@ -56,6 +56,7 @@ template <msg::HotMessage M>
 
 /// Errors: Protocol, naming message, field and value.
 [[nodiscard]] Status check_message(const msg::Proposal& proposal, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::Draw& draw, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Wave& wave, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::TensorNote& note, const TensorLimits& limits);
 [[nodiscard]] Status check_message(const msg::Verdict& verdict, const MessageLimits& limits);

@@ -57,9 +57,11 @@ Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> r
     return {};
 }
 
-Status RequestState::take_rows(std::span<const msg::WaveRow> rows) {
-    for (const msg::WaveRow& row : rows) {
-        const Result<Adoption> adopted = tree_.adopt(row);
+Status RequestState::take_rows(std::span<const msg::WaveRow> rows,
+                               std::span<const DrawnSiblingsPtr> drawn_below) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Result<Adoption> adopted =
+            tree_.adopt(rows[i], drawn_below.empty() ? nullptr : drawn_below[i]);
         if (!adopted) return adopted.error();
     }
     return {};

@@ -61,8 +61,9 @@ public:
     /// Errors: Protocol if its rows are not the next committed tokens.
     Status take_prefill(Position base, std::span<const msg::WaveRow> rows);
     /// A verify part arrived from another segment: its rows join the replica of the tree.
-    /// Errors: Protocol as TokenTree::adopt.
-    Status take_rows(std::span<const msg::WaveRow> rows);
+    /// `drawn_below`: what was drawn after each row, or empty. Errors: Protocol as TokenTree::adopt.
+    Status take_rows(std::span<const msg::WaveRow> rows,
+                     std::span<const DrawnSiblingsPtr> drawn_below = {});
     /// Errors: Protocol if the verdict does not continue this text (the state is unchanged).
     Result<TreeStep> apply(const msg::Verdict& verdict);
 

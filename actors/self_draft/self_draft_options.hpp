@@ -69,6 +69,8 @@ struct SelfDraftOptions {
     double optimise_share = 0.01;  // of the time, at most
 
     bool auto_off = true;  // plain rounds while drafts do not pay (gain_watch.hpp)
+    /// Called on the actor's loop when auto_off turns drafting off or on. `gain` as GainWatch::gain().
+    std::function<void(bool drafts, double gain)> told = {};
 
     std::string state = {};  // SkipSearch::encode() of an earlier run; empty: none
     /// Keeps the state of the search; called in a job, with encode(). Empty: it is not kept.

@@ -33,6 +33,14 @@ Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
     return {};
 }
 
+/// One that is early is dropped: to keep the newest of several would let the values of some decide
+/// which of them count.
+Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
+    if (Status checked = check_message(draw, host_.limits); !checked) return checked;
+    if (host_.inbox.peek<msg::Draw>(from, draw.route) == Age::Current) scheduler_.take_drawn(draw);
+    return {};
+}
+
 void Dispatcher::propose(const msg::Proposal& proposal) {
     scheduler_.propose(proposal, WaveScheduler::Speaker::Other, host_.context->now());
 }

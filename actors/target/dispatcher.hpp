@@ -1,5 +1,5 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
-// Handles: Proposal (from draft, correct and exits).   Emits: no message; its waves are the parts of
+// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no message; its waves are the parts of
 // the next run of its own segment, which passes them on.
 //
 //     next_parts()      the wave that the scheduler (wave_scheduler.hpp) forms from requests and
@@ -36,13 +36,14 @@ struct DispatcherPlan {
 
 class Dispatcher {
 public:
-    using Handles = Kinds<msg::Proposal>;
+    using Handles = Kinds<msg::Proposal, msg::Draw>;
     using Emits = Kinds<>;
 
     /// Borrows the host.
     Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32_t kv_slots);
 
     Status handle(StageId from, const msg::Proposal& proposal);
+    Status handle(StageId from, const msg::Draw& draw);
     /// From an exit of the same segment.
     void propose(const msg::Proposal& proposal);
     void peer_changed(StageId peer, PeerChange change);

@@ -18,9 +18,11 @@
 #include <vector>
 
 #include "actors/protocol/request_state.hpp"
+#include "actors/self_draft/gain_turns.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 
@@ -31,6 +33,7 @@ struct DraftPath {
     std::int32_t start = 0;  // sub-layers [0, start) are those of the whole model
     std::int32_t last = 0;   // sub-layers [start, last) run as well, but for those of `mask`
     double layers = 0.0;     // that a row runs, in layers
+    SkipSet left_out = {};   // sub-layers that it does not run, in either way
 };
 
 struct DraftChain {
@@ -44,7 +47,8 @@ struct DraftChain {
     std::shared_ptr<RowMemory> at_start = {};  // [computed, dim]: residuals before path->start
     float reach = 1.0F;                        // product of the scores
     bool ended = true;
-    bool drafted = false;  // GainWatch has let this round be drafted
+    GainTurns::Round round = {};
+    bool drafted = false;  // in this round
     bool tapped = false;   // the verify rows keep their residuals
     Micros begun{0};       // when the verdict before it came; 0: none did
 

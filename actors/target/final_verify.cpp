@@ -34,12 +34,21 @@ Status FinalVerify::prepare(const SegmentRun& run) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);
         const std::span<const std::optional<TokenId>> drawn{drawn_};
+        std::vector<DrawnSiblingsPtr> drawn_below;
+        const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
+        for (std::size_t i = 0; draws && i < rows.size(); ++i) {
+            const TreeNode* node = part.state->tree().find(rows[i].node);
+            if (node == nullptr || node->drawn_below == nullptr) continue;
+            drawn_below.resize(rows.size());
+            drawn_below[i] = node->drawn_below;
+        }
         parts_.push_back(
             {.state = *part.state,
              .committed = part.committed,
              .rows = rows,
              .hidden = run.hidden.subspan(part.first * run.dim(), rows.size() * run.dim()),
-             .drawn = drawn.empty() ? drawn : drawn.subspan(part.first, rows.size())});
+             .drawn = drawn.empty() ? drawn : drawn.subspan(part.first, rows.size()),
+             .drawn_below = std::move(drawn_below)});
     }
     return {};
 }

@@ -47,6 +47,10 @@ void SegmentActor::attach_roles() {
                        VerdictReceivers{.all = plan_.verdict_to, .speculative = plan_.speculative});
         host_.inbox.attach(*final_);
     }
+    if (plan_.tap) {
+        tap_.emplace(host_, backend_, *plan_.tap);
+        host_.inbox.attach(*tap_);
+    }
     if (plan_.self_draft) {
         PACE_CHECK(dispatcher_.has_value(), "a segment drafts that is not the first one");
         self_.emplace(host_, backend_, *dispatcher_, *plan_.self_draft);
@@ -96,6 +100,7 @@ void SegmentActor::handle(StageId from, std::uint16_t kind, std::span<const std:
 }
 
 void SegmentActor::on_room(StageId /*to*/) {
+    if (tap_) tap_->flush();
     report(advance());
 }
 
@@ -104,6 +109,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
         host_.outbox->forget(peer);
         host_.inbox.gate.forget(peer);
     }
+    if (tap_ && peer == plan_.tap->draft) tap_->forget();
     if (dispatcher_) dispatcher_->peer_changed(peer, change);
     const std::vector<StageId>& speculative = plan_.speculative;
     if (peer == plan_.draft ||
@@ -209,6 +215,7 @@ Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
 Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     const Result<TreeStep> step = state.apply(verdict);
     if (!step) return step.error();
+    if (tap_) tap_->follow(verdict);
     if (early_) early_->follow(state);
     if (dispatcher_) dispatcher_->follow(state, step.value());
     if (self_) self_->follow(state, step.value());
@@ -274,6 +281,7 @@ Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
     WaitingPart part{.part = wave.parts[index], .tensor = tensor, .tensor_rows = wave.tensor_rows};
     const auto rows = std::span{wave.rows}.subspan(first_row, part.part.rows);
     part.rows.assign(rows.begin(), rows.end());
+    part.drawn_below = drawn_below(wave, first_row, part.part.rows);
     if (part.part.hold == 0) return part;
     Result<std::shared_ptr<RowMemory>> copied = copy_of(part);
     if (!copied) return copied.error();

@@ -4,6 +4,7 @@
 //     Dispatcher    the first segment (no segment before it): what the layers work on next
 //     EarlyVerify   a segment with an exit: proposals ahead of the verdict
 //     FinalVerify   the last segment (no segment after it): the verdicts
+//     ResidualTap   a segment beside a draft that chooses its layers by them
 //     SelfDraft     a first segment that drafts for itself: jobs between the runs
 //
 // Handles: Begin, Wave (from the segment before), Verdict (from the last one), Stop; a Dispatcher also
@@ -44,6 +45,7 @@
 #include "actors/target/early_verify.hpp"
 #include "actors/target/exit_options.hpp"
 #include "actors/target/final_verify.hpp"
+#include "actors/target/residual_tap.hpp"
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_queue.hpp"
 #include "actors/target/segment_run.hpp"
@@ -67,6 +69,7 @@ struct SegmentPlan {
     DispatchOptions dispatch;          // read by the first segment; how large a wave may be, by all
     VerifyOptions verify;              // read by the last segment
     std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
+    std::optional<TapOptions> tap;     // present: ResidualTap is attached
     std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
     StageId first_segment;       // who gets what the exit proposes; read elsewhere than there
     Micros hold_limit{200'000};  // held parts that wait for longer than this run anyway
@@ -142,6 +145,7 @@ private:
     std::optional<Dispatcher> dispatcher_;
     std::optional<EarlyVerify> early_;
     std::optional<FinalVerify> final_;
+    std::optional<ResidualTap> tap_;
     std::optional<SelfDraft> self_;
     TensorConsumer* in_ = nullptr;     // from the segment before, if it is there and not lost
     TensorProducer* out_ = nullptr;    // to the segment after, likewise

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/decoding/drawn_siblings.hpp"
 #include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
@@ -57,8 +58,9 @@ private:
 struct WaitingPart {
     msg::WavePart part{};
     std::vector<msg::WaveRow> rows = {};
-    std::shared_ptr<TensorShare> tensor = nullptr;  // nullptr: at the first segment, or copied
-    std::uint32_t tensor_rows = 0;                  // of the whole tensor
+    std::vector<DrawnSiblingsPtr> drawn_below = {};  // after each row; empty: nothing was drawn
+    std::shared_ptr<TensorShare> tensor = nullptr;   // nullptr: at the first segment, or copied
+    std::uint32_t tensor_rows = 0;                   // of the whole tensor
     std::shared_ptr<RowMemory> copied =
         nullptr;          // a held part's own rows, so that it keeps no slot
     bool joined = false;  // its rows are in the request's tree

@@ -12,6 +12,39 @@ std::size_t SegmentRun::dim() const {
     return static_cast<std::size_t>(backend.config().dim);
 }
 
+std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
+                                          std::uint32_t first,
+                                          std::uint32_t count) {
+    std::vector<DrawnSiblingsPtr> drawn;
+    std::span<const msg::TokenWeight> left{wave.drawn_tokens};
+    for (const msg::WaveDraw& draw : wave.draws) {
+        const auto support = left.first(draw.support);
+        left = left.subspan(draw.support);
+        if (draw.row < first || draw.row - first >= count) continue;
+        drawn.resize(count);
+        drawn[draw.row - first] = std::make_shared<const DrawnSiblings>(
+            DrawnSiblings{.support = {support.begin(), support.end()}, .drawn = draw.drawn});
+    }
+    return drawn;
+}
+
+void SegmentRun::add_draws(msg::Wave& wave) const {
+    for (const RunPart& part : parts) {
+        const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
+        if (part.prefill() || !draws) continue;
+        for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
+            const TreeNode* node = part.state->tree().find(named[row].node);
+            if (node == nullptr || node->drawn_below == nullptr) continue;
+            const DrawnSiblings& drawn = *node->drawn_below;
+            wave.draws.push_back({.row = static_cast<std::uint32_t>(row),
+                                  .support = static_cast<std::uint16_t>(drawn.support.size()),
+                                  .drawn = static_cast<std::uint16_t>(drawn.drawn)});
+            wave.drawn_tokens.insert(wave.drawn_tokens.end(), drawn.support.begin(),
+                                     drawn.support.end());
+        }
+    }
+}
+
 bool SegmentRun::verifies() const {
     return std::any_of(parts.begin(), parts.end(),
                        [](const RunPart& part) { return !part.prefill(); });

@@ -40,6 +40,11 @@ struct RunPart {
     [[nodiscard]] bool prefill() const { return part.kind == msg::WaveKind::Prefill; }
 };
 
+/// What was drawn after each of the `count` rows of a wave that start at `first`; empty if nothing was.
+[[nodiscard]] std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
+                                                        std::uint32_t first,
+                                                        std::uint32_t count);
+
 struct SegmentRun {
     /// The hidden states go to `memory`, which has room for the largest wave.
     SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
@@ -72,6 +77,8 @@ struct SegmentRun {
     /// Leaves only the rows that are to be kept, and the parts that have any.
     void keep(const std::vector<bool>& kept, bool whole_parts);
 
+    /// What was drawn after the rows that run, for the next segment.
+    void add_draws(msg::Wave& wave) const;
     [[nodiscard]] bool verifies() const;  // not prefill alone
     [[nodiscard]] JobLabel label() const;
     [[nodiscard]] std::size_t dim() const;

@@ -57,7 +57,7 @@ Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
          .join =
              [this](const WaitingPart& part) {
                  return host_.requests.find(part.part.request, part.part.attempt)
-                     ->take_rows(part.rows);
+                     ->take_rows(part.rows, part.drawn_below);
              }},
         host_.context->now());
 }
@@ -135,6 +135,7 @@ Status SegmentActor::start(std::span<const WaitingPart> parts) {
     }
     if (early_) early_->prepare(*run);
     if (self_) self_->prepare(*run);
+    if (tap_) tap_->prepare(*run);
     if (works_apart(*run)) run->work_in(backend_.rows_of(work_, run->named.size()));
     record(*run);
     run->watch(*host_.context, !final_);
@@ -178,6 +179,11 @@ void SegmentActor::record(const SegmentRun& run) {
     context.count(counters::kWaveRows, run.named.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
+        std::uint64_t sublayers = 0;
+        for (std::size_t i = part.first; i < part.first + part.part.rows; ++i)
+            sublayers += static_cast<std::uint64_t>(run.rows[i].last - run.rows[i].first);
+        context.count(part.prefill() ? counters::kPrefillSublayers : counters::kVerifySublayers,
+                      sublayers);
     }
     if (dispatcher_) dispatcher_->record(run);
 }
@@ -189,7 +195,7 @@ void SegmentActor::cancel_if_stale() {
 void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     PACE_CHECK(running_ == run, "a job ends that is not running");
     running_.reset();
-    if (self_) self_->ran(host_.context->now() - run->started);
+    if (self_) self_->ran(*run, host_.context->now() - run->started);
     run->release();
     run->leave_out_stale(host_.requests, outcome, final_.has_value());
     Status status;
@@ -240,6 +246,7 @@ void SegmentActor::pass_on(const SegmentRun& run) {
     wave.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
     for (const RunPart& part : run.parts) wave.parts.push_back(part.part);
     wave.rows = run.named;
+    run.add_draws(wave);
     host_.outbox->send<SegmentActor>(*plan_.next, wave);
 }
 

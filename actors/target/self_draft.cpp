@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
 
@@ -30,7 +30,8 @@ SelfDraft::SelfDraft(SegmentHost& host,
       dispatcher_{dispatcher},
       options_{std::move(options)},
       threshold_{threshold_of(options_)},
-      watch_{options_.auto_off},
+      turns_{options_.auto_off},
+      account_{host, options_.told},
       candidates_{backend} {
     PACE_CHECK(validate(options_, backend.config().layers).ok(),
                "self-draft options that were not validated");
@@ -47,11 +48,15 @@ SelfDraft::SelfDraft(SegmentHost& host,
 
 std::shared_ptr<const DraftPath> SelfDraft::path_of(const SkipSet& set) const {
     auto path = std::make_shared<DraftPath>();
+    path->left_out = SkipSet{backend_.config().layers};
     if (options_.early_exit()) {
         path->start = path->last = 2 * options_.exit;
         path->layers = options_.exit;
+        for (int layer = options_.exit; layer < backend_.config().layers; ++layer)
+            path->left_out.skip_layer(layer);
         return path;
     }
+    path->left_out = set;
     path->mask = set.mask();
     path->masked = true;
     path->start = set.first_skipped();
@@ -66,6 +71,7 @@ void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
     auto chain = std::make_shared<DraftChain>();
     chain->state = state;
     chains_[state->request()] = std::move(chain);
+    show();
 }
 
 void SelfDraft::forget_ended() {
@@ -80,7 +86,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     const Micros now = host_.context->now();
     const auto tokens = static_cast<int>(step.committed.size());
     const int accepted = std::max(tokens - 1, 0);
-    if (chain.root >= 0) watch_.round(chain.drafted, now - chain.begun, tokens);
+    turns_.verified(chain.round, tokens, now);
     const std::int32_t drafted = chain.drafted_tokens();
     if (chain.drafted && drafted > 0) {
         // A side leaf may be accepted below the last drafted node's parent: the chain's own rate counts.
@@ -89,6 +95,8 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
     }
+    account_.verified(chain, step);
+    show();
     chain.begun = now;
     chain.ended = true;
     chain.drafted = false;
@@ -115,13 +123,17 @@ void SelfDraft::begin_chain(DraftChain& chain) {
     const TreeNode& root = chain.state->tree().root();
     if (chain.root < 0) chain.begun = host_.context->now();
     chain.root = root.position;
+    chain.round = {};
     chain.path = path_;
     chain.nodes.assign(1, root.id);
     chain.slots.clear();
     chain.reach = 1.0F;
-    chain.drafted = limit(chain) > 0 && watch_.ask();
+    const bool drafting = turns_.watch(chains_.size()).drafting();
+    if (limit(chain) > 0) chain.round = turns_.begin(chains_.size(), chain.begun);
+    if (turns_.watch(chains_.size()).drafting() != drafting) show();
+    chain.drafted = chain.round.drafts;
     chain.ended = !chain.drafted;
-    chain.tapped = optimiser_ && optimiser_->wants_residuals();
+    chain.tapped = chain.drafted && optimiser_ && optimiser_->wants_residuals();
     if (!chain.drafted || chain.path->start == 0 || chain.at_start) return;
     chain.at_start = std::make_shared<RowMemory>(
         backend_.make_rows(static_cast<std::size_t>(options_.gamma) + 1));
@@ -178,14 +190,14 @@ std::optional<JobLabel> SelfDraft::pass_job() {
                             CancelBoard::mark_of(state.request(), state.attempt()));
     }
     job_ = Job::Pass;
-    host_.context->count(counters::kDraftForwards);
-    host_.context->count(counters::kDraftRows, pass_->rows.size());
+    account_.pass(*pass_->path, pass_->rows.size());
     return pass_label();
 }
 
 void SelfDraft::add_row(const ChainPtr& chain, KvSlot slot) {
     const RequestState& state = *chain->state;
     const TreeNode& node = *state.tree().find(chain->nodes.back());
+    const DraftPath& path = planted(PlantedBug::DraftPathChanges) ? *path_ : *chain->path;
     chain->slots.push_back(slot);
     pass_->path_slots.insert(pass_->path_slots.end(), chain->slots.begin(), chain->slots.end());
     pass_->rows.push_back({.token = node.token,
@@ -194,8 +206,8 @@ void SelfDraft::add_row(const ChainPtr& chain, KvSlot slot) {
                            .prefix_slots = state.slots().data(),
                            .prefix_count = chain->root,
                            .path_count = static_cast<std::int32_t>(chain->slots.size()),
-                           .last = chain->path->last,
-                           .mask = chain->path->masked ? &chain->path->mask : nullptr});
+                           .last = path.last,
+                           .mask = path.masked ? &path.mask : nullptr});
     pass_->path = chain->path;
     Member member{
         .chain = chain,
@@ -328,9 +340,11 @@ void SelfDraft::finish(RunOutcome outcome) {
     const Micros took = host_.context->now() - started_;
     const Job job = std::exchange(job_, Job::None);
     if (job == Job::Optimise) {
+        account_.optimised(optimiser_->take_sublayers(), took);
         if (optimiser_->finish(outcome, took)) path_ = path_of(optimiser_->set());
-        return;
+        return show();
     }
+    account_.pass_took(took);
     decoding_ += took;
     finish_pass(outcome);
 }
@@ -372,7 +386,7 @@ void SelfDraft::extend(DraftChain& chain,
             tree.grow(above, best[i].token, std::min(best[i].log_prob, 0.0F), origin);
         if (i == 0) next = node;
     }
-    if (!next) return;
+    if (!next || tree.find(*next) == nullptr) return;  // a full tree: it had to make room
     chain.nodes.push_back(*next);
     const float own = score.value_or(probability);
     chain.reach *= own;
@@ -399,6 +413,8 @@ std::shared_ptr<RowMemory> SelfDraft::begun_rows(const RequestState& state) cons
 
 void SelfDraft::prepare(SegmentRun& run) {
     tapped_.reset();
+    const auto is_prefill = [](const RunPart& part) { return part.prefill(); };
+    if (std::any_of(run.parts.begin(), run.parts.end(), is_prefill)) turns_.disturbed();
     for (const RunPart& part : run.parts) {
         const auto found = chains_.find(part.state->request());
         if (part.prefill() || found == chains_.end() || !found->second->tapped) continue;
@@ -414,14 +430,34 @@ void SelfDraft::prepare(SegmentRun& run) {
     }
 }
 
+void SelfDraft::ran(const SegmentRun& run, Micros took) {
+    decoding_ += took;
+    account_.run_took(run, took);
+}
+
 void SelfDraft::verified(const VerifyPart& part) {
     if (!tapped_ || tapped_.get() != &part.state || part.result.tokens.empty()) return;
     const auto row_floats = static_cast<std::size_t>(backend_.config().sublayers()) *
                             static_cast<std::size_t>(backend_.config().dim);
     const std::size_t last = part.result.last_row;
-    optimiser_->take_residuals(part.rows[last].position,
+    optimiser_->take_residuals(part.state, part.rows[last].position,
                                std::span{residuals_}.subspan(last * row_floats, row_floats));
     tapped_.reset();
+}
+
+// ---- Figures
+
+void SelfDraft::show() {
+    const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;
+    const bool stops_early = options_.reach_min > 0.0F || options_.confidence_min > 0.0F;
+    const GainWatch& watch = turns_.watch(chains_.size());
+    account_.show({.drafts = watch.drafting(),
+                   .gain = watch.gain(),
+                   .threshold = stops_early ? threshold_.now() : 0.0,
+                   .matchness = search != nullptr ? search->matchness() : 0.0,
+                   .trials = search != nullptr ? search->trials() : 0,
+                   .left_out_count = path_->left_out.count(),
+                   .left_out = path_->left_out});
 }
 
 }  // namespace paceline

@@ -17,7 +17,7 @@
 // row-invariant), and everything else is written again before it is read.
 //
 // After a verdict the time that the round took decides whether the next one is drafted
-// (self_draft/gain_watch.hpp), and the skip set may be changed (skip_optimiser.hpp).
+// (self_draft/gain_turns.hpp), and the skip set may be changed (skip_optimiser.hpp).
 //
 // Owns the chains and the memory of passes. Threads: the actor's loop; run() is the job.
 #pragma once
@@ -31,12 +31,13 @@
 #include "actors/decoding/head_candidates.hpp"
 #include "actors/decoding/stop_policy.hpp"
 #include "actors/protocol/message_kinds.hpp"
-#include "actors/self_draft/gain_watch.hpp"
+#include "actors/self_draft/gain_turns.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 #include "actors/target/dispatcher.hpp"
 #include "actors/target/draft_chain.hpp"
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_run.hpp"
+#include "actors/target/self_draft_account.hpp"
 #include "actors/target/skip_optimiser.hpp"
 #include "actors/target/verifier.hpp"
 
@@ -69,7 +70,7 @@ public:
     [[nodiscard]] std::shared_ptr<RowMemory> begun_rows(const RequestState& state) const;
     /// The run's rows are built: those of a tapped chain begin anew and keep their residuals.
     void prepare(SegmentRun& run);
-    void ran(Micros took) { decoding_ += took; }
+    void ran(const SegmentRun& run, Micros took);
     /// The run was verified, before its verdict is followed.
     void verified(const VerifyPart& part);
 
@@ -117,13 +118,15 @@ private:
     void finish_pass(RunOutcome outcome);
     void extend(DraftChain& chain, const std::vector<Candidate>& best, std::optional<float> score);
     [[nodiscard]] bool stops(const DraftChain& chain, float score) const;
+    void show();
 
     SegmentHost& host_;
     Backend& backend_;
     Dispatcher& dispatcher_;
     SelfDraftOptions options_;
     AdaptiveThreshold threshold_;
-    GainWatch watch_;
+    GainTurns turns_;
+    SelfDraftAccount account_;
     HeadCandidates candidates_;
     std::optional<SkipOptimiser> optimiser_;
     std::shared_ptr<const DraftPath> path_;  // for chains that begin now

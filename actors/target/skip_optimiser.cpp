@@ -41,7 +41,9 @@ bool SkipOptimiser::wants_residuals() const {
     return options_.choice == SkipChoice::Programme && verdicts_ + 1 >= options_.interval;
 }
 
-void SkipOptimiser::take_residuals(Position position, std::span<const float> residuals) {
+void SkipOptimiser::take_residuals(const RequestState& state,
+                                   Position position,
+                                   std::span<const float> residuals) {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const auto layers = static_cast<std::size_t>(backend_.config().layers);
     // h[0] is not read: the first layer is always kept.
@@ -52,6 +54,8 @@ void SkipOptimiser::take_residuals(Position position, std::span<const float> res
                   stack_.begin() + static_cast<std::ptrdiff_t>((layer + 1) * dim));
     }
     stack_position_ = position;
+    stack_request_ = state.request();
+    stack_attempt_ = state.attempt();
 }
 
 bool SkipOptimiser::verified(int accepted, int drafted) {
@@ -125,9 +129,10 @@ void SkipOptimiser::add_window(const SublayerMask& mask, std::size_t first_slot,
 }
 
 std::optional<JobLabel> SkipOptimiser::next_programme(const std::shared_ptr<RequestState>& state) {
-    // Residuals of a row that is no longer the text's last but one are of an older request or attempt.
-    const bool fits =
-        stack_position_ && *stack_position_ + 2 == static_cast<Position>(state->text().size());
+    // The text may have gone on since, in a round that was not drafted.
+    const bool fits = stack_position_ && stack_request_ == state->request() &&
+                      stack_attempt_ == state->attempt() &&
+                      *stack_position_ + 2 == static_cast<Position>(state->text().size());
     if (!fits) return std::nullopt;
     text_ = state;
     return JobLabel{.name = "optimise",
@@ -145,6 +150,8 @@ RunOutcome SkipOptimiser::run_trial() {
     if (!to_save_.empty()) options_.save(to_save_);
     if (rows_.empty()) return RunOutcome::Done;
     const HiddenRows hidden = backend_.rows_of(hidden_, rows_.size());
+    const int run = 2 * backend_.config().sublayers() - trial_.count() - search_->best().count();
+    sublayers_ += static_cast<std::uint64_t>(run) * static_cast<std::uint64_t>(options_.window);
     if (backend_.run_layers(rows_, hidden, nullptr) == RunOutcome::Cancelled)
         return RunOutcome::Cancelled;
     trial_matchness_ = matchness(0);
@@ -199,6 +206,7 @@ RunOutcome SkipOptimiser::run_programme() {
                              .first = 2 * layer,
                              .last = 2 * layer + 2});
         }
+        sublayers_ += 2 * rows;
         return backend_.run_layers(rows_, states, nullptr) == RunOutcome::Done;
     };
     const ProgrammeResult result = choose_layers(stack_,

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/decoding/head_candidates.hpp"
@@ -36,9 +37,11 @@ public:
     [[nodiscard]] const SkipSet& set() const { return set_; }
     /// Whether the verify rows of the round that begins now are to keep their residuals.
     [[nodiscard]] bool wants_residuals() const;
-    /// Those of the last accepted row, which stands at `position`: [sublayers, dim], the residual after
-    /// each sub-layer.
-    void take_residuals(Position position, std::span<const float> residuals);
+    /// Those of the last accepted row of `state`, which stands at `position`: [sublayers, dim], the
+    /// residual after each sub-layer.
+    void take_residuals(const RequestState& state,
+                        Position position,
+                        std::span<const float> residuals);
 
     /// A verdict accepted so many of the drafted tokens. Whether the set has changed: fewer are skipped.
     bool verified(int accepted, int drafted);
@@ -51,6 +54,10 @@ public:
     bool finish(RunOutcome outcome, Micros took);
 
     [[nodiscard]] Micros spent() const { return spent_; }
+    /// nullptr for another choice than Search.
+    [[nodiscard]] const SkipSearch* search() const { return search_ ? &*search_ : nullptr; }
+    /// Sub-layers that rows of jobs have run since the last call. Not while a job runs.
+    [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
 
 private:
     [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
@@ -72,6 +79,7 @@ private:
     int verdicts_ = 0;  // since the last job
     Micros spent_{0};
     Micros last_took_{0};
+    std::uint64_t sublayers_ = 0;  // take_sublayers()
 
     // The job that was prepared.
     std::shared_ptr<RequestState> text_;
@@ -86,7 +94,9 @@ private:
     double trial_matchness_ = 0.0;
     double best_matchness_ = 0.0;
     std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
-    std::optional<Position> stack_position_;  // of the row that it is of
+    std::optional<Position> stack_position_;  // of the row that it is of,
+    RequestId stack_request_;                 // in the text of this request
+    Attempt stack_attempt_;
     std::optional<SkipSet> chosen_;
 };
 

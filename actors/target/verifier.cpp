@@ -11,13 +11,15 @@ namespace paceline {
 
 /// One request's walk, and where in the batch the logits of its rows are.
 struct Verifier::Walk {
-    explicit Walk(VerifyPart& verify_part)
+    Walk(VerifyPart& verify_part, Chance* chance)
         : part{&verify_part},
           walk{{.rows = verify_part.rows,
                 .committed = verify_part.committed,
                 .sampling = verify_part.state.spec().sampling,
                 .finish = verify_part.state.finish_rule(),
-                .rule = verify_part.state.spec().acceptance}} {}
+                .rule = verify_part.state.spec().acceptance,
+                .chance = chance,
+                .drawn_below = verify_part.drawn_below}} {}
 
     VerifyPart* part;
     WaveWalk walk;
@@ -39,7 +41,7 @@ void Verifier::verify(std::span<VerifyPart> parts) {
     std::vector<Walk> walks;
     walks.reserve(parts.size());
     for (VerifyPart& part : parts) {
-        walks.emplace_back(part);
+        walks.emplace_back(part, options_.chance);
         if (!part.drawn.empty()) read_drawn(walks.back());
     }
     // Who finds no room in one round is the first of the next.

@@ -35,6 +35,7 @@ namespace paceline {
 
 struct VerifyOptions {
     std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kVerifyRowsMax
+    Chance* chance = nullptr;     // of the rejection rule, for tests; nullptr: the counter's
 };
 
 /// The rows of one request in a run.
@@ -45,7 +46,8 @@ struct VerifyPart {
     ConstHiddenRows hidden;              // [rows, dim] after the last layer
     // The target's own token after each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
-    WalkResult result = {};  // the result
+    std::vector<DrawnSiblingsPtr> drawn_below = {};  // by a draft, after each row; empty: nothing
+    WalkResult result = {};                          // the result
 };
 
 class Verifier {

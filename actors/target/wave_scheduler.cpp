@@ -15,6 +15,7 @@ namespace {
 
 // A draft that let this many waits pass in a row is taken for dead or too slow.
 constexpr std::uint32_t kSilentWaitsMax = 3;
+constexpr std::size_t kDrawsAheadMax = 2 * kGammaMax;  // that wait for their root, of one request
 // Less probable than anything: keeps sums along a path finite.
 constexpr float kLogProbMin = -1000.0F;
 
@@ -115,6 +116,7 @@ void WaveScheduler::restart(Entry& entry, Micros now) const {
     entry.blocked = false;
     entry.passed = 0;
     for (auto& proposal : entry.ahead) proposal.reset();
+    entry.drawn_ahead.clear();
 }
 
 bool WaveScheduler::holds(RequestId request) const {
@@ -188,6 +190,44 @@ void WaveScheduler::merge(Entry& entry,
     grow(entry, proposal, *top);
 }
 
+void WaveScheduler::take_drawn(const msg::Draw& draw) {
+    const auto found = entries_.find(draw.route.request);
+    if (found == entries_.end() || found->second.state->over()) return;
+    Entry& entry = found->second;
+    if (draw.root_position <= entry.state->tree().root().position) return bind(entry, draw);
+    // Those that came first have their place: which these are does not depend on the later ones.
+    if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
+}
+
+void WaveScheduler::take_drawn(RequestId request, NodeId node, DrawnSiblingsPtr drawn) {
+    const auto found = entries_.find(request);
+    if (found == entries_.end() || found->second.state->over()) return;
+    TokenTree& tree = found->second.state->tree();
+    if (tree.find(node) != nullptr) (void)tree.take_drawn(node, std::move(drawn));
+}
+
+/// Siblings belong to the row of their parent; without it, or after it, they are named candidates.
+void WaveScheduler::bind(Entry& entry, const msg::Draw& draw) {
+    TokenTree& tree = entry.state->tree();
+    const std::span<const TokenId> text = entry.state->text();
+    const auto at = static_cast<std::size_t>(draw.root_position);
+    const std::span<const TokenId> path = std::span{draw.path}.first(draw.depth);
+    const std::span<const TokenId> passed = text.subspan(at + 1);  // since that root
+    if (text[at] != draw.root_token || path.size() < passed.size() ||
+        !std::equal(passed.begin(), passed.end(), path.begin())) {
+        return;
+    }
+    const TreeNode* node = &tree.root();
+    for (const TokenId token : path.subspan(passed.size())) {
+        node = tree.child(node->id, token);
+        if (node == nullptr) return;
+    }
+    const auto support = std::span{draw.tokens}.first(draw.support);
+    (void)tree.take_drawn(node->id,
+                          std::make_shared<const DrawnSiblings>(DrawnSiblings{
+                              .support = {support.begin(), support.end()}, .drawn = draw.drawn}));
+}
+
 /// Notes how far the draft has come, and whether that was in time.
 void WaveScheduler::hear(Entry& entry, const msg::Proposal& proposal, Micros now) const {
     const Position root = proposal.root_position;
@@ -248,6 +288,7 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
         if (!ahead || ahead->root_position > tree.root().position) continue;
         merge(entry, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
     }
+    for (const msg::Draw& draw : std::exchange(entry.drawn_ahead, {})) take_drawn(draw);
     return outcome;
 }
 
@@ -272,12 +313,14 @@ void WaveScheduler::computed_ahead(RequestId request,
     if (found == entries_.end()) return;
     const auto row = found->second.ahead_rows.find(node);
     if (row == found->second.ahead_rows.end()) return;
-    row->second.start = start;
+    row->second.start = start + (planted(PlantedBug::VerifyStartsLate) ? 1 : 0);
     row->second.tensor_row = tensor_row;
 }
 
 void WaveScheduler::free_ahead_rows(Entry& entry) {
-    for (const auto& [node, row] : entry.ahead_rows) entry.slots.free(row.position, row.slot);
+    for (const auto& [node, row] : entry.ahead_rows) {
+        if (!planted(PlantedBug::AheadSlotsLeak)) entry.slots.free(row.position, row.slot);
+    }
     entry.ahead_rows.clear();
 }
 

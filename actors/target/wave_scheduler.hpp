@@ -117,6 +117,11 @@ public:
     /// Merges a proposal into the tree: what of it continues the text below the current root. One
     /// for a root that is still to come is kept: the draft may have heard the verdict first.
     void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
+    /// Candidates below a node were drawn: from now on they belong to its row, if the tree has that node
+    /// and it was not sent. One for a root that is still to come is kept.
+    void take_drawn(const msg::Draw& draw);
+    /// The same of a node of the tree, by a draft of this segment.
+    void take_drawn(RequestId request, NodeId node, DrawnSiblingsPtr drawn);
     /// A slot for a node that a draft computes ahead of its wave, the node's own from now on; nothing if
     /// none is left. What no wave took is free again with the next verdict.
     [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
@@ -183,6 +188,7 @@ private:
         std::uint64_t served = 0;  // the wave that it was last part of
         // The newest proposals for roots that are still to come, by speaker.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
+        std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
     };
     /// A request that could be part of the wave that is being formed.
     struct Candidate {
@@ -198,6 +204,7 @@ private:
     static void free_ahead_rows(Entry& entry);
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
+    static void bind(Entry& entry, const msg::Draw& draw);
     void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;
     void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
     [[nodiscard]] Position wanted_root(const Entry& entry) const;

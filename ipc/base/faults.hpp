@@ -78,6 +78,10 @@ enum class PlantedBug : std::uint8_t {
     SlotsLeakOnReplay,
     TensorLeakOnStale,
     OutboxForgotten,
+    // A target that drafts for itself.
+    VerifyStartsLate,  // one sub-layer after what the draft has computed
+    DraftPathChanges,  // with the skip set, within a chain
+    AheadSlotsLeak,    // of drafted rows that no wave took
 };
 
 #ifdef PACELINE_FAULTS

@@ -11,6 +11,7 @@ inline constexpr std::uint32_t kSegmentsMax = 64;        // stages that share th
 inline constexpr std::uint32_t kGammaMax = 32;           // tokens a draft may propose at once
 inline constexpr std::uint32_t kWavePartsMax = 16;       // requests that share a wave
 inline constexpr std::uint32_t kProposalNodesMax = 192;  // candidates in one proposal
+inline constexpr std::uint32_t kDrawnSupportMax = 32;    // tokens that siblings are drawn from
 inline constexpr std::uint32_t kStopStringsMax = 16;
 inline constexpr std::uint32_t kRequestsMax = 64;  // requests in flight in one pipeline
 

@@ -29,6 +29,7 @@ namespace paceline::msg {
         case Kind::Proposal:
         case Kind::Verdict:
         case Kind::Stop:
+        case Kind::Draw:
             return std::nullopt;
     }
     PoolRef slot;

@@ -20,18 +20,22 @@ template <msg::PlainMessage M>
 
 inline constexpr KindRule kWaveRule{
     static_cast<std::uint16_t>(msg::Wave::kKind), msg::wave_frame_bytes(1, 1),
-    msg::wave_frame_bytes(kWavePartsMax, kWaveRowsMax), Urgency::Normal, msg::wave_length_fits};
+    msg::wave_frame_bytes(kWavePartsMax, kWaveRowsMax, kVerifyRowsMax, msg::kWaveDrawnTokensMax),
+    Urgency::Normal, msg::wave_length_fits};
 
 inline constexpr std::array kHotKinds = {
     exactly<msg::Proposal>(Urgency::Normal),   kWaveRule,
     exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
-    exactly<msg::Stop>(Urgency::Urgent),
+    exactly<msg::Stop>(Urgency::Urgent),       exactly<msg::Draw>(Urgency::Normal),
 };
 
-/// The longest frame where no wave of more than `wave_rows` rows travels.
-[[nodiscard]] constexpr std::uint32_t frame_bytes_for(std::uint32_t wave_rows) {
-    return std::max<std::uint32_t>(sizeof(msg::Proposal),
-                                   msg::wave_frame_bytes(kWavePartsMax, wave_rows));
+/// The longest frame where no wave of more than `wave_rows` rows travels, and one with drawn candidates
+/// only if there are `draws`.
+[[nodiscard]] constexpr std::uint32_t frame_bytes_for(std::uint32_t wave_rows, bool draws = false) {
+    return std::max<std::uint32_t>(
+        sizeof(msg::Proposal),
+        msg::wave_frame_bytes(kWavePartsMax, wave_rows, draws ? kVerifyRowsMax : 0,
+                              draws ? msg::kWaveDrawnTokensMax : 0));
 }
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // Every hot message, in the order in which a token branch meets them.
 //
 // Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are. Only
-// a Wave's frame has the length of its parts and rows (wave_frame.hpp).
+// a Wave's frame has the length of what it carries (wave_frame.hpp).
 // All say which request and attempt they belong to (a Wave for each of its parts); what is of an
 // old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
 // control.hpp. What a peer claims (counts, indices, positions) is checked before use
@@ -13,6 +13,8 @@
 //       | +------ Proposal (what the exit names) ----+                       |
 //       v                      |                                             |
 //     correct ---- Proposal ---+        Verdict: from the last segment to everyone
+//
+//     draft, correct --Draw--> first segment: candidates that were drawn, and from what
 //
 // A Wave announces its own hidden states; any other tensor travels with a TensorNote.
 #pragma once
@@ -34,11 +36,18 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 7;
+inline constexpr std::uint32_t kWireVersion = 8;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
-enum class Kind : std::uint16_t { Proposal = 1, Wave = 2, Verdict = 3, Stop = 4, TensorNote = 5 };
+enum class Kind : std::uint16_t {
+    Proposal = 1,
+    Wave = 2,
+    Verdict = 3,
+    Stop = 4,
+    TensorNote = 5,
+    Draw = 6,
+};
 
 struct Route {
     RequestId request;
@@ -88,6 +97,30 @@ struct Proposal {
     std::array<ProposedNode, kProposalNodesMax> nodes;  // parents before their children
 };
 
+/// A token and its probability. A distribution is a list of them: its whole support.
+struct TokenWeight {
+    TokenId token;
+    float weight;  // > 0; they need not sum to 1
+
+    friend bool operator==(const TokenWeight&, const TokenWeight&) = default;
+};
+
+/// draft, correct -> first segment, with the rejection rule: the children of one node were drawn, one
+/// after the other and without putting back, from these tokens (actors/decoding/drawn_siblings.hpp). Sent
+/// once, as soon as they are drawn; where it is lost, or comes when the node's row was sent, its tokens
+/// count as named candidates.
+struct Draw {
+    static constexpr Kind kKind = Kind::Draw;
+    Route route;
+    Position root_position;  // of a committed token
+    TokenId root_token;
+    std::uint32_t depth;    // of the node below the root: so many tokens of `path`
+    std::uint16_t support;  // so many of `tokens`
+    std::uint16_t drawn;  // the first of them: the siblings, in the order in which they were drawn
+    std::array<TokenId, kGammaMax> path;
+    std::array<TokenWeight, kDrawnSupportMax> tokens;
+};
+
 /// One row of a wave: a node of the token tree and the KV slot that all segments write it to.
 struct WaveRow {
     NodeId node;
@@ -119,7 +152,15 @@ struct WavePart {
                          // not held comes after it (deferred layers); 0: run it in order
 };
 
-/// The beginning of a Wave's frame; part_count parts and row_count rows follow.
+/// The children of a row's node were drawn; whether they have rows makes no difference. The next
+/// `support` of the wave's drawn_tokens are the distribution, the first `drawn` of them the siblings.
+struct WaveDraw {
+    std::uint32_t row;  // of the wave
+    std::uint16_t support;
+    std::uint16_t drawn;
+};
+
+/// The beginning of a Wave's frame; so many parts, rows, draws and drawn tokens follow.
 struct WaveHeader {
     Epoch epoch;  // of the sending stage
     std::uint32_t part_count;
@@ -127,6 +168,8 @@ struct WaveHeader {
     std::uint32_t tensor;
     std::uint32_t tensor_generation;
     std::uint32_t tensor_rows;
+    std::uint32_t draw_count;
+    std::uint32_t drawn_token_count;
 };
 
 /// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
@@ -141,6 +184,8 @@ struct Wave {
     std::uint32_t tensor_rows = 0;
     std::vector<WavePart> parts = {};  // 1 .. kWavePartsMax
     std::vector<WaveRow> rows = {};    // 1 .. kWaveRowsMax
+    std::vector<WaveDraw> draws = {};  // by row, ascending; at most kVerifyRowsMax
+    std::vector<TokenWeight> drawn_tokens = {};
 };
 
 enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
@@ -215,7 +260,7 @@ concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layou
 template <class M>
 concept HotMessage = PlainMessage<M> || std::is_same_v<M, Wave>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
-              PlainMessage<Stop> && HotMessage<Wave>);
+              PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Wave>);
 
 /// Whose a frame is, for whoever only passes it on or writes it down. Of a Wave: its first part.
 /// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
@@ -227,6 +272,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Verdict:
         case Kind::Stop:
         case Kind::TensorNote:
+        case Kind::Draw:
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
@@ -258,6 +304,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Proposal:
         case Kind::Verdict:
         case Kind::Stop:
+        case Kind::Draw:
             return 1;
     }
     std::uint32_t rows = 0;
@@ -272,7 +319,10 @@ static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
 static_assert(sizeof(WaveRow) == 28);
 static_assert(sizeof(WavePart) == 32);
-static_assert(sizeof(WaveHeader) == 24);
+static_assert(sizeof(WaveHeader) == 32);
+static_assert(sizeof(WaveDraw) == 8);
+static_assert(sizeof(TokenWeight) == 8);
+static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 

@@ -28,7 +28,13 @@ std::vector<Item> take(std::span<const std::byte>& frame, std::uint32_t count) {
 
 bool counts_fit(const WaveHeader& header) {
     return header.part_count >= 1 && header.part_count <= kWavePartsMax && header.row_count >= 1 &&
-           header.row_count <= kWaveRowsMax;
+           header.row_count <= kWaveRowsMax && header.draw_count <= kVerifyRowsMax &&
+           header.drawn_token_count <= kWaveDrawnTokensMax;
+}
+
+std::uint32_t bytes_of(const WaveHeader& header) {
+    return wave_frame_bytes(header.part_count, header.row_count, header.draw_count,
+                            header.drawn_token_count);
 }
 
 }  // namespace
@@ -37,21 +43,25 @@ bool wave_length_fits(std::span<const std::byte> frame) {
     WaveHeader header{};
     if (frame.size() < sizeof header) return false;
     std::memcpy(&header, frame.data(), sizeof header);
-    return counts_fit(header) &&
-           frame.size() == wave_frame_bytes(header.part_count, header.row_count);
+    return counts_fit(header) && frame.size() == bytes_of(header);
 }
 
 std::vector<std::byte> frame_of(const Wave& wave) {
-    const WaveHeader header{.epoch = wave.epoch,
-                            .part_count = static_cast<std::uint32_t>(wave.parts.size()),
-                            .row_count = static_cast<std::uint32_t>(wave.rows.size()),
-                            .tensor = wave.tensor,
-                            .tensor_generation = wave.tensor_generation,
-                            .tensor_rows = wave.tensor_rows};
-    std::vector<std::byte> frame(wave_frame_bytes(header.part_count, header.row_count));
+    const WaveHeader header{
+        .epoch = wave.epoch,
+        .part_count = static_cast<std::uint32_t>(wave.parts.size()),
+        .row_count = static_cast<std::uint32_t>(wave.rows.size()),
+        .tensor = wave.tensor,
+        .tensor_generation = wave.tensor_generation,
+        .tensor_rows = wave.tensor_rows,
+        .draw_count = static_cast<std::uint32_t>(wave.draws.size()),
+        .drawn_token_count = static_cast<std::uint32_t>(wave.drawn_tokens.size())};
+    std::vector<std::byte> frame(bytes_of(header));
     std::byte* at = put(frame.data(), std::span{&header, 1});
     at = put(at, std::span{wave.parts});
-    put(at, std::span{wave.rows});
+    at = put(at, std::span{wave.rows});
+    at = put(at, std::span{wave.draws});
+    put(at, std::span{wave.drawn_tokens});
     return frame;
 }
 
@@ -64,11 +74,14 @@ Result<Wave> decode_wave(std::span<const std::byte> frame) {
     std::memcpy(&header, frame.data(), sizeof header);
     if (!counts_fit(header)) {
         return Error{Errc::Protocol,
-                     fmt::format("a wave has part_count = {} and row_count = {}, must be 1 to {} "
-                                 "and 1 to {}",
-                                 header.part_count, header.row_count, kWavePartsMax, kWaveRowsMax)};
+                     fmt::format("a wave has part_count = {}, row_count = {}, draw_count = {} and "
+                                 "drawn_token_count = {}, must be 1 to {}, 1 to {}, at most {} and "
+                                 "at most {}",
+                                 header.part_count, header.row_count, header.draw_count,
+                                 header.drawn_token_count, kWavePartsMax, kWaveRowsMax,
+                                 kVerifyRowsMax, kWaveDrawnTokensMax)};
     }
-    const std::uint32_t bytes = wave_frame_bytes(header.part_count, header.row_count);
+    const std::uint32_t bytes = bytes_of(header);
     if (frame.size() != bytes) {
         return Error{Errc::Protocol,
                      fmt::format("a wave with part_count = {} and row_count = {} has {} bytes, "
@@ -82,6 +95,8 @@ Result<Wave> decode_wave(std::span<const std::byte> frame) {
     frame = frame.subspan(sizeof header);
     wave.parts = take<WavePart>(frame, header.part_count);
     wave.rows = take<WaveRow>(frame, header.row_count);
+    wave.draws = take<WaveDraw>(frame, header.draw_count);
+    wave.drawn_tokens = take<TokenWeight>(frame, header.drawn_token_count);
     return wave;
 }
 

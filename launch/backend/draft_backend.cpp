@@ -1,12 +1,14 @@
 #include "launch/backend/draft_backend.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/core.h>
 #include <numeric>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "launch/base/shapes.hpp"
+#include "model/kv_layers.hpp"
 #include "model/weights/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
 
@@ -44,6 +46,41 @@ Result<ModelFile> open_draft_model(const std::string& path, const ModelFile& tar
 
 }  // namespace
 
+Result<SkipSet> skip_set_of(const DraftConfig& draft, int layers) {
+    SkipSet set{layers};
+    if (draft.model == DraftModelKind::FirstLayers) {
+        for (int layer = draft.layers_of(layers); layer < layers; ++layer) set.skip_layer(layer);
+        return set;
+    }
+    if (draft.model != DraftModelKind::SkipLayers) return set;
+    if (draft.skip == kUniformSkip) {
+        const int open = std::max(layers - draft.keep_first - draft.keep_last, 0);
+        // A programme skips whole layers.
+        const int each = draft.is_tapped() ? 1 : 2;
+        const auto count = static_cast<int>(std::lround(draft.skip_ratio * each * open));
+        set = SkipSet::uniform(layers, count * 2 / each, draft.keep_first, draft.keep_last);
+    } else {
+        Result<SkipSet> parsed = SkipSet::parse(draft.skip, layers);
+        if (!parsed) return Error{Errc::BadArgument, "[draft] skip: " + parsed.error().what};
+        set = std::move(parsed).value();
+    }
+    if (set.count() < 2 * layers) return set;
+    return Error{Errc::BadArgument,
+                 fmt::format("[draft] skip = \"{}\" leaves none of the model's {} layers",
+                             draft.skip, layers)};
+}
+
+namespace {
+
+/// The layers that some kept sub-layer is in, from the first one of the model on.
+int layers_needed(const SkipSet& set) {
+    int sublayer = 2 * set.layers() - 1;
+    while (sublayer > 0 && set.skips(sublayer)) --sublayer;
+    return sublayer / 2 + 1;
+}
+
+}  // namespace
+
 std::vector<TokenId> short_list(int count, int vocab_size) {
     if (count >= vocab_size) return {};
     std::vector<TokenId> tokens(static_cast<std::size_t>(count));
@@ -76,9 +113,20 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     }
     const ModelConfig& config = plan.file(target).config();
     plan.options.first_layer = 0;
-    plan.options.last_layer =
-        draft.model == DraftModelKind::FirstLayers ? draft.layers_of(config.layers) : config.layers;
     plan.options.kv_slots = target_options.kv_slots + kDraftSpareSlots;
+    Result<SkipSet> skip = skip_set_of(draft, config.layers);
+    if (!skip) return skip.error();
+    plan.skip = std::move(skip).value();
+    plan.whole_text = draft.model == DraftModelKind::SkipLayers && draft.whole_text;
+    plan.options.last_layer = plan.whole_text ? config.layers : layers_needed(plan.skip);
+    if (!plan.whole_text) plan.options.left_out = plan.skip.mask();
+    if (draft.is_tapped()) {
+        plan.programme = LayerProgrammeOptions{.layers = config.layers,
+                                               .skip = plan.skip.count() / 2,
+                                               .keep_first = draft.keep_first,
+                                               .keep_last = draft.keep_last};
+        plan.options.kv_slots += pages_for(plan.programme->skip + 1) * kKvPageSlots;
+    }
     if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
     plan.options.final_head = head.tokens.empty() && head.transform.empty();
     if (!plan.options.final_head) {
@@ -89,9 +137,10 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
 }
 
 std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target) {
-    const auto layers =
-        static_cast<std::uint64_t>(draft.options.last_layer - draft.options.first_layer);
-    return kv_bytes_per_slot(draft.file(target).config(), draft.options.kv) * layers;
+    const KvLayers layers{draft.options.first_layer, draft.options.last_layer,
+                          draft.options.left_out};
+    return kv_bytes_per_slot(draft.file(target).config(), draft.options.kv) *
+           static_cast<std::uint64_t>(layers.count());
 }
 
 }  // namespace paceline

@@ -9,10 +9,12 @@
 
 #include <optional>
 
+#include "actors/self_draft/layer_programme.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/draft_config.hpp"
 #include "model/cpu/cpu_options.hpp"
+#include "model/skip_set.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -21,6 +23,9 @@ struct DraftBackend {
     std::optional<ModelFile> own = {};  // nothing: the target's file
     CpuOptions options = {};            // layers, KV slots, heads; not threads or cores
     HeadId head = HeadId::Final;
+    SkipSet skip = {};                                    // sub-layers that candidates leave out,
+    bool whole_text = false;                              // and the committed text does not
+    std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew
 
     [[nodiscard]] const ModelFile& file(const ModelFile& target) const {
         return own ? *own : target;
@@ -41,6 +46,10 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 
 /// The first `count` token ids of a vocabulary, for HeadSpec::tokens; 0: empty, which means all.
 [[nodiscard]] std::vector<TokenId> short_list(int count, int vocab_size);
+
+/// The sub-layers of a target of `layers` layers that `draft` leaves out.
+/// Errors: BadArgument naming the key, for a set that does not fit the model or leaves nothing.
+[[nodiscard]] Result<SkipSet> skip_set_of(const DraftConfig& draft, int layers);
 
 /// Bytes of one position's keys and values over all layers of a draft.
 [[nodiscard]] std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target);

@@ -23,7 +23,12 @@ int skipped_of(const SelfDraftConfig& config, int layers) {
 }
 
 Result<SkipSet> first_set(const SelfDraftConfig& config, int layers) {
-    if (config.skip != "uniform") return SkipSet::parse(config.skip, layers);
+    if (config.skip != "uniform") {
+        Result<SkipSet> set = SkipSet::parse(config.skip, layers);
+        if (set) return set;
+        return Error{Errc::BadArgument,
+                     fmt::format("[self_draft] skip = \"{}\": {}", config.skip, set.error().what)};
+    }
     const int each = config.choose == SkipChoice::Programme ? 2 : 1;
     SkipSet set = SkipSet::uniform(layers, skipped_of(config, layers) * each, config.keep_first,
                                    config.keep_last);
@@ -35,9 +40,20 @@ Result<SkipSet> first_set(const SelfDraftConfig& config, int layers) {
                     config.skip_ratio, layers, config.keep_first, config.keep_last)};
 }
 
+/// So that a run does not search for hours and keep nothing.
+Status check_writable(const std::string& path) {
+    const std::string probe = path + ".probe";
+    Result<OutputFile> file = OutputFile::open(probe, "[self_draft] state");
+    if (!file) return file.error();
+    std::error_code ignored;
+    std::filesystem::remove(probe, ignored);
+    return {};
+}
+
 /// What an earlier run has found, if there is such a file and it fits.
 Status read_state(const SelfDraftConfig& config, SelfDraftOptions& options) {
     if (config.state.empty()) return {};
+    if (Status writable = check_writable(config.state); !writable.ok()) return writable;
     options.save = [path = config.state](const std::string& state) {
         (void)replace_file(path, state);  // a state that cannot be kept is searched again
     };
@@ -45,15 +61,22 @@ Status read_state(const SelfDraftConfig& config, SelfDraftOptions& options) {
     Result<std::string> text = read_file(config.state, kStateBytesMax);
     if (!text) return text.error();
     if (Status fits = SkipSearch{options.search}.restore(text.value()); !fits.ok()) {
-        return Error{Errc::BadFile,
-                     config.state + ": " + fits.error().what + "; delete the file to search anew"};
+        return Error{Errc::BadFile, "[self_draft] state = " + config.state + ": " +
+                                        fits.error().what + "; delete the file to search anew"};
     }
     options.state = std::move(text).value();
     return {};
 }
 
 Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
-    plan.options.exit = config.exit_of(target.config().layers);
+    const int layers = target.config().layers;
+    if (config.exit >= layers) {
+        return Error{Errc::BadArgument,
+                     fmt::format("[self_draft] exit = {}: the target has {} layers, an exit comes "
+                                 "after fewer",
+                                 config.exit, layers)};
+    }
+    plan.options.exit = config.exit_of(layers);
     plan.final_head = true;
     if (config.head != SelfDraftHead::Trained || config.heads_file.empty()) return {};
     Result<HeadsPart> part = open_heads_part(config.heads_file, target);
@@ -111,6 +134,13 @@ Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config, const Model
     if (planned.ok()) planned = validate(options, target.config().layers);
     if (!planned.ok()) return planned.error();
     return plan;
+}
+
+Status check_first_segment(const SelfDraftOptions& options, int layers) {
+    if (options.exit <= layers) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("[self_draft] exit = {}: the first segment has {} layers",
+                             options.exit, layers)};
 }
 
 std::int32_t scratch_slots(const SelfDraftConfig& config, int layers) {

@@ -21,10 +21,13 @@ struct SelfDraftPlan {
     std::vector<HeadSpec> heads = {};  // CpuOptions::heads
 };
 
-/// Errors: BadFile or BadArgument, naming file and value: a part or a state that cannot be read, a skip set
-/// with layers that the target has not, nothing left to skip.
+/// Errors: BadFile or BadArgument, naming key and value: a part or a state that cannot be read, a state that
+/// cannot be written, an exit or a skip set with layers that the target has not, nothing left to skip.
 [[nodiscard]] Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
                                                     const ModelFile& target);
+
+/// Errors: BadArgument for an exit after the first segment, which has so many layers.
+[[nodiscard]] Status check_first_segment(const SelfDraftOptions& options, int layers);
 
 /// KV slots that the search of a skip set needs beside those of requests: whole pages.
 [[nodiscard]] std::int32_t scratch_slots(const SelfDraftConfig& config, int layers);

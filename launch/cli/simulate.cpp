@@ -110,6 +110,12 @@ void add_oracle_options(Command& command, SimulateOptions& options) {
                     "and how often that of an exit's head is (default: as the draft's)")
         .check(number_between(0, 1))
         .needs("--acceptance");
+    command
+        .add_option("--draft-reliability", options.reliability,
+                    "and how often a draft's probability is high (0.95) where it is right and low "
+                    "(0.4) where it is wrong (default: it is calibrated)")
+        .check(number_between(0, 1))
+        .needs("--acceptance");
     command.add_option("--prompt-tokens", options.prompt_tokens, "and the length of each prompt")
         .check(whole_number(1, 100'000))
         .show_default();
@@ -214,7 +220,8 @@ Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& envi
         asked.task.prompts.push_back(std::move(tokens));
     }
     asked.task.oracle = {.draft = *options.acceptance,
-                         .exit = options.exit_accuracy.value_or(*options.acceptance)};
+                         .exit = options.exit_accuracy.value_or(*options.acceptance),
+                         .reliability = options.reliability};
     return asked;
 }
 

@@ -24,6 +24,7 @@ struct SimulateOptions {
     int prompts_max = 0;               // 0: all of the file
     std::optional<double> acceptance;  // --acceptance, and the next two: of a shape (--random)
     std::optional<double> exit_accuracy;
+    std::optional<double> reliability;
     int prompt_tokens = 128;
     int max_tokens = 128;
     int at_once = 1;

@@ -6,33 +6,39 @@
 #include <fmt/core.h>
 
 #include "actors/decoding/prompt_lookup.hpp"
+#include "actors/decoding/stop_policy.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
+#include "model/skip_set.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr int kAlternativesMax = 8;
 constexpr int kVocabularyMax = 1 << 24;
+constexpr int kLayersMax = 1'000'000;
+constexpr int kSkipLayersMax = 1024;  // of a set that is checked before the model is known
 
 struct Source {
     std::string_view word;
     bool lookup;
     DraftModelKind model;
 };
-/// The first three need no other file than the target's: they may stand in for a trained draft.
+/// The first kStandIns need no other file than the target's: they may stand in for a trained draft.
 constexpr std::array kSources{
     Source{"prompt-lookup", true, DraftModelKind::None},
     Source{"first-layers", false, DraftModelKind::FirstLayers},
     Source{"prompt-lookup+first-layers", true, DraftModelKind::FirstLayers},
+    Source{"skip-layers", false, DraftModelKind::SkipLayers},
+    Source{"prompt-lookup+skip-layers", true, DraftModelKind::SkipLayers},
     Source{"trained", false, DraftModelKind::Trained},
     Source{"prompt-lookup+trained", true, DraftModelKind::Trained},
     Source{"model", false, DraftModelKind::File},
     Source{"prompt-lookup+model", true, DraftModelKind::File},
 };
-constexpr std::size_t kStandIns = 3;
+constexpr std::size_t kStandIns = 5;
 
 std::size_t source_index(bool lookup, DraftModelKind model) {
     const auto* const found = std::find_if(
@@ -71,6 +77,27 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
                               draft.stand_in.model == DraftModelKind::FirstLayers;
     if (draft.model != DraftModelKind::FirstLayers && !may_stand_in && table.has("layers"))
         return refuse("layers", " = \"first-layers\"");
+    if (draft.model != DraftModelKind::SkipLayers &&
+        draft.stand_in.model != DraftModelKind::SkipLayers) {
+        for (const char* key : {"skip", "skip_ratio", "keep_first", "keep_last", "whole_text",
+                                "choose", "interval"}) {
+            if (table.has(key)) return refuse(key, " = \"skip-layers\"");
+        }
+    }
+    if (draft.choose == DraftSkipChoice::Programme) {
+        if (draft.keep_first < 1)
+            return table.error("keep_first", "must be 1 or more with choose = \"programme\"");
+        if (!draft.whole_text)
+            return table.error("whole_text", "must be true with choose = \"programme\"");
+        if (draft.skip != kUniformSkip)
+            return table.error("skip", "is found by choose = \"programme\"");
+    } else if (table.has("interval")) {
+        return table.error("interval", "is for choose = \"programme\"");
+    }
+    if (draft.skip != kUniformSkip) {
+        const Result<SkipSet> set = SkipSet::parse(draft.skip, kSkipLayersMax);
+        if (!set) return table.error("skip", set.error().what);
+    }
     if (!draft.computes() && draft.short_list != 0) return refuse("short_list", "s with a model");
     if (draft.layers <= 0.0 || (draft.layers > 1.0 && draft.layers != std::floor(draft.layers)))
         return table.error("layers", "must be a number of layers, or a part of the depth below 1");
@@ -78,6 +105,8 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
         return table.error("own_alternatives",
                            "needs a model to name runners-up, source is " + source);
     }
+    if (!draft.computes() && draft.growth.draws)
+        return table.error("draws", "needs a model to draw from, source is " + source);
     return {};
 }
 
@@ -92,7 +121,9 @@ void DraftConfig::use_stand_in() {
     lookup = stand_in.lookup;
     model = stand_in.model;
     model_file.clear();
-    if (!computes()) growth.own_alternatives = 0;  // runners-up need a model
+    if (computes()) return;
+    growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
+    growth.draws = false;
 }
 
 std::string source_text(const DraftConfig& draft) {
@@ -114,8 +145,24 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`trained`: the source for a target without such a draft"},
         {"model", TextField{&d.model_file}, "`model`: a GGUF file with the target's tokenizer",
          "must be given"},
-        {"layers", number(d.layers, 0, 1'000'000),
+        {"layers", number(d.layers, 0, kLayersMax),
          "`first-layers`: how many; below 1: that part of the depth"},
+        {"skip", TextField{.at = &d.skip, .one_line = true},
+         "`skip-layers`: the set that is left out: `uniform`, or sub-layers as in `attn:1,3,5-9 "
+         "mlp:2,4`"},
+        {"skip_ratio", number(d.skip_ratio, 0, 1),
+         "`uniform`: so much of the sub-layers that may be skipped"},
+        {"keep_first", number(d.keep_first, 0, kLayersMax),
+         "`uniform`: leading layers that are never skipped"},
+        {"keep_last", number(d.keep_last, 0, kLayersMax), "`uniform`: the same at the end"},
+        {"whole_text", &d.whole_text,
+         "`skip-layers`: the text is read with all layers, candidates see the target's own keys; "
+         "`false`: with those that are kept, which alone are in memory then"},
+        {"choose", word(d.choose, {"fixed", "programme"}),
+         "`skip-layers`: the set stays as it is, or CLaSp's dynamic `programme` chooses whole "
+         "layers, from what the target's layers made of the last accepted token"},
+        {"interval", number(d.interval, 1, 1'000'000),
+         "`programme`: verifications of a request between two choices"},
         {"short_list", number(d.short_list, 0, kVocabularyMax),
          "`first-layers`, `model`: the head knows the first so many token ids; 0: all"},
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),
@@ -132,12 +179,22 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`sequential`: the length grows by 2 when all were accepted, else shrinks by 1"},
         {"confidence_min", number(g.confidence_min, 0, 1),
          "a chain ends after a token less probable than this"},
+        {"threshold_adapts", &g.threshold_adapts,
+         "the threshold moves until `acceptance_target` of the candidates are accepted, across "
+         "requests (`reach_min` where it is 0.01 or more, else `confidence_min`)"},
+        {"acceptance_target", number(g.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
         {"while_worth", &g.while_worth,
          "`sequential`: a chain ends where another pass costs more time than it saves, as "
          "measured"},
         {"width", number(g.width, 1, kVerifyRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
+        {"draws", &g.draws,
+         "with `[acceptance] rule = \"rejection\"` and a temperature: the model draws its "
+         "candidates, "
+         "with `own_alternatives` that many more, instead of naming its best ones"},
+        {"draw_top", number(g.draw_top, 1, kDrawnSupportMax),
+         "`draws`: candidates are drawn from the so many most probable tokens"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),
          "of the candidates that an exit sends at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),
@@ -159,6 +216,12 @@ Status check_draft(const TomlTable& table, const DraftConfig& draft) {
         return table.error("gamma_early", fmt::format("must be less than gamma {}", growth.gamma));
     if (growth.adaptive && growth.pace != DraftPace::Sequential)
         return table.error("adaptive", "is for pace = \"sequential\"");
+    if (growth.threshold_adapts && growth.confidence_min <= 0.0F &&
+        growth.draft_reach_min < AdaptiveThreshold::kLeast) {
+        return table.error("threshold_adapts",
+                           fmt::format("needs confidence_min, or reach_min of at least {}",
+                                       AdaptiveThreshold::kLeast));
+    }
     if (growth.while_worth && growth.pace != DraftPace::Sequential)
         return table.error("while_worth",
                            "is for pace = \"sequential\": elsewhere passes are hidden");

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/decoding/growth_rule.hpp"
@@ -16,7 +17,9 @@ namespace paceline {
 struct Field;
 class TomlTable;
 
-enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, Trained };
+enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
+/// Whether the set of skipped sub-layers stays, or CLaSp's programme chooses whole layers anew.
+enum class DraftSkipChoice : std::uint8_t { Fixed, Programme };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
 /// What a trained draft is replaced by where there is none.
@@ -24,6 +27,9 @@ struct DraftStandIn {
     bool lookup = true;
     DraftModelKind model = DraftModelKind::None;
 };
+
+/// DraftConfig::skip: uniform, instead of a set.
+inline constexpr std::string_view kUniformSkip = "uniform";
 
 struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
@@ -35,6 +41,13 @@ struct DraftConfig {
     int part_layers = 0;        // the stand-in is in its place,
     int part_tokens = 0;        // what the part is like
     double layers = 0.2;        // of first-layers: whole, or a part of the depth below 1
+    std::string skip = "uniform";  // of skip-layers: this word, or a set (model/skip_set.hpp)
+    double skip_ratio = 0.45;      // of uniform: of the sub-layers that may be skipped
+    int keep_first = 1;            // layers that uniform skips nothing of
+    int keep_last = 1;
+    bool whole_text = true;
+    DraftSkipChoice choose = DraftSkipChoice::Fixed;
+    int interval = 32;  // of Programme: waves of a request between two taps
     int short_list = 0;
     int min_ngram = 1;
     int max_ngram = 16;
@@ -44,6 +57,14 @@ struct DraftConfig {
     void use_stand_in();
     /// Whether a model runs: a device's work, unlike lookups.
     [[nodiscard]] bool computes() const { return model != DraftModelKind::None; }
+    /// Whether the model is the target's own, without some of its sub-layers.
+    [[nodiscard]] bool skips() const {
+        return model == DraftModelKind::FirstLayers || model == DraftModelKind::SkipLayers;
+    }
+    /// Whether the segments send it what their layers make of the last accepted token.
+    [[nodiscard]] bool is_tapped() const {
+        return model == DraftModelKind::SkipLayers && choose == DraftSkipChoice::Programme;
+    }
     /// The number of layers of "first-layers" in a target of `of` layers: at least one.
     [[nodiscard]] int layers_of(int of) const;
 };

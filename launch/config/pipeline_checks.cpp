@@ -127,6 +127,8 @@ Complaint check_names(const PipelineConfig& config) {
             "\"early-verify\")",
             config.draft->growth.exit_alternatives);
     }
+    if (config.stage_of(StageRole::Correct) != nullptr && config.draft && config.draft->is_tapped())
+        return "[draft] choose = \"programme\" is for a draft without a stage \"correct\"";
     if (config.stage_of(StageRole::Correct) != nullptr &&
         (!config.draft || !config.exit_sends_candidates())) {
         return "role = \"correct\" needs a stage with role = \"draft\" and an exit that sends "
@@ -145,6 +147,16 @@ Complaint check_names(const PipelineConfig& config) {
                            exits_of(config));
     }
     return {};
+}
+
+Complaint check_draws(const PipelineConfig& config) {
+    if (!config.draft || !config.draft->growth.draws ||
+        config.acceptance == AcceptanceRule::Rejection) {
+        return {};
+    }
+    const char* rule = config.acceptance == AcceptanceRule::Coupled ? "coupled" : "unverified";
+    return fmt::format(
+        "[draft] draws = true is for [acceptance] rule = \"rejection\", this is \"{}\"", rule);
 }
 
 Complaint check_lockstep(const PipelineConfig& config) {
@@ -213,7 +225,7 @@ void complete_pipeline(PipelineConfig& config) {
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check :
          {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
-          check_names, check_lockstep, check_self_draft_alone}) {
+          check_names, check_draws, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

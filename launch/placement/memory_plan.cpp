@@ -7,6 +7,7 @@
 #include "launch/backend/exit_heads.hpp"
 #include "launch/backend/gpu.hpp"
 #include "launch/backend/make_backend.hpp"
+#include "model/kv_layers.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -65,7 +66,8 @@ MemoryNeed plan_backend(const ModelFile& file,
     CpuOptions whole = options;
     whole.last_layer = last;
     need.weight_bytes = packed_bytes(file, whole);
-    need.kv_bytes = kv_bytes(config, options.kv, last - options.first_layer, options.kv_slots);
+    const KvLayers kv_layers{options.first_layer, last, options.left_out};
+    need.kv_bytes = kv_bytes(config, options.kv, kv_layers.count(), options.kv_slots);
     need.other_bytes = kProcessBytes + activation_bytes(config, options) + logits_bytes(config);
     if (options.adapter) {
         ModelConfig adapter = config;  // one attention with heads of its own

@@ -21,9 +21,11 @@ std::string draft_text(const DraftConfig& draft) {
                            draft.part_tokens, draft.model_file);
     }
     const std::string missing = draft.part_missing ? "no trained draft for this model: " : "";
-    if (draft.model == DraftModelKind::FirstLayers) {
-        return (missing.empty() ? "no draft model: " : missing) +
-               "the target's own first layers with its head; slower than with one (--draft-model "
+    if (draft.skips()) {
+        const bool first = draft.model == DraftModelKind::FirstLayers;
+        return (missing.empty() ? "no draft model: " : missing) + "the target's own " +
+               (first ? "first layers with its head" : "layers without some of them") +
+               "; slower than with one (--draft-model "
                "FILE)\n";
     }
     if (draft.computes()) return "";

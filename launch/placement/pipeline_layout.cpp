@@ -11,6 +11,7 @@ namespace paceline {
 namespace {
 
 constexpr std::uint32_t kTensorSlots = 8;
+constexpr std::uint32_t kTapSlots = 2;  // the newest counts
 // Waves are all that travels from a segment to the next, and each has a tensor slot: more frames do
 // not wait there, and those of a long prefill take 11 KB each.
 constexpr std::uint32_t kWaveRingSlots = 16;
@@ -70,6 +71,14 @@ EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes) 
     return edge;
 }
 
+EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim) {
+    return {.from = segment,
+            .to = draft,
+            .tensor_slots = kTapSlots,
+            .tensor_bytes =
+                static_cast<std::size_t>(layers) * static_cast<std::size_t>(dim) * sizeof(float)};
+}
+
 std::vector<EdgeSpec> edges_of(const Placement& placement,
                                const PipelineConfig& config,
                                const EdgeSizes& sizes) {
@@ -83,12 +92,20 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     const StageId first{1};
     const StageId verifier = placement.verifier();
     for (StageId id = first; id < verifier; ++id.value) {
-        add(wave_edge(id, sizes.dim, placement.stage(id).rows_max));
+        EdgeSpec waves = wave_edge(id, sizes.dim, placement.stage(id).rows_max);
+        const bool draws = config.draft && config.draft->growth.draws;
+        waves.frame_bytes = frame_bytes_for(placement.stage(id).rows_max, draws);
+        add(waves);
         add({.from = verifier, .to = id});
     }
     add({.from = verifier, .to = kConductor});
     const std::optional<StageId> draft = placement.draft();
     const std::optional<StageId> correct = placement.correct();
+    // Before the edges of other purposes between the same stages: these have tensors.
+    for (StageId id = first; draft && config.draft->is_tapped() && id <= verifier; ++id.value) {
+        const LayerRange layers = placement.stage(id).layers;
+        add(tap_edge(id, *draft, layers.last - layers.first, sizes.dim));
+    }
     if (draft && correct) {
         add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
         add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below

@@ -32,6 +32,8 @@ struct EdgeSizes {
 [[nodiscard]] EdgeSpec wave_edge(StageId from, int dim, std::uint32_t rows);
 /// From the draft to correct: the trunk, and its keys and values.
 [[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
+/// From a segment of `layers` layers to the draft: what they made of a token.
+[[nodiscard]] EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim);
 /// Every edge at most once, also where it serves two purposes.
 [[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement,
                                              const PipelineConfig& config,

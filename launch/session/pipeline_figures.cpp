@@ -85,6 +85,17 @@ double times_plain(const PipelineFigures& f) {
     return *middle;
 }
 
+SelfDraftFigures self_draft_of(const PipelineFigures& f) {
+    return self_draft_figures(*f.self_draft, f.verdicts, f.counters, f.seconds);
+}
+
+void add_self_draft(const PipelineFigures& f,
+                    std::vector<std::pair<std::string, std::string>>& lines) {
+    const bool measured = f.rate > 0.0 && f.baseline_rate > 0.0;
+    for (auto& line : self_draft_lines(self_draft_of(f), measured ? times_plain(f) : 0.0))
+        lines.push_back(std::move(line));
+}
+
 std::string times_plain_text(const PipelineFigures& f) {
     std::string text = print("%.2f", times_plain(f));
     if (f.times_plain.size() > 1) {
@@ -182,6 +193,7 @@ FoldAccounts fold_accounts(const PipelineFigures& figures) {
 std::string figures_table(const PipelineFigures& figures) {
     auto lines = lines_of(figures);
     add_accounts(figures, lines);
+    if (figures.self_draft) add_self_draft(figures, lines);
     for (const ProcessFigures& process : figures.processes) {
         lines.emplace_back(process.name, print("busy %3.0f%%, waiting %3.0f%%", process.busy * 100,
                                                process.waiting * 100));
@@ -236,6 +248,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"n_verified", fold.verified}};
         if (fold.predicted_total) json["fold"]["c_total_by_equation"] = *fold.predicted_total;
     }
+    if (f.self_draft) json["self_draft"] = to_json(self_draft_of(f));
     if (f.accounts.proposes) {
         json["adadecode"] = {{"early_proposed", f.counter(counters::kEarlyProposed)},
                              {"early_prediction_rate",

@@ -18,6 +18,7 @@
 
 #include "actors/decoding/answer_figures.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/session/self_draft_figures.hpp"
 #include "runtime/observe/counters.hpp"
 
 namespace paceline {
@@ -56,6 +57,7 @@ struct PipelineFigures {
     std::vector<double> times_plain{};
     double rate = 0.0;  // tokens/s of this run; 0: not measured
     PipelineAccounts accounts{};
+    std::optional<SelfDraftView> self_draft{};  // of a target that drafts for itself
 
     [[nodiscard]] std::uint64_t counter(Counter c) const {
         return counters[static_cast<std::size_t>(c)];

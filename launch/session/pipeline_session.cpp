@@ -39,14 +39,16 @@ public:
     Impl(StartedPipeline started,
          PipelinePlan plan,
          const PipelineConfig& config,
-         int vocab_size,
+         const ModelConfig& model,
          RunLog& log)
         : supervisor_{std::move(started.supervisor)},
-          conductor_{conductor_plan(plan.placement, config.supervision), vocab_size, plan.kv_slots},
+          conductor_{conductor_plan(plan.placement, config.supervision), model.vocab_size,
+                     plan.kv_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
           plan_{std::move(plan)},
           config_{config},
+          model_{model},
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
@@ -92,6 +94,8 @@ public:
         figures.seconds = seconds_;
         figures.verdicts = tally_;
         figures.accounts = accounts_of(config_);
+        if (config_.self_draft)
+            figures.self_draft = self_draft_view(model_, config_.self_draft->auto_off);
         for (const PlacedProcess& process : plan_.placement.processes)
             figures.processes.push_back({.name = process.name});
         const auto hosted_segments = [&](const PlacedProcess& process) {
@@ -102,6 +106,9 @@ public:
         for (const StageRecord& record : supervisor_->records()) {
             const Counts grown = growth_of(record);
             for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += grown[i];
+            // The newest incarnation of the first segment's process is the last one in this list.
+            if (figures.self_draft && record.id == StageId{1})
+                figures.self_draft->gauges = record.telemetry.snapshot().gauges;
             const auto of = [&](Counter c) { return grown[static_cast<std::size_t>(c)]; };
             for (std::size_t p = 0; p < figures.processes.size(); ++p) {
                 const PlacedProcess& process = plan_.placement.processes[p];
@@ -202,6 +209,7 @@ private:
     std::unique_ptr<StageLoop> loop_;
     PipelinePlan plan_;
     PipelineConfig config_;
+    ModelConfig model_;
     std::vector<control::Hello> hellos_;  // in the order of the processes
     RunLog& log_;
     std::string table_;
@@ -226,7 +234,7 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
         plan.value(), file, model, config, *options.log, options.trace, options.told.bars);
     if (!started) return started.error();
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
-                                       file.config().vocab_size, *options.log);
+                                       file.config(), *options.log);
     impl->reset_figures();
     if (options.told.table) std::fputs(impl->table().c_str(), stderr);
     if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);

@@ -12,6 +12,7 @@
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/gpu_links.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/self_draft_plan.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/stage_sizes.hpp"
@@ -72,6 +73,19 @@ Status settle_transports(PipelinePlan& plan, const PipelineConfig& config) {
     return {};
 }
 
+/// Before a stage is started, so that the message names the file.
+Status check_self_draft(const PipelineConfig& config,
+                        const Placement& placement,
+                        const ModelFile& file) {
+    if (!config.self_draft) return {};
+    const Result<SelfDraftPlan> plan = plan_self_draft(*config.self_draft, file);
+    Status status = plan.ok() ? Status{} : Status{plan.error()};
+    if (status.ok())
+        status = check_first_segment(plan.value().options, placement.stages.front().layers.last);
+    if (status.ok()) return {};
+    return Error{status.error().code, config.file + ": " + status.error().what};
+}
+
 }  // namespace
 
 std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options) {
@@ -91,6 +105,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     const std::vector<int> cores = usable_cores(machine.value(), options);
     Result<Placement> placement = place(config, file.config().layers, cores);
     if (!placement) return placement.error();
+    if (Status s = check_self_draft(config, placement.value(), file); !s) return s.error();
     Result<StageSizes> sizes = StageSizes::open(file, options, config, requests);
     if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),

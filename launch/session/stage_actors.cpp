@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fmt/core.h>
 
 #include <spdlog/spdlog.h>
 
@@ -52,6 +51,8 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     if (index < a.segments) plan.next = stage_id(index + 1);
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.speculative = speculative_stages_of(a);
+    if (plan.draft && a.draft.is_tapped())
+        plan.tap = TapOptions{*plan.draft, static_cast<std::uint32_t>(a.draft.interval)};
     plan.verifier = stage_id(a.segments);
     if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
@@ -104,14 +105,14 @@ Status add_self_draft(const SelfDraftConfig& config,
                       SegmentPlan& plan) {
     Result<SelfDraftPlan> self = plan_self_draft(config, file);
     if (!self) return self.error();
-    if (self.value().options.exit > options.last_layer) {
-        return Error{Errc::BadArgument,
-                     fmt::format("[self_draft] exit = {}: the first segment has {} layers",
-                                 self.value().options.exit, options.last_layer)};
-    }
+    if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
     plan.self_draft = std::move(self).value().options;
+    plan.self_draft->told = [](bool drafts, double gain) {
+        if (drafts) return spdlog::info("drafts again, to measure the gain anew");
+        spdlog::info("decodes plainly: with drafts it is {:.2f} times as fast", gain);
+    };
     return {};
 }
 
@@ -200,10 +201,13 @@ Result<HostedActor> make_draft(const ModelFile& target,
             load(plan.value().file(target), plan.value().options, duty, make, hello);
         if (!made) return made.error();
         backend = std::move(made).value();
-        tools.model =
-            std::make_unique<DraftModel>(*backend, DraftModelOptions{.head = plan.value().head,
-                                                                     .vocab_size = vocab_size,
-                                                                     .rows_max = duty.rows_max});
+        tools.model = std::make_unique<DraftModel>(
+            *backend, DraftModelOptions{.head = plan.value().head,
+                                        .vocab_size = vocab_size,
+                                        .rows_max = duty.rows_max,
+                                        .skip = plan.value().skip,
+                                        .whole_text = plan.value().whole_text});
+        tools.programme = plan.value().programme;
     }
     auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};

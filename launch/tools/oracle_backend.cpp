@@ -30,11 +30,9 @@ double part_of_one(std::uint64_t drawn) {
 /// The probability that the first choice is right here: high or low, `accuracy` on average, so that
 /// rules that ask how sure a model is have something to tell apart.
 double sureness(double accuracy, double drawn) {
-    constexpr double kSure = 0.95;
-    constexpr double kUnsure = 0.40;
-    if (accuracy <= kUnsure || accuracy >= kSure) return accuracy;
-    const double sure = (accuracy - kUnsure) / (kSure - kUnsure);
-    return drawn < sure ? kSure : kUnsure;
+    if (accuracy <= kOracleUnsure || accuracy >= kOracleSure) return accuracy;
+    const double sure = (accuracy - kOracleUnsure) / (kOracleSure - kOracleUnsure);
+    return drawn < sure ? kOracleSure : kOracleUnsure;
 }
 
 /// The probability of each rank to hold the target's token; none above the one before it.
@@ -52,12 +50,24 @@ TokenId oracle_next(TokenId token, Position position, int vocab_size) {
     return static_cast<TokenId>(mixed(token, position, kTextSalt) % tokens);
 }
 
-OracleSaying oracle_saying(
-    TokenId token, Position position, int vocab_size, double accuracy, std::uint64_t salt) {
+OracleSaying oracle_saying(TokenId token,
+                           Position position,
+                           int vocab_size,
+                           double accuracy,
+                           std::uint64_t salt,
+                           std::optional<double> reliability) {
     const TokenId right = oracle_next(token, position, vocab_size);
-    const double sure = sureness(accuracy, part_of_one(mixed(token, position, salt)));
-    const std::array<double, 4> parts = parts_of(sure);
+    const double sign = part_of_one(mixed(token, position, salt));
     double drawn = part_of_one(mixed(token, position, salt + 1));
+    const std::array<double, 4> parts = parts_of(reliability ? accuracy : sureness(accuracy, sign));
+    std::array<double, 4> said = parts;
+    if (reliability) {
+        const bool sure = (drawn < accuracy) == (sign < *reliability);
+        said = parts_of(sure ? kOracleSure : kOracleUnsure);
+        // All on the four ranks: the first has exactly the probability that was meant.
+        const double others = said[1] + said[2] + said[3];
+        for (std::size_t rank = 1; rank < 4; ++rank) said[rank] *= (1.0 - said[0]) / others;
+    }
     OracleSaying saying{};
     bool placed = false;
     for (std::size_t rank = 0; rank < 4; ++rank) {
@@ -67,7 +77,7 @@ OracleSaying oracle_saying(
             here ? right
                  : static_cast<TokenId>((right + 1 + static_cast<TokenId>(rank)) % vocab_size);
         saying.log_probs[rank] =
-            parts[rank] > 0 ? std::max(kNever, static_cast<float>(std::log(parts[rank]))) : kNever;
+            said[rank] > 0 ? std::max(kNever, static_cast<float>(std::log(said[rank]))) : kNever;
         placed = placed || here;
         drawn -= parts[rank];
     }
@@ -85,12 +95,22 @@ OracleBackend::OracleBackend(const ModelConfig& shape,
       final_head_{options.final_head},
       part_{part},
       accuracy_{accuracy} {
-    PACE_CHECK(config_.dim >= 2 && config_.vocab_size >= 8,
-               "a hidden state holds token and position, a vocabulary four wrong tokens");
+    PACE_CHECK(config_.dim >= 3 && config_.vocab_size >= 8,
+               "a hidden state holds three numbers, a vocabulary four wrong tokens");
 }
 
 bool OracleBackend::has_head(HeadId id) const {
     return id == HeadId::Final && (final_head_ || last_layer_ == config_.layers);
+}
+
+/// Whether the row is not all of this segment's layers.
+bool OracleBackend::drafted(const Row& row) const {
+    if (row.last < 2 * last_layer_) return true;
+    if (row.mask == nullptr) return false;
+    for (std::int32_t sublayer = row.first; sublayer < row.last; ++sublayer) {
+        if (row.mask->skips(sublayer)) return true;
+    }
+    return false;
 }
 
 RunOutcome OracleBackend::run_layers(std::span<const Row> rows,
@@ -102,6 +122,14 @@ RunOutcome OracleBackend::run_layers(std::span<const Row> rows,
     for (std::size_t r = 0; r < rows.size(); ++r) {
         hidden[r * dim] = static_cast<float>(rows[r].token);
         hidden[r * dim + 1] = static_cast<float>(rows[r].position);
+        hidden[r * dim + 2] = drafted(rows[r]) ? 1.0F : 0.0F;
+        if (rows[r].stack == nullptr) continue;
+        // The same after each sub-layer: whatever reads residuals finds all layers alike.
+        for (std::int32_t sublayer = rows[r].first; sublayer < rows[r].last; ++sublayer) {
+            const auto at = static_cast<std::size_t>(sublayer - rows[r].first) * dim;
+            std::copy_n(hidden.begin() + static_cast<std::ptrdiff_t>(r * dim), dim,
+                        rows[r].stack + at);
+        }
     }
     return RunOutcome::Done;
 }
@@ -116,15 +144,18 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
         const auto token = static_cast<TokenId>(hidden[r * dim]);
         const auto position = static_cast<Position>(hidden[r * dim + 1]);
         const std::span<float> out = logits.subspan(r * vocab, vocab);
-        const bool verifies = part_ == Part::Target && last_layer_ == config_.layers;
+        const bool self_drafted = part_ == Part::Target && hidden[r * dim + 2] > 0.0F;
+        const bool verifies =
+            part_ == Part::Target && last_layer_ == config_.layers && !self_drafted;
         if (verifies) {
             out[static_cast<std::size_t>(oracle_next(token, position, config_.vocab_size))] = 0.0F;
             continue;
         }
-        const bool drafts = part_ == Part::Draft;
-        const OracleSaying saying = oracle_saying(token, position, config_.vocab_size,
-                                                  drafts ? accuracy_.draft : accuracy_.exit,
-                                                  drafts ? kDraftSalt : kExitSalt);
+        const bool drafts = part_ == Part::Draft || self_drafted;
+        const OracleSaying saying =
+            drafts ? oracle_saying(token, position, config_.vocab_size, accuracy_.draft, kDraftSalt,
+                                   accuracy_.reliability)
+                   : oracle_saying(token, position, config_.vocab_size, accuracy_.exit, kExitSalt);
         for (std::size_t rank = 0; rank < saying.tokens.size(); ++rank)
             out[static_cast<std::size_t>(saying.tokens[rank])] = saying.log_probs[rank];
     }

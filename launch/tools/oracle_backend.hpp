@@ -5,15 +5,22 @@
 //   draft, exit   says the target's next token with probability `accuracy`, and how sure it is of
 //                 each token: a calibrated distribution over the first four ranks, equal for equal
 //                 (token, position)
+//   self-draft    a target's row that leaves out sub-layers or ends before its last layer: says what a
+//                 draft says
 //
-// A hidden state holds the row's token and position: what an exit after any layer, and the head after
-// the last one, need. Nothing is computed; time comes from a cost table. Errors of a draft and of an
-// exit are independent of each other, which real ones are not.
+// With a `reliability` a draft is not calibrated: its probability is high where its first choice is right
+// and low where it is wrong, and the other way round in 1 - reliability of the cases. With
+// `accuracy` it sets where chains end by a stop rule, so M and alpha of a paper can be reproduced.
+//
+// A hidden state holds the row's token and position, and whether it was drafted: what an exit after any
+// layer, and the head after the last one, need. Nothing is computed; time comes from a cost table. Errors
+// of a draft and of an exit are independent of each other, which real ones are not.
 // One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -27,12 +34,17 @@ namespace paceline {
 struct OracleAccuracy {
     double draft = 0.8;  // the draft's first choice is the target's token; 0 .. 1
     double exit = 0.6;   // the same of an exit's head
+    std::optional<double> reliability = {};  // of a draft's probability; empty: it is calibrated
 };
 
 /// Of a wrong first choice, the parts in which the target's token is the second, third and fourth:
 /// together one half (less where the first is hardly ever right: no rank is likelier than the one before
 /// it). What is left: it is further down.
 inline constexpr std::array<double, 3> kOracleRanks{0.30, 0.12, 0.08};
+
+/// The probability of a first choice that is probably right, and of one that is probably wrong.
+inline constexpr double kOracleSure = 0.95;
+inline constexpr double kOracleUnsure = 0.40;
 
 /// What the oracle's model says after one hidden state.
 struct OracleSaying {
@@ -44,8 +56,12 @@ struct OracleSaying {
 [[nodiscard]] TokenId oracle_next(TokenId token, Position position, int vocab_size);
 
 /// What a model of this accuracy says there; `salt` tells models apart.
-[[nodiscard]] OracleSaying oracle_saying(
-    TokenId token, Position position, int vocab_size, double accuracy, std::uint64_t salt);
+[[nodiscard]] OracleSaying oracle_saying(TokenId token,
+                                         Position position,
+                                         int vocab_size,
+                                         double accuracy,
+                                         std::uint64_t salt,
+                                         std::optional<double> reliability = {});
 
 class OracleBackend final : public Backend {
 public:
@@ -72,6 +88,8 @@ public:
     [[nodiscard]] std::string equality_class() const override { return "oracle"; }
 
 private:
+    [[nodiscard]] bool drafted(const Row& row) const;
+
     ModelConfig config_;
     int first_layer_;
     int last_layer_;

@@ -35,8 +35,11 @@ public:
         costs.fingerprint = model.head.empty() ? model.layers : model.layers + " " + model.head;
         const bool known = !names_.insert(costs.fingerprint).second;
         if (table_.knows("layers", model.layers)) {
-            costs.jobs = {
-                {"prefill", "layers"}, {"verify", "layers"}, {"draft", "layers"}, {"exit", "none"}};
+            costs.jobs = {{"prefill", "layers"},
+                          {"verify", "layers"},
+                          {"draft", "layers"},
+                          {"optimise", "layers"},
+                          {"exit", "none"}};
             if (!table_.knows("head", model.head)) return missing("head", model.head);
             if (known) return costs;
             copy("layers", model.layers, costs.fingerprint);
@@ -47,8 +50,11 @@ public:
         }
         if (!table_.knows(job, model.layers)) return missing("layers", model.layers);
         if (!table_.knows("prefill", model.layers)) costs.jobs["prefill"] = job;
+        for (const char* own : {"draft", "optimise"}) {  // of a target that drafts for itself
+            if (!table_.knows(own, model.layers)) costs.jobs[own] = job;
+        }
         if (known) return costs;
-        for (const char* stage : {"prefill", "verify", "draft", "exit", "head"})
+        for (const char* stage : {"prefill", "verify", "draft", "optimise", "exit", "head"})
             copy(stage, model.layers, costs.fingerprint);
         return costs;
     }
@@ -130,6 +136,8 @@ Result<std::unique_ptr<StageTiming>> StageTiming::make(const CostTable& table,
             target = stage.process;
             if (Status s = place(stage.process, stage.name, stage.target, "verify"); !s)
                 return s.error();
+            // Without a draft model it may draft with its own layers.
+            processes[draft_of(stage.process)] = processes[stage.process];
         }
         if (stage.draft.layers.empty()) continue;
         if (Status s = place(draft_of(stage.process), stage.name, stage.draft, "draft"); !s)
@@ -145,12 +153,19 @@ Result<std::unique_ptr<StageTiming>> StageTiming::make(const CostTable& table,
         if (const Result<double> hop = table.seconds({.stage = "hop", .fingerprint = kNoModel}))
             default_hop = SimTime{std::llround(hop.value() * 1e9)};
     }
-    return std::unique_ptr<StageTiming>{new StageTiming{CostTable::of(records.take()),
+    std::unique_ptr<StageTiming> timing{new StageTiming{CostTable::of(records.take()),
                                                         std::move(processes), default_hop,
                                                         std::move(hosts), target, options}};
+    for (const StageCosts& stage : stages) {
+        if (stage.target.layers.empty()) timing->draft_only_.insert(stage.process);
+    }
+    return timing;
 }
 
 SimTime StageTiming::job(StageId process, const JobLabel& label, SimRandom& random) {
+    const bool optimises = std::strcmp(label.name, "optimise") == 0;
+    if (optimises && draft_only_.contains(process))
+        return table_timing_->job(draft_of(process), label, random);
     if (!is_draft(label)) return table_timing_->job(process, label, random);
     const SimTime takes = table_timing_->job(draft_of(process), label, random);
     if (!options_.draft_cost) return takes;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ struct StageCosts {
     std::vector<StageId> actors = {};  // all that share it
     std::string name;
     ModelCosts
-        target{};        // of jobs "prefill", "verify" and "exit"; empty names: it has none of them
-    ModelCosts draft{};  // of jobs "draft"
+        target{};  // of jobs "prefill", "verify", "optimise" and "exit"; empty names: it has none
+    // Of jobs "draft", and of "optimise" where there is no target; empty names: the target drafts with
+    // its own layers.
+    ModelCosts draft{};
 };
 
 struct StageTimingOptions {
@@ -74,6 +77,7 @@ private:
     std::unique_ptr<TableTiming> table_timing_;
     std::map<StageId, StageId> hosts_;  // the process of every actor
     StageId target_;                    // a process that runs target layers
+    std::set<StageId> draft_only_;      // processes that run none
     StageTimingOptions options_;
 };
 

@@ -68,7 +68,7 @@ StageCosts costs_of(const PlacedProcess& process,
                 costs.target = {target, cost_name(file, dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
-            const bool own = draft.model == DraftModelKind::FirstLayers;
+            const bool own = draft.skips();
             const bool trained = draft.model == DraftModelKind::Trained;
             const auto name = [&](int short_list) {
                 return own ? cost_name(file, dtype, short_list)
@@ -251,6 +251,7 @@ void add_rates(SimulatedRun& run, int at_once) {
 void add_figures(SimulatedRun& run,
                  const SimWorld& world,
                  const PipelineConfig& config,
+                 const ModelConfig& model,
                  const Placement& placement) {
     PipelineFigures& figures = run.figures;
     figures.method = config.name;
@@ -258,11 +259,13 @@ void add_figures(SimulatedRun& run,
     figures.rate = run.rate;
     for (const SimulatedAnswer& answer : run.answers) figures.verdicts.add(answer.figures.verdicts);
     figures.accounts = accounts_of(config);
+    if (config.self_draft) figures.self_draft = self_draft_view(model, config.self_draft->auto_off);
     for (const auto& process : world.incarnations()) {
         const auto& counted = process->counters();
         for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted[i];
         if (process->id() == kConductor) continue;
         if (process->id() == StageId{1}) {
+            if (figures.self_draft) figures.self_draft->gauges = process->gauges();
             // Every segment counts the waves that go through its own layers.
             const auto& actors = process->spec().process.actors;
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
@@ -343,7 +346,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimulatedRun run;
     run.answers = std::move(asking.answers);
     add_rates(run, task.at_once);
-    add_figures(run, world, config, placement);
+    add_figures(run, world, config, file.config(), placement);
     BusySpans spans;
     for (const auto& process : world.incarnations()) add_spans(process->events(), spans);
     run.overlap = overlap_of(spans);

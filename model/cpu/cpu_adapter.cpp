@@ -29,7 +29,7 @@ Result<std::unique_ptr<CpuAdapter>> CpuAdapter::make(const ModelFile& file,
     ModelConfig config = shape_of(file.config(), *options.adapter);
     Result<CpuWeights> weights = CpuWeights::load_adapter(file, options, whole, team);
     if (!weights) return weights.error();
-    Result<KvStore> kv = KvStore::make(config, options.kv, 1, options.kv_slots);
+    Result<KvStore> kv = KvStore::make(config, options.kv, KvLayers{0, 1, {}}, options.kv_slots);
     if (!kv) return kv.error();
     return std::unique_ptr<CpuAdapter>{new CpuAdapter{std::move(config), options.rows_max,
                                                       std::move(weights).value(),

@@ -24,6 +24,7 @@
 #include "model/backend.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/rows.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -54,10 +55,12 @@ struct CpuOptions {
     std::optional<Isa> isa{};  // nothing: the best this machine has
     bool final_head = false;   // norm and head also for a segment that does not end the model:
                                // a logit lens, or a draft made of the first layers
-    std::vector<HeadSpec> heads{};           // HeadId 1, 2, ...: they need the head's weights too
-    std::optional<AdapterSpec> adapter{};    // after the segment's last layer
-    std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
-                                             // (model/weights/synthetic_model.hpp)
+    std::vector<HeadSpec> heads{};          // HeadId 1, 2, ...: they need the head's weights too
+    std::optional<AdapterSpec> adapter{};   // after the segment's last layer
+    std::optional<std::uint64_t> random{};  // seed of weights that the model has no bytes for
+                                            // (model/weights/synthetic_model.hpp)
+    SublayerMask left_out{};  // sub-layers that every row skips: neither their weights nor their
+                              // keys and values have a place
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 

@@ -44,10 +44,13 @@ CpuWeights CpuWeights::plan(const ModelFile& file, const CpuOptions& options) {
     for (int l = first_layer; l < last_layer; ++l) {
         const LayerTensors& from = file.layer(l);
         CpuLayer& to = weights.layers_.emplace_back();
-        to.q = planned(from.q, dtype, MatrixUse::Layer);
-        to.k = planned(from.k, dtype, MatrixUse::Layer);
-        to.v = planned(from.v, dtype, MatrixUse::Layer);
-        to.attn_out = planned(from.attn_out, dtype, MatrixUse::Layer);
+        if (!options.left_out.skips(2 * l)) {
+            to.q = planned(from.q, dtype, MatrixUse::Layer);
+            to.k = planned(from.k, dtype, MatrixUse::Layer);
+            to.v = planned(from.v, dtype, MatrixUse::Layer);
+            to.attn_out = planned(from.attn_out, dtype, MatrixUse::Layer);
+        }
+        if (options.left_out.skips(2 * l + 1)) continue;
         to.gate = planned(from.gate, dtype, MatrixUse::Layer);
         to.up = planned(from.up, dtype, MatrixUse::Layer);
         to.down = planned(from.down, dtype, MatrixUse::Layer);
@@ -96,6 +99,7 @@ std::vector<CpuWeights::Source> CpuWeights::sources(const ModelFile& file) {
         list.push_back({&to.down, &from.down});
     }
     if (has_head_) list.push_back({&head_, &file.output_head()});
+    std::erase_if(list, [](const Source& source) { return source.matrix->rows == 0; });
     return list;
 }
 

@@ -2,22 +2,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace paceline {
 
 Result<KvStore> KvStore::make(const ModelConfig& config,
                               KvType type,
-                              int layers,
+                              KvLayers layers,
                               std::int32_t slots) {
     KvStore store;
     store.type_ = type;
     store.pages_ = pages_for(slots);
-    store.layers_ = layers;
+    store.layers_ = std::move(layers);
     store.heads_ = config.kv_heads;
     store.head_dim_ = config.head_dim;
     const std::size_t element = type == KvType::F32 ? 4 : 2;
     store.half_page_bytes_ = static_cast<std::size_t>(config.head_dim) * kKvPageSlots * element;
-    store.bytes_ = static_cast<std::uint64_t>(layers) * static_cast<std::uint64_t>(store.pages_) *
+    store.bytes_ = static_cast<std::uint64_t>(store.layers_.count()) *
+                   static_cast<std::uint64_t>(store.pages_) *
                    static_cast<std::uint64_t>(config.kv_heads) * 2 * store.half_page_bytes_;
     Result<HugeArena> arena = HugeArena::make(store.bytes_);
     if (!arena) return arena.error();
@@ -61,9 +63,9 @@ void put_slot(const std::byte* from, int offset, int head_dim, KvPageView to) {
 
 void KvStore::read(KvSlot slot, std::span<std::byte> bytes) const {
     std::byte* to = bytes.data();
-    for (int layer = 0; layer < layers_; ++layer) {
+    for (int place = 0; place < layers_.count(); ++place) {
         for (int head = 0; head < heads_; ++head, to += 2 * half_page_bytes_ / kKvPageSlots) {
-            const KvPageView from = page(layer, page_of(slot), head);
+            const KvPageView from = page_at(place, page_of(slot), head);
             type_ == KvType::F32 ? take_slot<std::uint32_t>(from, offset_of(slot), head_dim_, to)
                                  : take_slot<std::uint16_t>(from, offset_of(slot), head_dim_, to);
         }
@@ -72,9 +74,9 @@ void KvStore::read(KvSlot slot, std::span<std::byte> bytes) const {
 
 void KvStore::write(KvSlot slot, std::span<const std::byte> bytes) {
     const std::byte* from = bytes.data();
-    for (int layer = 0; layer < layers_; ++layer) {
+    for (int place = 0; place < layers_.count(); ++place) {
         for (int head = 0; head < heads_; ++head, from += 2 * half_page_bytes_ / kKvPageSlots) {
-            const KvPageView to = page(layer, page_of(slot), head);
+            const KvPageView to = page_at(place, page_of(slot), head);
             type_ == KvType::F32 ? put_slot<std::uint32_t>(from, offset_of(slot), head_dim_, to)
                                  : put_slot<std::uint16_t>(from, offset_of(slot), head_dim_, to);
         }

@@ -15,6 +15,7 @@
 #include "model/backend.hpp"
 #include "model/kernels/cpu/huge_arena.hpp"
 #include "model/kernels/cpu/kernel_table.hpp"
+#include "model/kv_layers.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
@@ -25,27 +26,22 @@ public:
     /// Errors: OutOfMemory.
     static Result<KvStore> make(const ModelConfig& config,
                                 KvType type,
-                                int layers,
+                                KvLayers layers,
                                 std::int32_t slots);
 
-    /// The page `page` of KV head `head` of the segment's layer `layer` (counted from 0 here).
+    /// The page `page` of KV head `head` of the segment's layer `layer` (counted from 0 here), which has
+    /// keys and values.
     [[nodiscard]] KvPageView page(int layer, std::int32_t page, int head) const {
-        const std::size_t index =
-            (static_cast<std::size_t>(page) * static_cast<std::size_t>(layers_) +
-             static_cast<std::size_t>(layer)) *
-                static_cast<std::size_t>(heads_) +
-            static_cast<std::size_t>(head);
-        std::uint8_t* keys = base_ + index * 2 * half_page_bytes_;
-        return {keys, keys + half_page_bytes_};
+        return page_at(layers_.place(layer), page, head);
     }
     /// Copies the keys and values that `row` sees in block `block` (positions 32 block ..) into
     /// `to`, each into the offset of its position.
     void gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const;
-    /// A slot's keys and values, all layers and heads:  layer -> head -> key, value [head_dim].
+    /// A slot's keys and values, all heads of the layers that have some:  layer -> head -> key, value [head_dim].
     void read(KvSlot slot, std::span<std::byte> bytes) const;
     void write(KvSlot slot, std::span<const std::byte> bytes);
     [[nodiscard]] std::size_t slot_bytes() const {
-        return static_cast<std::size_t>(layers_) * static_cast<std::size_t>(heads_) * 2 *
+        return static_cast<std::size_t>(layers_.count()) * static_cast<std::size_t>(heads_) * 2 *
                half_page_bytes_ / kKvPageSlots;
     }
     [[nodiscard]] KvType type() const { return type_; }
@@ -54,11 +50,21 @@ public:
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
 private:
+    [[nodiscard]] KvPageView page_at(int place, std::int32_t page, int head) const {
+        const std::size_t index =
+            (static_cast<std::size_t>(page) * static_cast<std::size_t>(layers_.count()) +
+             static_cast<std::size_t>(place)) *
+                static_cast<std::size_t>(heads_) +
+            static_cast<std::size_t>(head);
+        std::uint8_t* keys = base_ + index * 2 * half_page_bytes_;
+        return {keys, keys + half_page_bytes_};
+    }
+
     HugeArena arena_;
     std::uint8_t* base_ = nullptr;
     KvType type_ = KvType::F16;
     std::int32_t pages_ = 0;
-    int layers_ = 0;
+    KvLayers layers_;
     int heads_ = 0;
     int head_dim_ = 0;
     std::size_t half_page_bytes_ = 0;  // keys (or values) of one page of one head

@@ -304,6 +304,7 @@ private:
             "sub-layers of this segment");
         PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < config().vocab_size),
                    "a token of the vocabulary");
+        check_left_out(row, parts_->options.left_out);
         check_keys(row);
     }
 
@@ -320,11 +321,15 @@ private:
     std::unique_ptr<Parts> parts_;
 };
 
+int kv_layers(const CudaOptions& options) {
+    return KvLayers{options.first_layer, options.last_layer, options.left_out}.count();
+}
+
 MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uint64_t weights) {
     MemoryUse use;
     use.weight_bytes = weights;
-    use.kv_bytes = CudaCache::bytes_of(options.kv, options.last_layer - options.first_layer,
-                                       config.kv_heads, config.head_dim, options.kv_slots);
+    use.kv_bytes = CudaCache::bytes_of(options.kv, kv_layers(options), config.kv_heads,
+                                       config.head_dim, options.kv_slots);
     if (options.adapter) {
         use.kv_bytes += CudaCache::bytes_of(options.kv, 1, options.adapter->kv_heads,
                                             options.adapter->head_dim, options.kv_slots);
@@ -366,9 +371,8 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
     cuda::Stream& stream = parts->forward->stream();
     if (Status loaded = parts->weights->load(file, options, stream); !loaded) return loaded.error();
     const ModelConfig& config = parts->config;
-    bool fits =
-        CudaCache::make(options.kv, options.last_layer - options.first_layer, config.kv_heads,
-                        config.head_dim, options.kv_slots, stream, parts->cache);
+    bool fits = CudaCache::make(options.kv, kv_layers(options), config.kv_heads, config.head_dim,
+                                options.kv_slots, stream, parts->cache);
     if (fits && options.adapter) {
         fits = CudaCache::make(options.kv, 1, options.adapter->kv_heads, options.adapter->head_dim,
                                options.kv_slots, stream, parts->adapter_cache);

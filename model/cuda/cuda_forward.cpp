@@ -27,6 +27,8 @@ CudaForward::CudaForward(const ModelConfig& config,
       adapter_cache_{adapter_cache},
       first_layer_{options.first_layer},
       last_layer_{options.last_layer},
+      left_out_{options.left_out},
+      kv_layers_{options.first_layer, options.last_layer, options.left_out},
       limits_{limits_of(config, options)},
       processors_{processors},
       graphs_on_{options.graphs},
@@ -42,6 +44,10 @@ std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row>
     std::vector<Stretch> stretches;
     std::vector<int> active;
     for (int sublayer = 2 * first_layer_; sublayer < 2 * last_layer_; ++sublayer) {
+        if (left_out_.skips(sublayer)) {
+            if (!stretches.empty() && stretches.back().last == sublayer) ++stretches.back().last;
+            continue;
+        }
         active.clear();
         for (std::size_t r = 0; r < rows.size(); ++r) {
             if (runs(rows[r], sublayer)) active.push_back(static_cast<int>(r));
@@ -195,12 +201,15 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
                         input_of_sublayer(stretch.first), variants_.early_launch},
                        rows_now_);
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
+        if (left_out_.skips(sublayer)) continue;
         const CudaLayer& layer = weights_.layer(sublayer / 2);
+        int following = sublayer + 1;
+        while (following < 2 * last_layer_ && left_out_.skips(following)) ++following;
         // After the last one it is not needed; it costs less than another kind of finish.
         const NextInput next =
-            input_of_sublayer(sublayer + 1 < 2 * last_layer_ ? sublayer + 1 : sublayer);
+            input_of_sublayer(following < 2 * last_layer_ ? following : sublayer);
         if (sublayer % 2 == 0) {
-            attention(layer.attention, cache_, sublayer / 2 - first_layer_, next);
+            attention(layer.attention, cache_, kv_layers_.place(sublayer / 2 - first_layer_), next);
         } else {
             mlp(layer, next);
         }

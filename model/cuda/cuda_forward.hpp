@@ -40,6 +40,7 @@
 #include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
+#include "model/kv_layers.hpp"
 
 namespace paceline {
 
@@ -260,6 +261,8 @@ private:
     CudaCache* adapter_cache_;
     int first_layer_;
     int last_layer_;
+    SublayerMask left_out_;
+    KvLayers kv_layers_;
     WaveLimits limits_;
     int processors_;
     bool graphs_on_;

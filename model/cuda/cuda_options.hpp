@@ -17,6 +17,7 @@
 #include "model/kernels/cuda/gemm.hpp"
 #include "model/kernels/cuda/rows.hpp"
 #include "model/kernels/cuda/variants.hpp"
+#include "model/rows.hpp"
 
 namespace paceline {
 
@@ -41,6 +42,7 @@ struct CudaOptions {
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic_model.hpp)
+    SublayerMask left_out{};                 // as CpuOptions::left_out
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
 };
 

@@ -124,32 +124,43 @@ WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse
     return type == WeightType::F32 && !floats_ ? WeightType::BF16 : type;
 }
 
-void CudaWeights::plan_layer(const ModelFile& file, int index, Dtype dtype) {
-    const LayerTensors& from = file.layer(index);
+void CudaWeights::plan_attention(const ModelFile& file,
+                                 const LayerTensors& from,
+                                 CudaAttention& to,
+                                 Dtype dtype) {
     const ModelConfig& config = file.config();
-    CudaLayer& to = layers_[static_cast<std::size_t>(index - first_layer_)];
     const auto type = [&](const TensorView& tensor) {
         return type_of(tensor, dtype, MatrixUse::Layer);
     };
-    add_vector(file, from.attn_norm, to.attention.norm);
+    add_vector(file, from.attn_norm, to.norm);
     const WeightType qkv = joined_type(joined_type(type(from.q), type(from.k)), type(from.v));
-    add(MatrixFeed{qkv, {from.q, from.k, from.v}}, to.attention.qkv);
-    add(MatrixFeed{type(from.attn_out), {from.attn_out}}, to.attention.out);
+    add(MatrixFeed{qkv, {from.q, from.k, from.v}}, to.qkv);
+    add(MatrixFeed{type(from.attn_out), {from.attn_out}}, to.out);
     if (config.qkv_bias) {
         std::vector<float> bias;
         for (const auto& one : {from.q_bias, from.k_bias, from.v_bias}) {
             const std::vector<float> values = vector_of(file, *one);
             bias.insert(bias.end(), values.begin(), values.end());
         }
-        add(std::move(bias), to.attention.bias);
+        add(std::move(bias), to.bias);
     }
     if (config.qk_norm) {
-        add_vector(file, *from.q_norm, to.attention.q_norm);
-        add_vector(file, *from.k_norm, to.attention.k_norm);
+        add_vector(file, *from.q_norm, to.q_norm);
+        add_vector(file, *from.k_norm, to.k_norm);
     }
-    to.attention.heads = config.heads;
-    to.attention.kv_heads = config.kv_heads;
-    to.attention.head_dim = config.head_dim;
+    to.heads = config.heads;
+    to.kv_heads = config.kv_heads;
+    to.head_dim = config.head_dim;
+}
+
+void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions& options) {
+    const LayerTensors& from = file.layer(index);
+    CudaLayer& to = layers_[static_cast<std::size_t>(index - first_layer_)];
+    const auto type = [&](const TensorView& tensor) {
+        return type_of(tensor, options.dtype, MatrixUse::Layer);
+    };
+    if (!options.left_out.skips(2 * index)) plan_attention(file, from, to.attention, options.dtype);
+    if (options.left_out.skips(2 * index + 1)) return;
     add_vector(file, from.ffn_norm, to.ffn_norm);
     add(MatrixFeed::paired(joined_type(type(from.gate), type(from.up)), from.gate, from.up),
         to.gate_up);
@@ -237,7 +248,7 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const Cuda
     weights.heads_.resize(options.heads.size());
     weights.items_.reserve(12 * weights.layers_.size() + 5 * weights.heads_.size() + 16);
     for (int l = options.first_layer; l < options.last_layer; ++l)
-        weights.plan_layer(file, l, options.dtype);
+        weights.plan_layer(file, l, options);
     weights.plan_vocabulary(file, options);
     for (std::size_t h = 0; h < options.heads.size(); ++h)
         weights.plan_head(file, options.heads[h], weights.heads_[h]);

@@ -98,7 +98,11 @@ private:
     [[nodiscard]] cuda::WeightType type_of(const TensorView& tensor,
                                            Dtype dtype,
                                            MatrixUse use) const;
-    void plan_layer(const ModelFile& file, int index, Dtype dtype);
+    void plan_attention(const ModelFile& file,
+                        const LayerTensors& from,
+                        CudaAttention& to,
+                        Dtype dtype);
+    void plan_layer(const ModelFile& file, int index, const CudaOptions& options);
     void plan_vocabulary(const ModelFile& file, const CudaOptions& options);
     void plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head);
     void plan_list(int vocab_size, CudaHead& head);

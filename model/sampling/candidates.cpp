@@ -169,4 +169,24 @@ bool probabilities(std::span<float> logits,
     return true;
 }
 
+std::vector<TokenProbability> most_probable(std::span<float> logits,
+                                            const SeenTokens& seen,
+                                            const SamplingParams& params,
+                                            int count,
+                                            SamplerScratch& scratch) {
+    PACE_CHECK(count >= 1, "the most probable of no tokens");
+    if (scratch.scores.size() < logits.size()) scratch.scores.resize(logits.size());
+    const std::span<float> all = std::span{scratch.scores}.first(logits.size());
+    if (!probabilities(logits, seen, params, all, scratch)) return {};
+    Best best{count};
+    for (std::size_t token = 0; token < all.size(); ++token) {
+        if (all[token] > 0.0f && all[token] > best.floor()) {
+            best.show(static_cast<TokenId>(token), all[token]);
+        }
+    }
+    std::vector<TokenProbability> found;
+    for (const Candidate& one : best.list()) found.push_back({one.token, one.log_prob});
+    return found;
+}
+
 }  // namespace paceline

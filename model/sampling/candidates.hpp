@@ -55,4 +55,17 @@ inline constexpr float kRivalMargin = 5.0f;
                                  std::span<float> probabilities,
                                  SamplerScratch& scratch);
 
+struct TokenProbability {
+    TokenId token = 0;
+    float p = 0.0f;
+};
+
+/// The `count` (>= 1) tokens of the largest probabilities(), at most, largest first, ties to the lowest
+/// id; none of probability 0. Their sum is not 1 where there are more. Parameters not greedy.
+[[nodiscard]] std::vector<TokenProbability> most_probable(std::span<float> logits,
+                                                          const SeenTokens& seen,
+                                                          const SamplingParams& params,
+                                                          int count,
+                                                          SamplerScratch& scratch);
+
 }  // namespace paceline

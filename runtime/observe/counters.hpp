@@ -22,12 +22,12 @@ enum class Counter : std::uint8_t {
     Restarts,     // stages restarted (conductor)
     FirstFree,
 };
-inline constexpr std::size_t kCounters = 32;  // as many as a telemetry block has room for
+inline constexpr std::size_t kCounters = 48;  // as many as a telemetry block has room for
 inline constexpr std::size_t kFreeCounters =
     kCounters - static_cast<std::size_t>(Counter::FirstFree);
 
 enum class Gauge : std::uint8_t {};  // all free
-inline constexpr std::size_t kGauges = 4;
+inline constexpr std::size_t kGauges = 16;
 
 /// Free slot `slot`. One that does not exist does not compile.
 [[nodiscard]] consteval Counter free_counter(std::size_t slot) {

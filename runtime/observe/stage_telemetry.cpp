@@ -18,7 +18,7 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kTelemetryMagic = 0x4547415045434150ULL;  // "PACEPAGE"
-constexpr std::uint32_t kTelemetryVersion = 2;
+constexpr std::uint32_t kTelemetryVersion = 3;
 constexpr std::size_t kNameBytes = 64;
 constexpr std::uint32_t kTraceEventsMax = 1U << 22;
 constexpr std::size_t kEventWords = sizeof(TraceEvent) / sizeof(std::uint64_t);
@@ -71,8 +71,8 @@ struct TelemetryLayout {
 static_assert(offsetof(TelemetryLayout, activity) == 128 &&
               offsetof(TelemetryLayout, gauges) == 256);
 static_assert(offsetof(TelemetryLayout, counters) == 384 &&
-              offsetof(TelemetryLayout, traced) == 640);
-static_assert(sizeof(TelemetryLayout) == 768);
+              offsetof(TelemetryLayout, traced) == 768);
+static_assert(sizeof(TelemetryLayout) == 896);
 
 namespace {
 

@@ -6,7 +6,7 @@
 // maps it read-only and trusts nothing: whatever a stage scribbles here can only make figures
 // wrong, or get that stage itself declared hung.
 //
-//   offset 0       128        256      384        640      768
+//   offset 0       128        256      384        768      896
 //   +--------------+----------+--------+----------+--------+----------------------------------+
 //   | who: magic,  | activity | gauges | counters | events | trace[capacity], 64 bytes each:  |
 //   | id, epoch,   | and its  |        |          | ever   | stamp, event                     |

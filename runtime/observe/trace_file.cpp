@@ -183,6 +183,8 @@ const char* frame_name(std::uint32_t kind) {
             return "verdict";
         case msg::Kind::Stop:
             return "stop";
+        case msg::Kind::Draw:
+            return "draw";
     }
     return "frame";
 }

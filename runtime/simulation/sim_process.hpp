@@ -190,6 +190,7 @@ public:
     /// As a stage's telemetry has them; the runtime's own are not counted here but for Jobs and
     /// FramesStale.
     [[nodiscard]] const std::array<std::uint64_t, kCounters>& counters() const { return counters_; }
+    [[nodiscard]] const std::array<std::uint64_t, kGauges>& gauges() const { return gauges_; }
     /// Time in jobs, which may take parts of a microsecond.
     [[nodiscard]] SimTime busy() const { return in_jobs_; }
     [[nodiscard]] const std::vector<TraceEvent>& events() const { return trace_; }
@@ -206,7 +207,9 @@ public:
     [[nodiscard]] std::uint64_t random() override { return random_.next(); }
     void trace(TraceEvent event) override;
     void count(Counter counter, std::uint64_t add) override;
-    void set(Gauge /*gauge*/, std::uint64_t /*value*/) override {}
+    void set(Gauge gauge, std::uint64_t value) override {
+        gauges_[static_cast<std::size_t>(gauge)] = value;
+    }
     [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override;
     void cancel_before(RequestId request, Attempt valid) override;
     /// A job's work takes no time of its own, so nothing can happen during it.
@@ -290,6 +293,7 @@ private:
     bool failed_by_itself_ = false;
     bool allocation_failed_ = false;
     std::array<std::uint64_t, kCounters> counters_{};
+    std::array<std::uint64_t, kGauges> gauges_{};
     SimTime in_jobs_{0};
     std::vector<TraceEvent> trace_;
 };

@@ -26,8 +26,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from exactness_rows import (PROCESSES, Factors, Row, check_covering, covering_array, has_draft,
-                            reshaped)
+from exactness_rows import (PROCESSES, Abilities, Factors, Row, check_covering, covering_array,
+                            has_draft, processes_max, reshaped)
 from paceline_cli import BINARY, ROOT, demo_model, environment
 
 PROMPTS = Path(__file__).resolve().parent / "exactness_prompts.jsonl"
@@ -101,8 +101,10 @@ def edge_factors(names: list[str]) -> Factors:
 
 
 def table(factors: Factors) -> tuple[list[Row], dict]:
-    drafting = {name for name in factors["method"] if has_draft(toml_of(name))}
-    rows, never = covering_array(factors, drafting)
+    names = factors["method"]
+    can = Abilities(frozenset(name for name in names if has_draft(toml_of(name))),
+                    {name: processes_max(toml_of(name)) for name in names})
+    rows, never = covering_array(factors, can)
     check_covering(factors, rows, never)
     return rows, never
 

@@ -9,6 +9,7 @@ else in it stays. Pure.
 import itertools
 import random
 import re
+from dataclasses import dataclass
 
 Row = dict[str, str]
 Factors = dict[str, list[str]]
@@ -24,11 +25,22 @@ SUPERVISION = ("\n[supervision]\nrestarts_max = 100000\nrestart_period_s = 1\nba
 
 # --- covering arrays ---------------------------------------------------------------------------
 
-def impossible(pair: Pair, drafting: set[str]) -> str:
-    """Why the pair cannot be in any row; "" if it can. `drafting`: methods with a draft."""
+@dataclass(frozen=True)
+class Abilities:
+    """What not every method can."""
+
+    drafting: frozenset[str]  # methods with a draft, which a model could take the place of
+    processes_max: dict[str, int]  # of methods that cannot be split into any number
+
+
+def impossible(pair: Pair, can: Abilities) -> str:
+    """Why the pair cannot be in any row; "" if it can."""
     values = dict(pair)
-    if values.get("draft") == "itself" and values.get("method", "") not in drafting | {""}:
+    if values.get("draft") == "itself" and values.get("method", "") not in can.drafting | {""}:
         return "the method has no draft that a model could take the place of"
+    most = can.processes_max.get(values.get("method", ""), 4)
+    if int(values.get("processes", "1")) > most:
+        return f"the first segment drafts with more layers than one of {values['processes']} has"
     return ""
 
 
@@ -41,7 +53,7 @@ def pairs_in(row: Row) -> set[Pair]:
     return set(itertools.combinations(row.items(), 2))
 
 
-def completed(pair: Pair, factors: Factors, drafting: set[str], uncovered: set[Pair],
+def completed(pair: Pair, factors: Factors, can: Abilities, uncovered: set[Pair],
               draw: random.Random) -> Row | None:
     """A row around a pair: each further factor takes the value that covers most; ties by lot."""
     fixed = dict(pair)
@@ -52,7 +64,7 @@ def completed(pair: Pair, factors: Factors, drafting: set[str], uncovered: set[P
         for value in factors[name]:
             new = [tuple(sorted([(name, value), known], key=lambda p: list(factors).index(p[0])))
                    for known in fixed.items()]
-            if any(impossible(p, drafting) for p in new):
+            if any(impossible(p, can) for p in new):
                 continue
             gain = sum(p in uncovered for p in new)
             best = best + [value] if gain == most else [value] if gain > most else best
@@ -63,15 +75,15 @@ def completed(pair: Pair, factors: Factors, drafting: set[str], uncovered: set[P
     return {name: fixed[name] for name in factors}
 
 
-def covering_array(factors: Factors, drafting: set[str]) -> tuple[list[Row], dict[Pair, str]]:
+def covering_array(factors: Factors, can: Abilities) -> tuple[list[Row], dict[Pair, str]]:
     """Rows that hold every pair that is possible, and the others with the reason."""
     draw = random.Random(SEED)
-    reasons = {pair: impossible(pair, drafting) for pair in pairs_of(factors)}
+    reasons = {pair: impossible(pair, can) for pair in pairs_of(factors)}
     never = {pair: reason for pair, reason in reasons.items() if reason}
     uncovered = set(reasons) - set(never)
     rows = []
     while uncovered:
-        candidates = [completed(draw.choice(sorted(uncovered)), factors, drafting, uncovered, draw)
+        candidates = [completed(draw.choice(sorted(uncovered)), factors, can, uncovered, draw)
                       for _ in range(CANDIDATES)]
         row = max((c for c in candidates if c), key=lambda c: len(pairs_in(c) & uncovered))
         uncovered -= pairs_in(row)
@@ -111,6 +123,17 @@ def value_in(lines: list[str], key: str, default: str = "") -> str:
 
 def has_draft(toml: str) -> bool:
     return any(name == "draft" for name, _ in tables_of(toml))
+
+
+def processes_max(toml: str) -> int:
+    """Into how many processes a method can be split whose first segment drafts for itself."""
+    own = [lines for name, lines in tables_of(toml) if name == "self_draft"]
+    if not own:
+        return 4
+    if value_in(own[0], "source", "exit") == "skip":
+        return 1
+    exit_at = float(value_in(own[0], "exit", "0.2667"))
+    return 1 if exit_at >= 1 else int(1 / exit_at)
 
 
 def segment_stages(stages: list[list[str]], count: int) -> list[str]:

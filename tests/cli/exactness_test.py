@@ -6,7 +6,7 @@ import unittest
 from deeper_model import write_deeper
 from exactness_matrix import (Task, edge_factors, matrix_factors, methods, row_text, run_check,
                               run_row, table)
-from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, reshaped
+from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, processes_max, reshaped
 from paceline_cli import BINARY, ROOT, CliTest, TINY
 
 LAYERS = 4  # a process and an exit for each
@@ -51,6 +51,13 @@ class Shapes(unittest.TestCase):
         self.assertEqual(ada.count("exit = true"), 3, "after each of four segments but the last")
         self.assertFalse(has_draft(ada))
         self.assertTrue(has_draft(fold))
+
+    def test_a_target_that_drafts_for_itself_needs_its_exit_or_all_layers_in_the_first_process(self):
+        most = {name: processes_max((ROOT / "configs" / f"{name}.toml").read_text())
+                for name in ("layerskip", "adaspeed", "draft-verify", "swift", "clasp", "fold")}
+        self.assertEqual(most, {"layerskip": 3, "adaspeed": 3, "draft-verify": 1, "swift": 1, "clasp": 1, "fold": 4})
+        split = reshaped((ROOT / "configs" / "layerskip.toml").read_text(), 2)
+        self.assertEqual((split.count("[[stage]]"), split.count("[self_draft]")), (2, 1))
 
 
 class Exactness(CliTest):

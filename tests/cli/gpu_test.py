@@ -44,6 +44,14 @@ FOUR_STAGES = (stage("early", "early-verify", SHARED) + stage("final", "final-ve
                stage("draft", "draft") + stage("correct", "correct", SHARED) +
                '[draft]\nsource = "first-layers"\ngamma = 4\npace = "ahead"\nexit_alternatives = 2\n' +
                "[exit]\nshort_list = 100\n" + SUPERVISION)
+EXIT = stage("target", "segment", GPU) + '[self_draft]\nexit = 2\ngamma = 3\nauto_off = false\n' + SUPERVISION
+# From the middle of a layer on: its attention is the whole model's, its MLP is skipped.
+SKIP = (stage("target", "segment", GPU) + '[self_draft]\nsource = "skip"\nskip = "attn:2 mlp:1"\ngamma = 3\n'
+        "auto_off = false\n" + SUPERVISION)
+SEARCH = (stage("target", "segment", GPU) + '[self_draft]\nsource = "skip"\nchoose = "search"\nwindow = 4\n'
+          'optimise_share = 1\ngamma = 4\ntree = "paper"\nauto_off = false\n[schedule]\nshape = "tree"\n' + SUPERVISION)
+PROGRAMME = (stage("target", "segment", GPU) + '[self_draft]\nsource = "skip"\nchoose = "programme"\ninterval = 2\n'
+             "optimise_share = 1\ngamma = 4\nauto_off = false\n" + SUPERVISION)
 TWO_SEGMENTS = "".join(stage(name, "segment", 'layers = "auto"', SHARED) for name in ("front", "back"))
 
 
@@ -155,7 +163,9 @@ class Pipelines(Gpu):
     def test_every_shape_commits_the_tokens_of_plain_decoding_there_while_stages_are_killed(self):
         model = self.model()
         shapes = {"draft on the CPU": ON_BOTH, "draft in the same process": ON_ONE, "fold": FOLD,
-                  "adadecode": ADADECODE, "two segments": TWO_SEGMENTS + SUPERVISION}
+                  "adadecode": ADADECODE, "two segments": TWO_SEGMENTS + SUPERVISION,
+                  "early exit": EXIT, "skipped sub-layers": SKIP, "searched sub-layers": SEARCH,
+                  "skipped layers": PROGRAMME}
         for name, shape in shapes.items():
             for sampling in (["--temp", "0"], SAMPLED):
                 with self.subTest(shape=name, sampling=sampling):

@@ -6,9 +6,11 @@ import unittest
 from pathlib import Path
 
 import gguf_vocabulary
-from paceline_cli import BINARY, CliTest, PROMPT, TINY, demo_model, environment, needs_demo_model
+from deeper_model import write_deeper
+from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, demo_model, environment, needs_demo_model
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
+SKIPPING = ("draft-verify", "swift", "clasp")
 
 
 class Methods(CliTest):
@@ -19,30 +21,27 @@ class Methods(CliTest):
         self.assertEqual(names[0], "plain")
         return names[1:]
 
-    def figures(self, *args: str) -> tuple[str, dict]:
+    def figures(self, *args: str, model: str = TINY) -> tuple[str, dict]:
         """What stderr says of a run, and its --stats."""
         stats = self.folder / "stats.json"
-        done = subprocess.run([BINARY, "run", "-m", TINY, "-p", PROMPT, "--stats", str(stats), *args],
+        done = subprocess.run([BINARY, "run", "-m", model, "-p", PROMPT, "--stats", str(stats), *args],
                               capture_output=True, timeout=120, env=environment(), check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return done.stderr.decode(), json.loads(stats.read_text())
 
-    def without_final_segments(self, name: str) -> bool:
-        # Four segments need four layers; the tiny model has two.
-        return name == "adadecode"
-
     def test_every_method_commits_the_tokens_of_plain_decoding_greedy_and_sampled(self):
         names = self.names()
         self.assertIn("four-stages", names)
-        self.assertGreaterEqual(len(names), 16)
+        self.assertGreaterEqual(len(names), 21)
+        deeper = write_deeper(TINY, self.folder / "deeper.gguf", 4)
         for sampling in ([], SAMPLED):
             args = ["-p", PROMPT, "-n", "40", *sampling]
-            plain = self.generate(*args)[1]
+            plain = {model: self.generate(*args, model=model)[1] for model in (TINY, deeper)}
             for name in names:
-                if self.without_final_segments(name):
-                    continue
+                # Four segments, or a layer to skip between those that are kept: the tiny model has two.
+                model = deeper if name in (*SKIPPING, "adadecode") else TINY
                 with self.subTest(method=name, sampling=sampling):
-                    self.assertEqual(self.generate("--method", name, *args)[1], plain)
+                    self.assertEqual(self.generate("--method", name, *args, model=model)[1], plain[model])
 
     def test_deferred_layers_in_one_process_commit_the_same_tokens(self):
         path = self.folder / "ada.toml"
@@ -52,6 +51,34 @@ class Methods(CliTest):
             args = ["-p", PROMPT, "-n", "40", *sampling]
             plain = self.generate(*args)[1]
             self.assertEqual(self.generate("--config", str(path), *args)[1], plain)
+
+    def drawing(self, draws: bool) -> str:
+        """A draft that is the target, verified by rejection, in three processes."""
+        path = self.folder / f"draws-{draws}.toml"
+        path.write_text('[[stage]]\nname = "draft"\nrole = "draft"\n[[stage]]\nname = "s"\nrole = "segment"\n'
+                        'layers = "auto"\nsegments = 2\n[draft]\nsource = "first-layers"\nlayers = 2\n'
+                        f'gamma = 4\nreach_min = 0.0\ndraws = {str(draws).lower()}\n[schedule]\n'
+                        'draft_wait_us = 10000000\n[acceptance]\nrule = "rejection"\n')
+        return str(path)
+
+    def test_a_draft_that_draws_from_the_targets_own_distribution_is_never_rejected(self):
+        # 20 tokens are fewer than what is drawn from, so q is the whole of p.
+        sampled = ["--temp", "1.0", "--top-k", "20", "-n", "60"]
+        accepted = {}
+        for draws in (True, False):
+            for seed in ("1", "2"):
+                _, stats = self.figures("--config", self.drawing(draws), "--seed", seed, *sampled)
+                figures = stats["pipeline"]
+                accepted[draws] = figures["accepted_tokens"]
+                if draws:
+                    self.assertEqual(figures["accepted_tokens"], figures["candidates"])
+                    self.assertGreater(figures["mean_acceptance_length"], 4.0)
+                else:
+                    self.assertLess(figures["accepted_tokens"], figures["candidates"])
+        self.assertGreater(accepted[True], accepted[False])
+        plain = self.generate("-p", PROMPT, "-n", "40")[1]
+        greedy = self.generate("--config", self.drawing(True), "-p", PROMPT, "-n", "40")[1]
+        self.assertEqual(greedy, plain)
 
     def test_a_draft_model_takes_the_place_of_what_stood_in_for_it(self):
         # In turns, so that the target waits for it; a draft that is the target is right.
@@ -73,6 +100,83 @@ class Methods(CliTest):
         self.assertEqual(len(pipeline["times_plain_pairs"]), 3)
         self.assertEqual(pipeline["emitted_tokens"], stats["generated_tokens"])
         self.assertEqual(pipeline["fold"]["c_total"], pipeline["waves"])
+
+    def check_self_draft(self, stats: dict, layers: int) -> None:
+        """What must hold between the figures of a target that drafts for itself."""
+        pipeline = stats["pipeline"]
+        own = pipeline["self_draft"]
+        self.assertEqual(own["draft_steps"], pipeline["draft_rows"])
+        self.assertEqual(own["passes"], pipeline["draft_forwards"])
+        self.assertGreater(own["draft_steps"], 0)
+        forward = own["tokens_per_forward"]
+        self.assertAlmostEqual(forward, pipeline["emitted_tokens"] / pipeline["waves"])
+        alpha = own["acceptance_per_step"]
+        self.assertAlmostEqual(alpha, pipeline["accepted_tokens"] / own["draft_steps"])
+        if alpha > 0:
+            for cost, expected in (("step_cost", "expected_speedup"),
+                                   ("step_cost_with_head", "expected_speedup_with_head")):
+                self.assertAlmostEqual(own[expected], forward * alpha / ((forward - 1) * own[cost] + alpha))
+        for share in ("drafted_rounds", "chain_acceptance", "step_cost", "step_cost_with_head"):
+            self.assertGreaterEqual(own[share], 0.0)
+            self.assertLessEqual(own[share], 1.0)
+        self.assertLessEqual(sum(own["time_shares"].values()), 1.0)
+        rows = own["layer_rows_per_token"]
+        self.assertEqual(rows["plain"], layers)
+        self.assertAlmostEqual(rows["all"], rows["draft"] + rows["verify"] + rows["optimise"])
+        tokens = pipeline["emitted_tokens"]
+        self.assertAlmostEqual(rows["draft"] * tokens, own["step_cost"] * own["draft_steps"] * layers)
+        # Each verified row runs at least what lies behind the sub-layers that its draft has run.
+        verified = pipeline["candidates"] + pipeline["waves"]
+        self.assertLessEqual(rows["verify"] * tokens, verified * layers + 1e-6)
+        self.assertEqual(own["prefill_layer_rows"] % layers, 0)
+        state = own["state"]
+        strip = state["strip"]
+        self.assertEqual([len(strip["attention"]), len(strip["mlp"])], [layers, layers])
+        self.assertEqual((strip["attention"] + strip["mlp"]).count("#"), state["left_out"])
+        self.assertAlmostEqual(state["left_out_ratio"], state["left_out"] / (2 * layers))
+
+    def self_draft_run(self, model: str, method: str, *settings: str) -> tuple[str, dict]:
+        """A run of 60 tokens that always drafts, with the figures."""
+        config = self.folder / f"{method}.toml"
+        text = (ROOT / "configs" / f"{method}.toml").read_text().replace(
+            "[self_draft]\n", "\n".join(["[self_draft]", "auto_off = false", *settings]) + "\n")
+        config.write_text(text)
+        return self.figures("--config", str(config), "-n", "60", "--figures", model=model)
+
+    def test_the_figures_of_a_target_that_drafts_for_itself_agree_with_one_another(self):
+        layers = 6
+        model = write_deeper(TINY, self.folder / "model.gguf", layers)
+        for method in ("layerskip", "draft-verify", "swift", "clasp"):
+            with self.subTest(method=method):
+                stderr, stats = self.self_draft_run(model, method)
+                self.check_self_draft(stats, layers)
+                for name in ("M  ", "alpha  ", "layer-rows  ", "time  ", "expected speed-up  ",
+                             "left out by drafts  "):
+                    self.assertRegex(stderr, rf"(?m)^{name}")
+                strip = stats["pipeline"]["self_draft"]["state"]["strip"]
+                self.assertIn("attention  " + strip["attention"] + "\n", stderr)
+                self.assertIn("MLP        " + strip["mlp"] + "\n", stderr)
+                self.assertNotRegex(stderr, "(?m)^auto-off")
+                state = stats["pipeline"]["self_draft"]["state"]
+                self.assertEqual(state["threshold"] > 0, method != "layerskip")
+                if method == "layerskip":
+                    self.assertEqual(strip, {"attention": "..####", "mlp": "..####"})
+
+    def test_a_method_without_a_draft_of_its_own_has_no_such_figures(self):
+        stderr, stats = self.figures("--method", "autoregressive", "-n", "8", "--figures")
+        self.assertNotIn("self_draft", stats["pipeline"])
+        self.assertNotIn("alpha", stderr)
+
+    def test_auto_off_is_in_the_table_and_says_in_the_log_when_it_ends_drafting(self):
+        # Of random layers that all count a draft of the first one is hardly ever right.
+        model = write_deeper(TINY, self.folder / "model.gguf", 6, factor=1.0)
+        stderr, stats = self.figures("--method", "layerskip", "-n", "200", "--figures", "-v", model=model)
+        self.assertRegex(stderr, r"(?m)^auto-off +(drafts|off now); drafted \d+% of the rounds")
+        own = stats["pipeline"]["self_draft"]
+        self.assertEqual(stderr.count("decodes plainly: with drafts it is"), own["auto_offs"])
+        if not own["state"]["drafts"]:
+            self.assertGreater(own["auto_offs"], 0)
+            self.assertLess(own["drafted_rounds"], 1.0)
 
     def test_more_computing_processes_than_cores_are_told_of_before_anything_is_decoded(self):
         stderr, _ = self.figures("--method", "four-stages", "-n", "4", "-t", "1", "--draft-model", TINY)

@@ -166,6 +166,8 @@ class Refused(Shapes):
         self.assertIn("--check", self.run_fails(USAGE, *simulate, "--acceptance", "0.5", "--check"))
         self.assertIn("1.5", self.run_fails(USAGE, *simulate, "--acceptance", "1.5"))
         self.assertIn("--random", self.run_fails(USAGE, "simulate", "--acceptance", "0.5"))
+        self.assertIn("--acceptance", self.run_fails(USAGE, *simulate, "--draft-reliability", "0.5"))
+        self.assertIn("1.5", self.run_fails(USAGE, *simulate, "--acceptance", "0.5", "--draft-reliability", "1.5"))
         self.assertFalse(Path(self.folder / "answers").exists())
 
 

@@ -90,6 +90,23 @@ class Scripts(CliTest):
             self.assertGreaterEqual(float(row["M"]), 1.0, row)
             self.assertGreater(float(row["layer_rows_per_token"]), 15.0, row)
 
+    def test_speed_ups_of_papers_that_draft_without_a_second_model(self):
+        out = self.folder / "accounting.tsv"
+        command = [str(ROOT / "bench/self_speculation_accounting.py"), "--out", str(out), "--paceline", BINARY,
+                   "--rows-max", "2", "--right", "0.8", "-n", "3000"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t") for line in out.read_text().splitlines() if not line.startswith("#")]
+        rows = [dict(zip(lines[0], line)) for line in lines[1:]]
+        self.assertEqual({row["paper"] for row in rows}, {"SWIFT", "CLaSp", "AdaSPEED"})
+        for row in rows:
+            if row["over"] != "plain":
+                continue
+            self.assertLess(abs(float(row["M_simulated"]) / float(row["M"]) - 1), 0.12, row)
+            self.assertLess(abs(float(row["alpha_simulated"]) - float(row["alpha"])), 0.04, row)
+            # CLaSp's programme takes up to 5 % of the time, which the formula does not have.
+            self.assertLess(abs(float(row["simulated"]) / float(row["formula"]) - 1), 0.1, row)
+
     def test_try_decodes_with_four_stages_unless_the_options_say_otherwise(self):
         # The script beside stand-ins for all that it calls; the program prints what it is given.
         script = self.folder / "launch" / "try"

@@ -14,6 +14,10 @@ FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     wave.parts.resize(1 + random.below(kWavePartsMax));
     wave.rows.resize(1 + random.below(random.below(4) == 0 ? kWaveRowsMax : 8));
     for (msg::WaveRow& row : wave.rows) row.token = static_cast<TokenId>(random.below(1000));
+    if (random.below(2) == 0) {
+        wave.draws.resize(random.below(kVerifyRowsMax + 1));
+        wave.drawn_tokens.resize(random.below(100));
+    }
     FuzzBytes input;
     for (const std::byte byte : msg::frame_of(wave))
         input.push_back(std::to_integer<std::uint8_t>(byte));

@@ -265,7 +265,7 @@ def equality_steps(choice: Choice) -> list:
         def work(shell: Shell) -> str:
             code, text = shell.try_run([choice.place.program("paceline"), "check", "-m", choice.the_model(), "--device",
                                         "cuda:0", "--method", name, "--first", "4", "-n", "48"])
-            few_layers = last_line(text, "are empty for a model of")
+            few_layers = last_line(text, "are empty for a model of|leaves nothing to skip")
             if code == 2 and few_layers:
                 raise Skip(few_layers.removeprefix("paceline check: "))
             if code != 0:

@@ -50,6 +50,10 @@ constexpr std::array kBugs{
     Bug{PlantedBug::SlotsLeakOnReplay, "SlotsLeakOnReplay", nullptr},
     Bug{PlantedBug::TensorLeakOnStale, "TensorLeakOnStale", nullptr},
     Bug{PlantedBug::OutboxForgotten, "OutboxForgotten", nullptr},
+    Bug{PlantedBug::VerifyStartsLate, "VerifyStartsLate", nullptr},
+    Bug{PlantedBug::DraftPathChanges, "DraftPathChanges",
+        "harmless: a set changes only after a verdict, and no wave leaves while a chain grows"},
+    Bug{PlantedBug::AheadSlotsLeak, "AheadSlotsLeak", nullptr},
 };
 
 struct Found {

@@ -87,6 +87,8 @@ struct BodyParts {
     DispatchOptions dispatch = {};
     GrowthRule growth = {};
     SimExit exit = {};
+    std::optional<SelfDraftOptions> self_draft = {};
+    std::shared_ptr<std::string> disk = {};  // what is kept of its search
     Micros hold_limit{1};
     double candidate_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
@@ -111,6 +113,11 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     segment.dispatch = parts.dispatch;
     segment.hold_limit = parts.hold_limit;
     if (parts.exit.at == index) segment.exit = parts.exit.options;
+    if (index == 1 && parts.self_draft) {
+        segment.self_draft = parts.self_draft;
+        segment.self_draft->state = *parts.disk;
+        segment.self_draft->save = [disk = parts.disk](const std::string& state) { *disk = state; };
+    }
     auto backend =
         std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
                                       kFakeLayers * index / plan.segments, plan.kv_slots);
@@ -161,6 +168,47 @@ SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
     options.defers = options.proposes && random.chance(50);
     options.lockstep = exit.at == 1 && random.chance(20);
     return exit;
+}
+
+/// A random source of its own, so that the other scenarios stay what they were.
+SimRandom self_draft_random(std::uint64_t seed) {
+    return SimRandom{seed ^ 0x5e1fd4af7ULL};
+}
+
+SkipSet draw_skip_set(SimRandom& random) {
+    SkipSet set{kFakeLayers};
+    while (set.count() == 0) {
+        for (int s = 0; s < 2 * kFakeLayers; ++s) set.set(s, random.chance(35));
+    }
+    return set;
+}
+
+/// A target that drafts for itself, in one pipeline of three: by an early exit, or without some
+/// sub-layers, which stay the same, are searched, or follow from a programme.
+std::optional<SelfDraftOptions> draw_self_draft(SimRandom& random, const ToyPlan& plan) {
+    if (!random.chance(33)) return std::nullopt;
+    SelfDraftOptions options;
+    options.head = HeadId::Adapter;  // whose candidates are right as often as the scenario says
+    options.gamma = static_cast<std::int32_t>(1 + random.below(8));
+    if (random.chance(50)) options.confidence_min = 0.2F * static_cast<float>(random.below(5));
+    if (random.chance(50)) options.reach_min = 0.1F * static_cast<float>(random.below(9));
+    options.threshold_adapts = random.chance(50);
+    options.auto_off = random.chance(30);
+    if (random.chance(30)) options.tree.emplace();
+    if (plan.segments > 1 || random.chance(25)) {
+        const int first = std::min(kFakeLayers / plan.segments, kFakeLayers - 1);
+        options.exit = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(first)));
+        return options;
+    }
+    options.skip = draw_skip_set(random);
+    options.choice =
+        std::array{SkipChoice::Fixed, SkipChoice::Search, SkipChoice::Programme}[random.below(3)];
+    options.window = static_cast<int>(1 + random.below(12));
+    options.interval = static_cast<int>(1 + random.below(3));
+    options.optimise_share = 1.0;
+    options.search = {.layers = kFakeLayers, .ratio = 0.4, .bayes_every = 3, .seed = random.next()};
+    options.programme_skip = static_cast<int>(1 + random.below(4));
+    return options;
 }
 
 /// How the target takes what is proposed, and how the draft grows it.
@@ -216,6 +264,11 @@ SimClient draw_client(SimRandom& random, const ToyPlan& plan) {
     return client;
 }
 
+/// A prompt of one token needs no prefill: its drafts begin while others are under way.
+void shorten_prompt(SimRandom& random, SimClient& client) {
+    if (random.chance(50)) client.turns.front().request.text.resize(1);
+}
+
 void draw_edges(SimRandom& random, SimScenario& scenario) {
     scenario.edges = toy_edges(scenario.plan);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
@@ -244,6 +297,8 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
 void draw_processes(SimRandom& random, SimScenario& scenario) {
     BodyParts parts{.plan = scenario.plan,
                     .exit = scenario.exit,
+                    .self_draft = scenario.self_draft,
+                    .disk = std::make_shared<std::string>(),
                     .draft_cost = random.chance(50) ? DraftCost::Compute : DraftCost::Instant,
                     .texts = scenario.texts};
     draw_method(random, scenario, parts);
@@ -264,6 +319,15 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
         };
         scenario.processes.push_back(std::move(spec));
     }
+}
+
+std::string self_draft_text(const std::optional<SelfDraftOptions>& options) {
+    if (!options) return "";
+    const std::string how = options->early_exit()
+                                ? "layer " + std::to_string(options->exit)
+                                : options->skip.text() + ", choice " +
+                                      std::to_string(static_cast<int>(options->choice));
+    return ", drafts for itself (" + how + ")";
 }
 
 }  // namespace
@@ -288,11 +352,21 @@ SimScenario draw_scenario(std::uint64_t seed) {
     plan.kv_slots = contexts * pages_for(context_in(plan)) * kKvPageSlots;
     plan.proposal_wait_micros = static_cast<std::int64_t>(random.below(3'000));
     scenario.waves_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
+    SimRandom own = self_draft_random(seed);
+    scenario.self_draft = draw_self_draft(own, plan);
+    if (scenario.self_draft) {
+        plan.draft = ToyDraft::None;
+        plan.kv_slots += pages_for(scenario.self_draft->scratch_slots()) * kKvPageSlots;
+    }
     scenario.exit = draw_exit(random, plan);
+    if (scenario.self_draft) scenario.exit = {};
     draw_edges(random, scenario);
     draw_processes(random, scenario);
     scenario.clients.resize(1 + random.below(4));
     for (SimClient& client : scenario.clients) client = draw_client(random, plan);
+    if (scenario.self_draft) {
+        for (SimClient& client : scenario.clients) shorten_prompt(own, client);
+    }
 
     scenario.faults_end = random.log_uniform(20 * kMilli, 4 * kSecond);
     std::vector<StageId> targets;
@@ -316,8 +390,8 @@ std::string SimScenario::describe() const {
         std::to_string(static_cast<int>(plan.housing)) + ", " + std::to_string(plan.kv_slots) +
         " KV slots, prefill of " + std::to_string(prefill_rows_in(plan)) + " rows, " +
         std::to_string(waves_in_flight) + " waves in flight, exit " + std::to_string(exit.at) +
-        ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
-        std::to_string(clients.size()) + " clients";
+        self_draft_text(self_draft) + ", rings of " + std::to_string(edges.front().ring_slots) +
+        ", " + std::to_string(clients.size()) + " clients";
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/decoding/request.hpp"
+#include "actors/self_draft/self_draft_options.hpp"
 #include "actors/target/exit_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
@@ -43,6 +44,7 @@ struct SimExit {
 struct SimScenario {
     ToyPlan plan;
     SimExit exit;
+    std::optional<SelfDraftOptions> self_draft;  // then there is neither a draft nor an exit
     std::uint32_t waves_in_flight = 1;
     std::vector<EdgeSpec> edges;
     std::vector<SimProcessSpec> processes;

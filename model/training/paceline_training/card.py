@@ -12,8 +12,13 @@ from pathlib import Path
 from safetensors import safe_open
 
 HEADS_COLUMNS = ["lens_top1", "top1", "top4", "confident", "right_if_confident"]
+LORA_COLUMNS = ["plain_lens_top1", "top1", "top4", "accepted_sampled", "kl_from_plain",
+                "agrees_with_plain", "plain_perplexity", "perplexity"]
+PROBE_COLUMNS = ["accuracy", "auc", "base_rate"]
 DRAFT_COLUMNS = ["top1", "top4", "acceptance_length"] + [f"accepted_{j}" for j in range(1, 9)]
-SETTINGS = ["rate", "warm_up", "weight_decay", "clip", "batch_tokens", "length", "seed", "dtype",
+COLUMNS = {"draft": DRAFT_COLUMNS, "lora": LORA_COLUMNS, "probe": PROBE_COLUMNS}
+SETTINGS = ["rate", "warm_up", "weight_decay", "clip", "layer_dropout", "full_every",
+            "other_weight", "final_weight", "sampled", "batch_tokens", "length", "seed", "dtype",
             "rest", "quantise"]
 
 
@@ -38,7 +43,8 @@ def files_table(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, "np") as file:
             said = file.metadata()
-            tokens = file.get_slice("tokens").get_shape()[0]
+            listed = "tokens" in file.keys()
+            tokens = file.get_slice("tokens").get_shape()[0] if listed else ""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         lines.append(f"| {path.name} | {said['paceline.part']} | {path.stat().st_size} | "
                      f"{said.get('matrices', '')} | {tokens} | {said['licence']} | {digest} |")
@@ -61,7 +67,8 @@ def run_lines(run: Path, card: dict) -> list[str]:
     told = ", ".join(f"{name} {options[name]}" for name in SETTINGS if name in options)
     first, last = first_and_last_loss(run)
     what = ", ".join(f"{name} {part[name]}" for name in
-                     ("layers", "from_layers", "transform", "exits", "ahead", "norm_first")
+                     ("layers", "from_layers", "transform", "rank", "alpha", "exit", "exits",
+                      "ahead", "norm_first")
                      if part.get(name) not in (None, [], False))
     return [f"### {run.name}: {part['part']}", "",
             f"{what}. Trained on {card['answers']} answers ({card['answer_tokens']} tokens with "
@@ -73,7 +80,7 @@ def run_lines(run: Path, card: dict) -> list[str]:
 
 
 def figures_table(card: dict) -> list[str]:
-    columns = DRAFT_COLUMNS if card["part"]["part"] == "draft" else HEADS_COLUMNS
+    columns = COLUMNS.get(card["part"]["part"], HEADS_COLUMNS)
     columns = [name for name in columns
                if any(name in figures for figures in card["heldout"].values())]
     lines = ["| | positions | " + " | ".join(name.replace("_", " ") for name in columns) + " |",

@@ -13,6 +13,8 @@ STEPS = {
     "draft": "trains a draft model on the answers",
     "heads": "trains exit heads and look-ahead heads on the answers",
     "adapter": "trains an exit adapter on the answers",
+    "early-exit": "trains low-rank updates that make the target's own head right early",
+    "probe": "fits probes that say whether an early token is right",
     "export": "writes part files that paceline loads",
     "card": "writes the model card of part files",
     "plot": "draws the curves of runs",
@@ -21,7 +23,7 @@ STEPS = {
 
 def usage() -> str:
     lines = ["usage: paceline-train STEP [options]", "", "steps, each with --help of its own:"]
-    return "\n".join(lines + [f"  {name:<9}{what}" for name, what in STEPS.items()]) + "\n"
+    return "\n".join(lines + [f"  {name:<11}{what}" for name, what in STEPS.items()]) + "\n"
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +34,7 @@ def main(arguments: list[str]) -> int:
     if step not in STEPS:
         print(f"paceline-train: no step '{step}'\n\n{usage()}", end="", file=sys.stderr)
         return 2
-    module = importlib.import_module(f".{step}", __package__)
+    module = importlib.import_module("." + step.replace("-", "_"), __package__)
     parser = argparse.ArgumentParser(prog=f"paceline-train {step}", description=module.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)

@@ -2,6 +2,7 @@
 
     paceline-train export --run RUN -o draft-small.safetensors --type q8_0
     paceline-train export --run EXITS --run AHEAD -o heads.safetensors
+    paceline-train export --run LORA -o early-exit.safetensors
 
 What kind of part it is follows from the run; heads and adapters of several runs go into one file
 if they agree about the short list. The format is described in docs/trained-parts.md: safetensors
@@ -19,19 +20,21 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from .lora import FUSED
 from .rounding import ROUNDED
-from .target import Shape, unpermute_rows
+from .target import LAYER_NAMES, unpermute_rows
 
 FORMAT = "parts-1"
 QUANTISED = {"q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1}
 PLAIN = {"f32": np.float32, "f16": np.float16}
-DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16"}
+DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16",
+                "probe": "f32"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--run", type=Path, action="append", required=True, metavar="RUN",
-        help="the folder of a run; heads and adapters may come from several")
+        help="the folder of a run; heads, adapters and probes may come from several")
     add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
     add("--type", choices=[*QUANTISED, *PLAIN],
         help="of the matrices (what --quantise said in training; else drafts q8_0, heads and "
@@ -196,7 +199,36 @@ def add_adapter(file: PartWriter, part: dict, state: dict) -> None:
              | {"out_norm": state[f"{layer}.output_norm.weight"]})
 
 
-ADD = {"draft": add_draft, "heads": add_heads, "adapter": add_adapter}
+def add_lora(file: PartWriter, part: dict, state: dict) -> None:
+    """A and B by the GGUF file's tensor names; rows of B of q and k in the file's order."""
+    if file.kind not in PLAIN:
+        raise ValueError(f"--type {file.kind}: low-rank updates are stored in f16 or f32")
+    rank = part["rank"]
+    file.metadata |= {"dim": str(part["dim"]), "layers": str(part["layers"]), "rank": str(rank),
+                      "alpha": f"{part['alpha']:g}", "exit": str(part["exit"]),
+                      "exits": ",".join(map(str, part["exits"]))}
+    heads = {"q": part["heads"], "k": part["kv_heads"]}
+    for layer in range(part["layers"]):
+        for fused, names in FUSED.items():
+            prefix = f"layers.{layer}.matrices.{fused}"
+            for index, (name, a) in enumerate(zip(names, state[f"{prefix}.a"].split(rank))):
+                b = state[f"{prefix}.b.{index}"]
+                if name in heads:
+                    b = unpermute_rows(b, heads[name], part["rope_dims"])
+                file.matrix(f"blk.{layer}.{LAYER_NAMES[name]}.lora_a", a)
+                file.matrix(f"blk.{layer}.{LAYER_NAMES[name]}.lora_b", b)
+
+
+def add_probe(file: PartWriter, part: dict, state: dict) -> None:
+    file.metadata |= {"dim": str(part["dim"])} | {
+        key: part[key] for key in ("lora", "heads") if part[key]}
+    for name in part["probes"]:
+        file.vector(f"{name}.v", state[f"{name}.v"])
+        file.vector(f"{name}.b", state[f"{name}.b"])
+
+
+ADD = {"draft": add_draft, "heads": add_heads, "adapter": add_adapter, "lora": add_lora,
+       "probe": add_probe}
 
 
 def read_run(folder: Path) -> dict:
@@ -209,8 +241,8 @@ def read_run(folder: Path) -> dict:
 def check_together(runs: list[dict], folders: list[Path]) -> None:
     """Raises ValueError unless one file can hold all of them."""
     first = runs[0]
-    if len(runs) > 1 and first["part"]["part"] == "draft":
-        raise ValueError(f"{folders[1]}: a draft's file holds one run")
+    if len(runs) > 1 and first["part"]["part"] in ("draft", "lora"):
+        raise ValueError(f"{folders[1]}: a file of kind {first['part']['part']} holds one run")
     for folder, run in zip(folders[1:], runs[1:]):
         for key in ("part", "tokens", "norm_first", "kv_heads"):
             if run["part"].get(key) != first["part"].get(key):
@@ -235,7 +267,8 @@ def run(options) -> int:
             ADD[kind](file, checkpoint["part"], checkpoint["module"])
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
-    file.tokens(runs[0]["part"]["tokens"])
+    if "tokens" in runs[0]["part"]:
+        file.tokens(runs[0]["part"]["tokens"])
     file.metadata |= {
         "paceline.format": FORMAT, "paceline.part": kind, "paceline.target": runs[0]["target"],
         "paceline.name": options.name or options.out.stem, "licence": options.licence,
@@ -246,5 +279,5 @@ def run(options) -> int:
     }
     file.write(options.out)
     print(f"{options.out}: {kind}, {options.out.stat().st_size} bytes, matrices in {file.kind} "
-          f"(largest relative error {max(file.errors):.4f})", file=sys.stderr)
+          f"(largest relative error {max(file.errors, default=0):.4f})", file=sys.stderr)
     return 0

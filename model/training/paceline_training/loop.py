@@ -190,7 +190,12 @@ class Run:
 
 
 def _mean(window: list[dict[str, float]]) -> dict[str, float]:
-    return {name: sum(m[name] for m in window) / len(window) for name in window[0]}
+    """Of each measure over the steps that have it: a task need not train all it has every time."""
+    found: dict[str, list[float]] = {}
+    for measures in window:
+        for name, value in measures.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def flat(figures: dict[str, dict[str, float]]) -> dict[str, float]:

@@ -48,7 +48,7 @@ class ShortList:
 
 class _Distil(Function):
     @staticmethod
-    def forward(ctx, x, head, ids, mass, bucket):
+    def forward(ctx, x, head, ids, mass, bucket, bias):
         grad = torch.empty_like(x)
         d_head = torch.zeros_like(head) if ctx.needs_input_grad[1] else None
         matrix = head.to(x.dtype)
@@ -57,6 +57,8 @@ class _Distil(Function):
             rows = slice(first, first + CHUNK_ROWS)
             places, p = ids[rows].clamp(min=0), mass[rows]
             logits = x[rows] @ matrix.T
+            if bias is not None:
+                logits += bias.to(x.dtype)
             best = logits.amax(-1)
             hits += ((logits.gather(1, places[:, :1])[:, 0] >= best) & (ids[rows, 0] >= 0)).sum()
             d_logits = torch.softmax(logits, -1)
@@ -86,15 +88,17 @@ class _Distil(Function):
     @staticmethod
     def backward(ctx, d_loss, _):
         grad, d_head = ctx.saved_tensors
-        return grad * d_loss, None if d_head is None else d_head * d_loss, None, None, None
+        d_head = None if d_head is None else d_head * d_loss
+        return grad * d_loss, d_head, None, None, None, None
 
 
-def distil(x, head, ids, mass, rest="drop"):
+def distil(x, head, ids, mass, rest="drop", bias=None):
     """KL(target | head) summed over rows, and how many rows' first tokens agree.
 
-    x [rows, dim]: what the head [short list, dim] is multiplied with; ids, mass: of targets().
+    x [rows, dim]: what the head [short list, dim] is multiplied with; ids, mass: of targets();
+    bias [short list]: added to the logits.
     """
-    return _Distil.apply(x, head, ids, mass, rest == "bucket")
+    return _Distil.apply(x, head, ids, mass, rest == "bucket", bias)
 
 
 def feature_loss(x, wanted):

@@ -172,6 +172,7 @@ private:
             world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
                                   kWaveRowsMax * kFakeDim * sizeof(float));
         }
+        connect_taps(world, options_);
         if (!drafts()) return;
         world.link(kTheDraft, kTheConductor);
         for (int i = 1; i <= count; ++i) world.link(kTheDraft, segment_id(i));

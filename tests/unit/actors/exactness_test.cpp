@@ -25,6 +25,10 @@ const char* name_of(Drafting drafting) {
             return "slow oracle";
         case Drafting::Mute:
             return "mute";
+        case Drafting::SkipLayers:
+            return "skips layers";
+        case Drafting::Programme:
+            return "skips chosen layers";
         case Drafting::Babble:
             return "babble";
     }
@@ -33,7 +37,7 @@ const char* name_of(Drafting drafting) {
 
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
-                                   Drafting::Babble};
+                                   Drafting::Babble, Drafting::SkipLayers, Drafting::Programme};
 
 /// More with PACELINE_TEST_SEEDS=n.
 std::uint64_t seeds() {
@@ -324,4 +328,29 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
         pipeline.run_dry();
         CHECK(pipeline.world.tensors_all_free());
     }
+}
+
+TEST_CASE("a draft chooses its layers by what the segments made of the last accepted token") {
+    std::uint64_t choices = 0;
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        const PipelineOptions options{.segments = 1 + static_cast<int>(seed % 3),
+                                      .drafting = Drafting::Programme,
+                                      .seed = seed};
+        Request request;
+        request.text = {1, 2, 3, 4, 5};
+        request.context = 200;
+        request.max_tokens = 60;
+        request.sampling.seed = seed;
+        if (seed % 2 == 0) request.sampling.temperature = 0.9F;
+        const Oracle oracle = plain_answer(request);
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        CHECK(answer_of(pipeline, kOne) == oracle.answer);
+        pipeline.run_dry();
+        CHECK(pipeline.world.tensors_all_free());
+        choices += dynamic_cast<const ModelDraft&>(*pipeline.draft).actor().layer_choices();
+    }
+    CHECK(choices > 12);
 }

@@ -88,6 +88,24 @@ TEST_CASE(
     CHECK(draft.steps(9) == Log{"r0", "r00", kComplete, ""});
 }
 
+TEST_CASE("a chain ends where the thresholds of the moment say") {
+    for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead, DraftPace::Lockstep}) {
+        Draft draft{{.pace = pace, .gamma = 5}};
+        draft.growth.stop_at({.product_min = 0.4F});  // r0 has 0.6, r00 0.36
+        const Log log = draft.steps(3);
+        CHECK(log[0] == "r");
+        CHECK(log[1] == "r0");
+        CHECK(log[2] == kComplete);
+        draft.growth.stop_at({.confidence_min = 0.7F});
+        draft.verdict({9}, 2);
+        CHECK(draft.steps(1) == Log{"r"});
+        CHECK(draft.steps(1) == Log{kComplete});
+        draft.growth.stop_at({.confidence_min = 0.5F});
+        draft.verdict({9}, 1);
+        CHECK(draft.steps(4) == Log{"r", "r0", "r00", "r000"});
+    }
+}
+
 TEST_CASE("a request's own gamma shortens a turn, and so does the room that is left") {
     Draft draft{{.pace = DraftPace::Sequential, .gamma = 8}, 2};
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});

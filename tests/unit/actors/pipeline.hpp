@@ -149,7 +149,17 @@ public:
     int verdicts = 0;
 };
 
-enum class Drafting : std::uint8_t { None, Lookup, Adversary, Oracle, SlowOracle, Mute, Babble };
+enum class Drafting : std::uint8_t {
+    None,
+    Lookup,
+    Adversary,
+    Oracle,
+    SlowOracle,
+    Mute,
+    Babble,
+    SkipLayers,  // the target's own model without some sub-layers
+    Programme,   // the same, without layers that the segments' residuals choose
+};
 
 struct PipelineOptions {
     int segments = 1;
@@ -207,6 +217,7 @@ inline SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     const bool drafts = options.drafting != Drafting::None;
     if (drafts) plan.draft = kTheDraft;
     if (drafts) plan.speculative = {kTheDraft};
+    if (options.drafting == Drafting::Programme) plan.tap = TapOptions{kTheDraft, 2};
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;
@@ -247,8 +258,58 @@ inline DraftSourceFactory draft_sources(const PipelineOptions& options, Texts te
                                               options.seed);
     };
 }
-inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
-                                               DraftSourceFactory sources) {
+/// A draft actor and the backend that its model computes on.
+class ModelDraft final : public Actor {
+public:
+    ModelDraft(DraftPlan plan,
+               std::unique_ptr<FakeBackend> backend,
+               DraftModelOptions options,
+               std::optional<LayerProgrammeOptions> programme = {})
+        : backend_{std::move(backend)},
+          actor_{std::move(plan),
+                 DraftTools{.model = std::make_unique<DraftModel>(*backend_, options),
+                            .programme = programme}} {}
+    void on_start(StageContext& context) override { actor_.on_start(context); }
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        static_cast<Actor&>(actor_).handle(from, kind, bytes);
+    }
+    void on_control(StageId from, const control::Message& message) override {
+        static_cast<Actor&>(actor_).on_control(from, message);
+    }
+    void on_room(StageId to) override { actor_.on_room(to); }
+    void on_peer(StageId peer, PeerChange change) override { actor_.on_peer(peer, change); }
+    [[nodiscard]] const DraftActor& actor() const { return actor_; }
+
+private:
+    std::unique_ptr<FakeBackend> backend_;
+    DraftActor actor_;
+};
+
+/// Some sub-layers at random, the text read with all layers or not, thresholds that adapt or not.
+inline std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
+    std::mt19937_64 random{seed};
+    DraftModelOptions options{.vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}};
+    for (int s = 0; s < 2 * kFakeLayers; ++s) options.skip.set(s, random() % 4 == 0);
+    options.whole_text = random() % 2 == 0;
+    plan.growth.threshold_adapts = random() % 2 == 0;
+    plan.growth.confidence_min = 0.3F;
+    plan.growth.draft_reach_min = random() % 2 == 0 ? 0.02F : 1e-3F;
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options);
+}
+
+inline std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
+    const LayerProgrammeOptions programme{.layers = kFakeLayers,
+                                          .skip = 1 + static_cast<int>(seed % 6)};
+    DraftModelOptions options{.vocab_size = kFakeVocab,
+                              .skip = SkipSet::uniform(kFakeLayers, 2 * programme.skip, 1, 1),
+                              .whole_text = true};
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options, programme);
+}
+
+inline std::unique_ptr<Actor> draft_actor(const PipelineOptions& options,
+                                          DraftSourceFactory sources) {
     DraftPlan plan{.first_segment = kFirstSegment,
                    .verifier = segment_id(options.segments),
                    .vocab_size = kFakeVocab};
@@ -258,7 +319,15 @@ inline std::unique_ptr<DraftActor> draft_actor(const PipelineOptions& options,
                        : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
                                                                        : DraftPace::Sequential;
     plan.growth.exit_alternatives = 2;
+    if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
+    if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);
     return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources)});
+}
+
+inline void connect_taps(ShuffledWorld& world, const PipelineOptions& options) {
+    if (options.drafting != Drafting::Programme) return;
+    for (int i = 1; i <= options.segments; ++i)
+        world.connect_tensors(segment_id(i), kTheDraft, 2, kFakeLayers * kFakeDim * sizeof(float));
 }
 
 inline std::vector<TokenId> whole_text(const Request& request, const Oracle& oracle) {
@@ -282,6 +351,7 @@ public:
             world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
                                   kWaveRowsMax * kFakeDim * sizeof(float));
         }
+        connect_taps(world, options);
         world.start();
     }
 

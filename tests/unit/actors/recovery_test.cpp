@@ -16,8 +16,9 @@ std::uint64_t seeds() {
     return wanted == nullptr ? 12 : std::strtoull(wanted, nullptr, 10);
 }
 
-constexpr Drafting kDraftings[] = {Drafting::None, Drafting::Lookup, Drafting::Oracle,
-                                   Drafting::SlowOracle, Drafting::Babble};
+constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup, Drafting::Oracle,
+                                   Drafting::SlowOracle, Drafting::Babble, Drafting::SkipLayers,
+                                   Drafting::Programme};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};

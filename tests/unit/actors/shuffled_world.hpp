@@ -127,6 +127,9 @@ public:
         const auto found = counters_.find({id, counter});
         return found == counters_.end() ? 0 : found->second;
     }
+    [[nodiscard]] const std::array<std::uint64_t, kGauges>& gauges(StageId id) {
+        return gauges_[id];
+    }
     [[nodiscard]] std::uint64_t traced(StageId id, TraceKind kind) const {
         const auto found = traces_.find({id, kind});
         return found == traces_.end() ? 0 : found->second;
@@ -217,7 +220,9 @@ private:
         void count(Counter counter, std::uint64_t add) override {
             world.counters_[{id, counter}] += add;
         }
-        void set(Gauge, std::uint64_t) override {}
+        void set(Gauge gauge, std::uint64_t value) override {
+            world.gauges_[id][static_cast<std::size_t>(gauge)] = value;
+        }
         [[nodiscard]] StageId self() const override { return id; }
         [[nodiscard]] Epoch epoch() const override { return own_epoch; }
         void post(StageId to, const control::Message& message) override {
@@ -401,6 +406,7 @@ private:
     std::map<RequestId, std::atomic<std::uint64_t>> words_;
     std::map<RequestId, WatermarkCell> watermarks_;
     std::map<std::pair<StageId, Counter>, std::uint64_t> counters_;
+    std::map<StageId, std::array<std::uint64_t, kGauges>> gauges_;
     std::map<std::pair<StageId, TraceKind>, std::uint64_t> traces_;
     int idle_rounds_ = 0;
 };

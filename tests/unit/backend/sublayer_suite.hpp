@@ -242,6 +242,44 @@ TEST_CASE_TEMPLATE_DEFINE("a row run in two calls has the bits of one, wherever 
 }
 
 TEST_CASE_TEMPLATE_DEFINE(
+    "without the sub-layers that all rows skip a backend is smaller and gives the same bits",
+    Traits,
+    LeftOut) {
+    for (const Setting& setting : kSublayerSettings) {
+        CAPTURE(setting.fixture);
+        const ModelFile file = open_fixture(setting.fixture);
+        for (const SublayerMask& mask : {mask_of({2}), mask_of({1, 2}), mask_of({0, 3})}) {
+            const auto whole =
+                Traits::make(file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2});
+            const auto part = Traits::make(
+                file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2, .left_out = mask});
+            CHECK(part->memory_use().weight_bytes < whole->memory_use().weight_bytes);
+            const bool attends = !mask.skips(0) && !mask.skips(2);
+            CHECK(part->memory_use().kv_bytes * (attends ? 1 : 2) == whole->memory_use().kv_bytes);
+            CHECK(part->kv_bytes() * (attends ? 1 : 2) == whole->kv_bytes());
+            const std::vector<KvSlot> slots = home_slots(kSiblingPrefix + 1);
+            std::vector<Row> text;
+            for (Position p = 0; p < kSiblingPrefix; ++p)
+                text.push_back(sequence_row(*whole, 11 + p, p, slots));
+            for (Row& row : text) row.mask = &mask;
+            CHECK(same_bits(states_of(*part, text), states_of(*whole, text)));
+            for (int call = 0; call < 3; ++call) {  // a GPU replays the third one
+                Siblings a{file.config(), 3};
+                Siblings b{file.config(), 3};
+                for (Siblings* wave : {&a, &b}) {
+                    if (call == 1) wave->want_stacks(file.config().dim);
+                    for (Row& row : wave->rows) row.mask = &mask;
+                }
+                a.run(*whole);
+                b.run(*part);
+                CHECK(same_bits(a.hidden, b.hidden));
+                CHECK(a.stacks == b.stacks);
+            }
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE(
     "a row that runs nothing gives its embedding, or what it was given, and writes no keys",
     Traits,
     NothingToRun) {

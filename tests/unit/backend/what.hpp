@@ -40,6 +40,7 @@ struct What {
     int threads = 1;
     std::optional<Isa> isa{};
     bool graphs = true;
+    SublayerMask left_out{};
 };
 
 /// A model, how it is stored, and how long a text of it is fed.

@@ -59,7 +59,8 @@ struct CpuTraits {
                            .isa = what.isa,
                            .final_head = what.final_head,
                            .heads = what.heads,
-                           .adapter = what.adapter};
+                           .adapter = what.adapter,
+                           .left_out = what.left_out};
         options.kv = what.kv.value_or(options.kv);
         options.rows_max = what.rows_max.value_or(options.rows_max);
         return options;

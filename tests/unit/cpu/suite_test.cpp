@@ -23,6 +23,7 @@ TEST_CASE_TEMPLATE_INVOKE(SublayersAgree, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(Stacks, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(NeighboursSkip, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(MixedWave, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(LeftOut, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, CpuTraits);

@@ -24,6 +24,7 @@ TEST_CASE_TEMPLATE_INVOKE(SublayersAgree, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(Stacks, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NeighboursSkip, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(MixedWave, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(LeftOut, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, CudaTraits);

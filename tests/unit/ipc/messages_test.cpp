@@ -47,11 +47,9 @@ std::uint16_t number(msg::Kind kind) {
 
 TEST_CASE("whose a frame is can be told for every kind; a wave is its first part's") {
     const std::vector<std::pair<msg::Kind, std::vector<std::byte>>> frames{
-        {msg::Kind::Proposal, routed<msg::Proposal>()},
-        {msg::Kind::Wave, a_wave(5)},
-        {msg::Kind::Verdict, routed<msg::Verdict>()},
-        {msg::Kind::Stop, routed<msg::Stop>()},
-        {msg::Kind::TensorNote, routed<msg::TensorNote>()}};
+        {msg::Kind::Proposal, routed<msg::Proposal>()},     {msg::Kind::Wave, a_wave(5)},
+        {msg::Kind::Verdict, routed<msg::Verdict>()},       {msg::Kind::Stop, routed<msg::Stop>()},
+        {msg::Kind::TensorNote, routed<msg::TensorNote>()}, {msg::Kind::Draw, routed<msg::Draw>()}};
     CHECK(frames.size() == kHotKinds.size());
     for (const auto& [kind, bytes] : frames) {
         const auto route = msg::route_of(number(kind), bytes);
@@ -65,7 +63,7 @@ TEST_CASE("whose a frame is can be told for every kind; a wave is its first part
 TEST_CASE(
     "a frame of no kind or of too few bytes has no reader, and reading it reads nothing else") {
     CHECK_FALSE(msg::route_of(0, a_wave(5)));
-    CHECK_FALSE(msg::route_of(6, a_wave(5)));
+    CHECK_FALSE(msg::route_of(7, a_wave(5)));
     for (const KindRule& rule : kHotKinds) {
         for (std::size_t size = 0; size < 64; ++size) {
             // Its own allocation, so that a sanitizer sees a read beyond it.
@@ -78,8 +76,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a wave's frame has the bytes of its parts and rows, and comes back as it was") {
-    CHECK(a_wave(1).size() == 24 + 2 * 32 + 24);
-    CHECK(msg::wave_frame_bytes(1, 1) == 80);
+    CHECK(a_wave(1).size() == 32 + 2 * 32 + 28);
+    CHECK(msg::wave_frame_bytes(1, 1) == 92);
     for (const std::uint32_t rows : {1U, 64U, 65U, kWaveRowsMax}) {
         const std::vector<std::byte> frame = a_wave(rows);
         CHECK(frame.size() == msg::wave_frame_bytes(2, rows));
@@ -93,6 +91,21 @@ TEST_CASE("a wave's frame has the bytes of its parts and rows, and comes back as
         CHECK(wave.value().rows.back().slot == static_cast<KvSlot>(2 * (rows - 1)));
         CHECK(msg::frame_of(wave.value()) == frame);
     }
+}
+
+TEST_CASE("a wave's frame has what was drawn after its rows, if anything was") {
+    msg::Wave wave = msg::decode_wave(a_wave(5)).value();
+    CHECK(wave.draws.empty());
+    wave.draws = {{.row = 1, .support = 2, .drawn = 1}, {.row = 4, .support = 1, .drawn = 1}};
+    wave.drawn_tokens = {{7, 0.5F}, {3, 0.25F}, {9, 1.0F}};
+    const std::vector<std::byte> frame = msg::frame_of(wave);
+    CHECK(frame.size() == a_wave(5).size() + 2 * 8 + 3 * 8);
+    CHECK(allows(kWaveRule, frame));
+    const msg::Wave back = msg::decode_wave(frame).value();
+    REQUIRE(back.draws.size() == 2);
+    CHECK(back.draws[1].row == 4);
+    CHECK(back.drawn_tokens == wave.drawn_tokens);
+    CHECK(msg::frame_of(back) == frame);
 }
 
 TEST_CASE("a wave's frame of another length than its counts say is refused, whatever it claims") {
@@ -110,10 +123,10 @@ TEST_CASE("a wave's frame of another length than its counts say is refused, what
     };
     std::vector<std::byte> frame = a_wave(5);
     frame.pop_back();
-    refused(frame, "has 207 bytes, not 208");
+    refused(frame, "has 235 bytes, not 236");
     frame = a_wave(5);
     frame.push_back({});
-    refused(frame, "has 209 bytes, not 208");
+    refused(frame, "has 237 bytes, not 236");
     for (std::size_t size = 0; size < sizeof(msg::WaveHeader); ++size)
         refused(std::vector<std::byte>(size), "its header alone");
     constexpr std::size_t kParts = offsetof(msg::WaveHeader, part_count);
@@ -126,6 +139,12 @@ TEST_CASE("a wave's frame of another length than its counts say is refused, what
     refused(claiming(kParts, 2 + (1U << 27U)), "part_count");
     refused(claiming(kParts, 0), "part_count = 0");
     refused(claiming(kParts, 17), "part_count = 17");
+    constexpr std::size_t kDraws = offsetof(msg::WaveHeader, draw_count);
+    constexpr std::size_t kTokens = offsetof(msg::WaveHeader, drawn_token_count);
+    refused(claiming(kDraws, 1), "has 236 bytes, not 244");
+    refused(claiming(kTokens, 1), "has 236 bytes, not 244");
+    refused(claiming(kDraws, kVerifyRowsMax + 1), "draw_count = 65");
+    refused(claiming(kTokens, 1U << 29U), "drawn_token_count");
 }
 
 TEST_CASE("a wave stands for its rows, a tensor note for its own, everything else for one") {
@@ -140,4 +159,5 @@ TEST_CASE("a wave stands for its rows, a tensor note for its own, everything els
     verdict.wave_rows = 30;
     CHECK(msg::rows_of(number(msg::Kind::Verdict), bytes_of(verdict)) == 1);
     CHECK(msg::rows_of(number(msg::Kind::Proposal), routed<msg::Proposal>()) == 1);
+    CHECK(msg::rows_of(number(msg::Kind::Draw), routed<msg::Draw>()) == 1);
 }

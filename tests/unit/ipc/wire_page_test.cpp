@@ -83,17 +83,25 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
                   FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
     check_fields(
-        between(text, "### Wave, 24 bytes, 32 for each part and 24 for each row", "A part"),
+        between(text, "### Wave, 32 bytes, 32 for each part and 28 for each row", "A part"),
         {FIELD(WaveHeader, epoch), FIELD(WaveHeader, part_count), FIELD(WaveHeader, row_count),
          FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation),
-         FIELD(WaveHeader, tensor_rows)});
+         FIELD(WaveHeader, tensor_rows), FIELD(WaveHeader, draw_count),
+         FIELD(WaveHeader, drawn_token_count)});
     check_fields(between(text, "A part, 32 bytes", "A row"),
                  {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
                   FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
                   FIELD(WavePart, hold)});
-    check_fields(between(text, "A row, 24 bytes", "### Verdict"),
+    check_fields(between(text, "A draw of a wave, 8 bytes", "### Verdict"),
+                 {FIELD(WaveDraw, row), FIELD(WaveDraw, support), FIELD(WaveDraw, drawn)});
+    check_fields(
+        between(text, "### Draw, 416 bytes", "### TensorNote"),
+        {FIELD(Draw, root_position), FIELD(Draw, root_token), FIELD(Draw, depth),
+         FIELD(Draw, support), FIELD(Draw, drawn), FIELD(Draw, path), FIELD(Draw, tokens)});
+    check_fields(between(text, "A row, 28 bytes", "### Verdict"),
                  {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
-                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row)});
+                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row),
+                  FIELD(WaveRow, start)});
     check_fields(between(text, "### Verdict, 304 bytes", "Example"),
                  {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
@@ -107,16 +115,20 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
-    CHECK(sizeof(msg::WaveHeader) == 24);
+    CHECK(sizeof(msg::WaveHeader) == 32);
+    CHECK(sizeof(msg::WaveDraw) == 8);
+    CHECK(sizeof(msg::TokenWeight) == 8);
+    CHECK(sizeof(msg::Draw) == 416);
     CHECK(sizeof(msg::WavePart) == 32);
-    CHECK(sizeof(msg::WaveRow) == 24);
+    CHECK(sizeof(msg::WaveRow) == 28);
     CHECK(sizeof(msg::Verdict) == 304);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
     CHECK(frame_bytes_for(kVerifyRowsMax) == sizeof(msg::Proposal));
-    CHECK(frame_bytes_for(kWaveRowsMax) == 12'824);
+    CHECK(frame_bytes_for(kWaveRowsMax) == 14'880);
+    CHECK(frame_bytes_for(kVerifyRowsMax, true) == 19'232);
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };
@@ -127,6 +139,9 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
             kilobytes({.slots = slots, .urgent_slots = 4, .payload_bytes = frame_bytes_for(rows)});
         CHECK_MESSAGE(rings.find(has) != std::string::npos, has);
     }
+    const std::string drawn = kilobytes(
+        {.slots = 16, .urgent_slots = 4, .payload_bytes = frame_bytes_for(kVerifyRowsMax, true)});
+    CHECK_MESSAGE(rings.find(drawn) != std::string::npos, drawn);
 }
 
 TEST_CASE("the example of a verdict's frame is what a producer writes") {

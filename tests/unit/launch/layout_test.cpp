@@ -117,6 +117,23 @@ TEST_CASE("pools and rings between segments have room for the largest wave, othe
     }
 }
 
+TEST_CASE("rings between segments have room for what a draft draws, if it draws") {
+    for (const bool draws : {false, true}) {
+        CAPTURE(draws);
+        const std::string text =
+            "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+            "[[stage]]\nname = \"target\"\nrole = \"segment\"\nlayers = \"auto\"\nsegments = 2\n"
+            "[acceptance]\nrule = \"rejection\"\n[draft]\nsource = \"first-layers\"\ndraws = " +
+            std::string{draws ? "true" : "false"} + "\n";
+        const PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        for (const EdgeSpec& edge : edges_of(placed, config, {.dim = 64})) {
+            CHECK(edge.frame_bytes ==
+                  frame_bytes_for(kVerifyRowsMax, draws && edge.tensor_slots > 0));
+        }
+    }
+}
+
 TEST_CASE("a draft on a GPU reads prompts in longer passes than segments on CPUs do") {
     const std::string text =
         "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
@@ -154,6 +171,34 @@ TEST_CASE("in four stages the exit tells draft and correct, and the trunk travel
     const ConductorPlan plan = conductor_plan(placed, config.supervision);
     for (const ConductorPlan::Stage& stage : plan.begin_to)
         CHECK(stage.essential == (stage.id.value <= final_verify));
+}
+
+TEST_CASE("each segment has tensors for a draft that is tapped, and none for another") {
+    const std::string text =
+        "[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+        "[[stage]]\nname = \"early\"\nrole = \"early-verify\"\nlayers = [0.0, 0.5]\n"
+        "[[stage]]\nname = \"final\"\nrole = \"final-verify\"\nlayers = [0.5, 1.0]\n"
+        "[exit]\ncandidates = true\n"
+        "[draft]\nsource = \"skip-layers\"\nexit_alternatives = 1\n";
+    for (const bool tapped : {false, true}) {
+        CAPTURE(tapped);
+        const PipelineConfig config =
+            parse_pipeline_config(text + (tapped ? "choose = \"programme\"\n" : ""), "x.toml")
+                .value();
+        const Placement placed = place(config, 8, {0, 1}).value();
+        const std::vector<EdgeSpec> edges = edges_of(placed, config, {.dim = 64});
+        int found = 0;
+        for (const EdgeSpec& edge : edges) {
+            if (edge.to != placed.draft() || edge.from == kConductor) continue;
+            CHECK(edge.tensor_slots == (tapped ? 2 : 0));
+            CHECK(edge.tensor_bytes == (tapped ? 4 * 64 * sizeof(float) : 0));
+            ++found;
+        }
+        CHECK(found == 2);
+        const StageAssignment assignment =
+            assignment_of(placed.processes.back(), placed, config, {});
+        CHECK(decode_assignment(encode(assignment)).value().draft.is_tapped() == tapped);
+    }
 }
 
 TEST_CASE("draft and correct share keys and values where both store them as one type") {

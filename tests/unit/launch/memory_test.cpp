@@ -103,6 +103,64 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
     }
 }
 
+TEST_CASE("a draft that skips layers has them in memory only where it reads the text with them") {
+    const ModelFile file = ModelFile::open(kTiny).value();
+    CpuOptions options;
+    options.kv_slots = 64;
+    const auto backend_of = [&](const std::string& keys) {
+        const PipelineConfig config = parse_pipeline_config(
+                                          "[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
+                                          "[[stage]]\nname = \"a\"\nrole = \"segment\"\n[draft]\n" +
+                                              keys,
+                                          "x.toml")
+                                          .value();
+        DraftBackend draft = plan_draft_backend(*config.draft, file, options).value();
+        const MemoryNeed need = plan_backend(file, draft.options, "draft");
+        const auto backend = make_cpu_backend(file, draft.options).value();
+        CHECK(need.weight_bytes == backend->memory_use().weight_bytes);
+        CHECK(need.kv_bytes == backend->memory_use().kv_bytes);
+        CHECK(kv_row_bytes(draft, file) == backend->kv_bytes());
+        return draft;
+    };
+    const std::uint64_t all = packed_bytes(file, options);
+    const std::string source = "source = \"skip-layers\"\nskip = \"attn:1 mlp:0\"\n";
+    const DraftBackend whole = backend_of(source);
+    CHECK(whole.whole_text);
+    CHECK(whole.skip.text() == "attn:1 mlp:0");
+    CHECK(packed_bytes(file, whole.options) == all);
+    const DraftBackend kept = backend_of(source + "whole_text = false\n");
+    CHECK_FALSE(kept.whole_text);
+    CHECK(packed_bytes(file, kept.options) < all);
+    CHECK(kept.options.last_layer == 2);
+    // The first layers are the set of all others.
+    const DraftBackend first = backend_of("source = \"first-layers\"\nlayers = 1\n");
+    CHECK(first.skip.text() == "attn:1 mlp:1");
+    CHECK(first.options.last_layer == 1);
+    CHECK(first.options.final_head);
+}
+
+TEST_CASE("a set of skipped layers that does not fit the model is refused by key and part") {
+    const auto refused = [](DraftConfig draft) {
+        draft.model = DraftModelKind::SkipLayers;
+        const Result<SkipSet> set = skip_set_of(draft, 4);
+        REQUIRE_FALSE(set.ok());
+        return set.error().what;
+    };
+    CHECK(refused({.skip = "attn:7"}).find("attn:7") != std::string::npos);
+    CHECK(refused({.skip = "unifrm"}).find("[draft] skip") != std::string::npos);
+    CHECK(refused({.skip = "attn:0-3 mlp:0-3"}).find("none of the model's 4 layers") !=
+          std::string::npos);
+    CHECK(
+        refused({.skip_ratio = 1.0, .keep_first = 0, .keep_last = 0}).find("none of the model's") !=
+        std::string::npos);
+    DraftConfig half{.model = DraftModelKind::SkipLayers, .skip_ratio = 0.5};
+    CHECK(skip_set_of(half, 30).value().count() == 28);
+    CHECK_FALSE(skip_set_of(half, 30).value().skips(0));
+    CHECK_FALSE(skip_set_of(half, 30).value().skips(59));
+    half.keep_first = 40;
+    CHECK(skip_set_of(half, 30).value().count() == 0);
+}
+
 TEST_CASE("a draft model must have the target's tokens") {
     const Result<ModelFile> file = ModelFile::open(kTiny);
     REQUIRE(file.ok());

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -197,6 +199,138 @@ TEST_CASE("a request that is stopped while it drafts gives its slots back for th
         CHECK(answer_of(pipeline, kOne) == oracle.answer);
         pipeline.run_dry();
         const std::size_t text = second.text.size() + oracle.answer.size();
+        CHECK(pipeline.segment_actors.front()->scheduler()->slots_in_use(kOne) ==
+              static_cast<std::int32_t>(text) - 1);
+    }
+}
+
+TEST_CASE("between two verify waves all drafted rows of a request follow one skip set") {
+    // Requests of one token need no prefill: they begin while the chains of others grow.
+    std::size_t sets_used = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        PipelineOptions options = pipeline_options(Way::Programme, seed);
+        options.self_draft->gamma = 8;
+        options.self_draft->confidence_min = options.self_draft->reach_min = 0.0F;
+        options.self_draft->auto_off = false;
+        options.self_draft->interval = 1;
+        options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(seed % 3);
+        std::vector<Request> requests = requests_of(3 * seed + 1);
+        std::vector<Oracle> oracles;
+        Texts texts;
+        for (Request& request : requests) {
+            request.text.resize(1);
+            oracles.push_back(plain_answer(request));
+            texts.push_back(whole_text(request, oracles.back()));
+        }
+        Pipeline pipeline{options, texts};
+        // By the slot of the chain's root: what its rows of this chain left out.
+        std::map<KvSlot, std::vector<bool>> skipped;
+        std::set<std::vector<bool>> sets;
+        std::size_t passes = 0;
+        pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
+            for (const Row& row : rows) {
+                if (row.mask == nullptr) {
+                    skipped.erase(row.path_count > 0 ? row.path_slots[0] : row.slot);
+                    continue;
+                }
+                ++passes;
+                std::vector<bool> set;
+                for (int s = 0; s < 2 * kFakeLayers; ++s) set.push_back(row.mask->skips(s));
+                sets.insert(set);
+                const auto known = skipped.try_emplace(row.path_slots[0], set);
+                CHECK(known.first->second == set);
+            }
+        };
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const std::size_t until = passes + seed % 5;
+            pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+            pipeline.world.run([&] { return passes > until; });
+        }
+        pipeline.run_until_finished(static_cast<int>(requests.size()));
+        for (std::size_t i = 0; i < requests.size(); ++i)
+            CHECK(answer_of(pipeline, RequestId{i + 1}) == oracles[i].answer);
+        sets_used = std::max(sets_used, sets.size());
+    }
+    CHECK(sets_used > 3);
+}
+
+TEST_CASE("drafted rows that find no place in their wave give their slots back") {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        PipelineOptions options = pipeline_options(static_cast<Way>(seed % kWays), seed);
+        options.self_draft->gamma = 8;
+        options.self_draft->auto_off = false;
+        options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(seed % 4);
+        // More requests than a wave takes: it gives each a share that is shorter than its chain.
+        std::vector<Request> requests;
+        for (std::uint64_t i = 0; i < 12; ++i) {
+            requests.push_back(small_request(seed * 100 + i));
+            requests.back().gamma = i % 4 == 3 ? 0 : 8;
+            requests.back().context = 160;
+            requests.back().max_tokens = 16;
+            if (i % 2 == 0) make_sampled(requests.back(), seed + i);
+        }
+        options.kv_slots = 12 * 160 + 256;
+        check_exact(options, requests);
+    }
+}
+
+TEST_CASE("requests that draft do not hold up the prefill of another one") {
+    PipelineOptions options = always(4, 8);
+    options.kv_slots = 4096;
+    options.dispatch.prefill_rows = 8;
+    std::vector<Request> requests{small_request(3), small_request(4), small_request(5)};
+    for (Request& request : requests) {
+        request.gamma = 8;
+        request.context = 700;
+    }
+    requests[0].max_tokens = requests[1].max_tokens = 400;
+    requests[2].text.assign(120, 7);
+    requests[2].max_tokens = 4;
+    Texts texts;
+    for (const Request& request : requests) texts.push_back(request.text);
+    Pipeline pipeline{options, texts};
+    for (std::size_t i = 0; i < 2; ++i) pipeline.open_and_begin(RequestId{i + 1}, requests[i]);
+    pipeline.world.run([&] { return pipeline.conductor.verdicts > 4; });
+    const int before = pipeline.conductor.verdicts;
+    pipeline.open_and_begin(RequestId{3}, requests[2]);
+    pipeline.run_until_finished(1);
+    CHECK(answer_of(pipeline, RequestId{3}) == plain_answer(requests[2]).answer);
+    // 15 waves of prefill and at most 4 of its own; each also verifies the two others.
+    CHECK(pipeline.conductor.verdicts - before <= 3 * (15 + 4 + 4));
+}
+
+TEST_CASE("a new attempt that begins during a pass drafts anew and commits the same tokens") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        const PipelineOptions options = pipeline_options(static_cast<Way>(seed % kWays), seed);
+        Request request = small_request(seed);
+        request.gamma = 8;
+        request.context = 160;
+        const Oracle oracle = plain_answer(request);
+        Pipeline pipeline{options, request, oracle};
+        std::size_t passes = 0;
+        pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
+            const bool drafts = rows.front().mask != nullptr || rows.front().last < 2 * kFakeLayers;
+            passes += drafts ? 1 : 0;
+        };
+        pipeline.open_and_begin(kOne, request);
+        for (int again = 0; again < 3; ++again) {
+            const std::size_t until = passes + 1 + seed % 7;
+            pipeline.world.run([&] { return passes >= until || pipeline.conductor.finished > 0; });
+            if (pipeline.conductor.finished > 0) break;
+            // As after the loss of a stage: prompt and committed tokens, once more.
+            const std::vector<TokenId> so_far = answer_of(pipeline, kOne);
+            Request replay = request;
+            replay.text.insert(replay.text.end(), so_far.begin(), so_far.end());
+            replay.replayed = static_cast<Position>(so_far.size());
+            pipeline.begin(kOne, replay, pipeline.conductor.log.restart(kOne).value());
+        }
+        pipeline.run_until_finished();
+        CHECK(answer_of(pipeline, kOne) == oracle.answer);
+        pipeline.run_dry();
+        const std::size_t text = request.text.size() + oracle.answer.size();
         CHECK(pipeline.segment_actors.front()->scheduler()->slots_in_use(kOne) ==
               static_cast<std::int32_t>(text) - 1);
     }

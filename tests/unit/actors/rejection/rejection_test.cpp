@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -15,89 +13,12 @@
 #include "actors/decoding/acceptance.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampler_scratch.hpp"
+#include "tests/unit/actors/rejection/every_way.hpp"
 
-using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 
 namespace {
-
-using Weights = std::vector<double>;
-using Law = std::map<std::vector<TokenId>, double>;
-
-/// Takes one way after the other through all decisions that have more than one.
-class EveryWay final : public Chance {
-public:
-    [[nodiscard]] bool happens(double probability) override {
-        const double p = std::clamp(probability, 0.0, 1.0);
-        return decide({p, 1.0 - p}) == 0;
-    }
-    [[nodiscard]] std::size_t pick(std::span<const double> weights) override {
-        const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-        REQUIRE(sum > 0.0);
-        Weights normalised;
-        for (const double weight : weights) normalised.push_back(weight / sum);
-        return decide(normalised);
-    }
-    [[nodiscard]] double probability() const {
-        double product = 1.0;
-        for (const Decision& decision : way_) product *= decision.options[decision.taken];
-        return product;
-    }
-    /// False when all ways were taken.
-    [[nodiscard]] bool next() {
-        depth_ = 0;
-        while (!way_.empty()) {
-            Decision& last = way_.back();
-            ++last.taken;
-            if (settle(last)) return true;
-            way_.pop_back();
-        }
-        return false;
-    }
-
-private:
-    struct Decision {
-        Weights options;
-        std::size_t taken = 0;
-    };
-    static bool settle(Decision& decision) {
-        while (decision.taken < decision.options.size() &&
-               decision.options[decision.taken] <= 0.0) {
-            ++decision.taken;
-        }
-        return decision.taken < decision.options.size();
-    }
-    std::size_t decide(Weights options) {
-        if (depth_ == way_.size()) {
-            way_.push_back({std::move(options), 0});
-            REQUIRE(settle(way_.back()));
-        }
-        return way_[depth_++].taken;
-    }
-    std::vector<Decision> way_;
-    std::size_t depth_ = 0;
-};
-
-Law law_of(const std::function<std::vector<TokenId>(Chance&)>& draw) {
-    Law law;
-    EveryWay chance;
-    do {
-        const std::vector<TokenId> text = draw(chance);
-        law[text] += chance.probability();
-    } while (chance.next());
-    return law;
-}
-
-double distance(const Law& a, const Law& b) {
-    double worst = 0.0;
-    for (const Law* each : {&a, &b}) {
-        for (const auto& [text, p] : *each) {
-            const double other_a = a.contains(text) ? a.at(text) : 0.0;
-            const double other_b = b.contains(text) ? b.at(text) : 0.0;
-            worst = std::max(worst, std::abs(other_a - other_b));
-        }
-    }
-    return worst;
-}
 
 Law law_of_weights(const Weights& weights) {
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -1,0 +1,84 @@
+#include "actors/draft/layer_chooser.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <utility>
+
+namespace paceline {
+
+LayerChooser::LayerChooser(DraftModel& model, const LayerProgrammeOptions& options)
+    : model_{model}, options_{options}, there_(static_cast<std::size_t>(options.layers)) {
+    residuals_.resize(there_.size() * static_cast<std::size_t>(model.backend().config().dim));
+}
+
+Status LayerChooser::take(const msg::TensorNote& note, ConstHiddenRows residuals) {
+    const auto dim = static_cast<std::uint64_t>(model_.backend().config().dim);
+    const std::uint64_t layers = note.row_elements / dim;
+    const auto all = static_cast<std::uint64_t>(options_.layers);
+    if (note.role != msg::TensorRole::Tap || note.type != msg::TensorType::F32 || note.rows != 1 ||
+        layers == 0 || note.row_elements % dim != 0 || note.layer >= all ||
+        layers > all - note.layer || residuals.size() != note.row_elements) {
+        return Error{Errc::Protocol,
+                     fmt::format("a tap of {} numbers from layer {} on does not fit a model of {} "
+                                 "layers of {}",
+                                 note.row_elements, note.layer, options_.layers, dim)};
+    }
+    const bool same = missing_ >= 0 && note.route.request == route_.request &&
+                      note.route.attempt == route_.attempt && note.first_position == position_;
+    if (!same) {
+        route_ = note.route;
+        position_ = note.first_position;
+        missing_ = options_.layers;
+        std::fill(there_.begin(), there_.end(), false);
+    }
+    std::vector<RowSource> rows;
+    for (std::uint64_t i = 0; i < layers; ++i) {
+        rows.push_back({residuals, i});
+        std::vector<bool>::reference known = there_[note.layer + i];
+        missing_ -= known ? 0 : 1;
+        known = true;
+    }
+    model_.gather(rows, std::span{residuals_}.subspan(note.layer * dim, layers * dim));
+    return {};
+}
+
+std::optional<msg::Route> LayerChooser::complete() const {
+    return missing_ == 0 ? std::optional{route_} : std::nullopt;
+}
+
+bool LayerChooser::can_run(const DraftText& text) const {
+    return model_.has_read(text, position_);
+}
+
+void LayerChooser::prepare(std::shared_ptr<DraftText> text) {
+    text_ = std::move(text);
+    at_ = position_;
+    const std::size_t dim = residuals_.size() / there_.size();
+    stack_.resize(dim);
+    stack_.insert(stack_.end(), residuals_.begin(), residuals_.end());
+    missing_ = -1;
+}
+
+RunOutcome LayerChooser::run() {
+    const std::size_t dim = residuals_.size() / there_.size();
+    model_.embed(*text_, at_, std::span{stack_}.first(dim));
+    const ProgrammeResult result =
+        choose_layers(stack_, options_, [&](int layer, std::span<float> states) {
+            return model_.run_layer(*text_, at_, layer, states) == RunOutcome::Done;
+        });
+    if (!result.done) return RunOutcome::Cancelled;
+    chosen_ = result.set;
+    return RunOutcome::Done;
+}
+
+bool LayerChooser::finish(RunOutcome outcome) {
+    text_.reset();
+    const std::optional<SkipSet> chosen = std::exchange(chosen_, std::nullopt);
+    if (outcome == RunOutcome::Cancelled || !chosen) return false;
+    ++made_;
+    if (*chosen == model_.skip()) return false;
+    model_.set_skip(*chosen);
+    return true;
+}
+
+}  // namespace paceline

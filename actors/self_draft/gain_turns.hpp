@@ -1,0 +1,60 @@
+// GainTurns: GainWatch for several requests at once. Requests that are verified together take turns
+// together: all of them draft, or none does, so that the time of a turn is that of one kind.
+//
+//     begin()      a round of a request begins; the first after a verdict begins a turn and asks
+//     verified()   a verdict about a round has committed so many tokens
+//     disturbed()  a prompt shares the wave: the turn's time says nothing
+//
+// A turn ends with the last verdict before the next begin(); what it took is the time of all its
+// requests, its tokens are all of theirs. A turn is not counted if a verdict came about a round of an
+// older one. What drafting gains depends on how many requests are decoded at once: there is a
+// GainWatch for 1, 2, 3 to 4, 5 to 8 and so on.
+// Not thread-safe. Pure: times come from outside.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "actors/self_draft/gain_watch.hpp"
+
+namespace paceline {
+
+class GainTurns {
+public:
+    using Micros = GainWatch::Micros;
+
+    struct Round {
+        std::uint64_t turn = 0;  // 0: it could not be drafted, and is plain in any turn
+        bool drafts = false;
+    };
+
+    /// `enabled` false: every round is drafted.
+    explicit GainTurns(bool enabled) : enabled_{enabled} {}
+
+    /// A round begins that could be drafted. `requests`: that are decoded at once, this one included.
+    /// `since`: the verdict before it, or now if there was none.
+    [[nodiscard]] Round begin(std::size_t requests, Micros since);
+    void verified(const Round& round, int tokens, Micros now);
+    void disturbed() { counts_ = false; }
+
+    /// Of so many requests: GainWatch::gain() and drafting().
+    [[nodiscard]] const GainWatch& watch(std::size_t requests) { return watch_for(requests); }
+
+private:
+    [[nodiscard]] GainWatch& watch_for(std::size_t requests);
+    void close();
+
+    bool enabled_;
+    std::map<int, GainWatch> watches_;  // by the bits of requests - 1
+    // The turn.
+    std::uint64_t turn_ = 0;
+    GainWatch* asked_ = nullptr;  // nullptr: there is no turn
+    bool drafts_ = false;
+    bool counts_ = false;
+    int tokens_ = 0;  // 0: no verdict came yet
+    Micros begun_{0};
+    Micros last_verdict_{0};
+};
+
+}  // namespace paceline

@@ -1,0 +1,147 @@
+#include "actors/self_draft/gain_turns.hpp"
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+namespace {
+
+using Micros = GainTurns::Micros;
+
+/// Requests that are verified together, all in one wave.
+struct Batch {
+    explicit Batch(std::size_t requests) : rounds(requests), since(requests) {}
+
+    /// A wave: every request begins a round, a part of them drafts, all are verified. A drafted round
+    /// commits `tokens` and costs `cost` plain waves more than the wave itself.
+    void wave(double cost, int tokens) {
+        bool any = false;
+        for (std::size_t i = 0; i < rounds.size(); ++i) {
+            rounds[i] = turns.begin(rounds.size(), since[i]);
+            any = any || rounds[i].drafts;
+            drafted += rounds[i].drafts ? 1 : 0;
+        }
+        now += Micros{any ? static_cast<std::int64_t>(10'000 * (1.0 + cost)) : 10'000};
+        for (std::size_t i = 0; i < rounds.size(); ++i) {
+            turns.verified(rounds[i], rounds[i].drafts ? tokens : 1, now);
+            since[i] = now;
+        }
+    }
+    void waves(int count, double cost, int tokens) {
+        for (int i = 0; i < count; ++i) wave(cost, tokens);
+    }
+
+    GainTurns turns{true};
+    std::vector<GainTurns::Round> rounds;
+    std::vector<Micros> since;
+    Micros now{0};
+    int drafted = 0;
+};
+
+}  // namespace
+
+TEST_CASE("requests that are verified together draft together, or none of them does") {
+    for (const std::size_t requests : {1U, 3U, 8U}) {
+        Batch batch{requests};
+        for (int i = 0; i < 200; ++i) {
+            const int before = batch.drafted;
+            batch.wave(0.5, 2);
+            const int now = batch.drafted - before;
+            CHECK((now == 0 || now == static_cast<int>(requests)));
+        }
+        CHECK(batch.drafted > 0);
+    }
+}
+
+TEST_CASE("drafts that cost more than they gain are given up, however many requests share a wave") {
+    for (const std::size_t requests : {1U, 2U, 8U}) {
+        CAPTURE(requests);
+        Batch batch{requests};
+        batch.waves(100, 1.5, 2);
+        const int before = batch.drafted;
+        batch.waves(400, 1.5, 2);
+        CHECK(batch.drafted - before < static_cast<int>(400 * requests) / 20);
+        CHECK(batch.turns.watch(requests).gain() < 1.0);
+        CHECK(!batch.turns.watch(requests).drafting());
+    }
+}
+
+TEST_CASE("drafts that gain go on, however many requests share a wave") {
+    for (const std::size_t requests : {1U, 2U, 8U}) {
+        CAPTURE(requests);
+        Batch batch{requests};
+        batch.waves(100, 0.5, 3);
+        const int before = batch.drafted;
+        batch.waves(400, 0.5, 3);
+        CHECK(batch.drafted - before > static_cast<int>(380 * requests));
+        CHECK(batch.turns.watch(requests).gain() > 1.8);
+    }
+}
+
+TEST_CASE("a number of requests for which drafts do not pay does not stop them for another") {
+    GainTurns turns{true};
+    Micros now{0};
+    int drafted_alone = 0;
+    const auto wave = [&](std::size_t requests, double cost) {
+        std::vector<GainTurns::Round> rounds(requests);
+        for (GainTurns::Round& round : rounds) round = turns.begin(requests, now);
+        const bool drafts = rounds.front().drafts;
+        now += Micros{drafts ? static_cast<std::int64_t>(10'000 * (1.0 + cost)) : 10'000};
+        for (const GainTurns::Round& round : rounds) turns.verified(round, drafts ? 2 : 1, now);
+        if (requests == 1) drafted_alone += drafts ? 1 : 0;
+    };
+    for (int i = 0; i < 300; ++i) wave(8, 3.0);
+    CHECK(!turns.watch(8).drafting());
+    for (int i = 0; i < 300; ++i) wave(1, 0.2);
+    CHECK(drafted_alone > 270);
+}
+
+TEST_CASE("a turn that shares its wave with a prompt is not counted") {
+    Batch batch{2};
+    batch.waves(50, 0.2, 3);
+    const double gain = batch.turns.watch(2).gain();
+    for (int i = 0; i < 50; ++i) {
+        for (std::size_t r = 0; r < 2; ++r) batch.rounds[r] = batch.turns.begin(2, batch.now);
+        batch.turns.disturbed();
+        batch.now += Micros{1'000'000};
+        for (std::size_t r = 0; r < 2; ++r) {
+            batch.turns.verified(batch.rounds[r], 1, batch.now);
+            batch.since[r] = batch.now;
+        }
+    }
+    batch.waves(2, 0.2, 3);
+    CHECK(batch.turns.watch(2).gain() == doctest::Approx(gain).epsilon(0.05));
+    CHECK(batch.turns.watch(2).drafting());
+}
+
+TEST_CASE("the time in which nothing was decoded belongs to no turn") {
+    Batch batch{1};
+    batch.waves(50, 0.2, 3);
+    const double gain = batch.turns.watch(1).gain();
+    // A request that is stopped before its verdict; the next one comes a minute later.
+    (void)batch.turns.begin(1, batch.now);
+    batch.now += Micros{60'000'000};
+    batch.since[0] = batch.now;
+    batch.waves(5, 0.2, 3);
+    CHECK(batch.turns.watch(1).gain() == doctest::Approx(gain).epsilon(0.05));
+}
+
+TEST_CASE("a request that cannot draft does not spoil the turn of the others") {
+    Batch batch{2};
+    for (int i = 0; i < 200; ++i) {
+        batch.turns.verified({}, 1, batch.now);
+        batch.wave(0.5, 3);
+    }
+    CHECK(batch.turns.watch(2).gain() > 1.5);
+}
+
+TEST_CASE("without auto-off every round is drafted") {
+    GainTurns turns{false};
+    for (int i = 0; i < 10; ++i) {
+        const GainTurns::Round round = turns.begin(1, Micros{0});
+        CHECK(round.drafts);
+        turns.verified(round, 1, Micros{1'000'000 * (i + 1)});
+    }
+}

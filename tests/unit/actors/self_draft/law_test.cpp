@@ -1,0 +1,299 @@
+// The rejection rule with the candidates of a target that drafts for itself: point masses, in chains and
+// trees. The law of the answers is that of plain sampling, by exact enumeration of what the verifier
+// may decide, and by counting with its own chance.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "actors/decoding/acceptance.hpp"
+#include "actors/protocol/counters.hpp"
+#include "model/sampling/candidates.hpp"
+#include "tests/unit/actors/exact_answers.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+using Text = std::vector<TokenId>;
+using Law = std::map<Text, double>;
+
+constexpr int kAnswer = 3;
+
+Request request_of(std::uint64_t seed) {
+    Request request;
+    request.text = {5, 3};
+    request.sampling = {.temperature = 1.0F, .top_k = 3, .seed = seed};
+    request.max_tokens = kAnswer;
+    request.gamma = 8;
+    request.context = 64;
+    request.acceptance = AcceptanceRule::Rejection;
+    return request;
+}
+
+PipelineOptions options_of(bool skips, bool tree, std::uint64_t seed) {
+    PipelineOptions options{.seed = seed, .kv_slots = 512};
+    options.dispatch.start = StartRule::AtOnce;
+    options.dispatch.shape = tree ? WaveShape::Tree : WaveShape::Chain;
+    options.candidate_right = 0.7;
+    SelfDraftOptions& self = options.self_draft.emplace();
+    self.head = HeadId::Adapter;
+    self.gamma = 3;
+    self.auto_off = false;
+    if (tree) self.tree.emplace().candidates = {3, 3, 5, 10};
+    if (!skips) {
+        self.exit = 3;
+        return options;
+    }
+    self.skip = SkipSet{kFakeLayers};
+    for (const int sublayer : {3, 6, 8, 9}) self.skip.set(sublayer, true);
+    return options;
+}
+
+/// The target's logits after a text.
+std::vector<float> logits_after(const Text& text) {
+    FakeBackend backend{0, kFakeLayers, 64};
+    std::vector<KvSlot> slots(text.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        rows.push_back({.token = text[i],
+                        .position = static_cast<Position>(i),
+                        .slot = slots[i],
+                        .prefix_slots = slots.data(),
+                        .prefix_count = static_cast<std::int32_t>(i) + 1,
+                        .last = 2 * kFakeLayers});
+    }
+    std::vector<float> hidden(text.size() * kFakeDim);
+    REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    std::vector<float> logits(kFakeVocab);
+    backend.head(HeadId::Final, std::span{hidden}.last(kFakeDim), 1, logits);
+    return logits;
+}
+
+/// Plain sampling's law of the answers, token by token.
+void add_plain(const Request& request, const Text& text, double probability, Law& law) {
+    if (text.size() == request.text.size() + kAnswer) {
+        law[text] += probability;
+        return;
+    }
+    std::vector<float> logits = logits_after(text);
+    std::vector<float> p(kFakeVocab);
+    SamplerScratch scratch;
+    REQUIRE(probabilities(logits, {.committed = text, .path = {}}, request.sampling, p, scratch));
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (TokenId token = 0; token < kFakeVocab; ++token) {
+        const double own = static_cast<double>(p[static_cast<std::size_t>(token)]) / sum;
+        if (own <= 0.0) continue;
+        Text longer = text;
+        longer.push_back(token);
+        add_plain(request, longer, probability * own, law);
+    }
+}
+
+Law plain_law() {
+    Law law;
+    const Request request = request_of(0);
+    add_plain(request, request.text, 1.0, law);
+    return law;
+}
+
+/// Takes one way after the other through all decisions of a walk.
+class Ways final : public Chance {
+public:
+    [[nodiscard]] bool happens(double probability) override {
+        const double p = std::clamp(probability, 0.0, 1.0);
+        return decide({p, 1.0 - p}) == 0;
+    }
+    [[nodiscard]] std::size_t pick(std::span<const double> weights) override {
+        const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+        std::vector<double> options;
+        for (const double weight : weights) options.push_back(weight / sum);
+        return decide(options);
+    }
+    [[nodiscard]] double probability() const { return probability_; }
+    /// False when all ways were taken.
+    [[nodiscard]] bool next() {
+        depth_ = 0;
+        probability_ = 1.0;
+        while (!taken_.empty() && !left_.back()) {
+            taken_.pop_back();
+            left_.pop_back();
+        }
+        if (taken_.empty()) return false;
+        ++taken_.back();
+        return true;
+    }
+
+private:
+    std::size_t decide(const std::vector<double>& options) {
+        if (depth_ == taken_.size()) {
+            taken_.push_back(0);
+            left_.push_back(false);
+        }
+        std::size_t& at = taken_[depth_];
+        while (options[at] <= 0.0) ++at;
+        const auto rest = options.begin() + static_cast<std::ptrdiff_t>(at) + 1;
+        left_[depth_] = std::any_of(rest, options.end(), [](double p) { return p > 0.0; });
+        ++depth_;
+        probability_ *= options[at];
+        return at;
+    }
+    std::vector<std::size_t> taken_;
+    std::vector<bool> left_;  // whether a later option is possible
+    std::size_t depth_ = 0;
+    double probability_ = 1.0;
+};
+
+/// The first verify wave after a text, as the first segment sends it: the root, and what was drafted.
+std::vector<msg::WaveRow> wave_after(const PipelineOptions& options,
+                                     const Request& request,
+                                     const Text& text) {
+    Request asked = request;
+    asked.text = text;
+    asked.replayed = static_cast<Position>(text.size() - request.text.size());
+    Pipeline pipeline{options, Texts{text}};
+    std::vector<msg::WaveRow> wave;
+    pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
+        const bool verifies = rows.front().path_count > 0 && rows.back().mask == nullptr &&
+                              rows.front().last == 2 * kFakeLayers;
+        if (!verifies || !wave.empty()) return;
+        std::map<KvSlot, std::uint32_t> nodes;
+        for (const Row& row : rows) {
+            const auto node = static_cast<std::uint32_t>(wave.size());
+            const bool is_root = row.path_count == 1;
+            const std::uint32_t parent =
+                is_root ? msg::kNoParent : nodes.at(row.path_slots[row.path_count - 2]);
+            nodes[row.slot] = node;
+            wave.push_back({NodeId{node}, parent, row.token, row.position, row.slot});
+        }
+    };
+    pipeline.open_and_begin(kOne, asked);
+    pipeline.run_until_finished();
+    REQUIRE(!wave.empty());
+    return wave;
+}
+
+struct Drafts {
+    PipelineOptions options;
+    Request request;
+    std::map<Text, std::vector<msg::WaveRow>> waves = {};
+    std::map<Text, std::vector<float>> logits = {};
+    std::size_t drafted = 0;  // candidates in all waves
+
+    const std::vector<msg::WaveRow>& after(const Text& text) {
+        const auto found = waves.find(text);
+        if (found != waves.end()) return found->second;
+        const auto made = waves.emplace(text, wave_after(options, request, text)).first;
+        drafted += made->second.size() - 1;
+        return made->second;
+    }
+    const std::vector<float>& logits_of(const Text& text) {
+        const auto found = logits.find(text);
+        return found != logits.end() ? found->second
+                                     : logits.emplace(text, logits_after(text)).first->second;
+    }
+    /// What a wave after `text` commits, one way of it.
+    WalkResult walk(const Text& text, Chance& chance) {
+        const std::vector<msg::WaveRow>& rows = after(text);
+        const FinishRule rule = request.finish_rule();
+        WaveWalk walk{{.rows = rows,
+                       .committed = text,
+                       .sampling = request.sampling,
+                       .finish = rule,
+                       .rule = AcceptanceRule::Rejection,
+                       .chance = &chance}};
+        SamplerScratch scratch;
+        while (const auto at = walk.wanted()) {
+            Text path;
+            for (std::uint32_t node = static_cast<std::uint32_t>(*at);
+                 rows[node].parent != msg::kNoParent; node = rows[node].parent) {
+                path.push_back(rows[node].token);
+            }
+            Text whole = text;
+            whole.insert(whole.end(), path.rbegin(), path.rend());
+            std::vector<float> row = logits_of(whole);
+            walk.feed(row, scratch);
+        }
+        return walk.take();
+    }
+    void add(const Text& text, double probability, Law& law) {
+        Ways ways;
+        do {
+            const WalkResult result = walk(text, ways);
+            Text longer = text;
+            longer.insert(longer.end(), result.tokens.begin(), result.tokens.end());
+            const double own = probability * ways.probability();
+            if (result.finish != FinishReason::None) {
+                law[longer] += own;
+            } else {
+                add(longer, own, law);
+            }
+        } while (ways.next());
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the candidates of a target that drafts for itself leave the target's law as it is") {
+    const Law plain = plain_law();
+    REQUIRE(plain.size() == 27);
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        for (const bool skips : {false, true}) {
+            for (const bool tree : {false, true}) {
+                CAPTURE(seed);
+                CAPTURE(skips);
+                CAPTURE(tree);
+                // What is drafted depends on the request's noise: each seed has other candidates.
+                Drafts drafts{options_of(skips, tree, seed), request_of(seed)};
+                Law law;
+                drafts.add(drafts.request.text, 1.0, law);
+                CHECK(drafts.drafted >= (tree ? 9U : 4U));
+                for (const auto& [text, p] : plain) CHECK(std::abs(law[text] - p) < 1e-9);
+                CHECK(law.size() == plain.size());
+            }
+        }
+    }
+}
+
+TEST_CASE("with the counter's own chance, self-drafted answers are as frequent as the law says") {
+    // The noise that candidates are drawn with and the verifier's decisions come from one seed.
+    constexpr int kRuns = 500;
+    constexpr int kAtOnce = 8;
+    const Law plain = plain_law();
+    for (const bool skips : {false, true}) {
+        for (const bool tree : {false, true}) {
+            CAPTURE(skips);
+            CAPTURE(tree);
+            Law counted;
+            std::size_t drafted = 0;
+            for (int run = 0; run < kRuns; ++run) {
+                Pipeline pipeline{options_of(skips, tree, static_cast<std::uint64_t>(run) + 1),
+                                  Texts{}};
+                for (int i = 1; i <= kAtOnce; ++i) {
+                    const auto id = static_cast<std::uint64_t>(i);
+                    pipeline.open_and_begin(RequestId{id},
+                                            request_of(static_cast<std::uint64_t>(run) * 100 + id));
+                }
+                pipeline.run_until_finished(kAtOnce);
+                for (int i = 1; i <= kAtOnce; ++i) {
+                    Text text = request_of(0).text;
+                    const Text answer =
+                        answer_of(pipeline, RequestId{static_cast<std::uint64_t>(i)});
+                    text.insert(text.end(), answer.begin(), answer.end());
+                    counted[text] += 1.0 / (kRuns * kAtOnce);
+                }
+                drafted += pipeline.world.counted(kFirstSegment, counters::kDraftRows);
+            }
+            CHECK(drafted > kRuns * kAtOnce);
+            CHECK(counted.size() <= plain.size());
+            for (const auto& [text, p] : plain) {
+                const double deviation = std::sqrt(p * (1.0 - p) / (kRuns * kAtOnce));
+                CHECK(std::abs(counted[text] - p) < 5.0 * deviation + 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// [self_draft]: what is refused, each with file, key and value.
+#include "launch/config/self_draft_config.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include "launch/backend/self_draft_plan.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "tests/support/source_tree.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+
+namespace {
+
+constexpr const char* kStage = "[[stage]]\nname = \"target\"\nrole = \"segment\"\n";
+
+std::string file_with(const std::string& self_draft, const std::string& rest = "") {
+    return kStage + rest + "[self_draft]\n" + self_draft;
+}
+
+/// Of a file that is refused before a model is known.
+std::string error_of(const std::string& text) {
+    Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
+    REQUIRE(!config.ok());
+    CHECK(config.error().what.starts_with("test.toml"));
+    return config.error().what;
+}
+
+SelfDraftConfig config_of(const std::string& self_draft) {
+    Result<PipelineConfig> config =
+        parse_pipeline_config(file_with(self_draft, "[schedule]\nshape = \"tree\"\n"), "test.toml");
+    if (!config.ok()) FAIL(config.error().what);
+    return *config.value().self_draft;
+}
+
+/// Two layers.
+ModelFile tiny() {
+    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
+    REQUIRE(file.ok());
+    return std::move(file).value();
+}
+
+/// Of a configuration that does not fit the target.
+std::string plan_error_of(const std::string& self_draft) {
+    const Result<SelfDraftPlan> plan = plan_self_draft(config_of(self_draft), tiny());
+    REQUIRE(!plan.ok());
+    return plan.error().what;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    const bool is_there = text.find(part) != std::string::npos;
+    if (!is_there) MESSAGE(text);
+    return is_there;
+}
+
+/// A file of its own, gone at the end.
+struct StateFile {
+    explicit StateFile(const std::string& text) { std::ofstream{path} << text; }
+    ~StateFile() { std::filesystem::remove(path); }
+    StateFile(const StateFile&) = delete;
+    StateFile& operator=(const StateFile&) = delete;
+    std::string path = std::filesystem::temp_directory_path() /
+                       ("self_draft_config_test." + std::to_string(::getpid()));
+};
+
+std::string search_with_state(const std::string& path) {
+    return "source = \"skip\"\nchoose = \"search\"\nkeep_first = 0\nkeep_last = 0\nstate = \"" +
+           path + "\"\n";
+}
+
+/// A state that a search of `layers` layers has kept.
+std::string state_of(int layers) {
+    return SkipSearch{{.layers = layers, .ratio = 0.45, .keep_first = 0, .keep_last = 0}}.encode();
+}
+
+}  // namespace
+
+TEST_CASE("values of [self_draft] out of their range are refused with file, key, value and range") {
+    struct Case {
+        const char* text;
+        const char* names;
+    };
+    for (const auto& [text, names] : {
+             Case{"source = \"both\"\n", "source"},
+             Case{"gamma = 0\n", "gamma = 0"},
+             Case{"gamma = 1000\n", "gamma = 1000"},
+             Case{"exit = 0\n", "exit"},
+             Case{"exit = -1\n", "exit = -1"},
+             Case{"exit = 1.5\n", "exit"},
+             Case{"confidence_min = 1.5\n", "confidence_min = 1.5"},
+             Case{"reach_min = -0.5\n", "reach_min = -0.5"},
+             Case{"acceptance_target = 2\n", "acceptance_target = 2"},
+             Case{"head = \"best\"\n", "head"},
+             Case{"tree = \"paper\"\n", "tree"},
+             Case{"skip_ratio = 0.5\n", "skip_ratio"},
+             Case{"window = 8\n", "window"},
+             Case{"source = \"skip\"\nexit = 4\n", "exit"},
+             Case{"source = \"skip\"\nhead = \"trained\"\n", "head"},
+             Case{"source = \"skip\"\nprobe = true\n", "probe"},
+             Case{"source = \"skip\"\nskip_ratio = 1.5\n", "skip_ratio = 1.5"},
+             Case{"source = \"skip\"\nkeep_first = -1\n", "keep_first = -1"},
+             Case{"source = \"skip\"\nstate = \"x\"\n", "state"},
+             Case{"source = \"skip\"\ninterval = 4\n", "interval"},
+             Case{"source = \"skip\"\nchoose = \"search\"\nwindow = 129\n", "window = 129"},
+             Case{"source = \"skip\"\nchoose = \"programme\"\nkeep_first = 0\n", "keep_first"},
+             Case{"gama = 4\n", "did you mean 'gamma'?"},
+         }) {
+        CAPTURE(text);
+        CHECK(contains(error_of(file_with(text)), names));
+    }
+}
+
+TEST_CASE("a skip set that cannot be read is refused with its text") {
+    for (const char* set : {"everything", "attn:", "attn:x", "attn:5-3", "mlp:-1", "attn:1 heads:2",
+                            "attn:1,,2", ""}) {
+        CAPTURE(set);
+        const std::string text =
+            file_with("source = \"skip\"\nskip = \"" + std::string{set} + "\"\n");
+        CHECK(contains(error_of(text), "skip"));
+    }
+    CHECK(
+        contains(error_of(file_with("source = \"skip\"\nchoose = \"search\"\nskip = \"mlp:1\"\n")),
+                 "is found by choose = \"search\""));
+}
+
+TEST_CASE("who proposes beside a target that drafts for itself is refused by name") {
+    CHECK(contains(error_of(file_with("", "[[stage]]\nname = \"d\"\nrole = \"draft\"\n[draft]\n")),
+                   "has a [draft] and a [self_draft] table"));
+    const std::string two = "[[stage]]\nname = \"back\"\nrole = \"segment\"\n";
+    CHECK(contains(error_of("[[stage]]\nname = \"a\"\nrole = \"early-verify\"\n"
+                            "[[stage]]\nname = \"b\"\nrole = \"final-verify\"\n"
+                            "[exit]\nproposes = true\n[self_draft]\n"),
+                   "has an [exit] and a [self_draft] table"));
+    CHECK(contains(error_of(file_with("source = \"skip\"\n", two)),
+                   "source = \"skip\" runs through all layers in one process"));
+    CHECK(parse_pipeline_config(file_with("source = \"exit\"\n", two), "test.toml").ok());
+    CHECK(contains(error_of(file_with("source = \"skip\"\ntree = \"paper\"\n",
+                                      "[schedule]\nshape = \"chain\"\n")),
+                   "tree needs [schedule] shape = \"tree\""));
+}
+
+TEST_CASE("layers that the target has not are refused by key, value and number of layers") {
+    CHECK(contains(plan_error_of("exit = 2\n"), "exit = 2: the target has 2 layers"));
+    CHECK(contains(plan_error_of("exit = 40\n"), "exit = 40: the target has 2 layers"));
+    const std::string beyond = plan_error_of("source = \"skip\"\nskip = \"attn:1 mlp:7\"\n");
+    CHECK(contains(beyond, "skip = \"attn:1 mlp:7\""));
+    CHECK(contains(beyond, "7"));
+    const std::string nothing = plan_error_of("source = \"skip\"\n");
+    CHECK(contains(nothing, "skip_ratio = 0.45 leaves nothing to skip of 2 layers"));
+    CHECK(contains(nothing, "the first 1 and last 1 of which are kept"));
+    CHECK(contains(plan_error_of("source = \"skip\"\nskip_ratio = 0\nkeep_first = 0\n"),
+                   "skip_ratio = 0 leaves nothing to skip"));
+}
+
+TEST_CASE("an exit after the first of several segments is refused with the layers that it has") {
+    SelfDraftOptions options;
+    options.exit = 5;
+    CHECK(check_first_segment(options, 5).ok());
+    const Status status = check_first_segment(options, 4);
+    REQUIRE(!status.ok());
+    CHECK(status.error().what == "[self_draft] exit = 5: the first segment has 4 layers");
+}
+
+TEST_CASE("the state of a search that is garbage, of another model, or cannot be kept is refused") {
+    for (const std::string& text : {std::string{"garbage"}, std::string{"{}"}, std::string{"[1, 2"},
+                                    std::string{}, state_of(30)}) {
+        CAPTURE(text);
+        const StateFile file{text};
+        const std::string what = plan_error_of(search_with_state(file.path));
+        CHECK(contains(what, "[self_draft] state = " + file.path));
+        CHECK(contains(what, "delete the file to search anew"));
+    }
+    CHECK(contains(plan_error_of(search_with_state("/no/such/folder/state")),
+                   "[self_draft] state: /no/such/folder/state"));
+}
+
+TEST_CASE("the state of an earlier search is taken over, and a missing file is none") {
+    const StateFile file{state_of(2)};
+    const Result<SelfDraftPlan> plan =
+        plan_self_draft(config_of(search_with_state(file.path)), tiny());
+    if (!plan.ok()) FAIL(plan.error().what);
+    CHECK(plan.value().options.state == state_of(2));
+    const Result<SelfDraftPlan> fresh =
+        plan_self_draft(config_of(search_with_state(file.path + ".missing")), tiny());
+    if (!fresh.ok()) FAIL(fresh.error().what);
+    CHECK(fresh.value().options.state.empty());
+    CHECK(!std::filesystem::exists(file.path + ".missing"));
+}
