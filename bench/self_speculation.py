@@ -196,8 +196,8 @@ def time_rows(options, chosen, files):
                     found.setdefault((number, auto_off), []).append((rate / plain, equal))
                     if (number, auto_off) not in parts:
                         parts[number, auto_off] = shares(options, chosen[number], auto_off, file)
+                    write_times(options, chosen, found, parts)
             print(f"round {turn + 1}, {file.stem}", file=sys.stderr, flush=True)
-            write_times(options, chosen, found, parts)
 
 
 def write_times(options, chosen, found, parts):
@@ -227,6 +227,7 @@ def times(options):
         constant = (options.exit, options.depth)
         chosen = (cases.timed_lens(constant) if options.lora
                   else cases.timed(constant, options.ratio, options.skipped))
+        chosen = [row for row in chosen if not options.rows or row[0] in options.rows.split(";")]
         if options.quick:
             chosen, files = chosen[:2], files[:1]
         time_rows(options, chosen, files)
@@ -274,6 +275,7 @@ def options_of():
     parser.add_argument("--skip-sets", type=pathlib.Path, help="sets: the program",
                         default=ROOT / "build/release/bench/skip_sets/paceline_skip_sets")
     parser.add_argument("--sections", default="", help="counts: only these, comma-separated")
+    parser.add_argument("--rows", default="", help="times: only the rows of these names, separated by ';'")
     parser.add_argument("-n", type=int, default=96, help="most tokens of an answer")
     parser.add_argument("--temp", type=float, default=0.0)
     parser.add_argument("--top-p", type=float, default=0.9, help="with --temp")
