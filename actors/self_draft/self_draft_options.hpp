@@ -20,17 +20,17 @@
 #include "actors/self_draft/skip_search.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
+#include "model/sampling/probe.hpp"
 #include "model/skip_set.hpp"
 
 namespace paceline {
 
 enum class SkipChoice : std::uint8_t { Fixed, Search, Programme };
 
-/// A probe's score of a hidden state after the exit: how likely its candidate is to be accepted
-/// (AdaSPEED): sigmoid(v . h / rms(h) + b).
-struct DraftProbe {
-    std::vector<float> v = {};  // [dim]
-    float b = 0.0F;
+/// The probes of an exit (model/sampling/probe.hpp): one for greedy requests, one for the others.
+struct DraftProbes {
+    Probe greedy = {};
+    Probe sampled = {};
 };
 
 /// Candidates after a drafted token, by its probability p (SWIFT, section 4.3): the first that goes with
@@ -55,7 +55,7 @@ struct SelfDraftOptions {
     float reach_min = 0.0F;         // after a path less probable than this
     bool threshold_adapts = false;  // the threshold that is set moves towards acceptance_target
     double acceptance_target = 0.9;
-    std::optional<DraftProbe> probe = {};  // its score takes the place of the probability
+    std::optional<DraftProbes> probes = {};  // their score takes the place of the probability
     std::optional<ConfidenceTree> tree = {};
 
     // The skip set.

@@ -253,7 +253,7 @@ RunOutcome SelfDraft::run_pass() {
         if (run_rows(drawn) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
     }
     if (!drawn) find_candidates();
-    if (options_.probe) score();
+    if (options_.probes) score();
     return RunOutcome::Done;
 }
 
@@ -315,24 +315,16 @@ void SelfDraft::find_candidates() {
 /// The probe's opinion of each candidate.
 void SelfDraft::score() {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
-    const DraftProbe& probe = *options_.probe;
     std::vector<float> hidden(pass_->rows.size() * dim);
     std::vector<RowSource> sources;
     for (std::size_t i = 0; i < pass_->rows.size(); ++i) sources.push_back({hidden_.rows, i});
     backend_.gather(sources, hidden);
     pass_->scores.clear();
     for (std::size_t i = 0; i < pass_->rows.size(); ++i) {
-        const float* h = hidden.data() + i * dim;
-        double squares = 0.0;
-        double product = 0.0;
-        for (std::size_t d = 0; d < dim; ++d) {
-            squares += static_cast<double>(h[d]) * h[d];
-            product += static_cast<double>(h[d]) * probe.v[d];
-        }
-        const double rms =
-            std::sqrt(squares / static_cast<double>(dim) + backend_.config().norm_epsilon);
-        pass_->scores.push_back(
-            static_cast<float>(1.0 / (1.0 + std::exp(-(product / rms + probe.b)))));
+        const bool greedy = pass_->members[i].chain->state->spec().sampling.greedy();
+        const Probe& probe = greedy ? options_.probes->greedy : options_.probes->sampled;
+        pass_->scores.push_back(static_cast<float>(probe_score(
+            std::span{hidden}.subspan(i * dim, dim), probe, backend_.config().norm_epsilon)));
     }
 }
 

@@ -68,17 +68,13 @@ Status read_state(const SelfDraftConfig& config, SelfDraftOptions& options) {
     return {};
 }
 
-Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
-    const int layers = target.config().layers;
-    if (config.exit >= layers) {
-        return Error{Errc::BadArgument,
-                     fmt::format("[self_draft] exit = {}: the target has {} layers, an exit comes "
-                                 "after fewer",
-                                 config.exit, layers)};
+/// The head that was trained for the exit, or the exit that the target was trained for.
+Status plan_head(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    if (config.heads_file.empty()) {
+        const MergedLora* lora = target.lora();
+        if (lora != nullptr && lora->exit > 0) plan.options.exit = lora->exit;
+        return {};
     }
-    plan.options.exit = config.exit_of(layers);
-    plan.final_head = true;
-    if (config.head != SelfDraftHead::Trained || config.heads_file.empty()) return {};
     Result<HeadsPart> part = open_heads_part(config.heads_file, target);
     if (!part) return part.error();
     const auto found = part.value().exits.find(plan.options.exit);
@@ -89,6 +85,43 @@ Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDra
                           .tokens = part.value().tokens,
                           .norm_first = part.value().norm_first});
     return {};
+}
+
+Status plan_probes(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    if (config.probe_file.empty()) {
+        return Error{Errc::BadArgument,
+                     "[self_draft] probe = true: there is no probe for this target "
+                     "(docs/trained-parts.md)"};
+    }
+    Result<ProbePart> part = open_probe_part(config.probe_file, target);
+    if (!part) return part.error();
+    const ProbeHead head = plan.final_head ? ProbeHead::Lens : ProbeHead::Trained;
+    const Probe* greedy = part.value().find(plan.options.exit, head, ProbeMode::Greedy);
+    const Probe* sampled = part.value().find(plan.options.exit, head, ProbeMode::Sampled);
+    if (greedy == nullptr || sampled == nullptr) {
+        return Error{Errc::BadArgument,
+                     fmt::format("[self_draft] probe = true: {} has no probes of exit {} with the "
+                                 "head \"{}\"",
+                                 config.probe_file, plan.options.exit, name_of(head))};
+    }
+    plan.options.probes = DraftProbes{.greedy = *greedy, .sampled = *sampled};
+    return {};
+}
+
+Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    const int layers = target.config().layers;
+    if (config.exit >= layers) {
+        return Error{Errc::BadArgument,
+                     fmt::format("[self_draft] exit = {}: the target has {} layers, an exit comes "
+                                 "after fewer",
+                                 config.exit, layers)};
+    }
+    plan.options.exit = config.exit_of(layers);
+    plan.final_head = true;
+    if (config.head == SelfDraftHead::Trained) {
+        if (Status trained = plan_head(config, target, plan); !trained) return trained;
+    }
+    return config.probe ? plan_probes(config, target, plan) : Status{};
 }
 
 Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {

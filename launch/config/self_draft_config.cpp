@@ -28,9 +28,8 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
         {"exit", number(c.exit, 0, 1'000'000),
          "`exit`: how many layers; below 1: that part of the depth"},
         {"head", word(c.head, {"logit-lens", "trained"}),
-         "`exit`: the target's own head, or the one trained for the layer (where there is none, "
-         "the "
-         "target's own)"},
+         "`exit`: the target's own head, or the one trained for the layer. Where there is none, the "
+         "target's own; with `--lora` after the layer that the LoRA was made for"},
         {"skip", TextField{.at = &c.skip, .one_line = true},
          "`skip`: `\"uniform\"`, every second layer as far as `skip_ratio` says, or a set such as "
          "`\"attn:1,3,5-9 mlp:2,4\"`"},

@@ -24,6 +24,7 @@ constexpr PartName kNames[] = {
     {"draft-deep.safetensors", PartKind::Draft, &FoundParts::draft_deep},
     {"heads.safetensors", PartKind::Heads, &FoundParts::heads},
     {"adapter.safetensors", PartKind::Adapter, &FoundParts::adapter},
+    {"probe.safetensors", PartKind::Probe, &FoundParts::probe},
 };
 
 std::string names_text() {
@@ -53,13 +54,17 @@ Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& targ
         const Result<PartCard> card = open_card(path.string());
         if (!card) return card.error();
         if (Status s = check_kind(card.value(), name.kind, path.string()); !s) return s.error();
-        if (target.lora() != nullptr && card.value().target == target.plain_fingerprint()) {
+        const bool plain = card.value().target == target.plain_fingerprint();
+        // Probes name the plain target and the LoRA that they are for: open_probe_part().
+        if (target.lora() != nullptr && plain && name.kind != PartKind::Probe) {
             found.left_out.push_back(path.string() + " was made for the model without " +
                                      target.lora()->path);
             any = true;
             continue;
         }
-        if (Status s = check_target(card.value(), path.string(), target); !s) return s.error();
+        const bool of_lora = plain && name.kind == PartKind::Probe;
+        if (Status s = check_target(card.value(), path.string(), target); !s && !of_lora)
+            return s.error();
         found.*name.place = path.string();
         any = true;
     }
@@ -69,7 +74,7 @@ Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& targ
 }
 
 /// Takes from `folder` what is this target's and has not been found yet.
-void add_found(const std::string& folder, std::uint64_t fingerprint, FoundParts& found) {
+void add_found(const std::string& folder, const ModelFile& target, FoundParts& found) {
     for (const PartName& name : kNames) {
         const fs::path path = fs::path{folder} / name.file;
         if (!(found.*name.place).empty() || !is_there(path)) continue;
@@ -78,7 +83,9 @@ void add_found(const std::string& folder, std::uint64_t fingerprint, FoundParts&
             found.left_out.push_back(card.error().what);
             continue;
         }
-        if (card.value().target != fingerprint) continue;
+        const bool of_lora = name.kind == PartKind::Probe &&
+                             card.value().target == target.plain_fingerprint();
+        if (card.value().target != target.fingerprint() && !of_lora) continue;
         if (Status s = check_kind(card.value(), name.kind, path.string()); !s) {
             found.left_out.push_back(s.error().what);
             continue;
@@ -148,9 +155,13 @@ Status settle_exit(ExitConfig& exit,
     return {};
 }
 
-bool wants_heads(const PipelineConfig& config) {
-    return config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
-           config.self_draft->head == SelfDraftHead::Trained;
+bool exits_early(const PipelineConfig& config) {
+    return config.self_draft && config.self_draft->source == SelfDraftSource::Exit;
+}
+
+void settle_self_draft(SelfDraftConfig& self, const FoundParts& found) {
+    if (self.head == SelfDraftHead::Trained) self.heads_file = found.heads;
+    if (self.probe) self.probe_file = found.probe;
 }
 
 }  // namespace
@@ -159,8 +170,7 @@ Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target
     if (search.wish == kNoParts) return FoundParts{};
     if (!search.wish.empty()) return wished_parts(search.wish, target);
     FoundParts found;
-    const std::uint64_t fingerprint = target.fingerprint();
-    for (const std::string& folder : search.folders) add_found(folder, fingerprint, found);
+    for (const std::string& folder : search.folders) add_found(folder, target, found);
     return found;
 }
 
@@ -171,7 +181,7 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
         if (config.exit) config.exit->part.clear();
     }
     const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
-    if (!trained && !config.exit && !wants_heads(config)) {
+    if (!trained && !config.exit && !exits_early(config)) {
         if (!search.wish.empty() && search.wish != kNoParts) {
             config.parts_left_out.push_back("--parts " + search.wish + ": " + config.file +
                                             " has neither a trained draft nor an exit");
@@ -184,7 +194,7 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
     if (config.draft) {
         if (Status s = settle_draft(*config.draft, found.value(), target); !s) return s;
     }
-    if (wants_heads(config)) config.self_draft->heads_file = found.value().heads;
+    if (exits_early(config)) settle_self_draft(*config.self_draft, found.value());
     return config.exit ? settle_exit(*config.exit, config.file, found.value(), target) : Status{};
 }
 

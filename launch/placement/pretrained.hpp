@@ -31,6 +31,7 @@ struct FoundParts {
     std::string draft_deep;             // draft-deep.safetensors
     std::string heads;                  // heads.safetensors
     std::string adapter;                // adapter.safetensors
+    std::string probe;                  // probe.safetensors
     std::vector<std::string> left_out;  // files that cannot be read, and why
 };
 
@@ -38,7 +39,7 @@ struct FoundParts {
 /// BadArgument with both fingerprints if one is another target's.
 [[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
 
-/// Settles [draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
+/// Settles [draft], [self_draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
 /// takes its place. Errors: those of find_parts(), and of reading a part that is used or named.
 [[nodiscard]] Status use_parts(PipelineConfig& config,
                                const PartsSearch& search,

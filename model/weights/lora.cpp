@@ -67,6 +67,8 @@ LoraMerge read_merge(PartReader& reader, ModelParts& target, std::vector<TensorV
     merge.card.rank = reader.number("rank", 1, kRankMax);
     merge.card.scale = static_cast<float>(reader.real("alpha") / merge.card.rank);
     merge.card.exits = reader.layers("exits");
+    const std::vector<int> exit = reader.layers("exit");
+    if (!exit.empty()) merge.card.exit = exit.front();
     for (std::size_t layer = 0; layer < target.layers.size() && reader.status().ok(); ++layer) {
         for (const Kind& kind : kKinds) {
             const std::string name = fmt::format("blk.{}.{}", layer, kind.stem);

@@ -64,6 +64,7 @@ struct MergedLora {
     int rank = 0;
     float scale = 0.0F;      // alpha / rank
     std::vector<int> exits;  // the layers that it was trained to exit after
+    int exit = 0;            // the one that it was made for; 0: it does not say
     int tensors = 0;         // matrices that it changes
 };
 

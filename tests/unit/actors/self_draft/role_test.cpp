@@ -35,8 +35,9 @@ SelfDraftOptions self_draft(Way way, std::mt19937_64& random, int exit_max) {
     options.threshold_adapts = random() % 2 == 0;
     options.auto_off = random() % 3 == 0;
     if (random() % 4 == 0) {
-        options.probe.emplace();
-        options.probe->v.assign(kFakeDim, 1e-3F);
+        options.probes.emplace();
+        options.probes->greedy.v.assign(kFakeDim, 1e-3F);
+        options.probes->sampled.v.assign(kFakeDim, -1e-3F);
     }
     if (random() % 3 == 0) options.tree.emplace();
     if (way == Way::Exit) {
