@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from paceline_cli import BINARY, CliTest, ROOT, TINY, demo_model, environment, needs_demo_model
 
@@ -68,6 +69,26 @@ class Scripts(CliTest):
         self.assertGreater(gains["PEARL"], 1.2)
         self.assertGreater(gains["FOLD, two waves"], gains["PEARL"])
         self.assertGreater(gains["AdaDecode"], 1.0)
+
+    @needs_demo_model
+    def test_counts_of_targets_that_draft_for_themselves(self):
+        costs, out = self.folder / "costs.tsv", self.folder / "counts.tsv"
+        name = f"{Path(demo_model()).stem}:auto"
+        rows = [("hop", "-", 0, 1, 0), ("layers", name, 1, 1, 256), ("layers", name, 30, 1, 256),
+                ("layers", name, 30, 32, 256), ("head", name, 0, 1, 0)]
+        costs.write_text("stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds\n" + "".join(
+            "\t".join(map(str, row)) + f"\t{int(row[0] != 'hop')}\t0\t0.001\n" for row in rows))
+        command = [str(ROOT / "bench/self_speculation.py"), "counts", "--quick", "-n", "8", "--costs", str(costs),
+                   "--out", str(out), "--paceline", BINARY, "--model", demo_model()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t") for line in out.read_text().splitlines()]
+        found = [dict(zip(lines[0], line)) for line in lines[1:]]
+        self.assertEqual([row["method"] for row in found], ["layerskip", "adaspeed", "swift", "clasp"])
+        for row in found:
+            self.assertEqual(row["equal"], "yes", row)
+            self.assertGreaterEqual(float(row["M"]), 1.0, row)
+            self.assertGreater(float(row["layer_rows_per_token"]), 15.0, row)
 
     def test_speed_ups_of_papers_that_draft_without_a_second_model(self):
         out = self.folder / "accounting.tsv"

@@ -1,0 +1,95 @@
+"""The pictures of bench/self_speculation.py, from the tables in a folder."""
+
+import chart
+
+
+def rows_of(file):
+    """The records of a table as dictionaries; none if there is no such file."""
+    if not file.is_file():
+        return []
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()
+             if line and not line.startswith("#")]
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
+
+
+def setting(row, key):
+    for word in row["settings"].split():
+        name, _, value = word.partition("=")
+        if name == key:
+            return value
+    return ""
+
+
+def exits(counts):
+    """M over the drafted tokens of a round: what a stop rule makes of the same number of drafts."""
+    lines = {}
+    for row in counts:
+        if row["section"] in ("constant-d", "product", "marginal"):
+            name = f"{row['section']}, exit {setting(row, 'exit')}"
+            lines.setdefault(name, []).append((float(row["drafted_per_round"]), float(row["M"])))
+    return chart.line_chart("Early exit: constant D, product and marginal", "drafted tokens a round",
+                            "M", {name: sorted(points) for name, points in lines.items()})
+
+
+def thresholds(counts):
+    lines = {}
+    for row in counts:
+        if row["section"] in ("product", "marginal"):
+            name = f"{row['section']}, exit {setting(row, 'exit')}"
+            lines.setdefault(name, []).append((float(setting(row, row["varied"])),
+                                               float(row["layer_rows_per_token"])))
+    return chart.line_chart("Early exit: thresholds", "threshold", "layer-rows a token", lines)
+
+
+def programme(rows):
+    lines = {}
+    for row in rows:
+        if row["distance"] == "-" and not row["kind"].startswith("small") and row["right"] != "-":
+            lines.setdefault(row["kind"], []).append((int(row["skipped"]), float(row["right"])))
+    return chart.line_chart("Layers skipped: the same token as the whole model", "skipped layers",
+                            "share of the tokens", lines)
+
+
+def ages(rows):
+    lines = {}
+    for row in rows:
+        if row["distance"] != "-":
+            for key in ("jaccard", "right"):
+                lines.setdefault(f"{key}, {row['skipped']} layers", []).append(
+                    (int(row["distance"]), float(row[key])))
+    return chart.line_chart("A set of the programme while the text goes on", "tokens since it was chosen",
+                            "Jaccard with the new set; share of right tokens", lines)
+
+
+def uniform(rows):
+    lines = {}
+    for row in rows:
+        for key in ("top1", "top3", "top5", "top10"):
+            lines.setdefault(key, []).append((float(row["ratio"]), float(row[key])))
+    return chart.line_chart("Uniform skipping: the text's token among the k likeliest", "skip ratio",
+                            "share of the tokens", lines)
+
+
+def search(rows):
+    lines = {}
+    for row in rows:
+        if row["window"] == "32" and row["bayes_every"] == "25" and row["trials_a_text"] == "50":
+            for key in ("window_matchness", "answer_matchness", "uniform_matchness"):
+                lines.setdefault(f"{key.split('_')[0]}, ratio {row['ratio']}", []).append(
+                    (int(row["text"]), float(row[key])))
+    return chart.line_chart("SWIFT's search over texts", "text", "matchness", lines)
+
+
+def draw(folder):
+    counts = rows_of(folder / "self-speculation-counts.tsv")
+    pictures = {
+        "self-speculation-exits": exits(counts),
+        "self-speculation-thresholds": thresholds(counts),
+        "skip-sets-programme": programme(rows_of(folder / "skip-sets-programme.tsv")),
+        "skip-sets-age": ages(rows_of(folder / "skip-sets-programme.tsv")),
+        "skip-sets-uniform": uniform(rows_of(folder / "skip-sets-uniform.tsv")),
+        "skip-sets-search": search(rows_of(folder / "skip-sets-search.tsv")),
+    }
+    for name, text in pictures.items():
+        if text:
+            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
