@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "actors/protocol/request_state.hpp"
@@ -52,6 +53,24 @@ struct DraftChain {
     bool tapped = false;   // the verify rows keep their residuals
     Micros begun{0};       // when the verdict before it came; 0: none did
 
+    /// Begins below a root; nothing is drafted yet.
+    void begin_below(const TreeNode& node, std::shared_ptr<const DraftPath> with) {
+        root = node.position;
+        round = {};
+        path = std::move(with);
+        nodes.assign(1, node.id);
+        slots.clear();
+        reach = 1.0F;
+    }
+    /// A verdict came at this time.
+    void end(Micros now) {
+        begun = now;
+        ended = true;
+        drafted = false;
+        tapped = false;
+        nodes.clear();
+        slots.clear();
+    }
     /// Candidates so far.
     [[nodiscard]] std::int32_t drafted_tokens() const {
         return nodes.empty() ? 0 : static_cast<std::int32_t>(nodes.size()) - 1;

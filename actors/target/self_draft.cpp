@@ -97,12 +97,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     }
     account_.verified(chain, step);
     show();
-    chain.begun = now;
-    chain.ended = true;
-    chain.drafted = false;
-    chain.tapped = false;
-    chain.nodes.clear();
-    chain.slots.clear();
+    chain.end(now);
 }
 
 /// Whether the text's root is new and waits for its wave.
@@ -122,12 +117,7 @@ std::int32_t SelfDraft::limit(const DraftChain& chain) const {
 void SelfDraft::begin_chain(DraftChain& chain) {
     const TreeNode& root = chain.state->tree().root();
     if (chain.root < 0) chain.begun = host_.context->now();
-    chain.root = root.position;
-    chain.round = {};
-    chain.path = path_;
-    chain.nodes.assign(1, root.id);
-    chain.slots.clear();
-    chain.reach = 1.0F;
+    chain.begin_below(root, path_);
     const bool drafting = turns_.watch(chains_.size()).drafting();
     if (limit(chain) > 0) chain.round = turns_.begin(chains_.size(), chain.begun);
     if (turns_.watch(chains_.size()).drafting() != drafting) show();

@@ -60,6 +60,7 @@ public:
     [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
 
 private:
+    [[nodiscard]] Micros next_takes(Micros decoding) const;
     [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
     [[nodiscard]] std::optional<JobLabel> next_programme(
         const std::shared_ptr<RequestState>& state);
@@ -77,6 +78,7 @@ private:
     std::optional<SkipSearch> search_;
     HeadCandidates candidates_;
     int verdicts_ = 0;  // since the last job
+    int all_verdicts_ = 0;
     Micros spent_{0};
     Micros last_took_{0};
     std::uint64_t sublayers_ = 0;  // take_sublayers()

@@ -8,7 +8,8 @@
 namespace paceline {
 namespace {
 
-constexpr std::array kJobNames = {"job", "prefill", "verify", "draft", "load", "replay", "exit"};
+constexpr std::array kJobNames = {"job",  "prefill", "verify", "draft",
+                                  "load", "replay",  "exit",   "optimise"};
 
 }  // namespace
 

@@ -30,7 +30,8 @@ enum class TraceKind : std::uint16_t {
 
 /// What a job is about, for the trace and for the simulation's costs.
 struct JobLabel {
-    const char* name = "job";  // of static storage: "prefill", "verify", "draft", "exit"
+    const char* name =
+        "job";  // of static storage: "prefill", "verify", "draft", "exit", "optimise"
     RequestId request{};
     std::uint32_t id = 0;      // of the wave
     std::uint32_t rows = 0;    // that go through the layers

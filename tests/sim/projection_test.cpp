@@ -20,7 +20,7 @@ namespace paceline {
 namespace {
 
 constexpr int kLayers = 8;
-constexpr int kDim = 2;
+constexpr int kDim = 3;
 constexpr std::int32_t kSlots = 16'384;
 constexpr StageId kFirst{1};
 constexpr StageId kSecond{2};

@@ -62,7 +62,15 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                             "heads",
                                             "prompt-lookup",
                                             "prompt-lookup+draft",
-                                            "four-stages"};
+                                            "four-stages",
+                                            "layerskip",
+                                            "adaspeed",
+                                            "draft-verify",
+                                            "swift",
+                                            "clasp",
+                                            "pearl-skip",
+                                            "fold-skip",
+                                            "pearl-clasp"};
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -203,7 +211,7 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment + "[draft]\npart = \"x\"\n", "part = \"x\" is for source = \"trained\""},
         {draft + chain + kGrows + "[exit]\nhead = \"none\"\n", "head = \"none\" is not allowed"},
         {draft + segment + "[draft]\nsource = \"first-layers\"\nlayers = 2.5\n", "layers = 2.5"},
-        {draft + segment + "[draft]\nskip_ratio = 0.3\n", "skip_ratio = 0.3 is for source"},
+        {draft + segment + "[draft]\nskip_ratio = 0.5\n", "skip_ratio = 0.5 is for source"},
         {draft + segment + "[draft]\nsource = \"skip-layers\"\nskip = \"attn:x\"\n", "attn:x"},
         {draft + segment + "[draft]\nthreshold_adapts = true\n",
          "threshold_adapts = true needs confidence_min, or reach_min of at least 0.01"},

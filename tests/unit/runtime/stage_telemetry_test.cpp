@@ -25,8 +25,8 @@ namespace {
 // As drawn in stage_telemetry.hpp.
 constexpr std::size_t kCapacityOffset = 20;
 constexpr std::size_t kNameOffset = 28;
-constexpr std::size_t kTracedOffset = 640;
-constexpr std::size_t kTraceOffset = 768;
+constexpr std::size_t kTracedOffset = 768;
+constexpr std::size_t kTraceOffset = 896;
 constexpr std::size_t kSlotBytes = 64;
 
 std::chrono::nanoseconds now() {
