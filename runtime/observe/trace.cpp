@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::array kJobNames = {"job",  "prefill", "verify", "draft",
                                   "load", "replay",  "exit",   "optimise"};
+"load", "replay", "exit", "optimise"
+};
 
 }  // namespace
 
