@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::array kJobNames = {"job",  "prefill", "verify", "draft",
                                   "load", "replay",  "exit",   "optimise"};
-"load", "replay", "exit", "optimise"
-};
 
 }  // namespace
 
