@@ -253,8 +253,8 @@ int single_answer(RunSession& session,
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
                      session.context());
     }
-    if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
     tell_other_load(load, options, environment);
+    if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
     if (options.figures) {
         if (Status s = session.print_figures(options); !s.ok())
             return report_failure(kCommand, s.error());

@@ -49,6 +49,7 @@ FILES = [
     "configs/*.toml",
     "tests/fixtures/models/*.gguf",
     "tests/fixtures/models/*.golden.*",
+    "tests/fixtures/models/*.lora.safetensors",
     "tests/gpu",
     "tests/gpu_run/*.py",
 ]

@@ -208,8 +208,10 @@ def parity_steps(choice: Choice) -> list:
 
     def fixture(stem: Path) -> Step:
         def work(shell: Shell) -> str:
-            text = shell.run([choice.place.program("paceline_parity"), "logits", "-m", f"{stem}.gguf", "--golden",
-                              stem, *same, "--tolerance", "1e-3"])
+            plain = stem.parent / stem.name.removesuffix(".lora")
+            merged = ["--lora", f"{stem}.safetensors"] if plain != stem else []
+            text = shell.run([choice.place.program("paceline_parity"), "logits", "-m", f"{plain}.gguf", *merged,
+                              "--golden", stem, *same, "--tolerance", "1e-3"])
             return last_line(text, "largest relative error").split("error ", 1)[-1]
         return Step("parity", stem.name, work, 120, needs_gpu=not choice.emulated)
 
