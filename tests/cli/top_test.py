@@ -20,7 +20,7 @@ import unittest
 from paceline_cli import BINARY, CliTest, TINY, environment, paceline
 from terminal import Terminal, rows_of
 
-PAGE_BYTES = 768  # without a trace
+PAGE_BYTES = 896  # without a trace
 COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "job-us", "wait-us", "sleeps", "restarts",
             "waves", "wave-rows", "prefill-rows", "verdicts", "tokens-proposed", "tokens-accepted", "tokens-committed",
             "fenced", "replays"]
@@ -35,7 +35,7 @@ class Telemetry:
         os.ftruncate(self.fd, PAGE_BYTES)
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 2, stage, epoch, 0, pid or os.getpid(),
+        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 3, stage, epoch, 0, pid or os.getpid(),
                          name.encode())
         self.enter(WAITING)
 
