@@ -80,8 +80,7 @@ AttentionDesk::Planned AttentionDesk::planned(const cuda::Variants& variants) co
         row.prefix_count = row.position + 1;
         rows.push_back(row);
     }
-    const int unit_rows = cuda::attention_unit_rows(attention_rows(desk_.rows(), variants),
-                                                    config_.heads / config_.kv_heads);
+    const int unit_rows = cuda::attention_unit_rows(desk_.rows(), config_.heads / config_.kv_heads);
     cuda::AttentionPlan plan;
     plan.build(rows, unit_rows);
     Planned planned;

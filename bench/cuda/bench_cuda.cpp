@@ -176,8 +176,7 @@ int main_with(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--variant", arguments.variant,
                    "kernel variants of all sections but `variants`, separated by commas: "
-                   "early-launch, rows-ahead, finish-ahead, l2-128, l2-256, attention-rows, all; "
-                   "default: none");
+                   "early-launch, finish-ahead, all; default: all, as the backend");
     app.add_option("--seed", settings.seed)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
     if (!arguments.variant.empty()) {

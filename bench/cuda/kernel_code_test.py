@@ -87,7 +87,7 @@ class KernelCode(unittest.TestCase):
         self.say("sm_90a")
         self.assertEqual(self.table()[2:], [
             "| `gemm_wave<BF16, 1, 2>` | Base | 80 | 1,024 | 0 | 6 | 2 | 128 |",
-            "| `gemm_wave<Q4, 1, 2>` | RowsAhead | 101 | 1,024 | 24 | 6 | 2 | 128 |",
+            "| `gemm_wave<Q4, 1, 2>` | FinishAhead | 101 | 1,024 | 24 | 6 | 2 | 128 |",
             "| `rotate` | - | 32 | 1,024 | 0 | 6 | 2 | 128 |"])
 
     def test_kernels_are_chosen_by_name(self):
@@ -125,7 +125,7 @@ class KernelCode(unittest.TestCase):
     def test_names_of_values_are_those_of_the_headers(self):
         enums = kernel_code.read_enums(kernel_code.HEADERS)
         self.assertEqual(enums["WeightType"], ["F32", "BF16", "Int8", "Q4"])
-        self.assertEqual(enums["WaveCode"][:2], ["Base", "RowsAhead"])
+        self.assertEqual(enums["WaveCode"][:2], ["Base", "FinishAhead"])
 
 
 if __name__ == "__main__":

@@ -14,13 +14,18 @@ using cuda::GemmChoice;
 using cuda::WeightType;
 
 std::string name_of(const GemmChoice& choice) {
-    if (choice.tile > 0) return fmt::format("square {} x {}", choice.tile, choice.tile);
+    if (choice.tile > 0)
+        return fmt::format("square {} x {}{}", choice.tile, choice.tile,
+                           choice.wgmma ? ", wgmma" : "");
     return fmt::format("{} outputs x {} rows", choice.tiles * cuda::kTileOutputs,
                        choice.row_tiles * cuda::kTileRows);
 }
 
 /// Rungs worth climbing: no block has more than twice the rows there are.
-std::vector<GemmChoice> rungs(WeightType type, int rows, const cuda::Variants& variants) {
+std::vector<GemmChoice> rungs(WeightType type,
+                              int rows,
+                              const cuda::Variants& variants,
+                              bool wgmma) {
     std::vector<GemmChoice> all;
     for (const int row_tiles : {1, 2, 4, 8}) {
         if (row_tiles > 1 && row_tiles * cuda::kTileRows >= 2 * rows) break;
@@ -35,7 +40,10 @@ std::vector<GemmChoice> rungs(WeightType type, int rows, const cuda::Variants& v
     }
     if (type == WeightType::F32) return all;
     for (const int tile : {cuda::kSmallTile, cuda::kLargeTile}) {
-        if (tile < 4 * rows) all.push_back({tile, 1, 1, 1});
+        if (tile >= 4 * rows) continue;
+        all.push_back({tile, 1, 1, 1});
+        if (wgmma && type == WeightType::BF16)
+            all.push_back({tile, 1, 1, 1, cuda::WaveCode::Base, false, true});
     }
     return all;
 }
@@ -47,9 +55,9 @@ bool same(const GemmChoice& a, const GemmChoice& b) {
 void climb(const Bench& bench, ProductDesk& desk, const Product& product, int rows, Table& table) {
     desk.set_rows(rows);
     const WeightType type = product.at(0).type;
-    const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants);
-    const GemmChoice chosen =
-        cuda::choose_gemm(product.at(0), {rows, desk.processors(), bench.settings.variants});
+    const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants, desk.wgmma());
+    const GemmChoice chosen = cuda::choose_gemm(
+        product.at(0), {rows, desk.processors(), bench.settings.variants, desk.wgmma()});
     std::vector<double> seconds;
     seconds.reserve(all.size());
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));

@@ -74,7 +74,8 @@ ProductDesk::ProductDesk(const Bench& bench, int rows_max, int outputs_max)
     : bench_{bench},
       config_{bench.file.config()},
       rows_max_{rows_max},
-      processors_{cuda::use_device(bench.settings.device).processors} {
+      processors_{cuda::use_device(bench.settings.device).processors},
+      wgmma_{cuda::has_wgmma(cuda::use_device(bench.settings.device))} {
     const std::size_t rows = size_of(rows_max);
     const int width = widest_input(config_);
     // Floats or bf16: bf16 numbers at random are finite floats as well.
@@ -135,14 +136,15 @@ cuda::GemmArgs ProductDesk::args(const Product& product, int i) const {
 double ProductDesk::seconds(const Product& product) {
     return device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
         cuda::launch_gemm(stream_, args(product, i),
-                          {rows_, processors_, bench_.settings.variants});
+                          {rows_, processors_, bench_.settings.variants, wgmma_});
     });
 }
 
 TimedWork ProductDesk::timed(const Product& product, int times, const cuda::Variants& variants) {
-    return {stream_, times, [&](int i) {
-                cuda::launch_gemm(stream_, args(product, i), {rows_, processors_, variants});
-            }};
+    return {
+        stream_, times, [&](int i) {
+            cuda::launch_gemm(stream_, args(product, i), {rows_, processors_, variants, wgmma_});
+        }};
 }
 
 double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choice) {

@@ -51,6 +51,7 @@ public:
     void set_rows(int rows);
     [[nodiscard]] int rows() const { return rows_; }
     [[nodiscard]] int processors() const { return processors_; }
+    [[nodiscard]] bool wgmma() const { return wgmma_; }
     [[nodiscard]] cuda::Stream& stream() { return stream_; }
     [[nodiscard]] const std::int32_t* count() const { return count_.as<std::int32_t>(); }
     [[nodiscard]] float* out() const { return out_.as<float>(); }
@@ -78,6 +79,7 @@ private:
     int rows_max_;
     int rows_ = 1;
     int processors_;
+    bool wgmma_;
     cuda::Stream stream_;
     cuda::DeviceMemory input_, next_, hidden_, out_, squares_, next_squares_, factors_, places_;
     cuda::DeviceMemory norm_, count_;

@@ -43,7 +43,7 @@ struct Settings {
     std::size_t copy_bytes = 1024U << 20U;   // of the yardstick
     std::uint64_t seed = 1;
     // Of the kernels in all sections; the section `variants` sets its own.
-    cuda::Variants variants{};
+    cuda::Variants variants = cuda::kAllVariants;
 };
 
 struct Bench {

@@ -78,8 +78,8 @@ void compare_products(const Bench& bench, ProductDesk& desk, Comparison& compari
             desk.set_rows(rows);
             const auto result = [&](const Variants& variants) {
                 return desk
-                    .result(product,
-                            choose_gemm(product.at(0), {rows, desk.processors(), variants}))
+                    .result(product, choose_gemm(product.at(0),
+                                                 {rows, desk.processors(), variants, desk.wgmma()}))
                     .checksum;
             };
             const std::uint64_t wanted = result({});

@@ -1,10 +1,10 @@
 #include "bench/skip_sets/decoded_text.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "actors/self_draft/scratch_rows.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline::skip_sets {
@@ -35,18 +35,6 @@ void for_each_logits(Backend& backend, std::span<const float> hidden, const Use&
 }
 
 }  // namespace
-
-double cosine(std::span<const float> a, std::span<const float> b) {
-    double dot = 0.0;
-    double aa = 0.0;
-    double bb = 0.0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        dot += double{a[i]} * double{b[i]};
-        aa += double{a[i]} * double{a[i]};
-        bb += double{b[i]} * double{b[i]};
-    }
-    return aa > 0.0 && bb > 0.0 ? dot / std::sqrt(aa * bb) : 0.0;
-}
 
 DecodedText::DecodedText(Backend& backend,
                          std::vector<TokenId> prompt,
@@ -124,32 +112,16 @@ std::vector<float> DecodedText::without(Position position, std::span<const Subla
 }
 
 void DecodedText::run_layer(Position position, int layer, std::span<float> states) {
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i < states.size() / dim(); ++i) {
-        rows.push_back({.position = position,
-                        .slot = scratch_[i],
-                        .prefix_slots = slots_.data(),
-                        .prefix_count = position,
-                        .path_slots = &scratch_[i],
-                        .path_count = 1,
-                        .first = 2 * layer,
-                        .last = 2 * layer + 2});
-    }
-    run(rows, states);
+    PACE_CHECK(
+        run_one_layer(backend_, layer, slots_, position, scratch_, states) == RunOutcome::Done,
+        "a study is not cancelled");
 }
 
 std::vector<float> DecodedText::window(Position begin, int rows, const SublayerMask& mask) {
     std::vector<Row> drafted;
-    for (int i = 0; i < rows; ++i) {
-        Row each = row(begin + i);
-        each.slot = scratch_[static_cast<std::size_t>(i)];
-        each.prefix_count = begin;
-        each.path_slots = scratch_.data();
-        each.path_count = i + 1;
-        each.mask = &mask;
-        drafted.push_back(each);
-    }
-    std::vector<float> hidden(static_cast<std::size_t>(rows) * dim());
+    add_window(drafted, {tokens_, slots_}, begin,
+               std::span{scratch_}.first(static_cast<std::size_t>(rows)), mask, backend_.config());
+    std::vector<float> hidden(drafted.size() * dim());
     run(drafted, hidden);
     return hidden;
 }

@@ -61,7 +61,4 @@ private:
     std::vector<float> stacks_;    // of the answer's rows: [rows, layers + 1, dim]
 };
 
-/// Cosine of two residuals; 0 where one has no length.
-[[nodiscard]] double cosine(std::span<const float> a, std::span<const float> b);
-
 }  // namespace paceline::skip_sets

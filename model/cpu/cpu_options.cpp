@@ -10,6 +10,7 @@
 
 #include "model/cpu/cpu_weights.hpp"
 #include "model/kernels/cpu/kernel_table.hpp"
+#include "model/weights/gguf/gguf_groups.hpp"
 
 namespace paceline {
 namespace {
@@ -20,11 +21,12 @@ constexpr int kAdapterHeadsMax = 1024;  // products of shapes stay far inside an
 constexpr std::array kKvTypes = {KvType::F32, KvType::F16, KvType::BF16};
 
 PackedType four_bits(StoredType stored) {
+    if (stored == StoredType::Q4_K) return PackedType::Q4K;
     return stored == StoredType::Q4_0 ? PackedType::Q4Sym : PackedType::Q4;
 }
 
 bool stored_in_4_bits(StoredType stored) {
-    return stored == StoredType::Q4_0 || stored == StoredType::Q4_1;
+    return has_q4_form(stored);
 }
 
 PackedType natural_type(StoredType stored) {
@@ -35,10 +37,22 @@ PackedType natural_type(StoredType stored) {
         case StoredType::BF16:
             return PackedType::BF16;
         case StoredType::Q8_0:
+        case StoredType::Q5_0:
+        case StoredType::Q5_1:
+        case StoredType::Q2_K:
+        case StoredType::Q3_K:
+        case StoredType::Q5_K:
+        case StoredType::IQ4_NL:
+        case StoredType::IQ4_XS:
+        case StoredType::MXFP4:
             return PackedType::Int8;
         case StoredType::Q4_0:
         case StoredType::Q4_1:
             return four_bits(stored);
+        case StoredType::Q4_K:
+            return PackedType::Q4K;
+        case StoredType::Q6_K:
+            return PackedType::Q6K;
     }
     return PackedType::F32;
 }
@@ -127,12 +141,14 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
         case Dtype::Q4:
             break;
     }
+    if (use == MatrixUse::Vocabulary && stored == StoredType::Q6_K) return PackedType::Q6K;
     if (use == MatrixUse::Vocabulary && !stored_in_4_bits(stored)) return PackedType::Int8;
     return four_bits(stored);
 }
 
 PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    const bool rounded_anew = tensor.added != nullptr && stored_in_4_bits(tensor.type);
+    const bool rounded_anew = tensor.added != nullptr &&
+                              (stored_in_4_bits(tensor.type) || tensor.type == StoredType::Q6_K);
     return packed_type(rounded_anew ? StoredType::Q8_0 : tensor.type, dtype, use);
 }
 

@@ -20,6 +20,10 @@ StoredType stored_as(PackedType type) {
             return StoredType::Q4_1;
         case PackedType::Q4Sym:
             return StoredType::Q4_0;
+        case PackedType::Q4K:
+            return StoredType::Q4_K;
+        case PackedType::Q6K:
+            return StoredType::Q6_K;
     }
     return StoredType::F32;
 }

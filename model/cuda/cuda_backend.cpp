@@ -49,8 +49,6 @@ public:
     }
 
     void set_variants(const cuda::Variants& variants) override {
-        PACE_CHECK(cuda::wave_code(variants) != cuda::WaveCode::NotCompiled,
-                   "a combination of variants that is compiled");
         cuda::set_device(parts_->options.device);
         parts_->forward->set_variants(variants);
     }
@@ -367,7 +365,7 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
         return no_room(options, parts->device, use);
     parts->forward = std::make_unique<CudaForward>(
         parts->config, options, *parts->weights, parts->cache,
-        options.adapter ? &parts->adapter_cache : nullptr, parts->device.processors);
+        options.adapter ? &parts->adapter_cache : nullptr, parts->device);
     cuda::Stream& stream = parts->forward->stream();
     if (Status loaded = parts->weights->load(file, options, stream); !loaded) return loaded.error();
     const ModelConfig& config = parts->config;

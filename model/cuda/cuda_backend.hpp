@@ -24,7 +24,7 @@ public:
     /// fewer where they see more keys than there is room for.
     [[nodiscard]] virtual std::size_t wave_rows(std::span<const Row> rows) const = 0;
     /// Replaces CudaOptions::variants from the next call on and drops all recordings. For benches,
-    /// which compare variants on the same weights. Precondition: cuda::wave_code() has a kernel for it.
+    /// which compare variants on the same weights.
     virtual void set_variants(const cuda::Variants& variants) = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that is not timed. Rows as

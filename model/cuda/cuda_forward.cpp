@@ -20,7 +20,7 @@ CudaForward::CudaForward(const ModelConfig& config,
                          const CudaWeights& weights,
                          CudaCache& cache,
                          CudaCache* adapter_cache,
-                         int processors)
+                         const cuda::DeviceInfo& device)
     : config_{config},
       weights_{weights},
       cache_{cache},
@@ -30,7 +30,8 @@ CudaForward::CudaForward(const ModelConfig& config,
       left_out_{options.left_out},
       kv_layers_{options.first_layer, options.last_layer, options.left_out},
       limits_{limits_of(config, options)},
-      processors_{processors},
+      processors_{device.processors},
+      wgmma_{cuda::has_wgmma(device)},
       graphs_on_{options.graphs},
       variants_{options.variants},
       rope_{config.rope} {}
@@ -83,7 +84,7 @@ void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, 
     const int count = static_cast<int>(active.size());
     rows_now_ = grid_rows(count);
     const int queries_per_kv = heads / kv_heads;
-    unit_rows_now_ = cuda::attention_unit_rows(attention_rows(count, variants_), queries_per_kv);
+    unit_rows_now_ = cuda::attention_unit_rows(count, queries_per_kv);
     attention_tiles_now_ = cuda::attention_tiles(unit_rows_now_, queries_per_kv);
     tables_.send(rows, active, unit_rows_now_, stream_);
     one_split_now_ = tables_.header().merges == 0;
@@ -264,7 +265,7 @@ GemmArgs CudaForward::product(const DeviceMatrix& weights,
 /// The one place where `exact = off` matters.
 void CudaForward::multiply(const GemmArgs& product) {
     if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
-        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, variants_});
+        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, variants_, wgmma_});
     cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products, variants_);
 }
 

@@ -114,7 +114,7 @@ public:
                 const CudaWeights& weights,
                 CudaCache& cache,
                 CudaCache* adapter_cache,
-                int processors);
+                const cuda::DeviceInfo& device);
     CudaForward(const CudaForward&) = delete;
     CudaForward& operator=(const CudaForward&) = delete;
     ~CudaForward() = default;
@@ -265,6 +265,7 @@ private:
     KvLayers kv_layers_;
     WaveLimits limits_;
     int processors_;
+    bool wgmma_;  // cuda::has_wgmma()
     bool graphs_on_;
     cuda::Variants variants_;
     RopeTable rope_;

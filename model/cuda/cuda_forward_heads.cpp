@@ -71,13 +71,13 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
         turn.finish.next = {norm_now ? nullptr : head.norm, at_.turned,
                             norm_now ? nullptr : at_.squares, stride,
                             cuda::takes_floats(head.output)};
-        cuda::launch_gemm(stream_, turn, {rows, processors_, variants_});
+        cuda::launch_gemm(stream_, turn, {rows, processors_, variants_, wgmma_});
         output = product(head.output, at_.turned, stride, !norm_now);
     }
     output.rows = at_.head_rows;
     output.finish.out = at_.logits;
     output.finish.out_stride = head.output.outputs;
-    cuda::launch_gemm(stream_, output, {rows, processors_, variants_});
+    cuda::launch_gemm(stream_, output, {rows, processors_, variants_, wgmma_});
 }
 
 void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {

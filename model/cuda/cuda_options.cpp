@@ -12,9 +12,11 @@ WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
         case PackedType::BF16:
             return WeightType::BF16;
         case PackedType::Int8:
+        case PackedType::Q6K:
             return WeightType::Int8;
         case PackedType::Q4:
         case PackedType::Q4Sym:
+        case PackedType::Q4K:
             return WeightType::Q4;
     }
     return WeightType::F32;

@@ -36,7 +36,7 @@ struct CudaOptions {
     // multiplied by cuBLAS where weights are bf16 (gemm_blas.hpp): two runs may give two texts.
     bool exact = true;
     // Of the kernels, for benches and tests: no bit of an output depends on them.
-    cuda::Variants variants{};
+    cuda::Variants variants = cuda::kAllVariants;  // what an H100 was measured to like best
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer

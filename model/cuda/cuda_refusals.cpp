@@ -41,8 +41,6 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
     if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)
         return bad(
             fmt::format("rows_max = {}, must be 1 to {}", options.rows_max, cuda::kGemmRowsMax));
-    if (cuda::wave_code(options.variants) == cuda::WaveCode::NotCompiled)
-        return bad("variants: no kernel is compiled for this combination (variants.hpp)");
     if (config.head_dim > cuda::kAttentionHeadDimMax)
         return Error{Errc::Unsupported,
                      fmt::format("head_dim = {}, at most {} is supported on a GPU", config.head_dim,
@@ -55,15 +53,14 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
 }
 
 std::uint64_t recording_bytes(const CudaOptions& options) {
-    // For 8, 16, 32 and 64 rows, after one split of attention and after several. With
-    // attention_rows waves of up to 8 rows have a recording for each of attention's tile counts: 1,
-    // 2 and 4. Larger waves have one tile count a size, the same as without (tested).
-    const std::uint64_t sizes = options.variants.attention_rows ? 6 : 4;
-    const std::uint64_t recordings = 2 * sizes;
+    // For 8, 16, 32 and 64 rows, after one split of attention and after several. Waves of up to 8 rows
+    // have a recording for each of attention's tile counts: 1, 2 and 4. Larger waves have one tile
+    // count a size (tested).
+    constexpr std::uint64_t kRecordings = 2 * 6;
     constexpr std::uint64_t kLaunchesALayer = 9;
     constexpr std::uint64_t kLaunchBytes = 8192;
     if (!options.graphs) return 0;
-    return recordings * kLaunchesALayer * kLaunchBytes *
+    return kRecordings * kLaunchesALayer * kLaunchBytes *
            static_cast<std::uint64_t>(options.last_layer - options.first_layer);
 }
 

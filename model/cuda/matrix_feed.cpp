@@ -4,11 +4,13 @@
 #include <cstring>
 #include <fmt/core.h>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "ipc/base/check.hpp"
 #include "model/weights/finite.hpp"
+#include "model/weights/gguf/gguf_groups.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/quantise.hpp"
 
@@ -24,37 +26,31 @@ bool is_row_major(WeightType type) {
     return type == WeightType::F32 || type == WeightType::BF16;
 }
 
+QuantGroup quant_group(const QuantisedGroup& from) {
+    QuantGroup to;
+    std::copy(std::begin(from.q), std::end(from.q), to.q);
+    to.scale = from.scale;
+    to.minimum = from.minimum;
+    return to;
+}
+
 /// Whether blocks of the stored type are groups of `type` as they stand; those of a merged matrix are not.
 bool keeps(const TensorView& tensor, WeightType type) {
     if (tensor.added != nullptr) return false;
-    const StoredType stored = tensor.type;
-    if (type == WeightType::Int8) return stored == StoredType::Q8_0;
-    return type == WeightType::Q4 && (stored == StoredType::Q4_0 || stored == StoredType::Q4_1);
+    return type == WeightType::Int8 ? has_int8_form(tensor.type)
+                                    : type == WeightType::Q4 && has_q4_form(tensor.type);
 }
 
-QuantGroup stored_group(const TensorView& tensor, std::int64_t row, int group) {
-    const TypeTraits of = traits(tensor.type);
-    const std::byte* block = tensor.row(row) + static_cast<std::size_t>(group) * of.block_bytes;
-    QuantGroup to;
-    std::memcpy(&to.scale, block, sizeof to.scale);
-    if (tensor.type == StoredType::Q8_0) {
-        std::memcpy(to.q, block + 2, sizeof to.q);
-        return to;
-    }
-    std::size_t header = 2;
-    if (tensor.type == StoredType::Q4_1) {
-        std::memcpy(&to.minimum, block + 2, sizeof to.minimum);
-        header = 4;
-    } else {
-        // d (n - 8): eight times a half is a half.
-        to.minimum = float_to_half(-8.0f * half_to_float(to.scale));
-    }
-    for (std::size_t i = 0; i < 16; ++i) {
-        const auto pair = static_cast<std::uint8_t>(block[header + i]);
-        to.q[i] = static_cast<std::int8_t>(pair & 0xFU);
-        to.q[i + 16] = static_cast<std::int8_t>(pair >> 4U);
-    }
-    return to;
+/// Nothing: the group has to be made of its numbers.
+std::optional<QuantGroup> stored_group(const TensorView& tensor,
+                                       std::int64_t row,
+                                       int group,
+                                       WeightType type) {
+    const std::optional<QuantisedGroup> stored = type == WeightType::Int8
+                                                     ? stored_int8_group(tensor, row, group)
+                                                     : stored_q4_group(tensor, row, group);
+    if (!stored) return std::nullopt;
+    return quant_group(*stored);
 }
 
 /// Of a row that has just been copied.
@@ -73,11 +69,7 @@ bool finite_bfloats(const std::byte* row, std::size_t count) {
 QuantGroup quantised(WeightType type, const float* values, int count) {
     const QuantisedGroup from =
         type == WeightType::Q4 ? quantise_q4(values, count) : quantise_int8(values, count);
-    QuantGroup to;
-    std::copy(std::begin(from.q), std::end(from.q), to.q);
-    to.scale = from.scale;
-    to.minimum = from.minimum;
-    return to;
+    return quant_group(from);
 }
 
 MatrixFeed::MatrixFeed(WeightType type, std::vector<TensorView> tensors)
@@ -193,16 +185,21 @@ bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
     const int groups = (shape_.inputs + kGroupInputs - 1) / kGroupInputs;
     const bool kept = keeps(*from.tensor, shape_.type);
     thread_local std::vector<float> values;
-    if (!kept) {
-        values.resize(static_cast<std::size_t>(shape_.inputs));
-        dequantize_row(*from.tensor, from.row, values);
-    }
-    bool finite = kept || all_finite(values);
+    values.clear();
+    bool finite = true;
+    const auto made_anew = [&](int first) {
+        if (values.empty()) {
+            values.resize(static_cast<std::size_t>(shape_.inputs));
+            dequantize_row(*from.tensor, from.row, values);
+            finite = finite && all_finite(values);
+        }
+        return quantised(shape_.type, values.data() + first,
+                         std::min(kGroupInputs, shape_.inputs - first));
+    };
     for (int group = 0; group < groups; ++group) {
-        const int first = group * kGroupInputs;
-        const QuantGroup numbers = kept ? stored_group(*from.tensor, from.row, group)
-                                        : quantised(shape_.type, values.data() + first,
-                                                    std::min(kGroupInputs, shape_.inputs - first));
+        std::optional<QuantGroup> stored;
+        if (kept) stored = stored_group(*from.tensor, from.row, group, shape_.type);
+        const QuantGroup numbers = stored ? *stored : made_anew(group * kGroupInputs);
         finite = finite && is_finite_half(numbers.scale) && is_finite_half(numbers.minimum);
         cuda::put_group(shape_.type, numbers, o, group, steps, tile);
     }

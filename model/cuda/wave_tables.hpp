@@ -31,10 +31,6 @@ using ActiveRows = std::span<const int>;
     }
     return rows;
 }
-/// The rows that attention is planned for, of a wave of `rows` rows.
-[[nodiscard]] constexpr int attention_rows(int rows, const cuda::Variants& variants) {
-    return variants.attention_rows ? rows : grid_rows(rows);
-}
 
 /// What a wave may be at most.
 struct WaveLimits {

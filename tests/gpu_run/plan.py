@@ -256,7 +256,7 @@ def equality_steps(choice: Choice) -> list:
             file = shell.log.with_suffix(f".{device.replace(':', '')}.ids")
             shell.run([choice.place.program("paceline"), "run", "-m", choice.the_model(), "--device", device,
                        "--dtype", "f32", "--kv-dtype", "f32", "-p", PROMPT, "-n", "128", "--ids", file])
-            ids[device] = file.read_text(encoding="utf-8").split()
+            ids[device] = re.split(r"[,\s]+", file.read_text(encoding="utf-8").strip())
         at = next((i for i, (a, b) in enumerate(zip(*ids.values())) if a != b), None)
         if at is None and len(set(map(len, ids.values()))) == 1:
             return f"{len(ids['cpu'])} greedy ids equal"

@@ -5,7 +5,7 @@
 //
 //     F32    [cols][width] float32
 //     BF16   [cols/2][width][2] bfloat16
-//     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum [groups][width]
+//     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum, count, half [groups][width]
 //
 // cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on that row alone.
 // Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
@@ -32,6 +32,8 @@ enum class ActivationType : std::uint8_t { F32, BF16, Int8 };
         case PackedType::Int8:
         case PackedType::Q4:
         case PackedType::Q4Sym:
+        case PackedType::Q4K:
+        case PackedType::Q6K:
             return ActivationType::Int8;
     }
     return ActivationType::F32;
@@ -100,14 +102,16 @@ public:
                std::uint8_t* bytes,
                float* scales,
                float* sums,
-               std::int32_t* counts)
+               std::int32_t* counts,
+               std::int32_t* halves)
         : type_{type},
           rows_{rows},
           groups_{groups},
           bytes_{bytes},
           scales_{scales},
           sums_{sums},
-          counts_{counts} {}
+          counts_{counts},
+          halves_{halves} {}
 
     [[nodiscard]] ActivationType type() const { return type_; }
     [[nodiscard]] int rows() const { return rows_; }
@@ -121,6 +125,8 @@ public:
     [[nodiscard]] float* sums(Panel p) const { return sums_ + offset(p) / kGroup; }
     /// The sum of the group's quants.
     [[nodiscard]] std::int32_t* counts(Panel p) const { return counts_ + offset(p) / kGroup; }
+    /// The sum of the first half of the group's quants.
+    [[nodiscard]] std::int32_t* halves(Panel p) const { return halves_ + offset(p) / kGroup; }
 
 private:
     [[nodiscard]] std::ptrdiff_t offset(Panel p) const {
@@ -138,6 +144,7 @@ private:
     float* scales_ = nullptr;
     float* sums_ = nullptr;
     std::int32_t* counts_ = nullptr;
+    std::int32_t* halves_ = nullptr;
 };
 
 /// Memory for packed rows of any type and shape up to rows_max x cols_max.
@@ -148,13 +155,14 @@ public:
         : bytes_(static_cast<std::size_t>(rows_max) * padded(cols_max) * 4),
           scales_(static_cast<std::size_t>(rows_max) * padded(cols_max) / kGroup),
           sums_(scales_.size()),
-          counts_(scales_.size()) {}
+          counts_(scales_.size()),
+          halves_(scales_.size()) {}
 
     [[nodiscard]] std::size_t capacity() const { return bytes_.size(); }
     [[nodiscard]] PackedRows shaped(ActivationType type, int rows, int cols) {
-        return {type,          rows,           static_cast<int>(padded(cols)) / kGroup,
-                bytes_.data(), scales_.data(), sums_.data(),
-                counts_.data()};
+        return {type,           rows,           static_cast<int>(padded(cols)) / kGroup,
+                bytes_.data(),  scales_.data(), sums_.data(),
+                counts_.data(), halves_.data()};
     }
 
 private:
@@ -166,6 +174,7 @@ private:
     AlignedArray<float> scales_;
     AlignedArray<float> sums_;
     AlignedArray<std::int32_t> counts_;
+    AlignedArray<std::int32_t> halves_;
 };
 
 }  // namespace paceline

@@ -94,19 +94,29 @@ void silu_mul(const float* gate, const float* up, int n, float* out) {
     for (int l = 0; i + l < n; ++l) out[i + l] = g[l];
 }
 
+/// Where what a kernel wants to know of a group goes.
+struct GroupSums {
+    float* scale;
+    float* sum;
+    std::int32_t* count;
+    std::int32_t* half;
+};
+
 /// One group of 32 values to int8; see Activations. `stride`: bytes from four k to the next four.
 template <class S>
-void quantize_group(
-    const float* x, std::int8_t* to, int stride, float* scale, float* sum, std::int32_t* count) {
+void quantize_group(const float* x, std::int8_t* to, int stride, const GroupSums& sums) {
     const float top = S::max_abs32(x);
     std::int8_t quants[kGroup];
     const float d = top / 127.0f;
     const std::int32_t total = S::quantize32(x, top > 0.0f ? 127.0f / top : 0.0f, quants);
     for (int j = 0; j < kGroup / 4; ++j) __builtin_memcpy(to + j * stride, quants + 4 * j, 4);
     // A row with Inf or NaN has a scale that is none, so that its outputs show it.
-    *scale = d;
-    *sum = d * static_cast<float>(total);
-    *count = total;
+    *sums.scale = d;
+    *sums.sum = d * static_cast<float>(total);
+    *sums.count = total;
+    std::int32_t half = 0;
+    for (int k = 0; k < kGroup / 2; ++k) half += quants[k];
+    *sums.half = half;
 }
 
 template <class S>
@@ -137,6 +147,7 @@ void pack_row_int8(const float* x, Columns columns, const PackedRows& to, Panel 
     float* scales = to.scales(panel) + lane;
     float* sums = to.sums(panel) + lane;
     std::int32_t* counts = to.counts(panel) + lane;
+    std::int32_t* halves = to.halves(panel) + lane;
     for (int c = columns.first; c < columns.last || c % kPair != 0; c += kGroup) {
         const float* group = x + c;
         float tail[kGroup] = {};
@@ -145,7 +156,8 @@ void pack_row_int8(const float* x, Columns columns, const PackedRows& to, Panel 
             group = tail;
         }
         const int at = c / kGroup * width;
-        quantize_group<S>(group, out + c * width, 4 * width, scales + at, sums + at, counts + at);
+        quantize_group<S>(group, out + c * width, 4 * width,
+                          {scales + at, sums + at, counts + at, halves + at});
     }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "model/kernels/cpu/kernel_table.hpp"
+#include "model/kernels/cpu/packed_k.hpp"
 
 namespace paceline::gemm {
 
@@ -16,12 +17,17 @@ namespace paceline::gemm {
 // an L1 cache. 4096 was measured up to 20 % slower, 16384 no faster.
 inline constexpr int kAhead = 12288;
 
+[[nodiscard]] constexpr bool is_k_block(PackedType type) {
+    return type == PackedType::Q4K || type == PackedType::Q6K;
+}
+
 /// Where a lane block's numbers are inside its tile: of the first pair of groups.
 template <class S>
 struct LaneBlock {
     const std::uint8_t* quants;
     const std::uint8_t* scales;
-    bool past_cache;  // PackedMatrix::past_cache
+    const std::uint8_t* bytes;  // the tile, at a byte per lane
+    bool past_cache;            // PackedMatrix::past_cache
 };
 
 /// What will be read kAhead bytes later.
@@ -41,7 +47,8 @@ LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
     // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, w.past_cache};
+    const std::size_t scales = is_k_block(w.type) ? 0 : 2 * w.group_bytes();
+    return {tile + 4 * lane, tile + scales + 2 * lane, tile + lane, w.past_cache};
 }
 
 /// The inputs of kRows rows of a panel.
@@ -50,6 +57,7 @@ struct PanelInput {
     const float* scales;
     const float* sums;
     const std::int32_t* counts;
+    const std::int32_t* halves;
     int width;  // of the panel; kRows of them are used, starting at `row`
     int row;
 };
@@ -58,6 +66,39 @@ template <class S, int kRows, int kBlocks>
 using Accumulators = typename S::F[kRows][kBlocks];
 
 // ---- 4-bit ------------------------------------------------------------------------------------
+
+/// Adds the products of a group's 32 nibbles with the inputs from `a` on.
+template <class S, int kRows, int kBlocks>
+void add_nibbles(const LaneBlock<S>* w,
+                 int at,
+                 const std::int8_t* a,
+                 int step,
+                 typename S::I (&sum)[kRows][kBlocks]) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+        typename S::B low[kBlocks];
+        typename S::B high[kBlocks];
+#pragma GCC unroll 4
+        for (int b = 0; b < kBlocks; ++b) {
+            const std::uint8_t* quants = w[b].quants + at + j * 64;
+            prefetch(w[b], quants);
+            const typename S::B both = S::load_bytes(quants);
+            low[b] = S::low_nibbles(both);
+            high[b] = S::high_nibbles(both);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+            const typename S::B first = S::broadcast4(a + 4 * r);
+            const typename S::B second = S::broadcast4(a + step + 4 * r);
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) {
+                sum[r][b] = S::dot_nibbles(sum[r][b], low[b], first);
+                sum[r][b] = S::dot_nibbles(sum[r][b], high[b], second);
+            }
+        }
+        a += 2 * step;
+    }
+}
 
 template <class S, int kRows, int kBlocks, bool kMinimum>
 void multiply_q4(const LaneBlock<S>* w,
@@ -79,30 +120,8 @@ void multiply_q4(const LaneBlock<S>* w,
                     kMinimum ? S::zero_i() : S::set1_i(-8 * x.counts[g * x.width + x.row + r]);
             }
         }
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-            typename S::B low[kBlocks];
-            typename S::B high[kBlocks];
-#pragma GCC unroll 4
-            for (int b = 0; b < kBlocks; ++b) {
-                const std::uint8_t* quants = w[b].quants + pair + half * kQuants + j * 64;
-                prefetch(w[b], quants);
-                const typename S::B both = S::load_bytes(quants);
-                low[b] = S::low_nibbles(both);
-                high[b] = S::high_nibbles(both);
-            }
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) {
-                const typename S::B first = S::broadcast4(a + 4 * r);
-                const typename S::B second = S::broadcast4(a + step + 4 * r);
-#pragma GCC unroll 4
-                for (int b = 0; b < kBlocks; ++b) {
-                    sum[r][b] = S::dot_nibbles(sum[r][b], low[b], first);
-                    sum[r][b] = S::dot_nibbles(sum[r][b], high[b], second);
-                }
-            }
-            a += 2 * step;
-        }
+        add_nibbles<S, kRows, kBlocks>(w, pair + half * kQuants, a, step, sum);
+        a += 8 * step;
         const float* scale = x.scales + g * x.width + x.row;
         const float* total = x.sums + g * x.width + x.row;
 #pragma GCC unroll 4
@@ -121,6 +140,8 @@ void multiply_q4(const LaneBlock<S>* w,
         }
     }
 }
+
+#include "model/kernels/cpu/gemm_k.inl.hpp"
 
 // ---- int8 -------------------------------------------------------------------------------------
 
@@ -268,6 +289,12 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
         case PackedType::Q4Sym:
             multiply_q4<S, kRows, kBlocks, false>(w, x, groups, acc);
             break;
+        case PackedType::Q4K:
+            multiply_q4_k<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q6K:
+            multiply_q6_k<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
     }
     for (int r = 0; r < kRows; ++r) {
         for (int b = 0; b < kBlocks; ++b) {
@@ -281,13 +308,19 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
 inline PanelInput panel_input(const PackedRows& x, Panel panel) {
     switch (x.type()) {
         case ActivationType::F32:
-            return {x.f32(panel), nullptr, nullptr, nullptr, panel.width, 0};
+            return {x.f32(panel), nullptr, nullptr, nullptr, nullptr, panel.width, 0};
         case ActivationType::BF16:
-            return {x.bf16(panel), nullptr, nullptr, nullptr, panel.width, 0};
+            return {x.bf16(panel), nullptr, nullptr, nullptr, nullptr, panel.width, 0};
         case ActivationType::Int8:
             break;
     }
-    return {x.int8(panel), x.scales(panel), x.sums(panel), x.counts(panel), panel.width, 0};
+    return {x.int8(panel),
+            x.scales(panel),
+            x.sums(panel),
+            x.counts(panel),
+            x.halves(panel),
+            panel.width,
+            0};
 }
 
 /// All rows of one panel against kBlocks lane blocks.

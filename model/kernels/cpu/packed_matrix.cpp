@@ -4,11 +4,18 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/kernels/cpu/packed_k.hpp"
+#include "model/kernels/cpu/packed_nibbles.hpp"
 #include "model/weights/finite.hpp"
+#include "model/weights/gguf/gguf_groups.hpp"
 #include "model/weights/quantise.hpp"
 
 namespace paceline {
 namespace {
+
+bool is_k(PackedType type) {
+    return type == PackedType::Q4K || type == PackedType::Q6K;
+}
 
 /// Where the parts of one group of one tile are.
 struct GroupPlace {
@@ -26,36 +33,22 @@ GroupPlace place(const PackedMatrix& matrix, int tile, int group) {
     return {reinterpret_cast<std::uint8_t*>(quants), reinterpret_cast<std::uint16_t*>(scales)};
 }
 
-/// Stores the nibble of input k (of 32) of output `lane`.
-void put_nibble(std::uint8_t* quants, int lane, int k, int nibble) {
-    const int byte = (k / 8) * 64 + lane * 4 + k % 4;
-    const int shift = (k % 8) < 4 ? 0 : 4;
-    quants[byte] = static_cast<std::uint8_t>(quants[byte] | (nibble << shift));
-}
-
-int get_nibble(const std::uint8_t* quants, int lane, int k) {
-    const int byte = (k / 8) * 64 + lane * 4 + k % 4;
-    return (quants[byte] >> ((k % 8) < 4 ? 0 : 4)) & 0x0f;
-}
-
 int int8_index(int lane, int k) {
     return (k / 4) * 64 + lane * 4 + k % 4;
 }
 
-/// Quantises 32 values to int8 steps of an f16 scale.
-void pack_int8_group(const float* x, int lane, GroupPlace to) {
-    const QuantisedGroup group = quantise_int8(x);
+bool put_int8_group(const QuantisedGroup& group, int lane, GroupPlace to) {
     to.scales[lane] = group.scale;
     for (int k = 0; k < kGroup; ++k)
         to.quants[int8_index(lane, k)] = static_cast<std::uint8_t>(group.q[k] + 128);
+    return is_finite_half(group.scale);
 }
 
-/// Quantises 32 values to 16 levels between their smallest and largest.
-void pack_q4_group(const float* x, int lane, GroupPlace to) {
-    const QuantisedGroup group = quantise_q4(x);
+bool put_q4_group(const QuantisedGroup& group, int lane, GroupPlace to) {
     to.scales[lane] = group.scale;
     to.scales[kTileRows + lane] = group.minimum;
     for (int k = 0; k < kGroup; ++k) put_nibble(to.quants, lane, k, group.q[k]);
+    return is_finite_half(group.scale) && is_finite_half(group.minimum);
 }
 
 /// Copies one stored block of 32 whose format the packed type keeps exactly. Whether its scale and its
@@ -104,16 +97,23 @@ bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& ma
     const std::size_t block_bytes = traits(source.type).block_bytes;
     const std::byte* block = source.row(row);
     bool finite = true;
+    if (is_k(matrix.type)) {
+        for (int b = 0; b < matrix.cols / (kBlockGroups * kGroup); ++b, block += block_bytes)
+            finite = put_k_block(matrix, row, b, block) && finite;
+        return finite;
+    }
     for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes)
         finite = copy_block(source, block, lane, place(matrix, tile, group)) && finite;
     return finite;
 }
 
-/// Of a merged matrix no block stays what the file has.
-bool kept_exactly(const TensorView& source, PackedType packed) {
+/// Whether copy_row() is the way: of a merged matrix no block stays what the file has.
+bool copied_whole(const TensorView& source, PackedType packed) {
     if (source.added != nullptr) return false;
     const StoredType stored = source.type;
-    return (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
+    return (stored == StoredType::Q4_K && packed == PackedType::Q4K) ||
+           (stored == StoredType::Q6_K && packed == PackedType::Q6K) ||
+           (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
            (stored == StoredType::Q4_1 && packed == PackedType::Q4) ||
            (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
 }
@@ -132,7 +132,27 @@ void clear_tile(const PackedMatrix& matrix, int tile) {
     }
 }
 
-void pack_values(const float* x, int lane, int tile, const PackedMatrix& matrix) {
+/// The file's own integers for group `group`, or new ones made of its numbers `x`.
+QuantisedGroup group_of(
+    const TensorView& source, std::int64_t row, PackedType type, int group, const float* x) {
+    const bool inside = group < source.cols / kGroup && source.added == nullptr;
+    std::optional<QuantisedGroup> stored;
+    if (inside && type == PackedType::Int8 && has_int8_form(source.type))
+        stored = stored_int8_group(source, row, group);
+    if (inside && type == PackedType::Q4 && has_q4_form(source.type))
+        stored = stored_q4_group(source, row, group);
+    if (stored) return *stored;
+    return type == PackedType::Q4 ? quantise_q4(x) : quantise_int8(x);
+}
+
+/// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all scales are finite.
+bool pack_values(const TensorView& source,
+                 std::int64_t row,
+                 const float* x,
+                 const PackedMatrix& matrix) {
+    const auto tile = static_cast<int>(row / kTileRows);
+    const auto lane = static_cast<int>(row % kTileRows);
+    bool finite = true;
     for (int group = 0; group < matrix.groups(); ++group, x += kGroup) {
         const GroupPlace to = place(matrix, tile, group);
         switch (matrix.type) {
@@ -148,16 +168,21 @@ void pack_values(const float* x, int lane, int tile, const PackedMatrix& matrix)
                 }
                 break;
             case PackedType::Int8:
-                pack_int8_group(x, lane, to);
+                finite = put_int8_group(group_of(source, row, matrix.type, group, x), lane, to) &&
+                         finite;
                 break;
             case PackedType::Q4:
-                pack_q4_group(x, lane, to);
+                finite =
+                    put_q4_group(group_of(source, row, matrix.type, group, x), lane, to) && finite;
                 break;
             case PackedType::Q4Sym:
-                PACE_CHECK(false, "Q4Sym only keeps stored Q4_0 blocks");
+            case PackedType::Q4K:
+            case PackedType::Q6K:
+                PACE_CHECK(false, "only keeps blocks of its own type");
                 break;
         }
     }
+    return finite;
 }
 
 }  // namespace
@@ -173,6 +198,10 @@ std::string_view name(PackedType type) {
         case PackedType::Q4:
         case PackedType::Q4Sym:
             return "q4";
+        case PackedType::Q4K:
+            return "q4_k";
+        case PackedType::Q6K:
+            return "q6_k";
     }
     return "?";
 }
@@ -187,9 +216,16 @@ std::size_t PackedMatrix::group_bytes() const {
             return kGroup * kTileRows;
         case PackedType::Q4:
         case PackedType::Q4Sym:
+        case PackedType::Q4K:
+        case PackedType::Q6K:
             return kGroup * kTileRows / 2;
     }
     return 0;
+}
+
+std::size_t PackedMatrix::tile_bytes() const {
+    if (is_k(type)) return static_cast<std::size_t>(groups() / kBlockGroups) * k_block_bytes(type);
+    return static_cast<std::size_t>(groups()) * (group_bytes() + scale_bytes());
 }
 
 std::size_t PackedMatrix::scale_bytes() const {
@@ -202,6 +238,9 @@ std::size_t PackedMatrix::scale_bytes() const {
             return 2 * kTileRows;
         case PackedType::Q4:
             return 4 * kTileRows;
+        case PackedType::Q4K:
+        case PackedType::Q6K:
+            break;  // packed_k.hpp
     }
     return 0;
 }
@@ -215,7 +254,8 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
     PACE_CHECK(source.rows == matrix.rows && source.cols == matrix.cols,
                "shapes were checked at load");
     const auto padded = static_cast<std::size_t>(matrix.groups()) * kGroup;
-    const bool exact = kept_exactly(source, matrix.type);
+    const bool exact = copied_whole(source, matrix.type);
+    PACE_CHECK(!is_k(matrix.type) || matrix.cols % (kBlockGroups * kGroup) == 0, "whole blocks");
     PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
     for (int tile = first_tile; tile < last_tile; ++tile) {
         clear_tile(matrix, tile);
@@ -230,7 +270,7 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
             dequantize_row(source, row, values.first(static_cast<std::size_t>(matrix.cols)));
             std::fill(values.begin() + matrix.cols, values.end(), 0.0f);
             if (!all_finite(values)) wrong = row;
-            pack_values(values.data(), lane, tile, matrix);
+            if (!pack_values(source, row, values.data(), matrix)) wrong = row;
         }
     }
     return wrong;
@@ -241,6 +281,11 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
     PACE_CHECK(out.size() == static_cast<std::size_t>(matrix.cols), "one place per column");
     const int lane = row % kTileRows;
     for (int first = 0; first < matrix.cols; first += kGroup) {
+        if (is_k(matrix.type)) {
+            get_k_group(matrix, row, first / kGroup,
+                        out.subspan(static_cast<std::size_t>(first), kGroup));
+            continue;
+        }
         const GroupPlace from = place(matrix, row / kTileRows, first / kGroup);
         float* to = out.data() + first;
         const int count = std::min(kGroup, matrix.cols - first);
@@ -271,6 +316,9 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
                 for (int k = 0; k < count; ++k)
                     to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k) - 8);
                 break;
+            case PackedType::Q4K:
+            case PackedType::Q6K:
+                break;  // above
         }
     }
 }

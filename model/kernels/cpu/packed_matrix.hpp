@@ -14,8 +14,11 @@
 //
 //     tile:  | quants 0 | quants 1 | scales 0 | scales 1 |   quants 2 | ...
 //
+//     Q4K, Q6K   blocks of 256 inputs, drawn in packed_k.hpp
+//
 // Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a pair are
-// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0.
+// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0, Q4K and
+// Q6K keep Q4_K and Q6_K, of which alone they can be made.
 //
 // Owns nothing: the bytes live in the backend's HugeArena.
 #pragma once
@@ -34,7 +37,7 @@ inline constexpr int kTileRows = 16;
 inline constexpr int kGroup = 32;
 inline constexpr int kPair = 2 * kGroup;  // columns are padded to whole pairs
 
-enum class PackedType : std::uint8_t { F32, BF16, Int8, Q4, Q4Sym };
+enum class PackedType : std::uint8_t { F32, BF16, Int8, Q4, Q4Sym, Q4K, Q6K };
 
 [[nodiscard]] std::string_view name(PackedType type);
 
@@ -51,9 +54,7 @@ struct PackedMatrix {
     [[nodiscard]] int groups() const { return (cols + kPair - 1) / kPair * 2; }
     [[nodiscard]] std::size_t group_bytes() const;  // quants of one group of one tile
     [[nodiscard]] std::size_t scale_bytes() const;  // scales of one group of one tile
-    [[nodiscard]] std::size_t tile_bytes() const {
-        return static_cast<std::size_t>(groups()) * (group_bytes() + scale_bytes());
-    }
+    [[nodiscard]] std::size_t tile_bytes() const;
     [[nodiscard]] std::size_t bytes() const {
         return static_cast<std::size_t>(tiles()) * tile_bytes();
     }

@@ -95,13 +95,28 @@ struct SimdAvx2 {
     static B high_nibbles(B b) {
         return _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(0x0f));
     }
+    static B with_top(B nibbles, B tops, int part) {
+        const B moved = part == 0   ? _mm256_slli_epi16(tops, 4)
+                        : part == 1 ? _mm256_slli_epi16(tops, 2)
+                        : part == 2 ? tops
+                                    : _mm256_srli_epi16(tops, 2);
+        return _mm256_or_si256(nibbles, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)));
+    }
+    static F load_u8(const std::uint8_t* p) {
+        return _mm256_cvtepi32_ps(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    }
+    static F load_i8(const std::uint8_t* p) {
+        return _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    }
     static B broadcast4(const std::int8_t* p) {
         std::int32_t four = 0;
         __builtin_memcpy(&four, p, 4);
         return _mm256_set1_epi32(four);
     }
     static I dot_nibbles(I acc, B w, B a) {
-        // 15 * 127 * 2 fits 16 bits: the saturating instruction cannot saturate here.
+        // 63 * 127 * 2 fits 16 bits: the saturating instruction cannot saturate here.
         const I pairs = _mm256_maddubs_epi16(w, a);
         return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }

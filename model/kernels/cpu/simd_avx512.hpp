@@ -80,13 +80,30 @@ struct SimdAvx512 {
     static B high_nibbles(B b) {
         return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0f));
     }
+    /// Nibbles with bits 2 part, 2 part + 1 of `tops` above them: 0..63.
+    static B with_top(B nibbles, B tops, int part) {
+        const B moved = part == 0   ? _mm512_slli_epi16(tops, 4)
+                        : part == 1 ? _mm512_slli_epi16(tops, 2)
+                        : part == 2 ? tops
+                                    : _mm512_srli_epi16(tops, 2);
+        return _mm512_or_si512(nibbles, _mm512_and_si512(moved, _mm512_set1_epi8(0x30)));
+    }
+    /// A byte per lane as float32.
+    static F load_u8(const std::uint8_t* p) {
+        return _mm512_cvtepi32_ps(
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    }
+    static F load_i8(const std::uint8_t* p) {
+        return _mm512_cvtepi32_ps(
+            _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    }
     /// The same four bytes in every lane.
     static B broadcast4(const std::int8_t* p) {
         std::int32_t four = 0;
         __builtin_memcpy(&four, p, 4);
         return _mm512_set1_epi32(four);
     }
-    /// acc[l] + sum over four k of w * a, w in 0..15.
+    /// acc[l] + sum over four k of w * a, w in 0..63.
     static I dot_nibbles(I acc, B w, B a) { return _mm512_dpbusd_epi32(acc, w, a); }
     /// The accumulator of a group of int8 products. Weights are stored with 128 added, so that
     /// the unsigned-times-signed instruction can take them; the excess is 128 * sum(a).

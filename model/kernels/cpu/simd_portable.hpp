@@ -130,6 +130,19 @@ struct SimdPortable {
         for (std::uint8_t& byte : b.v) byte = static_cast<std::uint8_t>(byte >> 4);
         return b;
     }
+    static B with_top(B nibbles, B tops, int part) {
+        for (int b = 0; b < 4 * kLanes; ++b) {
+            const int top = tops.v[b] >> (2 * part) & 3;
+            nibbles.v[b] = static_cast<std::uint8_t>(nibbles.v[b] | (top << 4));
+        }
+        return nibbles;
+    }
+    static F load_u8(const std::uint8_t* p) {
+        return each([&](int l) { return static_cast<float>(p[l]); });
+    }
+    static F load_i8(const std::uint8_t* p) {
+        return each([&](int l) { return static_cast<float>(static_cast<std::int8_t>(p[l])); });
+    }
     static B broadcast4(const std::int8_t* p) {
         B out;
         for (int l = 0; l < kLanes; ++l) __builtin_memcpy(out.v + 4 * l, p, 4);

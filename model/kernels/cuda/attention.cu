@@ -84,7 +84,7 @@ PACE_DEVICE void attend_plain(const KernelArgs& args,
             const std::size_t at = key_at(call, slots[p], task.kv_head) + offset;
             value = fma(weights[p], cached<kType>(call.cache, at), value);
         }
-        put_split(args, plan, task, query, d, {value, best, sum});
+        put_split(args, target_of(args, plan, task, query), d, {value, best, sum});
     }
     sync_block();
 }
@@ -119,10 +119,12 @@ PACE_KERNEL void merge_splits(KernelArgs args) {
         const int first = plan.rows[row].partial;
         const int splits = (plan.rows[row].keys + kAttentionSplit - 1) / kAttentionSplit;
         float best = kNever;
+#pragma unroll 4
         for (int s = 0; s < splits; ++s)
             best = maximum(best, partial_at(args, first + s, head)[dims]);
         float value = 0.0f;
         float sum = 0.0f;
+#pragma unroll 4
         for (int s = 0; s < splits; ++s) {
             const float* partial = partial_at(args, first + s, head);
             const float factor = exp(partial[dims] - best);

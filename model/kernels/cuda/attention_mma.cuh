@@ -25,6 +25,12 @@ namespace paceline::cuda::attention {
 
 inline constexpr int kDims = 64;  // dimensions of a head at a time
 
+/// Of a query, over all pages of the split.
+struct Total {
+    float maximum;  // score
+    float sum;      // of the weights
+};
+
 /// Where what a block shares lies. Results of a split take the place of the queries.
 template <int kTiles, int kBlocks>
 struct MmaShared {
@@ -39,7 +45,10 @@ struct MmaShared {
     static constexpr int kSumsAt = kMaximaAt + kAttentionBlocks * kQueries;
     static constexpr int kSeenAt = kSumsAt + kAttentionBlocks * kQueries;
     static constexpr int kRowsAt = kSeenAt + kQueries;
-    static constexpr int kBytes = (kRowsAt + 1) * 4;
+    static constexpr int kTargetsAt = kRowsAt + 1;
+    static constexpr int kTargetWords = static_cast<int>(sizeof(Target)) / 4;
+    static constexpr int kTotalsAt = kTargetsAt + kQueries * kTargetWords;
+    static constexpr int kBytes = (kTotalsAt + 2 * kQueries) * 4;
     static_assert(kBytes <= 48 * 1024, "more must be asked for");
 
     PACE_DEVICE static std::uint32_t* words(int at) { return shared_memory<std::uint32_t>(0) + at; }
@@ -58,6 +67,10 @@ struct MmaShared {
     }
     PACE_DEVICE static int* seen() { return shared_memory<int>(0) + kSeenAt; }
     PACE_DEVICE static int* rows() { return shared_memory<int>(0) + kRowsAt; }
+    PACE_DEVICE static Target& target(int i) {
+        return reinterpret_cast<Target*>(words(kTargetsAt))[i];
+    }
+    PACE_DEVICE static Total& total(int i) { return reinterpret_cast<Total*>(words(kTotalsAt))[i]; }
 };
 
 /// The same eight dimensions of each 64 (values) or of each 32 (keys), of one slot.
@@ -107,20 +120,38 @@ PACE_DEVICE void load_values(const AttentionArgs& call,
     }
 }
 
-/// Queries as bf16 and what each sees into shared memory; what is not there is zeros and sees none.
+/// Queries as bf16, what each sees and where its results go, into shared memory; a query that is not
+/// there is zeros and sees none. All of a thread's words are loaded before the first is used.
 template <int kTiles, int kBlocks>
 PACE_DEVICE void share_queries(const KernelArgs& args, const Plan& plan, const Task& task) {
     using Shared = MmaShared<kTiles, kBlocks>;
+    constexpr int kOfAWarp = Shared::kQueries / kAttentionBlocks;
     const int dims = args.call.head_dim;
-    for (int i = warp(); i < Shared::kQueries; i += kAttentionBlocks) {
-        const bool there = i < task.queries;
-        const int row = row_of(args, task, there ? i : 0);
-        const float* from = query_at(args, row, head_of(args, task, there ? i : 0));
-        for (int word = lane(); word < 32 * kBlocks; word += 32) {
-            const bool inside = there && 2 * word < dims;
-            Shared::query(i)[word] = inside ? two_bf16(from[2 * word], from[2 * word + 1]) : 0;
+    float loaded[kOfAWarp][kBlocks][2] = {};
+#pragma unroll
+    for (int i = 0; i < kOfAWarp; ++i) {
+        const int query = warp() + i * kAttentionBlocks;
+        if (query >= task.queries) break;
+        const float* from = query_at(args, row_of(args, task, query), head_of(args, task, query));
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) {
+            const int dim = 2 * (32 * block + lane());
+            if (dim >= dims) break;
+            loaded[i][block][0] = from[dim];
+            loaded[i][block][1] = from[dim + 1];
         }
-        if (lane() == 0) Shared::seen()[i] = there ? seen_keys(plan, task, row) : 0;
+    }
+    for (int query = thread_index(); query < Shared::kQueries; query += kThreads) {
+        const bool there = query < task.queries;
+        Shared::seen()[query] = there ? seen_keys(plan, task, row_of(args, task, query)) : 0;
+        if (there) Shared::target(query) = target_of(args, plan, task, query);
+    }
+#pragma unroll
+    for (int i = 0; i < kOfAWarp; ++i) {
+        std::uint32_t* to = Shared::query(warp() + i * kAttentionBlocks);
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block)
+            to[32 * block + lane()] = two_bf16(loaded[i][block][0], loaded[i][block][1]);
     }
 }
 
@@ -258,26 +289,42 @@ PACE_DEVICE void weigh_values(const Task& task, const Words4 (&values)[8]) {
     }
 }
 
-/// The pages' parts, added in their order.
+/// The greatest score and the sum of the weights of each query, once for all its dimensions.
 template <int kTiles, int kBlocks>
-PACE_DEVICE void put_results(const KernelArgs& args,
-                             const Plan& plan,
-                             const Task& task,
-                             int block) {
+PACE_DEVICE void join_pages(const Task& task) {
     using Shared = MmaShared<kTiles, kBlocks>;
-    for (int i = thread_index(); i < task.queries * kDims; i += kThreads) {
-        const int query = i / kDims;
-        const int dim = block * kDims + i % kDims;
-        if (dim >= args.call.head_dim) continue;
-        float value = float_of(Shared::result(0, query)[i % kDims]);
+    for (int query = thread_index(); query < task.queries; query += kThreads) {
         float sum = Shared::sums(0)[query];
 #pragma unroll
-        for (int page = 1; page < kAttentionBlocks; ++page) {
-            value += float_of(Shared::result(page, query)[i % kDims]);
-            sum += Shared::sums(page)[query];
+        for (int page = 1; page < kAttentionBlocks; ++page) sum += Shared::sums(page)[query];
+        Shared::total(query) = {split_maximum<kTiles, kBlocks>(query), sum};
+    }
+}
+
+/// The pages' parts, added in their order: four dimensions of a query a thread.
+template <int kTiles, int kBlocks>
+PACE_DEVICE void put_results(const KernelArgs& args, const Task& task, int block) {
+    using Shared = MmaShared<kTiles, kBlocks>;
+    constexpr int kOfAQuery = kDims / 4;
+#pragma unroll 2
+    for (int i = thread_index(); i < task.queries * kOfAQuery; i += kThreads) {
+        const int query = i / kOfAQuery;
+        const int within = i % kOfAQuery * 4;
+        const int dim = block * kDims + within;
+        if (dim >= args.call.head_dim) continue;
+        float values[4] = {};
+#pragma unroll
+        for (int page = 0; page < kAttentionBlocks; ++page) {
+            const Words4 part =
+                *reinterpret_cast<const Words4*>(Shared::result(page, query) + within);
+            const float parts[4] = {float_of(part.x), float_of(part.y), float_of(part.z),
+                                    float_of(part.w)};
+#pragma unroll
+            for (int k = 0; k < 4; ++k) values[k] = page == 0 ? parts[k] : values[k] + parts[k];
         }
-        const float best = split_maximum<kTiles, kBlocks>(query);
-        put_split(args, plan, task, query, dim, {value, best, sum});
+        const Total total = Shared::total(query);
+        const Target& target = Shared::target(query);
+        put_four(args, target, dim, values, total.maximum, total.sum);
     }
 }
 
@@ -298,13 +345,14 @@ PACE_DEVICE void attend_mma(const KernelArgs& args, const Plan& plan, const Task
     mask_scores<kTiles, kBlocks>(args, scores);
     sync_block();  // from here on queries are not read
     weigh_scores<kTiles, kBlocks>(scores);
-    sync_warp();
+    sync_block();  // of the sums of all pages
+    join_pages<kTiles, kBlocks>(task);
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
         if constexpr (!kAllAtOnce) load_values(args.call, task, page_slots, block, values);
         weigh_values<kTiles, kBlocks>(task, values[kAllAtOnce ? block : 0]);
         sync_block();
-        put_results<kTiles, kBlocks>(args, plan, task, block);
+        put_results<kTiles, kBlocks>(args, task, block);
         sync_block();
     }
 }

@@ -109,22 +109,54 @@ struct SplitResult {
     float maximum;
     float sum;  // of the weights
 };
+/// Where the results of a query go.
+struct Target {
+    int row;
+    int head;
+    int partial;  // of this split; negative if the row has but one
+};
+PACE_DEVICE Target target_of(const KernelArgs& args,
+                             const Plan& plan,
+                             const Task& task,
+                             int query) {
+    const int row = row_of(args, task, query);
+    const int first = plan.rows[row].partial;
+    return {row, head_of(args, task, query), first < 0 ? -1 : first + task.unit.split};
+}
 PACE_DEVICE void put_split(const KernelArgs& args,
-                           const Plan& plan,
-                           const Task& task,
-                           int query,
+                           const Target& target,
                            int dim,
                            const SplitResult& result) {
-    const int row = row_of(args, task, query);
-    const int head = head_of(args, task, query);
-    const int first = plan.rows[row].partial;
-    if (first < 0) return put_out(args.call, row, head, dim, result.value / result.sum);
-    float* partial = partial_at(args, first + task.unit.split, head);
+    if (target.partial < 0)
+        return put_out(args.call, target.row, target.head, dim, result.value / result.sum);
+    float* partial = partial_at(args, target.partial, target.head);
     partial[dim] = result.value;
     if (dim == 0) {
         partial[args.call.head_dim] = result.maximum;
         partial[args.call.head_dim + 1] = result.sum;
     }
+}
+
+/// put_split() of four dimensions that follow one another, the first a multiple of four: partials and
+/// rows of 16-bit results begin at a multiple of 16 and of 8 bytes.
+PACE_DEVICE void put_four(const KernelArgs& args,
+                          const Target& target,
+                          int dim,
+                          const float (&values)[4],
+                          float maximum,
+                          float sum) {
+    if (target.partial >= 0) {
+        float* partial = partial_at(args, target.partial, target.head);
+        *reinterpret_cast<Words4*>(partial + dim) = {bits_of(values[0]), bits_of(values[1]),
+                                                     bits_of(values[2]), bits_of(values[3])};
+        if (dim != 0) return;
+        partial[args.call.head_dim] = maximum;
+        partial[args.call.head_dim + 1] = sum;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+        put_out(args.call, target.row, target.head, dim + k, values[k] / sum);
 }
 
 }  // namespace paceline::cuda::attention

@@ -12,6 +12,8 @@
 #define PACE_KERNEL __global__
 #define PACE_DEVICE __device__ __forceinline__
 
+#include "model/kernels/cuda/wgmma_nvcc.cuh"
+
 namespace paceline::cuda {
 
 constexpr unsigned kWholeWarp = 0xFFFFFFFFU;
@@ -72,24 +74,11 @@ struct alignas(16) Words4 {
 
 // Through the read-only path: what it reads must not be written while the kernel runs, not even
 // before wait_for_previous() returns. Weights are such.
-template <int kL2Hint = 0>
 __device__ __forceinline__ Words4 load_streamed(const Words4* from) {
-    static_assert(kL2Hint == 0 || kL2Hint == 128 || kL2Hint == 256, "hints that there are");
-    const auto address = __cvta_generic_to_global(from);
     Words4 words;
-    if constexpr (kL2Hint == 0) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-                     : "l"(address));
-    } else if constexpr (kL2Hint == 128) {
-        asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-                     : "l"(address));
-    } else {
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-                     : "l"(address));
-    }
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(__cvta_generic_to_global(from)));
     return words;
 }
 
@@ -119,6 +108,47 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4],
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Code for other devices has these functions too and is never asked for them: has_wgmma() (gemm.hpp).
+template <int kWidth>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[kWidth / 2],
+                                           const std::uint32_t (&a)[4],
+                                           const void* b,
+                                           bool add) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    const wgmma::Source source{0, {a[0], a[1], a[2], a[3]}};
+    wgmma::multiply<kWidth, wgmma::Rows::Registers>(d, source, wgmma::descriptor_of(b, kWidth),
+                                                    add ? 1 : 0);
+#else
+    __trap();
+#endif
+}
+__device__ __forceinline__ void wgmma_begin() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    wgmma::begin_products();
+#endif
+}
+__device__ __forceinline__ void wgmma_commit() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+template <int N>
+__device__ __forceinline__ void wgmma_wait() {
+    static_assert(N >= 0, "so many groups may stay open");
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+#endif
+}
+template <int kCount>
+__device__ __forceinline__ void wgmma_hold(float (&d)[kCount]) {
+    wgmma::hold(d);
+}
+__device__ __forceinline__ void publish_for_wgmma() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    wgmma::publish_shared();
+#endif
 }
 
 __device__ __forceinline__ std::uint32_t bits_of(float value) {

@@ -12,8 +12,6 @@ namespace paceline::cuda {
 void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how) {
     if (how.rows < 1 || how.rows > kGemmRowsMax || how.processors < 1)
         throw DeviceError("a product: no kernel for so many rows");
-    if (wave_code(how.variants) == WaveCode::NotCompiled)
-        throw DeviceError("a product: no kernel for this combination of variants");
     GemmArgs kernel_args = args;
     RowNorm& norm = kernel_args.finish.norm;
     float* const factors = norm.factors;
@@ -27,13 +25,13 @@ void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how) {
 }
 
 void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows) {
+    if (choice.tile > 0 && choice.wgmma) return launch_gemm_tiled_wgmma(stream, args, choice, rows);
     if (choice.tile > 0) return launch_gemm_tiled(stream, args, choice, rows);
     if (choice.groups * choice.row_tiles * kTileRows < rows ||
         choice.tiles > tiles_max(args.weights.type, choice.row_tiles))
         throw DeviceError("a product: its blocks do not cover its rows");
     if (choice.code == WaveCode::Base) return launch_gemm_wave(stream, args, choice);
-    if (choice.code == WaveCode::NotCompiled ||
-        !has_wave_variants(args.weights.type, choice.row_tiles))
+    if (!has_wave_variants(args.weights.type, choice.row_tiles))
         throw DeviceError("a product: this variant of the wave kernel is not compiled");
     launch_gemm_wave_variant(stream, args, choice);
 }

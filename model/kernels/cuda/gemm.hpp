@@ -1,7 +1,7 @@
 // Matrix products of a wave: y[row] = W x[row], and what is done with y at once.
 //
 //     wave    few rows: the weights' bytes are what it waits for (gemm_wave.cu)
-//     tiled   a prefill's many rows: arithmetic is (gemm_tiled.cu)
+//     tiled   a prefill's many rows: arithmetic is (gemm_tiled.cu; gemm_tiled_wgmma.cu where wgmma is)
 //
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
 // summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
@@ -135,10 +135,14 @@ struct GemmArgs {
 
 /// How a product is spread over the device. Changes no bit of it.
 struct GemmLaunch {
-    int rows = 1;         // at most, 1 .. kGemmRowsMax
-    int processors = 1;   // of the device
-    Variants variants{};  // wave_code() is not NotCompiled
+    int rows = 1;        // at most, 1 .. kGemmRowsMax
+    int processors = 1;  // of the device
+    Variants variants{};
+    bool wgmma = false;  // the device has it: has_wgmma()
 };
+
+/// Whether this build has code for the device's wgmma.
+[[nodiscard]] bool has_wgmma(const DeviceInfo& device);
 
 /// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if a value of `how`
 /// is not allowed.

@@ -12,6 +12,8 @@ namespace paceline::cuda {
 /// Of a block of the tiled kernel.
 inline constexpr int kLargeTile = 128;  // outputs, and rows
 inline constexpr int kSmallTile = 64;
+/// Products of more rows are tiled where there is wgmma; elsewhere those of more than kWaveRows.
+inline constexpr int kWgmmaRowsAbove = 32;
 
 struct GemmChoice {
     int tile = 0;       // kLargeTile or kSmallTile of the tiled kernel; 0: the wave kernel, where
@@ -20,6 +22,7 @@ struct GemmChoice {
     int groups = 1;     // of row_tiles * kTileRows rows: blocks in the grid's other direction
     WaveCode code = WaveCode::Base;  // of the wave kernel
     bool early_launch = false;       // of the wave kernel (Variants::early_launch)
+    bool wgmma = false;              // the tiled kernel for bf16 that multiplies by it
 };
 
 [[nodiscard]] constexpr int divided_up(int a, int b) {
@@ -47,7 +50,9 @@ struct GemmChoice {
 [[nodiscard]] constexpr GemmChoice choose_gemm(const DeviceMatrix& matrix, const GemmLaunch& how) {
     GemmChoice choice;
     const int tiles = matrix.tiles();
-    if (matrix.type != WeightType::F32 && how.rows > kWaveRows) {
+    const bool wgmma = how.wgmma && matrix.type == WeightType::BF16;
+    if (matrix.type != WeightType::F32 && how.rows > (wgmma ? kWgmmaRowsAbove : kWaveRows)) {
+        choice.wgmma = wgmma;
         for (const int tile : {kLargeTile, kSmallTile}) {
             choice.tile = tile;
             if (fills(divided_up(tiles * kTileOutputs, tile) * divided_up(how.rows, tile),

@@ -4,6 +4,8 @@
 // shuffles, so a row's sum of squares has the same bits whoever wrote the row.
 #pragma once
 
+#include <type_traits>
+
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm.hpp"
 
@@ -98,6 +100,56 @@ finish_inputs(const Finish& finish, int tile, int o, int place, int outputs, boo
 
 /// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists; `loaded`:
 /// finish_inputs() of this output, or nullptr to read them here.
+template <FinishKind kKind>
+PACE_DEVICE void finish_as(const Finish& finish,
+                           int tile,
+                           int o,
+                           int row,
+                           float y,
+                           int outputs,
+                           bool there,
+                           const FinishInputs* loaded = nullptr) {
+    const int column = tile * kTileOutputs + o;
+    const bool valid = there && column < outputs;
+    const float* weight = loaded != nullptr ? &loaded->weight : nullptr;
+    if constexpr (kKind == FinishKind::Store) {
+        if (valid)
+            finish.out[static_cast<std::size_t>(row) * static_cast<std::size_t>(finish.out_stride) +
+                       static_cast<std::size_t>(column)] = y;
+    } else if constexpr (kKind == FinishKind::Residual) {
+        float h = 0.0f;
+        if (valid) {
+            const int place = loaded != nullptr ? loaded->place : finish.row_index[row];
+            float* hidden = hidden_at(finish, place, column);
+            h = (loaded != nullptr ? loaded->hidden : *hidden) + y;
+            *hidden = h;
+        }
+        make_ready(finish.next, row, column, h, valid, weight);
+    } else if constexpr (kKind == FinishKind::Input) {
+        make_ready(finish.next, row, column, y, valid, weight);
+    } else {
+        const float up = shuffle_xor(y, 8);
+        const int at = tile * 8 + o;
+        if (there && o < 8 && at < outputs) put_input(finish.next, row, at, silu(y) * up);
+    }
+}
+
+/// `call(constant)` with the kind as a type: std::integral_constant<FinishKind, kind>.
+template <class Call>
+PACE_DEVICE void with_kind(FinishKind kind, const Call& call) {
+    switch (kind) {
+        case FinishKind::Store:
+            return call(std::integral_constant<FinishKind, FinishKind::Store>{});
+        case FinishKind::Residual:
+            return call(std::integral_constant<FinishKind, FinishKind::Residual>{});
+        case FinishKind::Input:
+            return call(std::integral_constant<FinishKind, FinishKind::Input>{});
+        case FinishKind::Gated:
+            return call(std::integral_constant<FinishKind, FinishKind::Gated>{});
+    }
+}
+
+/// finish_as() with the kind of `finish`.
 PACE_DEVICE void finish_output(const Finish& finish,
                                int tile,
                                int o,
@@ -106,39 +158,9 @@ PACE_DEVICE void finish_output(const Finish& finish,
                                int outputs,
                                bool there,
                                const FinishInputs* loaded = nullptr) {
-    const int column = tile * kTileOutputs + o;
-    switch (finish.kind) {
-        case FinishKind::Store: {
-            if (there && column < outputs)
-                finish.out[static_cast<std::size_t>(row) *
-                               static_cast<std::size_t>(finish.out_stride) +
-                           static_cast<std::size_t>(column)] = y;
-            return;
-        }
-        case FinishKind::Residual: {
-            const bool valid = there && column < outputs;
-            float h = 0.0f;
-            if (valid) {
-                const int place = loaded != nullptr ? loaded->place : finish.row_index[row];
-                float* hidden = hidden_at(finish, place, column);
-                h = (loaded != nullptr ? loaded->hidden : *hidden) + y;
-                *hidden = h;
-            }
-            make_ready(finish.next, row, column, h, valid,
-                       loaded != nullptr ? &loaded->weight : nullptr);
-            return;
-        }
-        case FinishKind::Input:
-            make_ready(finish.next, row, column, y, there && column < outputs,
-                       loaded != nullptr ? &loaded->weight : nullptr);
-            return;
-        case FinishKind::Gated: {
-            const float up = shuffle_xor(y, 8);
-            const int at = tile * 8 + o;
-            if (there && o < 8 && at < outputs) put_input(finish.next, row, at, silu(y) * up);
-            return;
-        }
-    }
+    with_kind(finish.kind, [&](auto kind) {
+        finish_as<decltype(kind)::value>(finish, tile, o, row, y, outputs, there, loaded);
+    });
 }
 
 }  // namespace paceline::cuda

@@ -130,8 +130,7 @@ PACE_DEVICE const T* output_of(const DeviceMatrix& w, int tile, int o) {
                         static_cast<std::size_t>(w.stride);
 }
 
-/// What a lane holds of a tile's step: load() from global memory, with a hint to L2 (Variants::l2_hint),
-/// group() when it is multiplied.
+/// What a lane holds of a tile's step: load() from global memory, group() when it is multiplied.
 template <WeightType kType>
 struct Step;
 
@@ -141,12 +140,11 @@ struct Step<WeightType::BF16> {
     static constexpr int kGroups = 1;
     Words4 low, high;
 
-    template <int kL2Hint = 0>
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
         const int input = step * 32 + lane() % 4 * 8;
-        low = load_streamed<kL2Hint>(
+        low = load_streamed(
             reinterpret_cast<const Words4*>(output_of<std::uint16_t>(w, tile, lane() / 4) + input));
-        high = load_streamed<kL2Hint>(reinterpret_cast<const Words4*>(
+        high = load_streamed(reinterpret_cast<const Words4*>(
             output_of<std::uint16_t>(w, tile, lane() / 4 + 8) + input));
     }
     PACE_DEVICE Group<WeightType::BF16> group(int) const {
@@ -172,10 +170,9 @@ struct Step<WeightType::Int8> {
     Words4 values;
     std::uint32_t scales;
 
-    template <int kL2Hint = 0>
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
         const unsigned char* record = record_of(w, tile, step);
-        values = load_streamed<kL2Hint>(reinterpret_cast<const Words4*>(record) + lane());
+        values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
         scales = *(reinterpret_cast<const std::uint32_t*>(record + 512) + lane() / 4);
     }
     PACE_DEVICE Group<WeightType::Int8> group(int) const {
@@ -205,10 +202,9 @@ struct Step<WeightType::Q4> {
     Words4 values;  // group 0: output g, g + 8; group 1: the same
     Words4 scales;  // group 0: scales of g and g + 8, their minima; group 1: the same
 
-    template <int kL2Hint = 0>
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
         const unsigned char* record = record_of(w, tile, step);
-        values = load_streamed<kL2Hint>(reinterpret_cast<const Words4*>(record) + lane());
+        values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
         scales = *(reinterpret_cast<const Words4*>(record + 512) + lane() / 4);
     }
     PACE_DEVICE Group<WeightType::Q4> group(int part) const {
@@ -231,7 +227,6 @@ struct Step<WeightType::F32> {
     const float* low;
     const float* high;
 
-    template <int = 0>
     PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
         low = output_of<float>(w, tile, lane() / 4) + step * 32;
         high = output_of<float>(w, tile, lane() / 4 + 8) + step * 32;

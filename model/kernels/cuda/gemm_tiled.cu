@@ -9,21 +9,14 @@
 // The order of sums is that of the wave kernel: group after group from zero within a slice, slices
 // in ascending order. What differs is who holds what: here a total begins as -0 instead of the first
 // slice, which is the same: -0 is the one number that adds nothing, not even a sign.
-//
-// In shared memory a row of a stage is eight pieces of 16 bytes; odd rows have their halves swapped,
-// so that the eight lanes that read at once, four pieces of two rows, meet in no bank.
-#include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_finish.cuh"
 #include "model/kernels/cuda/gemm_kernels.hpp"
-#include "model/kernels/cuda/gemm_steps.cuh"
+#include "model/kernels/cuda/gemm_square.cuh"
 #include "model/kernels/cuda/launch.cuh"
 
 namespace paceline::cuda {
 namespace {
 
 constexpr int kStages = 3;  // of the large square 96 KB: what devices of 8.6 and 8.9 have too
-constexpr int kStageInputs = 64;
-constexpr int kPieces = kStageInputs * 2 / 16;  // of 16 bytes: of a row of x, or of bf16 weights
 constexpr int kWarpRowTiles = 4;
 
 /// The shape of a block with `kTile` outputs and as many rows.
@@ -34,7 +27,6 @@ struct Square {
     static constexpr int kWarpsOfOutputs = kTiles / kWarpTiles;
     static constexpr int kWarpsOfRows = kTile / (kWarpRowTiles * kTileRows);
     static constexpr int kThreads = 32 * kWarpsOfOutputs * kWarpsOfRows;
-    static constexpr int kResultFloats = kTile + 4;  // of a row: four rows meet in no bank
 };
 
 /// Bytes of a tile's weights in a stage.
@@ -53,72 +45,9 @@ constexpr int stage_bytes() {
 }
 template <WeightType kType, int kTile>
 constexpr int shared_bytes() {
-    constexpr int kResults = kTile * Square<kTile>::kResultFloats * 4;
+    constexpr int kResults = results_bytes(kTile);
     constexpr int kCopies = kStages * stage_bytes<kType, kTile>();
     return kCopies > kResults ? kCopies : kResults;
-}
-
-/// The bytes of a row's pieces in a stage.
-constexpr int kRowBytes = kPieces * 16;
-
-/// Where a piece of a row is, after the row's first byte.
-PACE_DEVICE int piece_at(int row, int piece) {
-    return (piece ^ (row % 2 * (kPieces / 2))) * 16;
-}
-
-struct TiledArgs {
-    GemmArgs call;
-    int slices = 1;
-    std::uint32_t zero = 0;  // which the compiler does not know: Operands::anew()
-};
-
-/// What a block knows of its square.
-struct Place {
-    int first_tile;  // of outputs
-    int first_row;
-    int rows;    // of the call
-    int steps;   // of the product
-    int groups;  // of 32 inputs
-    int stages;  // of 64
-};
-template <WeightType kType, int kTile>
-PACE_DEVICE Place place_of(const GemmArgs& args) {
-    Place place;
-    // Neighbouring blocks share their weights: those are what does not fit into a cache.
-    place.first_tile = block_y() * Square<kTile>::kTiles;
-    place.first_row = block_x() * kTile;
-    // Another stream may be setting it to 0: all threads take what the first one saw.
-    int* shared = shared_memory<int>(0);
-    if (thread_index() == 0) *shared = *args.rows;
-    sync_block();
-    place.rows = *shared;
-    sync_block();  // copies go there
-    place.steps = steps_of(kType, args.weights.inputs);
-    place.groups = place.steps * step_inputs(kType) / 32;
-    place.stages = divided_up(place.groups, 2);
-    return place;
-}
-
-/// What one thread copies of every stage: pieces of 16 bytes whose places follow one another by
-/// `kThreads` pieces in shared memory. All that depends on the thread is worked out once.
-template <int kCount, int kThreads>
-struct Copies {
-    const unsigned char* from[kCount];
-    int last[kCount];  // the stage after which there is nothing more to copy
-
-    PACE_DEVICE void copy(int stage, int bytes_a_stage, unsigned char* to) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            if (stage <= last[i]) copy_async16(to + i * kThreads * 16, from[i]);
-            from[i] += bytes_a_stage;
-        }
-    }
-};
-
-/// The stage after which half `half` of a stage is not there: the last stage may be half a one, and
-/// what follows a row's last step may not be mapped.
-PACE_DEVICE int last_stage(const Place& place, int half) {
-    return (place.groups + 1 - half) / 2 - 1;
 }
 
 /// Weights and rows of a block's stages, as one thread copies them.
@@ -139,9 +68,8 @@ struct Copier {
     PACE_DEVICE Copier(const GemmArgs& args, const Place& place) {
         const int row = thread_index() / kPieces;
         const int piece = thread_index() % kPieces;
-        rows_to = weights_bytes<kType, kTile>() + row * kRowBytes + piece_at(row, piece);
-        weights_to = kType == WeightType::BF16 ? row * kRowBytes + piece_at(row, piece)
-                                               : thread_index() * 16;
+        rows_to = weights_bytes<kType, kTile>() + place_in_stage(row, piece);
+        weights_to = kType == WeightType::BF16 ? place_in_stage(row, piece) : thread_index() * 16;
 #pragma unroll
         for (int i = 0; i < kRowPieces / kThreads; ++i) {
             // Rows that are not there are the last one: their results are not kept.
@@ -155,15 +83,7 @@ struct Copier {
             rows.last[i] = last_stage(place, piece / (kPieces / 2));
         }
         if constexpr (kType == WeightType::BF16) {
-#pragma unroll
-            for (int i = 0; i < kWeightPieces / kThreads; ++i) {
-                const int output = row + i * kRowsApart;
-                weights.from[i] = reinterpret_cast<const unsigned char*>(
-                    output_of<std::uint16_t>(args.weights, place.first_tile + output / kTileOutputs,
-                                             output % kTileOutputs) +
-                    piece * 8);
-                weights.last[i] = last_stage(place, piece / (kPieces / 2));
-            }
+            weights = RowMajorWeights<kTile, kThreads>{args.weights, place}.copies;
         } else {
             // A tile's records lie one after the other.
             constexpr int kTilePieces = kTileBytes / 16;
@@ -187,10 +107,6 @@ struct Copier {
         commit_copies();  // also of nothing: they are counted
     }
 };
-
-PACE_DEVICE Words4 words_at(const unsigned char* shared) {
-    return *reinterpret_cast<const Words4*>(shared);
-}
 
 /// A tile's weights of 32 inputs, from a stage: what Step::load() and group() give. `weights` is
 /// where those of the warp's first tile begin, for this lane.
@@ -318,7 +234,7 @@ PACE_DEVICE void share_totals(const Sums<Square<kTile>::kWarpTiles>& totals, flo
         for (int i = 0; i < kWarpRowTiles * 4; ++i) {
             const int n = i / 4;
             const int c = i % 4;
-            results[(first_row + n * kTileRows + c % 2) * Shape::kResultFloats + first_output +
+            results[(first_row + n * kTileRows + c % 2) * result_floats(kTile) + first_output +
                     m * kTileOutputs + c / 2 * 8] = totals.of[m][n][c];
         }
     }
@@ -328,28 +244,15 @@ template <WeightType kType, int kTile>
 PACE_KERNEL void gemm_tiled(TiledArgs args) {
     using Shape = Square<kTile>;
     wait_for_previous();
-    const Place place = place_of<kType, kTile>(args.call);
+    Place place = place_of<kType, kTile>(args.call);
+    place.rows = rows_of_call(args.call, shared_memory<int>(0));
     if (place.first_row >= place.rows) return;  // a wave that was stopped has none
     Sums<Shape::kWarpTiles> totals;
     multiply<kType, kTile>(args, place, totals);
     let_next_start();
     float* results = shared_memory<float>(0);
     share_totals<kTile>(totals, results);
-    sync_block();
-
-    // Sixteen lanes have a tile of a row; the two halves of a warp have neighbouring tiles.
-    const Finish& finish = args.call.finish;
-    const int o = thread_index() % kTileOutputs;
-    for (int i = thread_index() / kTileOutputs; i < kTile * Shape::kTiles;
-         i += Shape::kThreads / kTileOutputs) {
-        const int tile = i % Shape::kTiles;
-        const int row = place.first_row + i / Shape::kTiles;
-        const bool there = row < place.rows;
-        const float factor = norm_factor(finish.norm, there ? row : place.rows - 1);
-        const float y = results[i / Shape::kTiles * Shape::kResultFloats + tile * kTileOutputs + o];
-        finish_output(finish, place.first_tile + tile, o, row, there ? y * factor : 0.0f,
-                      args.call.weights.outputs, there);
-    }
+    finish_square<kTile, Shape::kThreads>(args.call, place, results);
 }
 
 template <WeightType kType, int kTile>

@@ -67,21 +67,6 @@ PACE_DEVICE int first_input(int step, int part) {
     return step * step_inputs(kType) + part * 32 + lane() % 4 * 8;
 }
 
-/// The inputs of a step that a lane has of each tile of rows, loaded before they are multiplied.
-template <WeightType kType, int kRowTiles>
-struct StepInputs {
-    Words4 at[step_inputs(kType) / 32][kRowTiles];
-
-    PACE_DEVICE void load(const LaneRows<kRowTiles>& rows, int step) {
-#pragma unroll
-        for (int part = 0; part < step_inputs(kType) / 32; ++part) {
-#pragma unroll
-            for (int n = 0; n < kRowTiles; ++n)
-                at[part][n] = rows.load(n, first_input<kType>(step, part));
-        }
-    }
-};
-
 /// A step of all tiles: `inputs(part, n)` is asked for once for all of them.
 template <WeightType kType, int kTiles, int kRowTiles, class Inputs>
 PACE_DEVICE void multiply_step(const Step<kType> (&weights)[kTiles],
@@ -104,7 +89,7 @@ PACE_DEVICE void multiply_step(const Step<kType> (&weights)[kTiles],
 }
 
 /// Steps whose weights are on their way: as many as there are registers for.
-template <WeightType kType, int kTiles, int kRowTiles, WaveCode kCode>
+template <WeightType kType, int kTiles, int kRowTiles>
 struct WeightRing {
     static constexpr int kAhead = kTiles * kRowTiles >= 16 ? 2 : 4;
     Step<kType> steps[kAhead][kTiles];
@@ -112,8 +97,7 @@ struct WeightRing {
     PACE_DEVICE void load(const DeviceMatrix& weights, int i, int step) {
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile)
-            steps[i][tile].template load<l2_hint_of(kCode)>(weights, block_x() * kTiles + tile,
-                                                            step);
+            steps[i][tile].load(weights, block_x() * kTiles + tile, step);
     }
 };
 
@@ -134,14 +118,13 @@ struct WaveFinish {
 };
 
 /// A warp's slice of the products, for all tiles and rows of its block.
-template <WeightType kType, int kTiles, int kRowTiles, WaveCode kCode>
+template <WeightType kType, int kTiles, int kRowTiles>
 PACE_DEVICE void multiply_slice(const GemmArgs& args,
                                 const Slice& slice,
                                 const BlockRows& rows,
-                                StepInputs<kType, kRowTiles>& next,
-                                WeightRing<kType, kTiles, kRowTiles, kCode>& ring,
+                                WeightRing<kType, kTiles, kRowTiles>& ring,
                                 float (&sums)[kTiles][kRowTiles][4]) {
-    constexpr int kAhead = WeightRing<kType, kTiles, kRowTiles, kCode>::kAhead;
+    constexpr int kAhead = WeightRing<kType, kTiles, kRowTiles>::kAhead;
     const LaneRows<kRowTiles> lanes = lane_rows<kRowTiles>(args, rows);
     // A wave that was stopped has no rows: its products are not computed.
     const int last = rows.count == 0 ? slice.first : slice.last;
@@ -155,11 +138,6 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
                     static_cast<const float*>(args.x) +
                     static_cast<std::size_t>(rows.first) * static_cast<std::size_t>(args.x_stride);
                 ring.steps[i][0].multiply(x, args.x_stride, rows.count, step, sums[0]);
-            } else if constexpr (loads_rows_ahead(kCode)) {
-                const StepInputs<kType, kRowTiles> now = next;
-                if (step + 1 < last) next.load(lanes, step + 1);
-                multiply_step<kType>(
-                    ring.steps[i], [&](int part, int n) { return now.at[part][n]; }, sums);
             } else {
                 multiply_step<kType>(
                     ring.steps[i],
@@ -226,7 +204,7 @@ PACE_KERNEL void gemm_wave(WaveArgs wave) {
     float* factors = parts + slices * kRows * kRowFloats;
 
     const Slice slice = slice_of(steps_of(kType, args.weights.inputs), warp(), slices);
-    WeightRing<kType, kTiles, kRowTiles, kCode> ring;
+    WeightRing<kType, kTiles, kRowTiles> ring;
 #pragma unroll
     for (int i = 0; i < ring.kAhead; ++i) {
         if (slice.first + i < slice.last) ring.load(args.weights, i, slice.first + i);
@@ -236,14 +214,11 @@ PACE_KERNEL void gemm_wave(WaveArgs wave) {
     if (wave.early_launch) let_next_start();
     const BlockRows rows = block_rows<kRowTiles>(args);
     WaveFinish<kTiles, kCode> finish;
-    StepInputs<kType, kRowTiles> inputs;
     [[maybe_unused]] int place = 0;
     if constexpr (loads_finish_ahead(kCode)) {
         const int row = thread_index() / kTileOutputs;
         place = finish_place(args.finish, rows.first + row, row < rows.count);
     }
-    if constexpr (loads_rows_ahead(kCode))
-        inputs.load(lane_rows<kRowTiles>(args, rows), slice.first);
     // While the first weights are on their way.
     for (int row = warp(); row < rows.count; row += slices) {
         const float factor = norm_factor(args.finish.norm, rows.first + row);
@@ -252,7 +227,7 @@ PACE_KERNEL void gemm_wave(WaveArgs wave) {
     if constexpr (loads_finish_ahead(kCode)) finish.load(args, rows, place);
 
     float sums[kTiles][kRowTiles][4] = {};
-    multiply_slice<kType, kTiles, kRowTiles, kCode>(args, slice, rows, inputs, ring, sums);
+    multiply_slice<kType, kTiles, kRowTiles>(args, slice, rows, ring, sums);
     if (!wave.early_launch) let_next_start();
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {

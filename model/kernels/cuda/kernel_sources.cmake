@@ -7,6 +7,7 @@ set(PACELINE_KERNEL_SOURCES
     gemm.cu
     gemm_blas.cu
     gemm_tiled.cu
+    gemm_tiled_wgmma.cu
     gemm_wave.cu
     gemm_wave_variants.cu
     random.cu

@@ -105,7 +105,7 @@ void check_launch(cudaError_t status, const void* kernel, const LaunchShape& sha
 }  // namespace native
 
 DeviceInfo use_device(int index) {
-    CUDA_CHECK(cudaSetDevice(index));
+    set_device(index);
     cudaDeviceProp properties{};
     CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
     std::size_t free_bytes = 0;
@@ -122,7 +122,12 @@ DeviceInfo use_device(int index) {
 }
 
 void set_device(int index) {
-    CUDA_CHECK(cudaSetDevice(index));
+    const cudaError_t status = cudaSetDevice(index);
+    if (status == cudaSuccess) return;
+    (void)cudaGetLastError();
+    // Not words_for(): the device that it names is the one in use, and this one was wanted.
+    throw DeviceError("cuda:" + std::to_string(index) + " cannot be used: " +
+                      cudaGetErrorName(status) + ", " + cudaGetErrorString(status));
 }
 
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {

@@ -1,7 +1,6 @@
 #include "model/kernels/cuda/variant_words.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
 
 namespace paceline::cuda {
 namespace {
@@ -30,20 +29,10 @@ Result<Variants> parse_variants(std::string_view list) {
         if (named == kNamedVariants.end())
             return bad("unknown variant '" + std::string{word} + "', allowed: " + allowed_words());
         const Variants& one = named->variants;
-        if (one.l2_hint != 0 && all.l2_hint != 0 && one.l2_hint != all.l2_hint)
-            return bad("variants '" + std::string{list} +
-                       "' have two L2 hints, at most one is possible");
         all.early_launch |= one.early_launch;
-        all.rows_ahead |= one.rows_ahead;
         all.finish_ahead |= one.finish_ahead;
-        all.attention_rows |= one.attention_rows;
-        if (one.l2_hint != 0) all.l2_hint = one.l2_hint;
         begin = end + 1;
     }
-    if (wave_code(all) == WaveCode::NotCompiled)
-        return bad("variants '" + std::string{list} +
-                   "' have no kernel: of rows-ahead, finish-ahead and " +
-                   "the L2 hints at most one is possible, or 'all'");
     return all;
 }
 
@@ -53,10 +42,7 @@ std::string variants_text(const Variants& variants) {
         if (is_on) text += (text.empty() ? "" : ",") + std::string{word};
     };
     add(variants.early_launch, "early-launch");
-    add(variants.rows_ahead, "rows-ahead");
     add(variants.finish_ahead, "finish-ahead");
-    add(variants.l2_hint != 0, fmt::format("l2-{}", variants.l2_hint));
-    add(variants.attention_rows, "attention-rows");
     return text.empty() ? "base" : text;
 }
 

@@ -29,7 +29,7 @@ TEST_CASE(
         const ModelFile file = open_fixture(fixture);
         for (const Position count : {1, 3, 9, 20}) {
             CAPTURE(count);
-            const auto plain = make_cuda(file, {.dtype = dtype, .graphs = false});
+            const auto plain = make_cuda(file, {.dtype = dtype, .graphs = false, .variants = {}});
             Call want{*plain, count, 2};
             run(*plain, want);
             for (const NamedVariants& named : kNamedVariants) {
@@ -47,12 +47,10 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("recordings of one backend serve waves of any number of rows with attention by rows") {
+TEST_CASE("recordings of one backend serve waves of any number of rows") {
     const ModelFile file = open_fixture("tiny-chat");
     const auto plain = make_cuda(file, {.dtype = Dtype::BF16, .graphs = false});
-    cuda::Variants variants;
-    variants.attention_rows = true;
-    const auto backend = make_cuda(file, {.dtype = Dtype::BF16, .variants = variants});
+    const auto backend = make_cuda(file, {.dtype = Dtype::BF16});
     // Twice up and down: each size is launched, recorded and replayed between the others.
     for (const Position count : {1, 8, 2, 5, 3, 8, 1, 4, 2, 5, 1, 3, 8}) {
         CAPTURE(count);
@@ -67,7 +65,7 @@ TEST_CASE("recordings of one backend serve waves of any number of rows with atte
 
 TEST_CASE("a backend whose variants are replaced keeps its bits") {
     const ModelFile file = open_fixture("qwen3-bf16");
-    const auto backend = make_cuda(file, {.dtype = Dtype::BF16});
+    const auto backend = make_cuda(file, {.dtype = Dtype::BF16, .variants = {}});
     Call want{*backend, 9, 2};
     for (int round = 0; round < 2; ++round) run(*backend, want);
     for (const NamedVariants& named : kNamedVariants) {
@@ -80,13 +78,7 @@ TEST_CASE("a backend whose variants are replaced keeps its bits") {
     }
 }
 
-TEST_CASE("attention by rows is planned for the rows, and its recordings are accounted") {
-    cuda::Variants by_rows;
-    by_rows.attention_rows = true;
-    for (const int rows : {1, 3, 8, 9, 33, 100}) {
-        CHECK(attention_rows(rows, by_rows) == rows);
-        CHECK(attention_rows(rows, {}) == grid_rows(rows));
-    }
+TEST_CASE("larger waves have one recording a size, whatever rows attention is planned for") {
     CHECK(grid_rows(1) == 8);
     // No more tile counts than recording_bytes() reckons with: three up to 8 rows, then one a size.
     for (int group = 1; group <= cuda::kAttentionGroupMax; ++group) {
@@ -98,22 +90,6 @@ TEST_CASE("attention by rows is planned for the rows, and its recordings are acc
             CHECK(tiles(rows) == tiles(grid_rows(rows)));
         }
     }
-    CudaOptions options;
-    options.last_layer = 2;
-    const std::uint64_t base = recording_bytes(options);
-    options.variants = by_rows;
-    CHECK(recording_bytes(options) == base / 4 * 6);
-}
-
-TEST_CASE("a backend refuses a combination of variants that is not compiled") {
-    const ModelFile file = open_fixture("llama-q4_1");
-    CudaOptions options{.kv_slots = 64};
-    options.variants.rows_ahead = true;
-    options.variants.l2_hint = 256;
-    const auto made = make_cuda_backend(file, options);
-    REQUIRE_FALSE(made.ok());
-    CHECK(made.error().code == Errc::BadArgument);
-    CHECK(made.error().what.find("variants") != std::string::npos);
 }
 
 }  // namespace

@@ -37,19 +37,45 @@ TEST_CASE("every way to spread a product over a device gives the same bits") {
     }
 }
 
+#ifndef PACELINE_EMULATED_DEVICE
+TEST_CASE(
+    "long products have the same bits however they are spread, also where everything is zero") {
+    constexpr int kOutputs = 300;
+    constexpr int kInputs = 4128;  // slices that end within a stage
+    constexpr int kRows = 300;
+    const Weights weights = make_weights(WeightType::BF16, kOutputs, kInputs, false, 27);
+    std::vector<float> x = random_floats(kRows * kInputs, 28);
+    for (int row = 0; row < kRows; row += 3) {
+        for (int i = 0; i < kInputs; ++i)
+            x[size_of(row * kInputs + i)] = i % 5 == row % 5 ? -0.0f : 0.0f;
+    }
+    const std::vector<GemmChoice> choices = all_choices(WeightType::BF16, kRows);
+    const std::vector<float> first = multiply(weights, x, kRows, &choices.front());
+    for (const GemmChoice& choice : choices) {
+        CAPTURE(choice.tile);
+        CAPTURE(choice.wgmma);
+        const std::vector<float> y = multiply(weights, x, kRows, &choice);
+        CHECK(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)) == 0);
+    }
+}
+#endif
+
 #ifdef PACELINE_EMULATED_DEVICE
 TEST_CASE("the order in which an emulated block's threads run changes nothing of a tiled product") {
     using emulated::Order;
     for (const WeightType type : {WeightType::BF16, WeightType::Int8, WeightType::Q4}) {
         const Weights weights = make_weights(type, 72, 352, false, 20);
         const std::vector<float> x = random_floats(70 * 352, 21);
-        const GemmChoice tiled{kSmallTile, 1, 1, 1};
-        const std::vector<float> forward = multiply(weights, x, 70, &tiled);
-        for (const Order order : {Order{Order::Kind::Backward}, Order{Order::Kind::Shuffled, 7}}) {
-            emulated::set_order(order);
-            CHECK(multiply(weights, x, 70, &tiled) == forward);
+        for (const bool wgmma : {false, type == WeightType::BF16}) {
+            const GemmChoice tiled{kSmallTile, 1, 1, 1, WaveCode::Base, false, wgmma};
+            const std::vector<float> forward = multiply(weights, x, 70, &tiled);
+            for (const Order order :
+                 {Order{Order::Kind::Backward}, Order{Order::Kind::Shuffled, 7}}) {
+                emulated::set_order(order);
+                CHECK(multiply(weights, x, 70, &tiled) == forward);
+            }
+            emulated::set_order({});
         }
-        emulated::set_order({});
     }
 }
 #endif
@@ -65,6 +91,10 @@ TEST_CASE("a product of many rows takes squares that fill the device, one of few
     CHECK(choose_gemm(matrix, {64, kProcessors}).row_tiles == 8);
     CHECK(choose_gemm(matrix, {512, kProcessors}).tile == kLargeTile);
     CHECK(choose_gemm(matrix, {128, kProcessors}).tile == kSmallTile);
+    CHECK_FALSE(choose_gemm(matrix, {512, kProcessors}).wgmma);
+    CHECK(choose_gemm(matrix, {512, kProcessors, {}, true}).wgmma);
+    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove + 1, kProcessors, {}, true}).tile == kSmallTile);
+    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove, kProcessors, {}, true}).tile == 0);
     matrix.outputs = 576;  // too few tiles for two a block
     CHECK(choose_gemm(matrix, {16, kProcessors}).tiles == 1);
     matrix.type = WeightType::F32;  // which only the wave kernel has

@@ -33,49 +33,34 @@ TEST_CASE("each switch and all of them have a name that is parsed to them") {
         REQUIRE(again.ok());
         CHECK(again.value() == named.variants);
     }
-    CHECK(variants_text(kAllVariants) ==
-          "early-launch,rows-ahead,finish-ahead,l2-128,attention-rows");
+    CHECK(variants_text(kAllVariants) == "early-launch,finish-ahead");
     CHECK(variants_text({}) == "base");
 }
 
 TEST_CASE("a list of words switches each of them on") {
-    const Result<Variants> parsed = parse_variants("attention-rows,l2-256,early-launch,l2-256");
+    const Result<Variants> parsed = parse_variants("finish-ahead,early-launch,finish-ahead");
     REQUIRE(parsed.ok());
-    CHECK(variants_text(parsed.value()) == "early-launch,l2-256,attention-rows");
+    CHECK(variants_text(parsed.value()) == "early-launch,finish-ahead");
     CHECK(parse_variants(variants_text(kAllVariants)).value() == kAllVariants);
 }
 
 TEST_CASE("an unknown word is refused by name, with the allowed ones") {
-    for (const char* list : {"rows-ahed", "l2-128,rows-ahed", "rows-ahed,all"}) {
+    for (const char* list : {"finish-ahed", "early-launch,finish-ahed", "finish-ahed,all"}) {
         CAPTURE(list);
         const std::string problem = problem_of(list);
-        CHECK(has(problem, "'rows-ahed'"));
+        CHECK(has(problem, "'finish-ahed'"));
         for (const NamedVariants& named : kNamedVariants)
             CHECK(has(problem, std::string{named.name}.c_str()));
     }
     CHECK(has(problem_of(""), "unknown variant ''"));
-    CHECK(has(problem_of("l2-128,"), "unknown variant ''"));
-}
-
-TEST_CASE("combinations that are not compiled are refused") {
-    CHECK(has(problem_of("l2-128,l2-256"), "have two L2 hints"));
-    CHECK(has(problem_of("all,l2-256"), "have two L2 hints"));
-    CHECK(has(problem_of("rows-ahead,finish-ahead"), "no kernel"));
-    CHECK(has(problem_of("rows-ahead,l2-128"), "no kernel"));
-    CHECK(has(problem_of("finish-ahead,l2-256"), "no kernel"));
-    CHECK(problem_of("rows-ahead,finish-ahead,l2-128").empty());
-    Variants odd;
-    odd.l2_hint = 64;
-    CHECK(wave_code(odd) == WaveCode::NotCompiled);
+    CHECK(has(problem_of("early-launch,"), "unknown variant ''"));
 }
 
 TEST_CASE("the wave kernel has the code of a variant in waves of up to 16 rows, else the base") {
     for (const NamedVariants& named : kNamedVariants) {
         CAPTURE(named.name);
         const WaveCode code = wave_code(named.variants);
-        CHECK(loads_rows_ahead(code) == named.variants.rows_ahead);
         CHECK(loads_finish_ahead(code) == named.variants.finish_ahead);
-        CHECK(l2_hint_of(code) == named.variants.l2_hint);
         for (const WeightType type :
              {WeightType::F32, WeightType::BF16, WeightType::Int8, WeightType::Q4}) {
             for (const int rows : {1, 8, 9, 16, 17, 64, 65}) {

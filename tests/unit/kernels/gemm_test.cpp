@@ -44,6 +44,8 @@ float tolerance(PackedType type) {
         case PackedType::Int8:
         case PackedType::Q4:
         case PackedType::Q4Sym:
+        case PackedType::Q4K:
+        case PackedType::Q6K:
             return 8e-3f;  // half a step of 127 on every activation
     }
     return 0;

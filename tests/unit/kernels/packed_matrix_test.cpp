@@ -1,8 +1,10 @@
 #include <cmath>
+#include <optional>
 
 #include <doctest/doctest.h>
 
 #include "tests/unit/kernels/kernel_fixture.hpp"
+#include "tests/unit/weights/gguf_builder.hpp"
 
 namespace paceline {
 namespace {
@@ -21,17 +23,21 @@ std::vector<std::byte> random_blocks(std::mt19937& rng, StoredType type, int row
     for (std::size_t block = 0; block < blocks; ++block) {
         const std::uint16_t d = float_to_half(0.01f + 0.001f * static_cast<float>(rng() % 50));
         const std::uint16_t m = float_to_half(-0.5f + 0.02f * static_cast<float>(rng() % 50));
-        std::memcpy(bytes.data() + block * t.block_bytes, &d, 2);
-        if (type == StoredType::Q4_1) std::memcpy(bytes.data() + block * t.block_bytes + 2, &m, 2);
+        const test::detail::HalfPlaces places = test::detail::half_places(type);
+        std::byte* at = bytes.data() + block * t.block_bytes;
+        if (places.scale >= 0) std::memcpy(at + places.scale, &d, 2);
+        if (places.minimum >= 0) std::memcpy(at + places.minimum, &m, 2);
+        if (type == StoredType::MXFP4) *at = static_cast<std::byte>(110 + rng() % 20);
     }
     return bytes;
 }
 
 TEST_CASE("a quantised block packed to its own type keeps every value exactly") {
     std::mt19937 rng{1};
-    const std::pair<StoredType, PackedType> kinds[] = {{StoredType::Q8_0, PackedType::Int8},
-                                                       {StoredType::Q4_1, PackedType::Q4},
-                                                       {StoredType::Q4_0, PackedType::Q4Sym}};
+    const std::pair<StoredType, PackedType> kinds[] = {
+        {StoredType::Q8_0, PackedType::Int8},   {StoredType::Q5_0, PackedType::Int8},
+        {StoredType::IQ4_NL, PackedType::Int8}, {StoredType::MXFP4, PackedType::Int8},
+        {StoredType::Q4_1, PackedType::Q4},     {StoredType::Q4_0, PackedType::Q4Sym}};
     for (const auto& [stored, packed] : kinds) {
         CAPTURE(static_cast<int>(stored));
         const int rows = 37;
@@ -46,6 +52,55 @@ TEST_CASE("a quantised block packed to its own type keeps every value exactly") 
             unpack_row(matrix.matrix, r, got);
             CHECK(testing::equal_bits(got, want));
         }
+    }
+}
+
+/// Row `row`, the last one of a matrix of one tile, has a scale that is `wrong`.
+std::optional<std::int64_t> wrong_row(StoredType type, PackedType packed, std::uint16_t wrong) {
+    std::mt19937 rng{4};
+    const int rows = 3;
+    const int cols = 256;
+    std::vector<std::byte> bytes = random_blocks(rng, type, rows, cols);
+    const std::size_t row = 2 * bytes.size() / rows;
+    if (type == StoredType::MXFP4) {
+        bytes[row] = std::byte{255};
+    } else {
+        const int at = test::detail::half_places(type).scale;
+        std::memcpy(bytes.data() + row + at, &wrong, sizeof wrong);
+    }
+    const TensorView view{"w", type, rows, cols, bytes.data(), bytes.size()};
+    PackedMatrix matrix{packed, rows, cols, nullptr};
+    std::vector<std::byte> data(matrix.bytes());
+    matrix.data = data.data();
+    std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
+    return pack_tiles(view, matrix, 0, 1, scratch);
+}
+
+TEST_CASE("a scale that is not finite is found in every block type, whatever it is packed to") {
+    for (const StoredType type :
+         {StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1, StoredType::Q5_0, StoredType::Q5_1,
+          StoredType::Q2_K, StoredType::Q3_K, StoredType::Q4_K, StoredType::Q5_K, StoredType::Q6_K,
+          StoredType::IQ4_NL, StoredType::IQ4_XS, StoredType::MXFP4}) {
+        for (const PackedType packed :
+             {PackedType::F32, PackedType::BF16, PackedType::Int8, PackedType::Q4}) {
+            CAPTURE(traits(type).name);
+            CAPTURE(name(packed));
+            CHECK(wrong_row(type, packed, 0x7C00).value_or(-1) == 2);
+            CHECK(wrong_row(type, packed, 0xFE01).value_or(-1) == 2);
+        }
+    }
+}
+
+TEST_CASE("numbers whose scale outgrows a float16 are not packed to int8 or q4") {
+    std::vector<float> values(64, 1.0f);
+    values[40] = 3e7f;  // / 127 is above 65504
+    const OwnedTensor tensor{values, 1, 64};
+    for (const PackedType type : {PackedType::Int8, PackedType::Q4}) {
+        PackedMatrix matrix{type, 1, 64, nullptr};
+        std::vector<std::byte> data(matrix.bytes());
+        matrix.data = data.data();
+        std::vector<float> scratch(64);
+        CHECK(pack_tiles(tensor.view, matrix, 0, 1, scratch).has_value());
     }
 }
 

@@ -68,15 +68,18 @@ TEST_CASE("an int8 activation keeps scale, sum and quants of its group of 32") {
                 const float scale = packed.scales(panel)[g * panel.width + lane];
                 CHECK(scale == doctest::Approx(largest / 127.0f));
                 int total = 0;
+                int half = 0;
                 for (int k = 0; k < 32; ++k) {
                     const int q =
                         packed.int8(panel)[((32 * g + k) / 4 * panel.width + lane) * 4 + k % 4];
                     total += q;
+                    if (k < 16) half += q;
                     const int c = 32 * g + k;
                     const float value = c < cols ? x[static_cast<std::size_t>(r * cols + c)] : 0.0f;
                     CHECK(std::fabs(static_cast<float>(q) * scale - value) <= 0.5001f * scale);
                 }
                 CHECK(packed.counts(panel)[g * panel.width + lane] == total);
+                CHECK(packed.halves(panel)[g * panel.width + lane] == half);
                 CHECK(packed.sums(panel)[g * panel.width + lane] ==
                       doctest::Approx(scale * static_cast<float>(total)));
             }

@@ -128,10 +128,8 @@ struct alignas(16) Words4 {
     std::uint32_t x, y, z, w;
 };
 
-template <int kL2Hint = 0>
-Words4 load_streamed(const Words4* from,
-                     std::source_location at = std::source_location::current()) {
-    static_assert(kL2Hint == 0 || kL2Hint == 128 || kL2Hint == 256, "hints that there are");
+inline Words4 load_streamed(const Words4* from,
+                            std::source_location at = std::source_location::current()) {
     if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Words4) != 0) {
         emulated::this_thread().block->fail("load_streamed() of an unaligned address", at);
     }
@@ -162,6 +160,36 @@ inline void mma_bf16(float (&c)[4],
     emulated::TilePart part{c, a, b};
     emulated::this_thread().block->together(kOperation, &part, at);
 }
+
+/// Ends at once; only what a warp asks of its own rows matters here.
+template <int kWidth>
+void wgmma_bf16(float (&d)[kWidth / 2],
+                const std::uint32_t (&a)[4],
+                const void* b,
+                bool add,
+                std::source_location at = std::source_location::current()) {
+    static_assert(kWidth == 64 || kWidth == 128, "widths that there are");
+    const auto* words = static_cast<const std::uint32_t*>(b);
+    const int g = lane() / 4;
+    const int t = lane() % 4;
+    for (int i = 0; i < kWidth / 8; ++i) {
+        const std::uint32_t column[2] = {words[(8 * i + g) * 4 + t],
+                                         words[(kWidth + 8 * i + g) * 4 + t]};
+        float sums[4] = {};
+        for (int k = 0; add && k < 4; ++k) sums[k] = d[4 * i + k];
+        mma_bf16(sums, a, column, at);
+        for (int k = 0; k < 4; ++k) d[4 * i + k] = sums[k];
+    }
+}
+inline void wgmma_begin() {}
+inline void wgmma_commit() {}
+template <int N>
+void wgmma_wait() {
+    static_assert(N >= 0);
+}
+template <int kCount>
+void wgmma_hold(float (&)[kCount]) {}
+inline void publish_for_wgmma() {}
 
 inline float bf16_to_float(std::uint16_t bits) {
     return emulated::bf16_to_float(bits);

@@ -2,10 +2,11 @@
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/launch.cuh"
 #include "tests/unit/cuda/wgmma/wgmma_kernels.hpp"
-#include "tests/unit/cuda/wgmma/wgmma_multiply.cuh"
 
 namespace paceline::cuda::test {
 namespace {
+
+using namespace wgmma;
 
 constexpr int kThreads = 128;  // a warpgroup
 constexpr int kBlockRows = 64;
@@ -41,7 +42,7 @@ PACE_KERNEL void mma_chain(SumsCall call) {
         call.c[(row + i / 2 * 8) * call.n + column + 2 * t + i % 2] = totals[i];
 }
 
-/// `rows` rows and kStage k of an operand, by the layout of wgmma_multiply.cuh.
+/// `rows` rows and kStage k of an operand, by the layout of wgmma_nvcc.cuh.
 PACE_DEVICE void stage(const std::uint16_t* from, int stride, int rows, unsigned char* to) {
     for (int piece = thread_index(); piece < rows * kChunks; piece += kThreads) {
         const int row = piece / kChunks;

@@ -1,5 +1,6 @@
 // wgmma.mma_async m64nNk16 of bf16 into float sums, for N = 8, 64 and 128, as the PTX ISA has it ("Asynchronous
-// warpgroup level matrix instructions"). For wgmma_kernels.cu alone; compute capability 9.0a.
+// warpgroup level matrix instructions"). Included by device_nvcc.cuh, and by the test of its bits; only code of
+// compute capability 9.0a may call it.
 //
 // One warpgroup, 128 threads, multiplies 64 rows of A by N rows of B, both with their k numbers next to each
 // other. B lies in shared memory, A there or in registers. With w = warp, g = lane / 4 and t = lane % 4 thread
@@ -16,9 +17,7 @@
 
 #include <cstdint>
 
-#include "model/kernels/cuda/device.cuh"
-
-namespace paceline::cuda::test {
+namespace paceline::cuda::wgmma {
 
 /// Where the rows of A are.
 enum class Rows : std::uint8_t { Shared, Registers };
@@ -40,7 +39,7 @@ PACE_DEVICE std::uint64_t descriptor_of(const void* shared, int rows) {
 
 /// Makes what threads have written to shared memory visible to wgmma, which reads by another way.
 PACE_DEVICE void publish_shared() {
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 /// In front of the first wgmma, and of one whose registers other instructions have written.
 PACE_DEVICE void begin_products() {
@@ -58,9 +57,10 @@ PACE_DEVICE void hold(float (&d)[kCount]) {
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/// d += A B of 64 x kWidth sums and 16 k. Between begin_products() and end_products().
+/// d += A B of 64 x kWidth sums and 16 k, or d = A B if `add` is 0. Between begin_products() and
+/// end_products().
 template <int kWidth, Rows kRows>
-PACE_DEVICE void multiply(float (&d)[kWidth / 2], const Source& a, std::uint64_t b);
+PACE_DEVICE void multiply(float (&d)[kWidth / 2], const Source& a, std::uint64_t b, int add = 1);
 
 // The thread's sums as operands: their registers, and their names in the instruction.
 #define PACE_SUMS_4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
@@ -78,8 +78,8 @@ PACE_DEVICE void multiply(float (&d)[kWidth / 2], const Source& a, std::uint64_t
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// The instruction: its width, the names of the sums, of A, of B's descriptor and of a word that is 1 (d is added
-// to, not replaced), and the transpose flags (none).
+// The instruction: its width, the names of the sums, of A, of B's descriptor and of a word that says whether d is
+// added to or replaced, and the transpose flags (none).
 #define PACE_WGMMA(width, sums, a, b, p, transposed)                                    \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " p                                               \
     ", 0;\n"                                                                            \
@@ -87,48 +87,66 @@ PACE_DEVICE void multiply(float (&d)[kWidth / 2], const Source& a, std::uint64_t
     ", p, 1, 1, " transposed ";\n}"
 
 template <>
-PACE_DEVICE void multiply<8, Rows::Shared>(float (&d)[4], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<8, Rows::Shared>(float (&d)[4],
+                                           const Source& a,
+                                           std::uint64_t b,
+                                           int add) {
     asm volatile(PACE_WGMMA("8", PACE_NAMES_4, "%4", "%5", "%6", "0, 0")
                  : PACE_SUMS_4(0)
-                 : "l"(a.descriptor), "l"(b), "r"(1));
+                 : "l"(a.descriptor), "l"(b), "r"(add));
 }
 
 template <>
-PACE_DEVICE void multiply<8, Rows::Registers>(float (&d)[4], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<8, Rows::Registers>(float (&d)[4],
+                                              const Source& a,
+                                              std::uint64_t b,
+                                              int add) {
     asm volatile(PACE_WGMMA("8", PACE_NAMES_4, "{%4, %5, %6, %7}", "%8", "%9", "0")
                  : PACE_SUMS_4(0)
                  : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "l"(b),
-                   "r"(1));
+                   "r"(add));
 }
 
 template <>
-PACE_DEVICE void multiply<64, Rows::Shared>(float (&d)[32], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<64, Rows::Shared>(float (&d)[32],
+                                            const Source& a,
+                                            std::uint64_t b,
+                                            int add) {
     asm volatile(PACE_WGMMA("64", PACE_NAMES_32, "%32", "%33", "%34", "0, 0")
                  : PACE_SUMS_32(0)
-                 : "l"(a.descriptor), "l"(b), "r"(1));
+                 : "l"(a.descriptor), "l"(b), "r"(add));
 }
 
 template <>
-PACE_DEVICE void multiply<64, Rows::Registers>(float (&d)[32], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<64, Rows::Registers>(float (&d)[32],
+                                               const Source& a,
+                                               std::uint64_t b,
+                                               int add) {
     asm volatile(PACE_WGMMA("64", PACE_NAMES_32, "{%32, %33, %34, %35}", "%36", "%37", "0")
                  : PACE_SUMS_32(0)
                  : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "l"(b),
-                   "r"(1));
+                   "r"(add));
 }
 
 template <>
-PACE_DEVICE void multiply<128, Rows::Shared>(float (&d)[64], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<128, Rows::Shared>(float (&d)[64],
+                                             const Source& a,
+                                             std::uint64_t b,
+                                             int add) {
     asm volatile(PACE_WGMMA("128", PACE_NAMES_64, "%64", "%65", "%66", "0, 0")
                  : PACE_SUMS_64(0)
-                 : "l"(a.descriptor), "l"(b), "r"(1));
+                 : "l"(a.descriptor), "l"(b), "r"(add));
 }
 
 template <>
-PACE_DEVICE void multiply<128, Rows::Registers>(float (&d)[64], const Source& a, std::uint64_t b) {
+PACE_DEVICE void multiply<128, Rows::Registers>(float (&d)[64],
+                                                const Source& a,
+                                                std::uint64_t b,
+                                                int add) {
     asm volatile(PACE_WGMMA("128", PACE_NAMES_64, "{%64, %65, %66, %67}", "%68", "%69", "0")
                  : PACE_SUMS_64(0)
                  : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "l"(b),
-                   "r"(1));
+                   "r"(add));
 }
 
 #undef PACE_WGMMA
@@ -140,4 +158,4 @@ PACE_DEVICE void multiply<128, Rows::Registers>(float (&d)[64], const Source& a,
 #undef PACE_SUMS_16
 #undef PACE_SUMS_4
 
-}  // namespace paceline::cuda::test
+}  // namespace paceline::cuda::wgmma
