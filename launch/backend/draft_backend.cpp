@@ -53,21 +53,11 @@ Result<SkipSet> skip_set_of(const DraftConfig& draft, int layers) {
         return set;
     }
     if (draft.model != DraftModelKind::SkipLayers) return set;
-    if (draft.skip == kUniformSkip) {
-        const int open = std::max(layers - draft.keep_first - draft.keep_last, 0);
-        // A programme skips whole layers.
-        const int each = draft.is_tapped() ? 1 : 2;
-        const auto count = static_cast<int>(std::lround(draft.skip_ratio * each * open));
-        set = SkipSet::uniform(layers, count * 2 / each, draft.keep_first, draft.keep_last);
-    } else {
-        Result<SkipSet> parsed = SkipSet::parse(draft.skip, layers);
-        if (!parsed) return Error{Errc::BadArgument, "[draft] skip: " + parsed.error().what};
-        set = std::move(parsed).value();
-    }
-    if (set.count() < 2 * layers) return set;
+    Result<SkipSet> found = draft.skip.set_of(layers, "[draft]");
+    if (!found || found.value().count() < 2 * layers) return found;
     return Error{Errc::BadArgument,
                  fmt::format("[draft] skip = \"{}\" leaves none of the model's {} layers",
-                             draft.skip, layers)};
+                             draft.skip.set, layers)};
 }
 
 namespace {
@@ -123,8 +113,8 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     if (draft.is_tapped()) {
         plan.programme = LayerProgrammeOptions{.layers = config.layers,
                                                .skip = plan.skip.count() / 2,
-                                               .keep_first = draft.keep_first,
-                                               .keep_last = draft.keep_last};
+                                               .keep_first = draft.skip.keep_first,
+                                               .keep_last = draft.skip.keep_last};
         plan.options.kv_slots += pages_for(plan.programme->skip + 1) * kKvPageSlots;
     }
     if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);

@@ -89,7 +89,8 @@ std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
     std::map<std::string_view, std::int64_t> weights;  // by the dtype that keeps what is stored
     for (const TensorView& tensor : file.tensors()) {
         const PackedType packed = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
-        const bool four_bits = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
+        const bool four_bits =
+            packed == PackedType::Q4 || packed == PackedType::Q4Sym || packed == PackedType::Q4K;
         weights[four_bits ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
     }
     const auto most =

@@ -9,13 +9,6 @@ Error named(const ModelFile& file, const Error& error) {
     return {error.code, file.path() + ": " + error.what};
 }
 
-Result<ChatTemplate> read_template(const ModelFile& file, const Tokenizer& tokenizer) {
-    Result<ChatTemplate> chat = ChatTemplate::recognise(file.tokenizer().chat_template);
-    if (!chat) return chat;
-    if (Status fits = ChatTemplate::supported_by(tokenizer); !fits) return fits.error();
-    return chat;
-}
-
 }  // namespace
 
 Result<Tokenizer> tokenizer_of(const ModelFile& file) {
@@ -27,8 +20,8 @@ Result<Tokenizer> tokenizer_of(const ModelFile& file) {
     return error;
 }
 
-Result<ChatTemplate> chat_template_of(const ModelFile& file, const Tokenizer& tokenizer) {
-    Result<ChatTemplate> chat = read_template(file, tokenizer);
+Result<ChatTemplate> chat_template_of(const ModelFile& file) {
+    Result<ChatTemplate> chat = ChatTemplate::make(file.tokenizer());
     if (!chat) return named(file, chat.error());
     return chat;
 }
@@ -37,7 +30,7 @@ std::string use_text(const ModelFile& file) {
     if (is_synthetic(file)) return "cannot run: synthetic weights have no tokenizer";
     const Result<Tokenizer> tokenizer = Tokenizer::make(file.tokenizer());
     if (!tokenizer) return "cannot run: " + tokenizer.error().what;
-    const Result<ChatTemplate> chat = read_template(file, tokenizer.value());
+    const Result<ChatTemplate> chat = ChatTemplate::make(file.tokenizer());
     return chat ? "runs" : "runs with --raw only: " + chat.error().what;
 }
 

@@ -15,10 +15,8 @@ namespace paceline {
 /// The tokenizer of `file`. Errors: those of Tokenizer::make(), naming the file.
 [[nodiscard]] Result<Tokenizer> tokenizer_of(const ModelFile& file);
 
-/// Its chat template. Errors: Unsupported (none, or one that is not known), BadFile (its control tokens
-/// are missing from `tokenizer`); they name the file, and --raw as the remedy.
-[[nodiscard]] Result<ChatTemplate> chat_template_of(const ModelFile& file,
-                                                    const Tokenizer& tokenizer);
+/// Its chat template. Errors: those of ChatTemplate::make(); they name the file, and --raw as the remedy.
+[[nodiscard]] Result<ChatTemplate> chat_template_of(const ModelFile& file);
 
 /// "runs", "runs with --raw only: why" or "cannot run: why".
 [[nodiscard]] std::string use_text(const ModelFile& file);

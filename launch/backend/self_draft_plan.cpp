@@ -15,32 +15,23 @@ namespace {
 
 constexpr std::size_t kStateBytesMax = std::size_t{16} << 20U;
 
-/// Sub-layers, or layers with a programme, that the ratio means.
-int skipped_of(const SelfDraftConfig& config, int layers) {
-    const int free = std::max(layers - config.keep_first - config.keep_last, 0);
-    const int each = config.choose == SkipChoice::Programme ? 1 : 2;
-    return static_cast<int>(std::lround(config.skip_ratio * free * each));
-}
-
-Result<SkipSet> first_set(const SelfDraftConfig& config, int layers) {
-    if (config.skip != "uniform") {
-        Result<SkipSet> set = SkipSet::parse(config.skip, layers);
-        if (set) return set;
-        return Error{Errc::BadArgument,
-                     fmt::format("[self_draft] skip = \"{}\": {}", config.skip, set.error().what)};
-    }
-    const int each = config.choose == SkipChoice::Programme ? 2 : 1;
-    SkipSet set = SkipSet::uniform(layers, skipped_of(config, layers) * each, config.keep_first,
-                                   config.keep_last);
-    if (set.count() > 0) return set;
+/// The set to begin with.
+Result<SkipSet> first_set(const SkipConfig& skip, int layers) {
+    Result<SkipSet> set = skip.set_of(layers, "[self_draft]");
+    if (!set || set.value().count() > 0) return set;
     return Error{
         Errc::BadArgument,
         fmt::format("[self_draft] skip_ratio = {} leaves nothing to skip of {} layers, the "
                     "first {} and last {} of which are kept",
-                    config.skip_ratio, layers, config.keep_first, config.keep_last)};
+                    skip.ratio, layers, skip.keep_first, skip.keep_last)};
 }
 
-/// So that a run does not search for hours and keep nothing.
+/// Layers that a programme skips.
+int layers_skipped(const SkipConfig& skip, int layers) {
+    return std::max(skip.count_of(layers), 1);
+}
+
+/// Fails at the start of a run, not after hours of a search whose result cannot be kept.
 Status check_writable(const std::string& path) {
     const std::string probe = path + ".probe";
     Result<OutputFile> file = OutputFile::open(probe, "[self_draft] state");
@@ -127,20 +118,20 @@ Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDra
 Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
     const int layers = target.config().layers;
     SelfDraftOptions& options = plan.options;
-    Result<SkipSet> set = first_set(config, layers);
+    Result<SkipSet> set = first_set(config.skip, layers);
     if (!set) return set.error();
     options.skip = std::move(set).value();
-    options.choice = config.choose;
+    options.choice = config.skip.choose;
     options.window = config.window;
-    options.interval = config.interval;
+    options.interval = config.skip.interval;
     options.optimise_share = config.optimise_share;
-    options.programme_skip = std::max(skipped_of(config, layers), 1);
-    options.programme_keep_first = config.keep_first;
-    options.programme_keep_last = config.keep_last;
+    options.programme_skip = layers_skipped(config.skip, layers);
+    options.programme_keep_first = config.skip.keep_first;
+    options.programme_keep_last = config.skip.keep_last;
     options.search = {.layers = layers,
-                      .ratio = config.skip_ratio,
-                      .keep_first = config.keep_first,
-                      .keep_last = config.keep_last,
+                      .ratio = config.skip.ratio,
+                      .keep_first = config.skip.keep_first,
+                      .keep_last = config.skip.keep_last,
                       .bayes_every = config.bayes_every,
                       .trials_max = config.trials_max,
                       .tolerance = config.tolerance,
@@ -148,7 +139,7 @@ Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDra
                       .acceptance_min = config.acceptance_min};
     if (config.tree != SelfDraftTree::None) options.tree.emplace();
     if (config.tree == SelfDraftTree::Code) options.tree->candidates = {3, 5, 8, 10};
-    return config.choose == SkipChoice::Search ? read_state(config, options) : Status{};
+    return config.skip.choose == SkipChoice::Search ? read_state(config, options) : Status{};
 }
 
 }  // namespace
@@ -178,9 +169,9 @@ Status check_first_segment(const SelfDraftOptions& options, int layers) {
 
 std::int32_t scratch_slots(const SelfDraftConfig& config, int layers) {
     SelfDraftOptions options;
-    if (config.source == SelfDraftSource::Skip) options.choice = config.choose;
+    if (config.source == SelfDraftSource::Skip) options.choice = config.skip.choose;
     options.window = config.window;
-    options.programme_skip = std::max(skipped_of(config, layers), 1);
+    options.programme_skip = layers_skipped(config.skip, layers);
     return pages_for(options.scratch_slots()) * kKvPageSlots;
 }
 

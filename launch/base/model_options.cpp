@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "ipc/base/limits.hpp"
+#include "launch/base/hub_cache.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/shapes.hpp"
 
@@ -27,8 +28,9 @@ const std::vector<std::string>& isa_names() {
 
 void add_model_file_option(Command& app, ModelOptions& options) {
     app.add_option("-m,--model", options.model,
-                   "model, a GGUF file (default: $PACELINE_MODEL, else the demo model that "
-                   "launch/fetch_model brings)");
+                   "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the "
+                   "Hugging Face cache, which nothing is fetched into (default: $PACELINE_MODEL, "
+                   "else the demo model that launch/fetch_model brings)");
 }
 
 void add_lora_option(Command& app, ModelOptions& options) {
@@ -124,14 +126,28 @@ void add_parts_option(Command& app, ModelOptions& options) {
                    "$PACELINE_PRETRAINED, else those that came with the program)");
 }
 
+Result<std::string> find_model(const std::string& name, const Environment& environment) {
+    std::error_code ignored;
+    if (std::filesystem::exists(name, ignored)) return name;
+    Result<std::optional<std::string>> cached = find_in_hub(environment.hub_cache, name);
+    if (!cached) return cached.error();
+    if (cached.value()) return *std::move(cached).value();
+    if (!is_hub_name(name) || name.ends_with(".gguf")) return name;
+    return Error{Errc::BadFile, "there is no file or folder " + name +
+                                    ", and no model of that name in the Hugging Face cache " +
+                                    environment.hub_cache + "; hf download " + name +
+                                    " brings it there"};
+}
+
 Result<std::string> choose_model(const ModelOptions& options, const Environment& environment) {
-    if (!options.model.empty()) return options.model;
-    if (!environment.model.empty()) return environment.model;
+    if (!options.model.empty()) return find_model(options.model, environment);
+    if (!environment.model.empty()) return find_model(environment.model, environment);
     const std::string demo = demo_model_path(environment);
     std::error_code ignored;
     if (std::filesystem::is_regular_file(demo, ignored)) return demo;
     return Error{Errc::BadFile,
-                 "no model: name a GGUF file with -m FILE, or bring the demo model (98 MB) with "
+                 "no model: name a GGUF file or a Hugging Face folder with -m, or bring the demo "
+                 "model (98 MB) with "
                  "launch/fetch_model; it was looked for at " +
                      demo};
 }

@@ -48,11 +48,13 @@ Status RunLog::written() const {
 }
 
 void RunLog::info(const std::string& text) {
+    const std::lock_guard lock{*mutex_};
     if (logger_)
         logger_->info("{} info: {}", log_name("conductor"), visible(text, kLineShownBytesMax));
 }
 
 void RunLog::news(const std::string& text) {
+    const std::lock_guard lock{*mutex_};
     if (logger_) {
         std::string line = text;
         std::replace(line.begin(), line.end(), '\n', ' ');
@@ -66,6 +68,7 @@ void RunLog::news(const std::string& text) {
 
 void RunLog::stage_line(std::string_view name, std::string_view line) {
     if (!logger_) return;
+    const std::lock_guard lock{*mutex_};
     // Its own logger has named it; what a library or a crash wrote has no name.
     const bool named = line.substr(0, name.size()) == name && line.size() > name.size() &&
                        line[name.size()] == '[';

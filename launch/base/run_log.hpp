@@ -5,12 +5,13 @@
 //
 // Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
 // back) go to stderr in any case. A stage's lines come through the pipe of its stderr
-// (runtime/parent/child_log.hpp). All text goes through visible(). Not thread-safe: the
-// conductor's thread.
+// (runtime/parent/child_log.hpp). All text goes through visible(). Threads: info(), news()
+// and stage_line() from any.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,7 +39,10 @@ public:
     /// May have several lines (last words).
     void news(const std::string& text);
     /// Called before news are written to stderr, where a progress bar may be; empty: nothing is.
-    void before_news(std::function<void()> wipe) { before_news_ = std::move(wipe); }
+    void before_news(std::function<void()> wipe) {
+        const std::lock_guard lock{*mutex_};
+        before_news_ = std::move(wipe);
+    }
     /// A line that the stage `name` wrote.
     void stage_line(std::string_view name, std::string_view line);
 
@@ -46,6 +50,7 @@ private:
     std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
     std::shared_ptr<std::string> failure_;    // the first one; empty: none
     bool verbose_ = false;
+    std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
     std::function<void()> before_news_;
 };
 

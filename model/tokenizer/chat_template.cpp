@@ -1,99 +1,121 @@
 #include "model/tokenizer/chat_template.hpp"
 
-#include <utility>
+#include <algorithm>
+#include <array>
 
-#include "ipc/base/check.hpp"
-#include "model/tokenizer/chatml_pattern.hpp"
+#include "model/templates/json_value.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>";
-constexpr std::string_view kEnd = "<|im_end|>";
+using jinja::Origin;
+using jinja::Value;
 
-/// Appends the parts of a ChatML text; one text at a time, as the template would render it.
-class Writer {
-public:
-    explicit Writer(const Tokenizer& tokenizer) : tokenizer_{tokenizer} {
-        PACE_CHECK(ChatTemplate::supported_by(tokenizer).ok(), "supported_by() was not asked");
-    }
+constexpr std::string_view kWithoutIt = "; --raw works without";
 
-    void control(std::string_view text) { ids_.push_back(*tokenizer_.find(text)); }
-    void plain(std::string_view text) {
-        const std::vector<TokenId> ids = tokenizer_.encode(text, SpecialTokens::AsText);
-        ids_.insert(ids_.end(), ids.begin(), ids.end());
-    }
-    /// Role and content are encoded in one go: BPE may merge across the line break.
-    void message(std::string_view role, std::string_view content) {
-        control(kStart);
-        plain(std::string{role}.append("\n").append(content));
-        control(kEnd);
-        plain("\n");
-    }
-    void open_answer() {
-        control(kStart);
-        plain("assistant\n");
-    }
-    std::vector<TokenId> take() { return std::move(ids_); }
-
-private:
-    const Tokenizer& tokenizer_;
-    std::vector<TokenId> ids_;
-};
-
-}  // namespace
-
-ChatTemplate::ChatTemplate(std::string default_system)
-    : default_system_{std::move(default_system)} {}
-
-Result<ChatTemplate> ChatTemplate::recognise(std::string_view jinja) {
-    if (jinja.empty()) {
-        return Error{
-            Errc::Unsupported,
-            "the file has no chat template (tokenizer.chat_template); --raw works without"};
-    }
-    std::optional<ChatMl> chatml = match_chatml(jinja);
-    if (!chatml) {
-        return Error{
-            Errc::Unsupported,
-            "the file's chat template (tokenizer.chat_template) is not a known ChatML one; "
-            "it begins " +
-                quoted(jinja.substr(0, jinja.find('\n'))) + "; --raw works without"};
-    }
-    return ChatTemplate{std::move(chatml->default_system)};
+/// As transformers gives it to templates: role, content.
+Value as_value(jinja::Variables& variables, const ChatMessage& message) {
+    jinja::Dict dict;
+    dict.items.emplace_back(variables.text("role", Origin::Template),
+                            variables.text(message.role, Origin::User));
+    dict.items.emplace_back(variables.text("content", Origin::Template),
+                            variables.text(message.content, Origin::User));
+    return jinja::with_known_role(variables.heap(), variables.heap().add(std::move(dict)));
 }
 
-Status ChatTemplate::supported_by(const Tokenizer& tokenizer) {
-    for (const std::string_view text : {kStart, kEnd}) {
-        const std::optional<TokenId> token = tokenizer.find(text);
-        if (!token || !tokenizer.is_control(*token)) {
-            return Error{Errc::BadFile, "the chat template needs " + std::string{text} +
-                                            ", which is no control token of tokenizer.ggml.tokens"};
-        }
+/// "<|word|>" in `text` from `at` on; empty: none.
+std::string_view next_control_text(std::string_view text, std::size_t& at) {
+    while ((at = text.find("<|", at)) != text.npos) {
+        const std::size_t end = text.find("|>", at + 2);
+        const std::string_view word = text.substr(at, end == text.npos ? end : end + 2 - at);
+        at += 2;
+        if (end != text.npos && word.find_first_of(" \n", 0) == word.npos) return word;
     }
     return {};
 }
 
-std::vector<TokenId> ChatTemplate::encode(const Tokenizer& tokenizer,
-                                          std::span<const ChatMessage> messages) const {
-    Writer writer{tokenizer};
-    const bool brings_system = !messages.empty() && messages[0].role == "system";
-    if (!messages.empty() && !brings_system && !default_system_.empty()) {
-        writer.message("system", default_system_);
-    }
-    for (const ChatMessage& message : messages) writer.message(message.role, message.content);
-    writer.open_answer();
-    return writer.take();
+}  // namespace
+
+std::tm local_time() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    return local;
 }
 
-std::vector<TokenId> ChatTemplate::encode_next_turn(const Tokenizer& tokenizer,
-                                                    std::string_view user_content) const {
-    Writer writer{tokenizer};
-    writer.plain("\n");  // the line break after the end token of the answer
-    writer.message("user", user_content);
-    writer.open_answer();
-    return writer.take();
+ChatTemplate::ChatTemplate(jinja::Template parsed, const TokenizerData& data)
+    : template_{std::move(parsed)} {
+    const std::pair<const char*, std::optional<TokenId>> named[] = {{"bos_token", data.bos},
+                                                                    {"eos_token", data.eos},
+                                                                    {"unk_token", data.unknown},
+                                                                    {"pad_token", data.padding}};
+    for (const auto& [name, token] : named) {
+        if (token && *token >= 0 && static_cast<std::size_t>(*token) < data.tokens.size())
+            special_.emplace_back(name, data.tokens[static_cast<std::size_t>(*token)]);
+    }
+}
+
+Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data) {
+    if (data.chat_template.empty()) {
+        return Error{Errc::Unsupported, "the file has no chat template (tokenizer.chat_template)" +
+                                            std::string{kWithoutIt}};
+    }
+    const auto refused = [](const Error& error) {
+        return Error{error.code, error.what + std::string{kWithoutIt}};
+    };
+    Result<jinja::Template> parsed = jinja::Template::parse(data.chat_template);
+    if (!parsed)
+        return refused({parsed.error().code, visible(parsed.error().what, kLineShownBytesMax)});
+    ChatTemplate chat{std::move(parsed).value(), data};
+    if (Status fits = chat.check_control_tokens(data); !fits) return refused(fits.error());
+    return chat;
+}
+
+/// Renders a message: what looks like a control token and is in the vocabulary must be one.
+Status ChatTemplate::check_control_tokens(const TokenizerData& data) const {
+    const Result<jinja::Text> text = render(std::array{ChatMessage{"user", "x"}}, std::tm{});
+    if (!text) return text.error();
+    for (std::size_t at = 0;;) {
+        const std::string_view word = next_control_text(text.value().bytes(), at);
+        if (word.empty()) return {};
+        const auto found = std::find(data.tokens.begin(), data.tokens.end(), word);
+        if (found == data.tokens.end()) continue;
+        const auto token = static_cast<std::size_t>(found - data.tokens.begin());
+        const TokenKind kind = token < data.kinds.size() ? data.kinds[token] : TokenKind::Normal;
+        if (kind == TokenKind::Normal) {
+            return Error{Errc::BadFile, "the chat template writes " + std::string{word} +
+                                            ", which is no control token of tokenizer.ggml.tokens"};
+        }
+    }
+}
+
+Result<jinja::Text> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                         const std::tm& now) const {
+    jinja::Variables variables;
+    jinja::List list;
+    for (const ChatMessage& message : messages) list.items.push_back(as_value(variables, message));
+    variables.set("messages", variables.heap().add(std::move(list)));
+    variables.set("tools", Value::none());
+    variables.set("documents", Value::none());
+    variables.set("add_generation_prompt", Value::boolean(true));
+    for (const auto& [name, text] : special_) variables.set_text(name, text, Origin::Template);
+    Result<jinja::Text> text = template_.render(variables, now);
+    // It may quote what a message says.
+    if (!text) return Error{text.error().code, visible(text.error().what, kLineShownBytesMax)};
+    return text;
+}
+
+Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer,
+                                                  std::span<const ChatMessage> messages,
+                                                  const std::tm& now) const {
+    const Result<jinja::Text> text = render(messages, now);
+    if (!text) return text.error();
+    return paceline::encode(tokenizer, text.value());
+}
+
+std::vector<TokenId> encode(const Tokenizer& tokenizer, const jinja::Text& text) {
+    return tokenizer.encode_marked(text.bytes(), text.origins());
 }
 
 }  // namespace paceline

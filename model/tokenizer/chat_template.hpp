@@ -1,15 +1,19 @@
-// Chat templates that Paceline knows by the text of the file's own template.
+// ChatTemplate: a conversation as the text and the token ids that a model was trained on.
 //
-// ChatML ("<|im_start|>role\n...<|im_end|>\n") and its kin, with the default system prompt that
-// the file's template states. Any other template is refused by name: --raw always works.
+// The file's own template is rendered (model/templates). What messages bring is text of the user:
+// the ids of control tokens come only from what the template itself wrote.
+// Immutable, any thread.
 #pragma once
 
+#include <ctime>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "model/templates/template.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 
 namespace paceline {
@@ -19,35 +23,34 @@ struct ChatMessage {
     std::string content;
 };
 
-/// Immutable, any thread.
+/// Today, for templates that ask for the date.
+[[nodiscard]] std::tm local_time();
+
 class ChatTemplate {
 public:
-    /// Recognises the Jinja text of a file, word for word but for the default system prompt and
-    /// what is done only for tools: a template that is merely similar may render differently.
-    /// Errors: Unsupported, quoting the template's start.
-    static Result<ChatTemplate> recognise(std::string_view jinja);
+    /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the line);
+    /// it cannot render a single message of a user. BadFile: it writes a control token that the
+    /// vocabulary has as an ordinary one.
+    static Result<ChatTemplate> make(const TokenizerData& data);
 
-    /// The system prompt that is put in front of a conversation without one; empty: none is.
-    [[nodiscard]] const std::string& default_system() const { return default_system_; }
-
-    /// Token ids of the conversation, ending with the opening of the assistant's turn.
-    /// Contents are encoded as plain text: a user cannot smuggle in a control token.
-    /// The tokenizer must know <|im_start|> and <|im_end|> as control tokens: see supported_by().
-    [[nodiscard]] std::vector<TokenId> encode(const Tokenizer& tokenizer,
-                                              std::span<const ChatMessage> messages) const;
-    /// What follows an assistant's turn that ended with its end token, so that a conversation
-    /// can go on in the KV cache: the ids between that end token and the next user's turn,
-    /// the turn itself and the opening of the next answer.
-    [[nodiscard]] std::vector<TokenId> encode_next_turn(const Tokenizer& tokenizer,
-                                                        std::string_view user_content) const;
-
-    /// Ok if `tokenizer` has the control tokens that the template writes. Errors: BadFile.
-    [[nodiscard]] static Status supported_by(const Tokenizer& tokenizer);
+    /// The conversation, ending with the opening of the assistant's turn.
+    /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit.
+    [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
+                                             const std::tm& now) const;
+    /// Its token ids.
+    [[nodiscard]] Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
+                                                      std::span<const ChatMessage> messages,
+                                                      const std::tm& now) const;
 
 private:
-    explicit ChatTemplate(std::string default_system);
+    ChatTemplate(jinja::Template parsed, const TokenizerData& data);
+    [[nodiscard]] Status check_control_tokens(const TokenizerData& data) const;
 
-    std::string default_system_;
+    jinja::Template template_;
+    std::vector<std::pair<std::string, std::string>> special_;  // "bos_token" and its text
 };
+
+/// The ids of a rendered text.
+[[nodiscard]] std::vector<TokenId> encode(const Tokenizer& tokenizer, const jinja::Text& text);
 
 }  // namespace paceline

@@ -22,10 +22,11 @@ struct Tokenizer::Impl {
     std::vector<TokenKind> kinds;                               // as many as texts
     std::vector<std::string> bytes;                             // what each token stands for
     std::unordered_map<std::string_view, TokenId> ids;          // text (of texts) to token
-    std::unordered_map<std::string_view, TokenId> whole_words;  // bytes to token; llama3 only
+    std::unordered_map<std::string_view, TokenId> whole_words;  // bytes to token; llama3, as a rule
     AddedTokens added;
     Bpe bpe{{}, 0};
     PreTokenizer pre = PreTokenizer::Gpt2;
+    bool normal_form_c = false;
     std::optional<TokenId> prompt_bos;
     std::vector<TokenId> end_tokens;
 
@@ -53,6 +54,14 @@ namespace {
 /// A token that is found in the text before the text is pre-tokenized.
 bool is_added(TokenKind kind) {
     return kind == TokenKind::Control || kind == TokenKind::Unknown || kind == TokenKind::User;
+}
+
+/// What the file says of white space beside an added token.
+AddedTokens::Strip strip_of(const TokenizerData& data, TokenId token) {
+    for (const GreedyToken& greedy : data.greedy_tokens) {
+        if (greedy.token == token) return {greedy.before, greedy.after};
+    }
+    return {false, false};
 }
 
 Error bad_file(std::string what) {
@@ -85,13 +94,13 @@ Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
                 return bad_file(fmt::format(
                     "tokenizer.ggml.tokens[{}] is a control or user token without text", i));
             }
-            added.add(texts[i], token);
+            added.add(texts[i], token, strip_of(data, token));
             bytes.push_back(texts[i]);
         } else {
             bytes.push_back(byte_level::decode(texts[i]).value_or(texts[i]));
         }
     }
-    if (pre == PreTokenizer::Llama3) {
+    if (data.whole_words.value_or(pre == PreTokenizer::Llama3)) {
         for (std::size_t i = 0; i < texts.size(); ++i) {
             // What a control token consists of must not become that token by the back door.
             if (kinds[i] == TokenKind::Normal)
@@ -140,6 +149,12 @@ Status Tokenizer::Impl::read_special_ids(const TokenizerData& data) {
         }
     }
     if (data.add_bos) prompt_bos = data.bos;
+    for (const TokenId token : data.end_tokens) {
+        if (token < 0 || static_cast<std::size_t>(token) >= texts.size())
+            return bad_file(
+                fmt::format("token {}, which ends an answer, is none of {}", token, texts.size()));
+    }
+    end_tokens = data.end_tokens;
     for (const auto& token : {data.eos, data.eot, data.eom}) {
         if (token) end_tokens.push_back(*token);
     }
@@ -157,7 +172,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text,
                                    Bpe::Scratch& scratch,
                                    std::vector<TokenId>& out) const {
     std::string normal_form;
-    if (pre == PreTokenizer::Qwen2 && !unicode::surely_nfc(text)) {
+    if (normal_form_c && !unicode::surely_nfc(text)) {
         normal_form = unicode::nfc(text);
         text = normal_form;
     }
@@ -165,7 +180,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text,
         const std::string_view piece = text.substr(0, first_piece(pre, text));
         PACE_CHECK(!piece.empty(), "a pre-tokenizer always goes on");
         text.remove_prefix(piece.size());
-        const auto whole = whole_words.find(piece);  // empty but for llama3
+        const auto whole = whole_words.find(piece);  // mostly empty
         if (whole != whole_words.end()) {
             out.push_back(whole->second);
         } else {
@@ -175,6 +190,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text,
 }
 
 Result<Tokenizer> Tokenizer::make(const TokenizerData& data) {
+    if (!data.refusal.empty()) return Error{Errc::Unsupported, data.refusal};
     if (data.model != "gpt2") {
         return Error{Errc::Unsupported,
                      "tokenizer model " + quoted(data.model) +
@@ -188,6 +204,7 @@ Result<Tokenizer> Tokenizer::make(const TokenizerData& data) {
     }
     auto impl = std::make_unique<Impl>();
     impl->pre = *pre;
+    impl->normal_form_c = data.normal_form_c.value_or(*pre == PreTokenizer::Qwen2);
     if (Status read = impl->read_vocabulary(data); !read) return read.error();
     if (Status read = impl->read_merges(data); !read) return read.error();
     if (Status read = impl->read_special_ids(data); !read) return read.error();
@@ -205,16 +222,33 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialTokens spec
         repaired = utf8::replace_invalid(text);
         text = repaired;
     }
+    const std::string origins(text.size(), special == SpecialTokens::AsText ? 'u' : 't');
+    return encode_marked(text, origins);
+}
+
+std::vector<TokenId> Tokenizer::encode_marked(std::string_view text,
+                                              std::string_view origins) const {
+    PACE_CHECK(origins.size() == text.size(), "an origin for each byte");
     std::vector<TokenId> out;
     out.reserve(text.size() / 3 + 1);
     Bpe::Scratch scratch;
     std::size_t plain_begin = 0;
     for (std::size_t at = 0; at < text.size();) {
-        const AddedTokens::Match match = impl_->added.next(text, at);
+        AddedTokens::Match match = impl_->added.next(text, at);
         at = match.end;
         const bool found = match.begin < match.end;
-        // A control token that is to be text stays in it whole: what it contains is not searched.
-        if (found && special == SpecialTokens::AsText && impl_->is_control(match.token)) continue;
+        const std::string_view wrote = origins.substr(match.begin, match.end - match.begin);
+        if (found && impl_->is_control(match.token) && wrote.find('u') != wrote.npos) {
+            // A control token that is to be text stays in it whole: what it contains is not searched.
+            if (wrote.find('t') == wrote.npos) continue;
+            // Where both wrote it, the template's own part may be a token by itself.
+            const std::size_t own_end = match.begin + wrote.find('u');
+            const std::size_t begin = match.begin;
+            match = impl_->added.next(text.substr(0, own_end), begin);
+            const bool own = match.begin == begin && match.end > begin;
+            at = own ? match.end : begin + 1;
+            if (!own) continue;
+        }
         impl_->encode_plain(text.substr(plain_begin, match.begin - plain_begin), scratch, out);
         if (found) out.push_back(match.token);
         plain_begin = match.end;

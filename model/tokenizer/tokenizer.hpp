@@ -36,6 +36,12 @@ public:
     /// Token ids of `text`. Adds no BOS or EOS.
     [[nodiscard]] std::vector<TokenId> encode(std::string_view text, SpecialTokens special) const;
 
+    /// The same for a text that a template and a user wrote together: `user` has an entry per byte,
+    /// 'u' where it is the user's. A control token is parsed only where no byte of it is; all else
+    /// is encoded as one text, so that nothing changes where both meet.
+    [[nodiscard]] std::vector<TokenId> encode_marked(std::string_view text,
+                                                     std::string_view origins) const;
+
     /// The raw bytes of one token (not always valid UTF-8). Control tokens yield their text.
     [[nodiscard]] std::string_view bytes_of(TokenId token) const;
     [[nodiscard]] bool is_control(TokenId token) const;

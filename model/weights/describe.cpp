@@ -9,8 +9,11 @@
 namespace paceline {
 namespace {
 
-constexpr std::array kStoredTypes = {StoredType::F32,  StoredType::F16,  StoredType::BF16,
-                                     StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1};
+constexpr std::array kStoredTypes = {
+    StoredType::F32,  StoredType::F16,    StoredType::BF16,   StoredType::Q8_0,
+    StoredType::Q4_0, StoredType::Q4_1,   StoredType::Q5_0,   StoredType::Q5_1,
+    StoredType::Q2_K, StoredType::Q3_K,   StoredType::Q4_K,   StoredType::Q5_K,
+    StoredType::Q6_K, StoredType::IQ4_NL, StoredType::IQ4_XS, StoredType::MXFP4};
 
 /// "98.4 MB", "8.2 kB"; decimal units, as disks and downloads are sold.
 std::string bytes_text(std::uint64_t bytes) {

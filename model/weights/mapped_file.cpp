@@ -24,7 +24,7 @@ std::int64_t modified_ns(const struct stat& info) {
 
 Status check_regular(const std::string& path, const struct stat& info) {
     if (S_ISDIR(info.st_mode)) {
-        return Error{Errc::BadFile, path + " is a directory; give the path of a GGUF file in it"};
+        return Error{Errc::BadFile, path + " is a directory, not a file"};
     }
     if (!S_ISREG(info.st_mode)) {
         return Error{Errc::BadFile, path + " is not a regular file, so it cannot be mapped"};
@@ -53,6 +53,11 @@ Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view
         return failed;
     }
     return map(name, descriptor);
+}
+
+bool MappedFile::exists(const std::string& path) {
+    struct stat info {};
+    return ::lstat(path.c_str(), &info) == 0;
 }
 
 Result<MappedFile> MappedFile::map(const std::string& path, int descriptor) {

@@ -23,6 +23,9 @@ public:
     /// The same for bytes of the program's own, which go by the name `name`. Errors: System.
     static Result<MappedFile> of_text(const std::string& name, std::string_view text);
 
+    /// Whether something of that name is there, whatever it is.
+    [[nodiscard]] static bool exists(const std::string& path);
+
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
     MappedFile(const MappedFile&) = delete;

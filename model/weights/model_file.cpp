@@ -1,22 +1,67 @@
 #include "model/weights/model_file.hpp"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "ipc/base/check.hpp"
 #include "model/weights/fingerprint.hpp"
-#include "model/weights/gguf_file.hpp"
+#include "model/weights/gguf/gguf_shards.hpp"
+#include "model/weights/huggingface/folder.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/model_parts.hpp"
 
 namespace paceline {
+namespace {
+
+/// Whether `part` lies in a file of `contents`, whose pages are then released.
+bool release_from(const ModelFile::Contents& contents, std::span<const std::byte> part) {
+    const auto release = [&](const MappedFile& file) {
+        const std::span<const std::byte> all = file.bytes();
+        if (part.data() < all.data() || part.data() >= all.data() + all.size()) return false;
+        file.release(part);
+        return true;
+    };
+    return release(contents.file) ||
+           std::any_of(contents.shards.begin(), contents.shards.end(), release);
+}
+
+/// Of the files' own bytes, without what is merged.
+std::uint64_t plain_print(const ModelFile::Contents& contents) {
+    std::uint64_t print = fingerprint_of(contents.file.bytes(), contents.parts);
+    // Of a folder shard_starts is empty: its `file` stands for all of them.
+    for (std::size_t i = 0; i < contents.parts.shard_starts.size(); ++i) {
+        const std::span<const std::byte> bytes = contents.shards[i].bytes();
+        const std::uint64_t head = fingerprint_of(bytes.first(contents.parts.shard_starts[i]));
+        print = mixed_fingerprint(print, mixed_fingerprint(bytes.size(), head));
+    }
+    return print;
+}
+
+}  // namespace
 
 Result<ModelFile> ModelFile::open(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        Result<Contents> folder = huggingface::read_folder(path);
+        if (!folder) return folder.error();
+        return ModelFile(std::make_unique<Contents>(std::move(folder).value()));
+    }
     Result<MappedFile> file = MappedFile::open(path);
     if (!file) return file.error();
-    Result<ModelParts> parts = read_gguf(file.value().bytes(), path);
+    Result<std::vector<MappedFile>> opened = open_shards(std::move(file).value());
+    if (!opened) return opened.error();
+    std::vector<MappedFile>& files = opened.value();
+    std::vector<GgufBytes> bytes;
+    for (const MappedFile& each : files) bytes.push_back({each.bytes(), each.path()});
+    Result<ModelParts> parts = read_gguf_shards(bytes);
     if (!parts) return parts.error();
-    return ModelFile(
-        std::make_unique<Contents>(Contents{std::move(file).value(), std::move(parts).value()}));
+    auto contents =
+        std::make_unique<Contents>(Contents{std::move(files.front()), std::move(parts).value()});
+    files.erase(files.begin());
+    contents->shards = std::move(files);
+    return ModelFile(std::move(contents));
 }
 
 ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_{std::move(contents)} {}
@@ -37,7 +82,10 @@ const std::string& ModelFile::format() const {
 }
 
 std::uint64_t ModelFile::file_bytes() const {
-    return contents_->file.bytes().size();
+    const bool is_folder = !contents_->shards.empty() && contents_->parts.shard_starts.empty();
+    std::uint64_t bytes = is_folder ? 0 : contents_->file.bytes().size();
+    for (const MappedFile& shard : contents_->shards) bytes += shard.bytes().size();
+    return bytes;
 }
 
 const ModelConfig& ModelFile::config() const {
@@ -47,6 +95,10 @@ const ModelConfig& ModelFile::config() const {
 const TokenizerData& ModelFile::tokenizer() const {
     const Contents* lender = contents_->lender;
     return lender != nullptr ? lender->parts.tokenizer : contents_->parts.tokenizer;
+}
+
+const SamplingDefaults& ModelFile::sampling_defaults() const {
+    return contents_->parts.sampling;
 }
 
 const LayerTensors& ModelFile::layer(int index) const {
@@ -72,7 +124,7 @@ const std::vector<TensorView>& ModelFile::tensors() const {
 
 std::uint64_t ModelFile::fingerprint() const {
     const auto of = [](const Contents& contents) {
-        const std::uint64_t own = fingerprint_of(contents.file.bytes(), contents.parts);
+        const std::uint64_t own = plain_print(contents);
         return contents.merge ? mixed_fingerprint(own, contents.merge->content) : own;
     };
     const Contents* lender = contents_->lender;
@@ -81,7 +133,7 @@ std::uint64_t ModelFile::fingerprint() const {
 
 std::uint64_t ModelFile::plain_fingerprint() const {
     PACE_CHECK(contents_->lender == nullptr, "a target, which borrows nothing");
-    return fingerprint_of(contents_->file.bytes(), contents_->parts);
+    return plain_print(*contents_);
 }
 
 const MergedLora* ModelFile::lora() const {
@@ -90,19 +142,22 @@ const MergedLora* ModelFile::lora() const {
 
 void ModelFile::release(const TensorView& tensor) const {
     if (tensor.data == nullptr) return;  // synthetic: nothing of it was ever mapped
-    const std::span<const std::byte> own = contents_->file.bytes();
-    const bool inside = tensor.data >= own.data() && tensor.data < own.data() + own.size();
-    const Contents* lender = contents_->lender;
-    const MappedFile& file = inside || lender == nullptr ? contents_->file : lender->file;
-    file.release({tensor.data, tensor.bytes});
+    const std::span<const std::byte> part{tensor.data, tensor.bytes};
+    const bool own = release_from(*contents_, part);
+    PACE_CHECK(own || (contents_->lender != nullptr && release_from(*contents_->lender, part)),
+               "the tensor lies in a file of this model");
 }
 
 Status ModelFile::check_unchanged() const {
-    const Contents* lender = contents_->lender;
-    if (lender != nullptr) {
-        if (Status s = lender->file.check_unchanged(); !s) return s;
+    const Contents* own = contents_.get();
+    for (const Contents* contents : {contents_->lender, own}) {
+        if (contents == nullptr) continue;
+        if (Status s = contents->file.check_unchanged(); !s) return s;
+        for (const MappedFile& shard : contents->shards) {
+            if (Status s = shard.check_unchanged(); !s) return s;
+        }
     }
-    return contents_->file.check_unchanged();
+    return {};
 }
 
 }  // namespace paceline

@@ -4,7 +4,8 @@
 // be read from several threads. Everything a later stage trusts (sizes, offsets, dtypes, shapes
 // against the configuration) has been checked when open() returns a value.
 //
-// Formats: GGUF v2/v3 (gguf_file.hpp), and the draft part of a target (trained_parts.hpp), which
+// Formats: GGUF v2/v3 in one file or in shards (gguf/), Hugging Face folders (huggingface/folder.hpp), and the draft part
+// of a target (trained_parts.hpp), which
 // borrows the embedding, the head and the tokenizer of that target's ModelFile. A LoRA may be merged
 // into the weights (lora.hpp): the result is a target of its own, with a fingerprint of its own.
 #pragma once
@@ -44,6 +45,13 @@ enum class TokenKind : std::uint8_t {
     Byte = 6
 };
 
+/// An added token that takes the white space beside it out of the text too.
+struct GreedyToken {
+    TokenId token = 0;
+    bool before = false;
+    bool after = false;
+};
+
 /// The tokenizer as the file states it; tokenizer/ turns it into something that works.
 struct TokenizerData {
     std::string model;  // tokenizer.ggml.model: "gpt2" is byte-level BPE
@@ -55,6 +63,19 @@ struct TokenizerData {
     bool add_bos = false;
     bool add_eos = false;
     std::string chat_template;  // Jinja text; empty if the file has none
+    // What a GGUF file does not state.
+    std::vector<TokenId> end_tokens;         // that end an answer too (generation_config.json)
+    std::vector<GreedyToken> greedy_tokens;  // tokenizer.json's lstrip and rstrip
+    std::optional<bool> whole_words;    // a piece that is a token is taken whole; absent: as `pre`
+    std::optional<bool> normal_form_c;  // absent: as `pre`
+    std::string refusal;                // why no tokenizer can be made of it; empty: it can
+};
+
+/// How the model's makers want answers drawn; what is absent they leave open.
+struct SamplingDefaults {
+    std::optional<float> temperature, top_p, min_p, repetition_penalty;
+    std::optional<int> top_k;
+    bool stated = false;  // there is a generation_config.json
 };
 
 /// A LoRA that is merged into the weights, as its file describes itself.
@@ -77,7 +98,8 @@ public:
     [[nodiscard]] const Contents& contents() const { return *contents_; }
     [[nodiscard]] std::unique_ptr<Contents> take_contents() &&;
 
-    /// Opens and checks the model at `path` (a GGUF file).
+    /// Opens and checks the model at `path`: a GGUF file (of a split model any of its shards), or a Hugging
+    /// Face folder.
     /// Errors: BadFile (missing, a directory, truncated, corrupt), Unsupported (architecture,
     /// tensor type, rope kind, by name). The text names file, field and value.
     static Result<ModelFile> open(const std::string& path);
@@ -88,11 +110,13 @@ public:
     ModelFile& operator=(const ModelFile&) = delete;
     ~ModelFile();
 
+    /// Of a split model the first shard's.
     [[nodiscard]] const std::string& path() const;
     [[nodiscard]] const std::string& format() const;  // "GGUF v3", for people
     [[nodiscard]] std::uint64_t file_bytes() const;
     [[nodiscard]] const ModelConfig& config() const;
     [[nodiscard]] const TokenizerData& tokenizer() const;
+    [[nodiscard]] const SamplingDefaults& sampling_defaults() const;
     [[nodiscard]] const LayerTensors& layer(int index) const;
     [[nodiscard]] const TensorView& embedding() const;    // [vocab_size, dim]
     [[nodiscard]] const TensorView& output_norm() const;  // [dim]

@@ -1,7 +1,7 @@
 // ModelParts: what every weight format is turned into; a ModelFile is these parts and a mapping.
 // A draft part is one that borrows from its target (trained_parts.hpp).
 //
-// Filled by a format's reader (gguf_file.hpp), which has checked all of it before it returns.
+// Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all of it before it returns.
 // Owns its strings and vectors; the TensorViews point into bytes owned elsewhere.
 #pragma once
 
@@ -22,12 +22,14 @@ struct ModelParts {
     std::string format;  // "GGUF v3", for people
     ModelConfig config;
     TokenizerData tokenizer;
+    SamplingDefaults sampling;
     std::vector<TensorView> tensors;  // all, in file order
     std::vector<LayerTensors> layers;
     TensorView embedding;
     TensorView output_norm;
-    TensorView output_head;        // the embedding if tied
-    std::uint64_t data_start = 0;  // bytes of the file in front of the tensor data
+    TensorView output_head;                        // the embedding if tied
+    std::uint64_t data_start = 0;                  // bytes of the file in front of the tensor data
+    std::vector<std::uint64_t> shard_starts = {};  // the same of the further files of a split model
 };
 
 /// What merge_lora() adds to a target (lora.hpp).
@@ -42,6 +44,8 @@ struct ModelFile::Contents {
     ModelParts parts;
     const Contents* lender = nullptr;  // whose embedding, head and tokenizer these are; outlives it
     std::optional<LoraMerge> merge = {};
+    // The further files of a split model; of a folder all that tensors lie in, where `file` says what it is.
+    std::vector<MappedFile> shards = {};
 };
 
 }  // namespace paceline

@@ -70,17 +70,9 @@ std::uint64_t random_seed(std::uint64_t seed, std::string_view tensor) {
 
 float random_scale(StoredType type, int columns) {
     const float deviation = 1.0f / std::sqrt(static_cast<float>(columns));
-    switch (type) {
-        case StoredType::Q8_0:
-            return deviation * kRandomInt8;
-        case StoredType::Q4_0:
-        case StoredType::Q4_1:
-            return deviation * kRandomInt4;
-        case StoredType::F32:
-        case StoredType::F16:
-        case StoredType::BF16:
-            break;
-    }
+    if (type == StoredType::Q8_0) return deviation * kRandomInt8;
+    if (type == StoredType::Q4_0 || type == StoredType::Q4_1) return deviation * kRandomInt4;
+    PACE_CHECK(traits(type).block_elements == 1, "a type that a shape may name");
     return deviation * kRandomUnit;
 }
 

@@ -4,59 +4,12 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/gguf/gguf_blocks.hpp"
+#include "model/weights/gguf/gguf_bytes.hpp"
 #include "model/weights/low_rank.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::int64_t kBlock = 32;  // elements of a Q8_0, Q4_0 or Q4_1 block
-
-/// Reads a little-endian value at any address: tensors are only as aligned as the file says.
-template <class T>
-T load(const std::byte* at) {
-    T value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-
-float load_half(const std::byte* at) {
-    return half_to_float(load<std::uint16_t>(at));
-}
-
-void dequantize_q8_0(const std::byte* block, std::span<float> out) {
-    for (std::int64_t first = 0; first < std::ssize(out); first += kBlock, block += 34) {
-        const float scale = load_half(block);
-        for (std::int64_t i = 0; i < kBlock; ++i) {
-            out[static_cast<std::size_t>(first + i)] =
-                scale * static_cast<float>(load<std::int8_t>(block + 2 + i));
-        }
-    }
-}
-
-void dequantize_q4_0(const std::byte* block, std::span<float> out) {
-    for (std::int64_t first = 0; first < std::ssize(out); first += kBlock, block += 18) {
-        const float scale = load_half(block);
-        for (std::int64_t i = 0; i < kBlock / 2; ++i) {
-            const auto pair = std::to_integer<int>(block[2 + i]);
-            const auto at = static_cast<std::size_t>(first + i);
-            out[at] = scale * static_cast<float>((pair & 15) - 8);
-            out[at + kBlock / 2] = scale * static_cast<float>((pair >> 4) - 8);
-        }
-    }
-}
-
-void dequantize_q4_1(const std::byte* block, std::span<float> out) {
-    for (std::int64_t first = 0; first < std::ssize(out); first += kBlock, block += 20) {
-        const float scale = load_half(block);
-        const float minimum = load_half(block + 2);
-        for (std::int64_t i = 0; i < kBlock / 2; ++i) {
-            const auto pair = std::to_integer<int>(block[4 + i]);
-            const auto at = static_cast<std::size_t>(first + i);
-            out[at] = scale * static_cast<float>(pair & 15) + minimum;
-            out[at + kBlock / 2] = scale * static_cast<float>(pair >> 4) + minimum;
-        }
-    }
-}
 
 /// The row as the file has it.
 void read_stored_row(const TensorView& tensor, std::int64_t row, std::span<float> out) {
@@ -69,17 +22,35 @@ void read_stored_row(const TensorView& tensor, std::int64_t row, std::span<float
             for (float& value : out) value = load_half(from), from += 2;
             return;
         case StoredType::BF16:
-            for (float& value : out) value = bfloat_to_float(load<std::uint16_t>(from)), from += 2;
+            for (float& value : out)
+                value = bfloat_to_float(load_number<std::uint16_t>(from)), from += 2;
             return;
         case StoredType::Q8_0:
-            dequantize_q8_0(from, out);
-            return;
+            return dequantize_q8_0(from, out);
         case StoredType::Q4_0:
-            dequantize_q4_0(from, out);
-            return;
+            return dequantize_q4_0(from, out);
         case StoredType::Q4_1:
-            dequantize_q4_1(from, out);
-            return;
+            return dequantize_q4_1(from, out);
+        case StoredType::Q5_0:
+            return dequantize_q5_0(from, out);
+        case StoredType::Q5_1:
+            return dequantize_q5_1(from, out);
+        case StoredType::Q2_K:
+            return dequantize_q2_k(from, out);
+        case StoredType::Q3_K:
+            return dequantize_q3_k(from, out);
+        case StoredType::Q4_K:
+            return dequantize_q4_k(from, out);
+        case StoredType::Q5_K:
+            return dequantize_q5_k(from, out);
+        case StoredType::Q6_K:
+            return dequantize_q6_k(from, out);
+        case StoredType::IQ4_NL:
+            return dequantize_iq4_nl(from, out);
+        case StoredType::IQ4_XS:
+            return dequantize_iq4_xs(from, out);
+        case StoredType::MXFP4:
+            return dequantize_mxfp4(from, out);
     }
 }
 
@@ -98,8 +69,6 @@ void add_row(const LowRank& update, std::int64_t row, std::span<float> out) {
 
 }  // namespace
 
-static_assert(std::endian::native == std::endian::little, "GGUF data are read in place");
-
 TypeTraits traits(StoredType type) {
     switch (type) {
         case StoredType::F32:
@@ -114,6 +83,26 @@ TypeTraits traits(StoredType type) {
             return {"Q4_0", 32, 18};
         case StoredType::Q4_1:
             return {"Q4_1", 32, 20};
+        case StoredType::Q5_0:
+            return {"Q5_0", 32, 22};
+        case StoredType::Q5_1:
+            return {"Q5_1", 32, 24};
+        case StoredType::Q2_K:
+            return {"Q2_K", 256, 84};
+        case StoredType::Q3_K:
+            return {"Q3_K", 256, 110};
+        case StoredType::Q4_K:
+            return {"Q4_K", 256, 144};
+        case StoredType::Q5_K:
+            return {"Q5_K", 256, 176};
+        case StoredType::Q6_K:
+            return {"Q6_K", 256, 210};
+        case StoredType::IQ4_NL:
+            return {"IQ4_NL", 32, 18};
+        case StoredType::IQ4_XS:
+            return {"IQ4_XS", 256, 136};
+        case StoredType::MXFP4:
+            return {"MXFP4", 32, 17};
     }
     PACE_CHECK(false, "a StoredType outside its enumeration");
 }

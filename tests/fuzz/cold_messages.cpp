@@ -80,6 +80,9 @@ control::Message cold_message(std::uint32_t which, SeededRandom& random) {
         case control::Type::EdgeOffer:
             return control::EdgeOffer{some_stage(random), epoch, some_stage(random),
                                       Epoch{random.below(9)}, some_bytes(random)};
+        case control::Type::BeginWanted:
+            return control::BeginWanted{RequestId{random.next()}, Attempt{random.below(5)},
+                                        static_cast<Position>(random.next())};
     }
     return control::Shutdown{};
 }

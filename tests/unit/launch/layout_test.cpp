@@ -252,6 +252,14 @@ TEST_CASE("the first segment hears of a request last, and only a draft can be do
     CHECK(plan.verifier == StageId{2});
 }
 
+TEST_CASE("a request is waited for longer than the supervisor takes to replace stages that hang") {
+    SupervisionConfig supervision;
+    const Micros floor = conductor_plan(two_and_a_draft(), supervision).progress.floor;
+    CHECK(floor == Micros{4 * supervision.hang_limit + supervision.stop_grace});
+    supervision.hang_limit = std::chrono::milliseconds{0};
+    CHECK(conductor_plan(two_and_a_draft(), supervision).progress.floor == Micros{0});
+}
+
 TEST_CASE("every process gets the policy of its stages and its own duties") {
     const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
     const auto children =

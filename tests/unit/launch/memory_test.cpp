@@ -11,17 +11,15 @@
 #include "launch/placement/memory_room.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "model/cpu/cpu_backend.hpp"
+#include "tests/support/contains.hpp"
 #include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+using paceline::testing::contains;
 
 namespace {
 
 const std::string kTiny = testing::fixtures() + "/models/tiny-chat.gguf";
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
@@ -140,24 +138,23 @@ TEST_CASE("a draft that skips layers has them in memory only where it reads the 
 }
 
 TEST_CASE("a set of skipped layers that does not fit the model is refused by key and part") {
-    const auto refused = [](DraftConfig draft) {
-        draft.model = DraftModelKind::SkipLayers;
-        const Result<SkipSet> set = skip_set_of(draft, 4);
+    const auto refused = [](const SkipConfig& skip) {
+        const Result<SkipSet> set =
+            skip_set_of({.model = DraftModelKind::SkipLayers, .skip = skip}, 4);
         REQUIRE_FALSE(set.ok());
         return set.error().what;
     };
-    CHECK(refused({.skip = "attn:7"}).find("attn:7") != std::string::npos);
-    CHECK(refused({.skip = "unifrm"}).find("[draft] skip") != std::string::npos);
-    CHECK(refused({.skip = "attn:0-3 mlp:0-3"}).find("none of the model's 4 layers") !=
+    CHECK(refused({.set = "attn:7"}).find("attn:7") != std::string::npos);
+    CHECK(refused({.set = "unifrm"}).find("[draft] skip") != std::string::npos);
+    CHECK(refused({.set = "attn:0-3 mlp:0-3"}).find("none of the model's 4 layers") !=
           std::string::npos);
-    CHECK(
-        refused({.skip_ratio = 1.0, .keep_first = 0, .keep_last = 0}).find("none of the model's") !=
-        std::string::npos);
-    DraftConfig half{.model = DraftModelKind::SkipLayers, .skip_ratio = 0.5};
+    CHECK(refused({.ratio = 1.0, .keep_first = 0, .keep_last = 0}).find("none of the model's") !=
+          std::string::npos);
+    DraftConfig half{.model = DraftModelKind::SkipLayers, .skip = {.ratio = 0.5}};
     CHECK(skip_set_of(half, 30).value().count() == 28);
     CHECK_FALSE(skip_set_of(half, 30).value().skips(0));
     CHECK_FALSE(skip_set_of(half, 30).value().skips(59));
-    half.keep_first = 40;
+    half.skip.keep_first = 40;
     CHECK(skip_set_of(half, 30).value().count() == 0);
 }
 

@@ -11,14 +11,12 @@
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/placement/stage_assignment.hpp"
+#include "tests/support/contains.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+using paceline::testing::contains;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 std::string error_of(const std::string& text) {
     const Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");

@@ -9,9 +9,11 @@
 #include "launch/backend/gpu_check.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/placement/placement.hpp"
+#include "tests/support/contains.hpp"
 #include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+using paceline::testing::contains;
 
 namespace {
 
@@ -41,10 +43,6 @@ std::string placement_error_of(const std::string& text, int layers) {
     Result<Placement> placed = place(config.value(), layers, {0, 1});
     REQUIRE(!placed.ok());
     return placed.error().what;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 std::string segment(const std::string& name, const std::string& rest) {
@@ -286,6 +284,7 @@ TEST_CASE("the supervision table has the documented defaults, and takes what is 
     CHECK(plain.supervision.backoff.size() == 4);
     CHECK(plain.supervision.drain == std::chrono::seconds{30});
     CHECK(!plain.supervision.checksums);
+    CHECK(plain.supervision.longest_recovery() == std::chrono::seconds{180});
     const Result<PipelineConfig> set =
         parse_pipeline_config(segment("a", "") +
                                   "[supervision]\nrestarts_max = 0\nrestart_period_s = 0.5\n"
@@ -299,6 +298,7 @@ TEST_CASE("the supervision table has the documented defaults, and takes what is 
     CHECK(s.backoff == std::vector{std::chrono::milliseconds{1}, std::chrono::milliseconds{20}});
     CHECK(s.hang_limit == std::chrono::milliseconds{0});
     CHECK(s.start_limit == std::chrono::milliseconds{1});
+    CHECK(s.longest_recovery() == std::chrono::milliseconds{60'001});
     CHECK(s.drain == std::chrono::seconds{2});
     CHECK(s.checksums);
 }

@@ -11,25 +11,18 @@
 #include "launch/config/methods.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "model/cpu/cpu_backend.hpp"
-#include "tests/support/source_tree.hpp"
+#include "tests/support/contains.hpp"
+#include "tests/support/fixture_model.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"
 
 using namespace paceline;        // NOLINT(google-build-using-namespace): a test file
 using namespace paceline::test;  // NOLINT(google-build-using-namespace): test helpers
+using paceline::testing::contains;
+using paceline::testing::open_fixture;
 
 namespace {
 
 const std::vector<TokenId> kTokens{0, 3, 4, 200, 319};
-
-ModelFile tiny(const std::string& name = "tiny-chat") {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/" + name + ".gguf");
-    REQUIRE(file.ok());
-    return std::move(file).value();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 PipelineConfig config_of(const std::string& draft, const std::string& exit = "") {
     Result<PipelineConfig> config = parse_pipeline_config(
@@ -82,7 +75,7 @@ std::vector<float> logits_of(CpuBackend& backend, HeadId head) {
 
 TEST_CASE("a trained draft has the size that was asked for, or the one that there is") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const PartsSearch search{.wish = "", .folders = {"/nowhere", folder.path().string()}};
     const PipelineConfig small = config_of("source = \"trained\"\n");
     const PipelineConfig deep = config_of("source = \"prompt-lookup+trained\"\nsize = \"deep\"\n");
@@ -103,7 +96,7 @@ TEST_CASE("a trained draft has the size that was asked for, or the one that ther
 }
 
 TEST_CASE("every method settles without parts on what stood in before, and can be set to it") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const std::pair<const char*, const char*> cases[] = {
         {"speculative", "prompt-lookup"},
         {"speculative-tree", "first-layers"},
@@ -125,7 +118,7 @@ TEST_CASE("every method settles without parts on what stood in before, and can b
 
 TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its layer has first") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const PartsSearch search{.wish = "", .folders = {folder.path().string()}};
     const auto behind = [&](const std::string& exit) {
         const PipelineConfig config = settled(config_of("", exit), search, target);
@@ -149,7 +142,7 @@ TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its 
 
 TEST_CASE("exit heads are those of the part, and of the layer") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     heads_of(target, {1}, 1, kTokens, 0.25F).write(folder.path() / "heads.safetensors");
     const PipelineConfig config = settled(config_of("", "ahead = 2\n"),
                                           {.wish = folder.path().string(), .folders = {}}, target);
@@ -181,7 +174,7 @@ TEST_CASE("a draft part that is the target says of the listed tokens what the ta
         fixture = "llama-untied-f16";
     }
     CAPTURE(fixture);
-    const ModelFile target = tiny(fixture);
+    const ModelFile target = open_fixture(fixture);
     draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
     const PipelineConfig config = settled(config_of("source = \"trained\"\n"),
                                           {.wish = folder.path().string(), .folders = {}}, target);
@@ -206,7 +199,7 @@ TEST_CASE("a draft part that is the target says of the listed tokens what the ta
 
 TEST_CASE("what is planned for a segment with an adapter is what it takes") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
     const PipelineConfig config = settled(config_of("", "head = \"adapter\"\n"),
                                           {.wish = folder.path().string(), .folders = {}}, target);

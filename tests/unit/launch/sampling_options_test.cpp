@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/source_tree.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
@@ -42,11 +44,31 @@ TEST_CASE("a bias that makes no sense is refused with its text") {
 }
 
 TEST_CASE("options that greedy decoding ignores are named") {
-    SamplingParams params;
-    CHECK(idle_sampling_options(params).empty());
-    params.top_p = 0.9f;
-    params.seed = 3;
-    CHECK(idle_sampling_options(params).find("--top-p --seed") != std::string::npos);
-    params.temperature = 0.5f;
-    CHECK(idle_sampling_options(params).empty());
+    SamplingOptions options;
+    CHECK(idle_sampling_options(options).empty());
+    options.params.top_p = 0.9f;
+    options.params.seed = 3;
+    CHECK(idle_sampling_options(options).find("--top-p --seed") != std::string::npos);
+    options.generation_config = true;  // may bring a temperature
+    CHECK(idle_sampling_options(options).empty());
+    options.generation_config = false;
+    options.params.temperature = 0.5f;
+    CHECK(idle_sampling_options(options).empty());
+}
+
+TEST_CASE("--generation-config draws as the model's folder says, but for options that are given") {
+    const std::string models = testing::fixtures();
+    const Result<ModelFile> folder = ModelFile::open(models + "/folders/llama3-bf16");
+    const Result<ModelFile> gguf = ModelFile::open(models + "/models/llama-f32.gguf");
+    REQUIRE(folder.ok());
+    REQUIRE(gguf.ok());
+    SamplingOptions options;
+    options.params.top_p = 0.5f;
+    CHECK(with_generation_config(options, folder.value()).value().params.greedy());
+    options.generation_config = true;
+    const SamplingParams drawn = with_generation_config(options, folder.value()).value().params;
+    CHECK(drawn.temperature == 0.6f);
+    CHECK(drawn.top_k == 20);
+    CHECK(drawn.top_p == 0.5f);
+    CHECK(with_generation_config(options, gguf.value()).error().code == Errc::BadArgument);
 }

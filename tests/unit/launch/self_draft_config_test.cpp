@@ -10,7 +10,7 @@
 
 #include "launch/backend/self_draft_plan.hpp"
 #include "launch/config/pipeline_config.hpp"
-#include "tests/support/source_tree.hpp"
+#include "tests/support/fixture_model.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -37,16 +37,10 @@ SelfDraftConfig config_of(const std::string& self_draft) {
     return *config.value().self_draft;
 }
 
-/// Two layers.
-ModelFile tiny() {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
-    REQUIRE(file.ok());
-    return std::move(file).value();
-}
-
 /// Of a configuration that does not fit the target.
 std::string plan_error_of(const std::string& self_draft) {
-    const Result<SelfDraftPlan> plan = plan_self_draft(config_of(self_draft), tiny());
+    const Result<SelfDraftPlan> plan =
+        plan_self_draft(config_of(self_draft), testing::open_fixture("tiny-chat"));
     REQUIRE(!plan.ok());
     return plan.error().what;
 }
@@ -180,12 +174,12 @@ TEST_CASE("the state of a search that is garbage, of another model, or cannot be
 
 TEST_CASE("the state of an earlier search is taken over, and a missing file is none") {
     const StateFile file{state_of(2)};
-    const Result<SelfDraftPlan> plan =
-        plan_self_draft(config_of(search_with_state(file.path)), tiny());
+    const Result<SelfDraftPlan> plan = plan_self_draft(config_of(search_with_state(file.path)),
+                                                       testing::open_fixture("tiny-chat"));
     if (!plan.ok()) FAIL(plan.error().what);
     CHECK(plan.value().options.state == state_of(2));
-    const Result<SelfDraftPlan> fresh =
-        plan_self_draft(config_of(search_with_state(file.path + ".missing")), tiny());
+    const Result<SelfDraftPlan> fresh = plan_self_draft(
+        config_of(search_with_state(file.path + ".missing")), testing::open_fixture("tiny-chat"));
     if (!fresh.ok()) FAIL(fresh.error().what);
     CHECK(fresh.value().options.state.empty());
     CHECK(!std::filesystem::exists(file.path + ".missing"));

@@ -22,8 +22,8 @@ TEST_CASE("qwen2: every line of the corpus gives the ids of the Hugging Face lib
 }
 
 TEST_CASE("the chat template of SmolLM2 gives the ids of jinja2 and the Hugging Face library") {
-    fixtures::check_chat(fixtures::tokenizer("smollm"),
-                         fixtures::tokenizer_data("smollm").chat_template, "smollm");
+    fixtures::check_chat(fixtures::tokenizer("smollm"), fixtures::tokenizer_data("smollm"),
+                         "smollm");
 }
 
 }  // namespace paceline

@@ -22,7 +22,7 @@ TEST_CASE("the demo model's tokenizer agrees with the Hugging Face library on th
     CHECK(tokenizer.value().end_tokens() == std::vector<TokenId>{0, 2});
     CHECK(!tokenizer.value().prompt_bos());
     fixtures::check_agreement(tokenizer.value(), "demo");
-    fixtures::check_chat(tokenizer.value(), data.chat_template, "demo");
+    fixtures::check_chat(tokenizer.value(), data, "demo");
 }
 
 }  // namespace paceline

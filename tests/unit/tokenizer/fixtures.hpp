@@ -25,6 +25,6 @@ namespace paceline::fixtures {
 void check_agreement(const Tokenizer& tokenizer, const std::string& name);
 
 /// Checks the conversations of chat.json, rendered by the file's own template with jinja2.
-void check_chat(const Tokenizer& tokenizer, const std::string& jinja, const std::string& name);
+void check_chat(const Tokenizer& tokenizer, const TokenizerData& data, const std::string& name);
 
 }  // namespace paceline::fixtures

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/weights/gguf_file.hpp"
+#include "model/weights/gguf/gguf_file.hpp"
 #include "tests/unit/weights/gguf_builder.hpp"
 
 namespace paceline::test {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -215,21 +216,50 @@ private:
 };
 
 inline std::uint32_t ggml_number(StoredType type) {
+    constexpr std::uint32_t kNumbers[] = {0, 1, 30, 8, 2, 3, 6, 7, 10, 11, 12, 13, 14, 20, 23, 39};
+    return kNumbers[static_cast<std::size_t>(type)];
+}
+
+/// Where a block has its float16 scales; the rest of it may have any bits.
+struct HalfPlaces {
+    int scale = -1;    // of a float16 d
+    int minimum = -1;  // of a float16 m or dmin
+    float steps = 1;   // about max |number| / d
+};
+inline HalfPlaces half_places(StoredType type) {
     switch (type) {
         case StoredType::F32:
-            return 0;
         case StoredType::F16:
-            return 1;
-        case StoredType::Q4_0:
-            return 2;
-        case StoredType::Q4_1:
-            return 3;
-        case StoredType::Q8_0:
-            return 8;
         case StoredType::BF16:
-            return 30;
+            return {};
+        case StoredType::Q8_0:
+            return {0, -1, 127};
+        case StoredType::Q4_0:
+            return {0, -1, 8};
+        case StoredType::Q4_1:
+            return {0, 2, 7.5F};
+        case StoredType::Q5_0:
+            return {0, -1, 16};
+        case StoredType::Q5_1:
+            return {0, 2, 15.5F};
+        case StoredType::Q2_K:
+            return {80, 82, 45};
+        case StoredType::Q3_K:
+            return {108, -1, 128};
+        case StoredType::Q4_K:
+            return {0, 2, 945};
+        case StoredType::Q5_K:
+            return {0, 2, 1953};
+        case StoredType::Q6_K:
+            return {208, -1, 4096};
+        case StoredType::IQ4_NL:
+            return {0, -1, 127};
+        case StoredType::IQ4_XS:
+            return {0, -1, 4064};
+        case StoredType::MXFP4:
+            return {};
     }
-    return 0;
+    return {};
 }
 
 /// `count` random numbers of about +-`size`, in the stored type's own form.
@@ -238,30 +268,25 @@ inline Bytes random_data(StoredType type, std::int64_t count, float size, Random
     const TypeTraits shape = traits(type);
     for (std::int64_t i = 0; i < count; i += shape.block_elements) {
         const float value = random.between(-size, size);
-        switch (type) {
-            case StoredType::F32:
-                append(out, value);
-                continue;
-            case StoredType::F16:
-                append(out, float_to_half(value));
-                continue;
-            case StoredType::BF16:
-                append(out, float_to_bfloat(value));
-                continue;
-            case StoredType::Q8_0:
-                append(out, float_to_half(size / 127.0F));
-                break;
-            case StoredType::Q4_0:
-                append(out, float_to_half(size / 8.0F));
-                break;
-            case StoredType::Q4_1:
-                append(out, float_to_half(size / 7.5F));
-                append(out, float_to_half(-size));
-                break;
+        if (type == StoredType::F32) append(out, value);
+        if (type == StoredType::F16) append(out, float_to_half(value));
+        if (type == StoredType::BF16) append(out, float_to_bfloat(value));
+        if (shape.block_elements == 1) continue;
+        // Q4_1 and Q5_1 add their minimum, K types subtract an integer times theirs.
+        const HalfPlaces places = half_places(type);
+        const std::uint16_t scale = float_to_half(size / places.steps);
+        const std::uint16_t minimum =
+            float_to_half(shape.block_elements == 32 ? -size : size / 30.0F);
+        for (int at = 0; at < static_cast<int>(shape.block_bytes); ++at) {
+            if (at == places.scale || at == places.minimum) {
+                append(out, at == places.scale ? scale : minimum);
+                ++at;
+            } else if (at == 0 && type == StoredType::MXFP4) {
+                out.push_back(static_cast<std::byte>(127 + std::ilogb(size / 6.0F)));
+            } else {
+                out.push_back(static_cast<std::byte>(random.bits() & 0xFFU));
+            }
         }
-        const std::size_t end =
-            static_cast<std::size_t>(i / shape.block_elements + 1) * shape.block_bytes;
-        while (out.size() < end) out.push_back(static_cast<std::byte>(random.bits() & 0xFFU));
     }
     return out;
 }

@@ -94,8 +94,10 @@ TEST_CASE("qwen3 has norms on q and k and an explicit head width") {
 }
 
 TEST_CASE("every stored type is read for matrices and embedding") {
-    for (const StoredType type : {StoredType::F32, StoredType::F16, StoredType::BF16,
-                                  StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1}) {
+    for (const StoredType type :
+         {StoredType::F32, StoredType::F16, StoredType::BF16, StoredType::Q8_0, StoredType::Q4_0,
+          StoredType::Q4_1, StoredType::Q5_0, StoredType::Q5_1, StoredType::IQ4_NL,
+          StoredType::MXFP4}) {
         TinyModel tiny;
         tiny.matrices = type;
         tiny.embedding = type;
@@ -168,6 +170,17 @@ TEST_CASE("rope scaling: yarn with its defaults and with every key") {
     CHECK(rope.beta_fast == 16.0F);
     CHECK(rope.beta_slow == 2.0F);
     CHECK(rope.attention_factor == doctest::Approx(0.5 * (0.1 * std::log(4.0) + 1.0)));
+}
+
+TEST_CASE(
+    "rope scaling: the factor that a converter writes for yarn is not applied a second time") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("llama.rope.scaling.type", "yarn");
+    builder.set_f32("llama.rope.scaling.factor", 8.0F);
+    builder.set_f32("llama.rope.scaling.yarn_attn_factor", 1.25F);
+    CHECK(expect_config(builder).rope.attention_factor == 1.25F);
+    builder.set_f32("llama.rope.scaling.attn_factor", 2.0F);
+    CHECK(expect_config(builder).rope.attention_factor == 2.5F);
 }
 
 TEST_CASE("rope scaling: llama3 comes as a tensor of factors") {

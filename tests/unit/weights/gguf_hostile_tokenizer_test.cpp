@@ -1,5 +1,5 @@
 // Tokenizer data that disagree with the weights or with themselves.
-#include "model/weights/gguf_tokenizer.hpp"
+#include "model/weights/gguf/gguf_tokenizer.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
 namespace paceline {

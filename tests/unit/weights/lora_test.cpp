@@ -9,23 +9,16 @@
 #include "model/weights/describe.hpp"
 #include "model/weights/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
-#include "tests/support/source_tree.hpp"
+#include "tests/support/contains.hpp"
+#include "tests/support/fixture_model.hpp"
 #include "tests/unit/weights/lora_builder.hpp"
 
 namespace paceline {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
-
-ModelFile tiny(const std::string& name = "tiny-chat") {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/" + name + ".gguf");
-    REQUIRE(file.ok());
-    return std::move(file).value();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
+using testing::contains;
+using testing::open_fixture;
 
 struct Folder {
     TestFolder folder;
@@ -33,13 +26,13 @@ struct Folder {
 
     ModelFile merged(const SafetensorsBuilder& part, const std::string& model = "tiny-chat") const {
         part.write(path);
-        Result<ModelFile> made = merge_lora(tiny(model), path);
+        Result<ModelFile> made = merge_lora(open_fixture(model), path);
         if (!made) FAIL(made.error().what);
         return std::move(made).value();
     }
     std::string refusal(const SafetensorsBuilder& part) const {
         part.write(path);
-        const Result<ModelFile> made = merge_lora(tiny(), path);
+        const Result<ModelFile> made = merge_lora(open_fixture("tiny-chat"), path);
         REQUIRE(!made.ok());
         CHECK(contains(made.error().what, "early-exit.safetensors"));
         return made.error().what;
@@ -50,7 +43,7 @@ TEST_CASE("rows of a merged matrix are those of the file and the product, others
     for (const char* name : {"llama-f32", "llama-q4_1", "mistral-q8_0", "qwen3-bf16"}) {
         CAPTURE(name);
         const Folder at;
-        const ModelFile plain = tiny(name);
+        const ModelFile plain = open_fixture(name);
         const ModelFile merged =
             at.merged(lora_of(plain, {.only = {"blk.0.attn_k", "blk.1.ffn_down"}}), name);
         const SafetensorsFile lora = SafetensorsFile::open(at.path).value();
@@ -76,7 +69,7 @@ TEST_CASE("rows of a merged matrix are those of the file and the product, others
 
 TEST_CASE("a merged target has a fingerprint of its own, of the numbers and not of the names") {
     const Folder at;
-    const ModelFile plain = tiny();
+    const ModelFile plain = open_fixture("tiny-chat");
     const std::uint64_t first = at.merged(lora_of(plain, {.half = true})).fingerprint();
     CHECK(first != plain.fingerprint());
     CHECK(at.merged(lora_of(plain, {.half = true})).fingerprint() == first);
@@ -102,7 +95,7 @@ TEST_CASE("a merged target has a fingerprint of its own, of the numbers and not 
 
 TEST_CASE("a merged target says which LoRA it has") {
     const Folder at;
-    SafetensorsBuilder part = lora_of(tiny(), {.rank = 2, .alpha = 5});
+    SafetensorsBuilder part = lora_of(open_fixture("tiny-chat"), {.rank = 2, .alpha = 5});
     part.metadata["exits"] = "1,2";
     const ModelFile merged = at.merged(part);
     REQUIRE(merged.lora() != nullptr);
@@ -113,12 +106,12 @@ TEST_CASE("a merged target says which LoRA it has") {
     CHECK(merged.lora()->exits == std::vector<int>{1, 2});
     CHECK(merged.lora()->tensors == 14);
     CHECK(contains(describe(merged), "lora: " + at.path + ", rank 2, 14 matrices"));
-    CHECK(tiny().lora() == nullptr);
+    CHECK(open_fixture("tiny-chat").lora() == nullptr);
 }
 
 TEST_CASE("a LoRA that does not fit is refused with the name and the value") {
     const Folder at;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     using Change = std::function<void(SafetensorsBuilder&)>;
     const auto set = [](const char* key, const char* value) -> Change {
         return [=](SafetensorsBuilder& part) { part.metadata[key] = value; };
@@ -194,7 +187,7 @@ TEST_CASE("a LoRA that does not fit is refused with the name and the value") {
 
 TEST_CASE("a LoRA is merged once, and never into a shape") {
     const Folder at;
-    const ModelFile plain = tiny();
+    const ModelFile plain = open_fixture("tiny-chat");
     ModelFile merged = at.merged(lora_of(plain, {}));
     const Result<ModelFile> twice = merge_lora(std::move(merged), at.path);
     REQUIRE(!twice.ok());

@@ -9,23 +9,16 @@
 #include "model/weights/lora.hpp"
 #include "model/weights/sha256.hpp"
 #include "model/weights/trained_parts.hpp"
-#include "tests/support/source_tree.hpp"
+#include "tests/support/contains.hpp"
+#include "tests/support/fixture_model.hpp"
 #include "tests/unit/weights/lora_builder.hpp"
 
 namespace paceline {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
-
-ModelFile tiny() {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
-    REQUIRE(file.ok());
-    return std::move(file).value();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
+using testing::contains;
+using testing::open_fixture;
 
 void add_probe(SafetensorsBuilder& part, const std::string& at, float v, float b) {
     part.add_values("exit." + at + ".v", "F32", {64}, std::vector<float>(64, v));
@@ -66,7 +59,7 @@ TEST_CASE("the score is the sigmoid of the product with the normed state, by han
 }
 
 TEST_CASE("a part of probes has one for each exit, head and mode that it names") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     SafetensorsBuilder part = part_of("probe", target);
     add_probe(part, "1.lens.greedy", 0.5F, -1.0F);
     add_probe(part, "2.head.sampled", 0.25F, 2.0F);
@@ -102,10 +95,10 @@ TEST_CASE("the digest of a file is the beginning of its SHA-256") {
 
 TEST_CASE("of a file with probes for two targets each gets its own") {
     const Opened open;
-    const ModelFile plain = tiny();
+    const ModelFile plain = open_fixture("tiny-chat");
     const std::string lora = (open.folder.path() / "early-exit.safetensors").string();
     lora_of(plain, {}).write(lora);
-    const ModelFile merged = merge_lora(tiny(), lora).value();
+    const ModelFile merged = merge_lora(open_fixture("tiny-chat"), lora).value();
     SafetensorsBuilder part = part_of("probe", plain);
     add_probe(part, "1.lens.greedy", 0.5F, 1.0F);
     add_probe(part, "1.head.greedy", 0.5F, 2.0F);
@@ -140,7 +133,7 @@ TEST_CASE("of a file with probes for two targets each gets its own") {
 
 TEST_CASE("a part of probes that does not fit is refused with the name and the value") {
     const Opened open;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     SafetensorsBuilder other = part_of("probe", target);
     other.metadata["paceline.target"] = "0123456789abcdef";
     add_probe(other, "1.lens.greedy", 0.5F, 0.0F);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "model/weights/safetensors_file.hpp"
+#include "tests/support/contains.hpp"
 #include "tests/unit/weights/expectations.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"
 
@@ -9,6 +10,7 @@ namespace paceline {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
+using testing::contains;
 
 SafetensorsBuilder small_file() {
     SafetensorsBuilder file;
@@ -41,10 +43,6 @@ std::string refusal(const std::string& header, std::size_t data_bytes = 8) {
     const Result<SafetensorsContents> read = read_safetensors(bytes, "x.safetensors");
     REQUIRE_MESSAGE(!read.ok(), header);
     return read.error().what;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("tensors and metadata are found as they were written") {

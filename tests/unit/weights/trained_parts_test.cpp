@@ -6,25 +6,18 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/source_tree.hpp"
+#include "tests/support/contains.hpp"
+#include "tests/support/fixture_model.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"
 
 namespace paceline {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): test helpers in a test file
+using testing::contains;
+using testing::open_fixture;
 
 const std::vector<TokenId> kTokens{0, 3, 4, 200, 511};
-
-ModelFile tiny() {
-    Result<ModelFile> file = ModelFile::open(testing::fixtures() + "/models/tiny-chat.gguf");
-    REQUIRE(file.ok());
-    return std::move(file).value();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 /// What opening says of `part`, which must be refused with the file's name.
 template <class Open>
@@ -41,7 +34,7 @@ std::string refusal(const SafetensorsBuilder& part, const ModelFile& target, Ope
 TEST_CASE("a draft part is a model of its own layers, and what it has not is its target's") {
     const TestFolder folder;
     const std::string path = (folder.path() / "draft.safetensors").string();
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     draft_of(target, kTokens).write(path);
     Result<DraftPart> part = open_draft_part(path, target);
     if (!part) FAIL(part.error().what);
@@ -72,7 +65,7 @@ TEST_CASE("a draft part is a model of its own layers, and what it has not is its
 
 TEST_CASE("a draft part that differs in one weight has another fingerprint") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const std::string path = (folder.path() / "draft.safetensors").string();
     draft_of(target, kTokens).write(path);
     const std::uint64_t first = open_draft_part(path, target).value().file.fingerprint();
@@ -85,7 +78,7 @@ TEST_CASE("a draft part that differs in one weight has another fingerprint") {
 
 TEST_CASE("a draft part may have a matrix before its norm") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const std::string path = (folder.path() / "draft.safetensors").string();
     SafetensorsBuilder with = draft_of(target, kTokens);
     with.write(path);
@@ -102,7 +95,7 @@ TEST_CASE("a draft part may have a matrix before its norm") {
 
 TEST_CASE("heads and adapters come with the layers that they were trained for") {
     const TestFolder folder;
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const std::string path = (folder.path() / "part.safetensors").string();
     heads_of(target, {1, 2}, 3, kTokens, 0.5F).write(path);
     const Result<HeadsPart> heads = open_heads_part(path, target);
@@ -124,7 +117,7 @@ TEST_CASE("heads and adapters come with the layers that they were trained for") 
 }
 
 TEST_CASE("a part of another model is refused with both fingerprints") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     SafetensorsBuilder part = draft_of(target, kTokens);
     part.metadata["paceline.target"] = "0123456789abcdef";
     const std::string what = refusal(part, target, open_draft_part);
@@ -134,7 +127,7 @@ TEST_CASE("a part of another model is refused with both fingerprints") {
 }
 
 TEST_CASE("a draft part that does not fit is refused with the name and the value") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     using Change = std::function<void(SafetensorsBuilder&)>;
     const auto set = [](const char* key, const char* value) -> Change {
         return [=](SafetensorsBuilder& part) { part.metadata[key] = value; };
@@ -174,7 +167,7 @@ TEST_CASE("a draft part that does not fit is refused with the name and the value
 }
 
 TEST_CASE("a short list must be ascending and of the target's tokens") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const std::pair<std::vector<TokenId>, const char*> cases[] = {
         {{1, 5, 5}, "tokens[2] is 5, must be above the one before it, 5"},
         {{-1, 5}, "tokens[0] is -1, the target has the tokens 0 to 511"},
@@ -189,7 +182,7 @@ TEST_CASE("a short list must be ascending and of the target's tokens") {
 }
 
 TEST_CASE("numbers that are not finite are refused where they stand") {
-    const ModelFile target = tiny();
+    const ModelFile target = open_fixture("tiny-chat");
     const SafetensorsBuilder part =
         heads_of(target, {2}, 0, kTokens, std::numeric_limits<float>::quiet_NaN());
     CHECK(contains(refusal(part, target, open_heads_part),

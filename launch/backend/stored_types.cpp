@@ -1,0 +1,66 @@
+#include "launch/backend/stored_types.hpp"
+
+#include <fmt/core.h>
+
+#include "launch/backend/model_summary.hpp"
+#include "model/weights/gguf/gguf_groups.hpp"
+
+namespace paceline {
+
+std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype) {
+    std::vector<StoredUse> uses;
+    for (const TensorView& tensor : file.tensors()) {
+        if (tensor.rows == 1) continue;
+        const bool vocabulary =
+            tensor.name == file.embedding().name || tensor.name == file.output_head().name;
+        const PackedType packed =
+            packed_type(tensor, dtype, vocabulary ? MatrixUse::Vocabulary : MatrixUse::Layer);
+        StoredUse* use = nullptr;
+        for (StoredUse& known : uses) {
+            if (known.stored == tensor.type && known.packed == packed) use = &known;
+        }
+        if (use == nullptr) use = &uses.emplace_back(StoredUse{tensor.type, packed, 0, 0, 0});
+        const PackedMatrix matrix{packed, static_cast<int>(tensor.rows),
+                                  static_cast<int>(tensor.cols), nullptr};
+        use->parameters += static_cast<std::uint64_t>(tensor.rows * tensor.cols);
+        use->file_bytes += tensor.bytes;
+        use->memory_bytes += matrix.bytes();
+    }
+    return uses;
+}
+
+std::string_view rounding_text(StoredType stored, PackedType packed) {
+    switch (packed) {
+        case PackedType::F32:
+            return "exact";
+        case PackedType::BF16:
+            return stored == StoredType::BF16 ? "exact" : "to bfloat16";
+        case PackedType::Int8:
+            return has_int8_form(stored) ? "exact" : "to 8 bits";
+        case PackedType::Q4K:
+        case PackedType::Q6K:
+            return "exact";
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            break;
+    }
+    if (stored == StoredType::Q4_K) return "scales to float16";
+    return has_q4_form(stored) ? "exact" : "to 4 bits";
+}
+
+std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu) {
+    std::string text;
+    for (StoredUse use : stored_uses(file, dtype)) {
+        if (on_gpu && use.packed == PackedType::Q4K) use.packed = PackedType::Q4;
+        if (on_gpu && use.packed == PackedType::Q6K) use.packed = PackedType::Int8;
+        const std::string_view rounding = rounding_text(use.stored, use.packed);
+        if (traits(use.stored).block_elements == 1 || rounding == "exact") continue;
+        text += fmt::format("{}{} is computed as {} ({}), {} in the file", text.empty() ? "" : ", ",
+                            traits(use.stored).name, name(use.packed), rounding,
+                            human_bytes(use.file_bytes));
+        if (!on_gpu) text += fmt::format(", {} in memory", human_bytes(use.memory_bytes));
+    }
+    return text;
+}
+
+}  // namespace paceline

@@ -1,0 +1,36 @@
+// What the block types of a model file are computed as, and how near that is to the file's numbers.
+//
+// Pure functions; no weights are read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/cpu/cpu_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// The matrices of one stored type that are packed to one type.
+struct StoredUse {
+    StoredType stored = StoredType::F32;
+    PackedType packed = PackedType::F32;
+    std::uint64_t parameters = 0;
+    std::uint64_t file_bytes = 0;
+    std::uint64_t memory_bytes = 0;
+};
+
+/// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it.
+[[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype);
+
+/// "exact", or what is rounded: "scales to float16", "to 8 bits". `packed` as stored_uses() has it, for the
+/// CPU; a GPU has no types of its own for K-quants.
+[[nodiscard]] std::string_view rounding_text(StoredType stored, PackedType packed);
+
+/// One line for the start of a run about block types whose numbers are rounded, with their memory;
+/// empty: there are none.
+[[nodiscard]] std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu);
+
+}  // namespace paceline

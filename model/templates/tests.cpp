@@ -1,0 +1,99 @@
+// Tests: value is name.
+#include <fmt/core.h>
+
+#include "model/templates/builtins.hpp"
+#include "model/templates/operations.hpp"
+
+namespace paceline::jinja {
+namespace {
+
+/// The operator that a comparing test stands for; empty: none.
+std::string_view operator_of(std::string_view name) {
+    static constexpr std::pair<std::string_view, std::string_view> kOperators[] = {
+        {"eq", "=="}, {"equalto", "=="}, {"==", "=="},         {"ne", "!="},
+        {"!=", "!="}, {"lt", "<"},       {"lessthan", "<"},    {"<", "<"},
+        {"gt", ">"},  {">", ">"},        {"greaterthan", ">"}, {"le", "<="},
+        {"<=", "<="}, {"ge", ">="},      {">=", ">="},         {"in", "in"}};
+    for (const auto& [known, op] : kOperators) {
+        if (known == name) return op;
+    }
+    return {};
+}
+
+bool is_case(Run& run, const Value& object, Case wanted) {
+    if (!object.is(Kind::Text)) {
+        run.fail("the test needs a text");
+        return false;
+    }
+    const Text& text = object.text();
+    const Case other = wanted == Case::Lower ? Case::Upper : Case::Lower;
+    // As Python: no character of the other case, and at least one of this.
+    return in_case(text, wanted).bytes() == text.bytes() &&
+           in_case(text, other).bytes() != text.bytes();
+}
+
+bool whole_test(Run& run, std::string_view name, const Value& object, const Arguments& given) {
+    if (!object.is_whole()) {
+        run.fail(fmt::format("the test '{}' needs a whole number", name));
+        return false;
+    }
+    if (name != "divisibleby") return (object.whole() % 2 != 0) == (name == "odd");
+    if (given.positional.size() != 1 || !given.positional[0].is_whole() ||
+        given.positional[0].whole() == 0) {
+        run.fail("the test 'divisibleby' needs a number that is not zero");
+        return false;
+    }
+    return given.positional[0].whole() == -1 || object.whole() % given.positional[0].whole() == 0;
+}
+
+bool is_sequence(const Value& value) {
+    const bool ordered = value.is(Kind::List) && (value.list().form == ListForm::List ||
+                                                  value.list().form == ListForm::Tuple);
+    return ordered || value.is(Kind::Text) || value.is(Kind::Dict) || value.is(Kind::Undefined);
+}
+
+bool type_test(std::string_view name, const Value& value) {
+    if (name == "defined") return !value.is(Kind::Undefined);
+    if (name == "undefined") return value.is(Kind::Undefined);
+    if (name == "none") return value.is(Kind::None);
+    if (name == "boolean") return value.is(Kind::Bool);
+    if (name == "true") return value.is(Kind::Bool) && value.whole() != 0;
+    if (name == "false") return value.is(Kind::Bool) && value.whole() == 0;
+    if (name == "integer") return value.is(Kind::Int);
+    if (name == "float") return value.is(Kind::Float);
+    if (name == "number") return value.is_number();
+    if (name == "string") return value.is(Kind::Text);
+    if (name == "mapping") return value.is(Kind::Dict);
+    if (name == "sequence") return is_sequence(value);
+    if (name == "callable")
+        return value.is(Kind::Callable) || value.is(Kind::Macro) || value.is(Kind::Undefined) ||
+               value.is(Kind::Loop);
+    return value.is(Kind::List) || is_sequence(value) || value.is(Kind::Loop);  // iterable
+}
+
+}  // namespace
+
+bool apply_test(Run& run, std::string_view name, const Value& object, const Arguments& given) {
+    const std::string_view op = operator_of(name);
+    const bool is_same = name == "sameas";
+    if (!op.empty() || is_same) {
+        if (given.positional.size() != 1 || !given.keywords.empty()) {
+            run.fail(fmt::format("the test '{}' takes one argument", name));
+            return false;
+        }
+        const Value& other = given.positional[0];
+        if (!is_same) return compare(run, op, object, other);
+        return object.kind() == other.kind() && equal(run, object, other);
+    }
+    if (name == "lower" || name == "upper")
+        return is_case(run, object, name == "lower" ? Case::Lower : Case::Upper);
+    if (name == "even" || name == "odd" || name == "divisibleby")
+        return whole_test(run, name, object, given);
+    if (!given.positional.empty() || !given.keywords.empty()) {
+        run.fail(fmt::format("the test '{}' takes no argument", name));
+        return false;
+    }
+    return type_test(name, object);
+}
+
+}  // namespace paceline::jinja

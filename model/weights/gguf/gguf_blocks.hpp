@@ -1,0 +1,50 @@
+// The block types of GGUF: how a block's bytes become float32.
+//
+// Each function reads whole blocks from `block` on and writes as many numbers as `out` has, a multiple
+// of the block's. Products of a block's scale with its integers are exact in float32; a number is
+// rounded at most once, where a minimum is added. These loops are the reference: what a backend
+// packs is compared with them, and they with the numbers of the gguf package (tests/fixtures/blocks).
+// The layouts are drawn in docs/file-formats.md. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace paceline {
+
+// gguf_small_blocks.cpp: 32 numbers, one scale, perhaps a minimum.
+void dequantize_q4_0(const std::byte* block, std::span<float> out);
+void dequantize_q4_1(const std::byte* block, std::span<float> out);
+void dequantize_q5_0(const std::byte* block, std::span<float> out);
+void dequantize_q5_1(const std::byte* block, std::span<float> out);
+void dequantize_q8_0(const std::byte* block, std::span<float> out);
+
+// gguf_k_blocks.cpp: 256 numbers, integer scales per 16 or 32 of them, one float scale for these.
+void dequantize_q2_k(const std::byte* block, std::span<float> out);
+void dequantize_q3_k(const std::byte* block, std::span<float> out);
+void dequantize_q4_k(const std::byte* block, std::span<float> out);
+void dequantize_q5_k(const std::byte* block, std::span<float> out);
+void dequantize_q6_k(const std::byte* block, std::span<float> out);
+
+/// The integer scale and minimum (6 bits each) of group `group` of a Q4_K or Q5_K block, whose 12 bytes
+/// of them begin at `packed`.
+struct SixBitScale {
+    int scale;
+    int minimum;
+};
+[[nodiscard]] SixBitScale six_bit_scale(const std::byte* packed, int group);
+
+// gguf_table_blocks.cpp: 4-bit indices into a table of 16 integers.
+void dequantize_iq4_nl(const std::byte* block, std::span<float> out);
+void dequantize_iq4_xs(const std::byte* block, std::span<float> out);
+void dequantize_mxfp4(const std::byte* block, std::span<float> out);
+
+inline constexpr std::array<std::int8_t, 16> kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                          1,    13,   25,  38,  53,  69,  89,  113};
+/// Twice the values of the 4-bit floats (E2M1).
+inline constexpr std::array<std::int8_t, 16> kMxfp4Table = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                            0, -1, -2, -3, -4, -6, -8, -12};
+
+}  // namespace paceline

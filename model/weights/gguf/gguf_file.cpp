@@ -1,0 +1,54 @@
+#include "model/weights/gguf/gguf_file.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <iterator>
+#include <utility>
+
+#include "model/weights/gguf/gguf_config.hpp"
+#include "model/weights/gguf/gguf_keys.hpp"
+#include "model/weights/gguf/gguf_reader.hpp"
+#include "model/weights/gguf/gguf_shards.hpp"
+#include "model/weights/gguf/gguf_tensors.hpp"
+#include "model/weights/gguf/gguf_tokenizer.hpp"
+
+namespace paceline {
+
+Result<ModelParts> read_gguf(std::span<const std::byte> bytes, const std::string& file) {
+    const GgufBytes whole{bytes, file};
+    return read_gguf_shards({&whole, 1});
+}
+
+Result<ModelParts> read_gguf_shards(std::span<const GgufBytes> files) {
+    const Result<std::vector<GgufHeader>> parsed = parse_shards(files);
+    if (!parsed) return parsed.error();
+    const std::vector<GgufHeader>& headers = parsed.value();
+    const std::string& first = files.front().file;
+
+    ModelParts parts;
+    parts.format = fmt::format("GGUF v{}", headers.front().version);
+    if (files.size() > 1) parts.format += fmt::format(", {} shards", files.size());
+    parts.data_start = headers.front().data_start;
+
+    GgufKeys keys(headers.front(), first);
+    Result<ModelConfig> config = read_config(keys);
+    if (!config) return config.error();
+    parts.config = std::move(config).value();
+
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        if (i > 0) parts.shard_starts.push_back(headers[i].data_start);
+        Result<std::vector<TensorView>> tensors =
+            view_tensors(files[i].bytes, headers[i], files[i].file);
+        if (!tensors) return tensors.error();
+        std::move(tensors.value().begin(), tensors.value().end(),
+                  std::back_inserter(parts.tensors));
+    }
+    if (Status assigned = assign_tensors(parts, first); !assigned) return assigned.error();
+
+    Result<TokenizerData> tokenizer = read_tokenizer(keys, parts.config.vocab_size);
+    if (!tokenizer) return tokenizer.error();
+    parts.tokenizer = std::move(tokenizer).value();
+    return parts;
+}
+
+}  // namespace paceline

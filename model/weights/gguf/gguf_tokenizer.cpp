@@ -1,0 +1,82 @@
+#include "model/weights/gguf/gguf_tokenizer.hpp"
+
+#include <fmt/core.h>
+#include <string>
+
+namespace paceline {
+namespace {
+
+std::vector<std::string> owned(const std::vector<std::string_view>& views) {
+    return {views.begin(), views.end()};
+}
+
+void read_tokens(GgufKeys& keys, int vocab_size, TokenizerData& data) {
+    const std::vector<std::string_view> tokens = keys.texts("tokenizer.ggml.tokens");
+    if (tokens.size() != static_cast<std::size_t>(vocab_size)) {
+        keys.fail(Errc::BadFile,
+                  fmt::format("tokenizer.ggml.tokens has {} entries, the embedding has {} rows",
+                              tokens.size(), vocab_size));
+        return;
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i].size() > kTokenBytesMax) {
+            keys.fail(Errc::BadFile, fmt::format("token {} has {} bytes; the limit is {}", i,
+                                                 tokens[i].size(), kTokenBytesMax));
+            return;
+        }
+    }
+    data.tokens = owned(tokens);
+}
+
+void read_kinds(GgufKeys& keys, TokenizerData& data) {
+    const std::vector<std::int64_t> kinds = keys.ints("tokenizer.ggml.token_type");
+    if (kinds.empty()) return;
+    if (kinds.size() != data.tokens.size()) {
+        keys.fail(Errc::BadFile,
+                  fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens",
+                              kinds.size(), data.tokens.size()));
+        return;
+    }
+    data.kinds.reserve(kinds.size());
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+        if (kinds[i] < static_cast<std::int64_t>(TokenKind::Normal) ||
+            kinds[i] > static_cast<std::int64_t>(TokenKind::Byte)) {
+            keys.fail(Errc::BadFile,
+                      fmt::format("tokenizer.ggml.token_type of token {} is {}; known are 1 to 6",
+                                  i, kinds[i]));
+            return;
+        }
+        data.kinds.push_back(static_cast<TokenKind>(kinds[i]));
+    }
+}
+
+std::optional<TokenId> read_id(GgufKeys& keys, const char* name, int vocab_size) {
+    const auto id = keys.find_int(std::string("tokenizer.ggml.") + name, {0, vocab_size - 1});
+    if (!id) return std::nullopt;
+    return static_cast<TokenId>(*id);
+}
+
+}  // namespace
+
+Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
+    TokenizerData data;
+    if (!keys.has("tokenizer.ggml.tokens")) return data;
+    data.model = std::string(keys.text_or("tokenizer.ggml.model", ""));
+    data.pre = std::string(keys.text_or("tokenizer.ggml.pre", ""));
+    read_tokens(keys, vocab_size, data);
+    read_kinds(keys, data);
+    data.merges = owned(keys.texts("tokenizer.ggml.merges"));
+    data.bos = read_id(keys, "bos_token_id", vocab_size);
+    data.eos = read_id(keys, "eos_token_id", vocab_size);
+    data.eot = read_id(keys, "eot_token_id", vocab_size);
+    data.eom = read_id(keys, "eom_token_id", vocab_size);
+    data.unknown = read_id(keys, "unknown_token_id", vocab_size);
+    data.padding = read_id(keys, "padding_token_id", vocab_size);
+    data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", false);
+    data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);
+    data.chat_template = std::string(keys.text_or("tokenizer.chat_template", ""));
+    if (!keys.status()) return keys.status().error();
+    return data;
+}
+
+}  // namespace paceline

@@ -1,0 +1,18 @@
+// The tokenizer's data from the keys of a GGUF file.
+#pragma once
+
+#include "ipc/base/result.hpp"
+#include "model/weights/gguf/gguf_keys.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+inline constexpr std::size_t kTokenBytesMax = 65'536;  // of one vocabulary entry
+
+/// Reads tokenizer.*. A file without a tokenizer (no tokenizer.ggml.tokens) yields empty data:
+/// its weights can be run on token ids.
+/// `vocab_size` is the number of rows of the embedding; tokens must be exactly as many.
+/// Errors: BadFile (counts that disagree, ids or kinds out of range, wrong types).
+Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size);
+
+}  // namespace paceline

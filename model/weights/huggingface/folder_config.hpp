@@ -1,0 +1,22 @@
+// The configuration of a model from its config.json, with the names of transformers 4 and 5.
+//
+// Keys that transformers ignores for a class are ignored; what would change the arithmetic and is no
+// switch of ModelConfig (another activation, quantised weights, a rope kind) is refused by name.
+#pragma once
+
+#include "ipc/base/result.hpp"
+#include "model/config.hpp"
+#include "model/weights/huggingface/architecture.hpp"
+#include "model/weights/huggingface/json_keys.hpp"
+
+namespace paceline::huggingface {
+
+struct FolderConfig {
+    ModelConfig model;  // tied_embeddings: as the file says; tensors decide (folder_tensors.hpp)
+    const FolderArchitecture* architecture = nullptr;
+};
+
+/// Errors: Unsupported (by name), BadFile (missing key, wrong type, value out of range).
+[[nodiscard]] Result<FolderConfig> read_config(JsonKeys& keys);
+
+}  // namespace paceline::huggingface

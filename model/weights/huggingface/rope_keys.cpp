@@ -1,0 +1,117 @@
+#include "model/weights/huggingface/rope_keys.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/core.h>
+#include <numbers>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "model/weights/message_text.hpp"
+
+namespace paceline::huggingface {
+namespace {
+
+constexpr JsonKeys::NumberRange kFactors{1, 4096};
+constexpr JsonKeys::NumberRange kScales{1e-3, 1e3};
+constexpr JsonKeys::NumberRange kBetas{1e-3, 1e6};
+constexpr int kContextMax = 1 << 24;
+
+/// The context before the extension; without the key that of the model.
+int original_context(JsonKeys& scaling, const ModelConfig& config) {
+    return scaling.int_or("original_max_position_embeddings", config.context_length,
+                          {1, kContextMax});
+}
+
+double mscale(double factor, double scale) {
+    return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+void read_yarn(JsonKeys& scaling, ModelConfig& config) {
+    RopeConfig& rope = config.rope;
+    rope.scaling = RopeScaling::Yarn;
+    rope.original_context = original_context(scaling, config);
+    const double extension = static_cast<double>(config.context_length) / rope.original_context;
+    const double factor = scaling.has("factor") ? scaling.required_number("factor", kFactors)
+                                                : std::max(extension, 1.0);
+    rope.factor = static_cast<float>(factor);
+    const auto beta = [&](const char* key, double fallback) {
+        const double value = scaling.number_or(key, fallback, {0, kBetas.max});
+        return static_cast<float>(value == 0.0 ? fallback : value);
+    };
+    rope.beta_fast = beta("beta_fast", 32.0);
+    rope.beta_slow = beta("beta_slow", 1.0);
+    const double scale = scaling.number_or("mscale", 0.0, {0, kScales.max});
+    const double all = scaling.number_or("mscale_all_dim", 0.0, {0, kScales.max});
+    // 0 is yarn's own formula, mscale(factor, 1).
+    const double attention =
+        scale != 0.0 && all != 0.0 ? mscale(factor, scale) / mscale(factor, all) : 0.0;
+    const auto stated = scaling.find_number("attention_factor", kScales);
+    rope.attention_factor = static_cast<float>(stated.value_or(attention));
+    if (!scaling.bool_or("truncate", true)) {
+        scaling.fail(Errc::Unsupported,
+                     scaling.name("truncate") + " is false, which is not supported");
+    }
+}
+
+void read_llama3(JsonKeys& scaling, ModelConfig& config) {
+    RopeConfig& rope = config.rope;
+    rope.scaling = RopeScaling::Factors;
+    const double factor = scaling.required_number("factor", kFactors);
+    const double low = scaling.required_number("low_freq_factor", kBetas);
+    const double high = scaling.required_number("high_freq_factor", kBetas);
+    const double context = original_context(scaling, config);
+    if (scaling.status() && high <= low) {
+        scaling.fail(Errc::BadFile, fmt::format("{} {} is not above {} {}",
+                                                scaling.name("high_freq_factor"), number_text(high),
+                                                scaling.name("low_freq_factor"), number_text(low)));
+    }
+    if (!scaling.status()) return;
+    for (int i = 0; i < rope.dims; i += 2) {
+        const double exponent = static_cast<double>(i) / rope.dims;
+        const double wavelength =
+            2.0 * std::numbers::pi * std::pow(static_cast<double>(rope.base), exponent);
+        const double blend = std::clamp((context / wavelength - low) / (high - low), 0.0, 1.0);
+        rope.factors.push_back(static_cast<float>(1.0 / ((1.0 - blend) / factor + blend)));
+    }
+}
+
+void read_scaling(JsonKeys& scaling, const std::string& type, ModelConfig& config) {
+    if (type == "default" || type == "dynamic") {
+        if (type == "dynamic") (void)scaling.required_number("factor", kFactors);
+    } else if (type == "linear") {
+        config.rope.factor = static_cast<float>(scaling.required_number("factor", kFactors));
+        if (config.rope.factor != 1.0F) config.rope.scaling = RopeScaling::Linear;
+    } else if (type == "yarn") {
+        read_yarn(scaling, config);
+    } else if (type == "llama3") {
+        read_llama3(scaling, config);
+    } else {
+        scaling.fail(Errc::Unsupported,
+                     "rope scaling " + paceline::quoted(type) + " (" + scaling.name("rope_type") +
+                         ") is not supported; linear, dynamic, yarn and llama3 are");
+    }
+}
+
+}  // namespace
+
+void read_rope(JsonKeys& keys, ModelConfig& config) {
+    constexpr double kBase = 10000.0;
+    constexpr JsonKeys::NumberRange kBases{1.001, 1e12};  // yarn divides by its logarithm
+    const bool version5 = keys.has("rope_parameters");
+    JsonKeys scaling = keys.child(version5 ? "rope_parameters" : "rope_scaling");
+    const double outer = keys.number_or("rope_theta", kBase, kBases);
+    config.rope.base = static_cast<float>(scaling.number_or("rope_theta", outer, kBases));
+    const double inner = scaling.number_or("partial_rotary_factor", 1.0, {0, 1});
+    if (keys.number_or("partial_rotary_factor", inner, {0, 1}) != 1.0) {
+        keys.fail(Errc::Unsupported,
+                  "partial_rotary_factor other than 1 is not supported with this architecture");
+    }
+    std::optional<std::string> type = scaling.find_text("rope_type");
+    if (!type) type = scaling.find_text("type");
+    if (!keys.status()) return;
+    read_scaling(scaling, type.value_or("default"), config);
+}
+
+}  // namespace paceline::huggingface

@@ -1,0 +1,30 @@
+// Which of the known tokenizers a tokenizer.json describes: its normalizer, pre-tokenizer and
+// post-processor, recognised word for word.
+//
+// A part that is not known for sure is refused by name, never guessed: one character of a regular
+// expression makes other tokens.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "ipc/base/ids.hpp"
+
+namespace paceline::huggingface {
+
+struct TokenPipeline {
+    std::string pre;  // as GGUF names it: "llama-bpe"; tokenizer/pre_tokenizer.hpp
+    bool normal_form_c = false;
+    std::vector<TokenId> prefix;  // what the post-processor puts in front of a text
+    bool suffix = false;          // and whether it puts something behind
+    bool has_post_processor = false;
+    std::string refusal;  // why this is none of them; empty: it is one
+};
+
+/// Of the whole document. What is wrong or unknown is the refusal.
+[[nodiscard]] TokenPipeline recognise_pipeline(const nlohmann::json& tokenizer);
+
+}  // namespace paceline::huggingface

@@ -1,0 +1,100 @@
+"""Hugging Face folders: the text of the GGUF file of the same weights, in processes, with parts, by name."""
+
+import json
+import shutil
+import unittest
+from pathlib import Path
+
+import part_files
+from paceline_cli import CliTest, environment
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+NAME = "llama-untied-f16"  # four shards; its GGUF file has the same weights
+FOLDER = str(FIXTURES / "folders" / NAME)
+GGUF = str(FIXTURES / "models" / f"{NAME}.gguf")
+PROMPT = ["-p", "Hello, world", "-n", "16", "-t", "1", "--raw"]
+
+
+class Folder(CliTest):
+    def ids(self, *args: str, model: str = FOLDER, **env: str) -> list[int]:
+        path = self.folder / "ids.json"
+        self.run_ok("run", "-m", model, *PROMPT, "--ids", str(path), "-q", *args, env=environment(**env))
+        return json.loads(path.read_text())
+
+    def cached(self, name: str = "owner/tiny") -> str:
+        """A cache of the hub with the model in it; the folder for HF_HUB_CACHE."""
+        model = self.folder / "hub" / ("models--" + name.replace("/", "--"))
+        snapshot, blobs = model / "snapshots" / "c0ffee", model / "blobs"
+        for folder in (snapshot, blobs, model / "refs"):
+            folder.mkdir(parents=True)
+        (model / "refs" / "main").write_text("c0ffee")
+        for file in Path(FOLDER).iterdir():
+            shutil.copy(file, blobs / file.name)
+            (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
+        return str(self.folder / "hub")
+
+    def test_every_method_commits_the_tokens_of_plain_decoding(self):
+        plain = self.ids()
+        self.assertEqual(len(plain), 16)
+        for method in ("speculative", "pearl", "four-stages", "prompt-lookup"):
+            with self.subTest(method):
+                self.assertEqual(self.ids("--method", method), plain)
+
+    def test_weights_are_packed_on_load_like_those_of_a_gguf_file(self):
+        texts = set()
+        for dtype in ("auto", "f32", "bf16", "int8", "q4"):
+            args = ["--dtype", dtype, "--kv-dtype", "f32"]
+            self.run_ok("bench", "-m", FOLDER, "--dtype", dtype, "-t", "1", "-p", "8", "-n", "2", "-r", "1")
+            texts.add(tuple(self.ids(*args)))
+        self.assertGreater(len(texts), 1, "a type is seen in the text of random weights")
+
+    def test_the_gguf_file_of_the_same_weights_says_the_same_with_a_lora_too(self):
+        folder = str(shutil.copytree(FOLDER, self.folder / "no-bos"))
+        tokenizer = json.loads(Path(folder, "tokenizer.json").read_text())
+        tokenizer["post_processor"] = None  # which begins a text with a BOS, as the GGUF file does not
+        Path(folder, "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.assertEqual(self.ids(model=folder), self.ids(model=GGUF))
+        merged = []
+        for model in (folder, GGUF):
+            target = json.loads(self.run_ok("inspect", model, "-o", "json"))["fingerprint"]
+            part = part_files.lora(Path(GGUF).read_bytes(), target)
+            path = part_files.put(self.folder / f"part{len(merged)}", "lora", part)
+            merged.append(self.ids("--lora", str(path), model=model))
+        self.assertEqual(merged[0], merged[1])
+        self.assertNotEqual(merged[0], self.ids(model=folder), "the LoRA is seen in the text")
+
+    def test_inspect_says_what_a_folder_is(self):
+        said = json.loads(self.run_ok("inspect", FOLDER, "-o", "json"))
+        of_gguf = json.loads(self.run_ok("inspect", GGUF, "-o", "json"))
+        self.assertEqual(said["use"], "runs")
+        for key in ("architecture", "parameters", "layers", "vocab_size", "rope_scaling", "packed_bytes"):
+            self.assertEqual(said[key], of_gguf[key], key)
+        self.assertEqual({t["name"] for t in said["tensors"]}, {t["name"] for t in of_gguf["tensors"]})
+        self.assertIn("without config.json", self.run_fails(1, "inspect", str(FIXTURES / "folders")))
+
+    def test_a_model_of_the_hubs_cache_is_found_by_its_name(self):
+        cache = self.cached()
+        self.assertEqual(self.ids(model="owner/tiny", HF_HUB_CACHE=cache), self.ids())
+        self.assertEqual(self.ids("--method", "pearl", model="owner/tiny", HF_HUB_CACHE=cache), self.ids())
+        home = Path(cache).rename(self.folder / "home")
+        (self.folder / "home2").mkdir()
+        home.rename(self.folder / "home2" / "hub")
+        found = self.ids(model="owner/tiny", HF_HUB_CACHE="", HF_HOME=str(self.folder / "home2"))
+        self.assertEqual(found, self.ids())
+        said = self.run_fails(1, "run", "-m", "owner/other", "-p", "x", env=environment(HF_HUB_CACHE=cache))
+        self.assertIn("hf download owner/other", said)
+
+    def test_generation_config_draws_as_the_folder_says(self):
+        stated = ["--temp", "0.6", "--top-p", "0.95", "--top-k", "20"]
+        self.assertEqual(self.ids("--generation-config", "--seed", "5"), self.ids(*stated, "--seed", "5"))
+        said = self.run_fails(2, "run", "-m", GGUF, "-p", "x", "--raw", "--generation-config")
+        self.assertIn("has no generation_config.json", said)
+
+    def test_tokenize_begins_where_the_folder_says(self):
+        ids = json.loads(self.run_ok("tokenize", "-m", FOLDER, "-o", "ids", "Hello, world"))
+        golden = json.loads((FIXTURES / "folders" / f"{NAME}.golden.json").read_text())
+        self.assertEqual([1, *ids], dict(golden["texts"])["Hello, world"])
+
+
+if __name__ == "__main__":
+    unittest.main()

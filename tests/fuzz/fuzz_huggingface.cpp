@@ -1,0 +1,137 @@
+// Fuzzes the JSON of Hugging Face folders: the input is a config.json, an index of shards or a
+// tokenizer.json. What is accepted keeps its promises to those that trust it: a configuration gives a rope
+// table, an index names plain files, a tokenizer encodes text.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "model/rope_table.hpp"
+#include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/huggingface/folder_config.hpp"
+#include "model/weights/huggingface/folder_tokenizer.hpp"
+#include "model/weights/huggingface/json_file.hpp"
+#include "model/weights/huggingface/shards.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+enum Kind : std::uint8_t { Config, Index, TokenizerJson, Kinds };
+
+constexpr const char* kRopes[] = {
+    R"("rope_theta":10000.0,"rope_scaling":null)",
+    R"("rope_theta":1e6,"rope_scaling":{"type":"linear","factor":4.0})",
+    R"("rope_parameters":{"rope_type":"dynamic","rope_theta":10000.0,"factor":2.0})",
+    R"("rope_parameters":{"rope_type":"yarn","rope_theta":1e4,"factor":4.0,"beta_fast":32,"mscale":1.0,)"
+    R"("mscale_all_dim":0.5,"original_max_position_embeddings":64})",
+    R"("rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+    R"("original_max_position_embeddings":64})"};
+
+constexpr std::pair<const char*, const char*> kClasses[] = {{"LlamaForCausalLM", "llama"},
+                                                            {"MistralForCausalLM", "mistral"},
+                                                            {"Qwen2ForCausalLM", "qwen2"},
+                                                            {"Qwen3ForCausalLM", "qwen3"}};
+
+std::string config_text(SeededRandom& random) {
+    const auto& [class_name, type] = kClasses[random.below(4)];
+    return std::string{R"({"architectures":[")"} + class_name + R"("],"model_type":")" + type +
+           R"(","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+           R"("head_dim":16,"intermediate_size":96,"vocab_size":320,"max_position_embeddings":256,)"
+           R"("rms_norm_eps":1e-05,"sliding_window":48,"tie_word_embeddings":true,)" +
+           kRopes[random.below(5)] + "}";
+}
+
+std::string index_text(SeededRandom& random) {
+    std::string text = R"({"metadata":{"total_size":7},"weight_map":{"a":"m-1.safetensors")";
+    for (std::uint32_t i = random.below(4); i > 0; --i)
+        text += ",\"t" + std::to_string(i) + "\":\"m-" + std::to_string(random.below(2)) +
+                ".safetensors\"";
+    return text + "}}";
+}
+
+constexpr const char* kPreTokenizers[] = {
+    R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})",
+    R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},)"
+    R"({"type":"ByteLevel","add_prefix_space":false}]})"};
+
+std::string tokenizer_text(SeededRandom& random) {
+    const bool pairs = random.below(2) == 0;
+    return std::string{R"({"added_tokens":[{"id":3,"content":"<s>","special":true,"lstrip":true},)"
+                       R"({"id":4,"content":"<t>","rstrip":true}],"normalizer":{"type":"NFC"},)"
+                       R"("pre_tokenizer":)"} +
+           kPreTokenizers[random.below(2)] +
+           R"(,"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},)"
+           R"({"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[3]}}},"decoder":{"type":"ByteLevel"},)"
+           R"("model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"b":1,"ab":2},"merges":[)" +
+           (pairs ? R"(["a","b"])" : R"("a b")") + "]}}";
+}
+
+void check_code(const Error& error) {
+    PACE_CHECK(error.code == Errc::BadFile || error.code == Errc::Unsupported,
+               "another error than it promises");
+}
+
+void read_one_config(std::string_view text) {
+    const Result<nlohmann::json> root = huggingface::parse_json_object(text, "fuzz");
+    if (!root.ok()) return check_code(root.error());
+    Status status;
+    huggingface::JsonKeys keys(root.value(), "fuzz", status);
+    const Result<huggingface::FolderConfig> read = huggingface::read_config(keys);
+    if (!read.ok()) return check_code(read.error());
+    const ModelConfig& config = read.value().model;
+    PACE_CHECK(config.heads % config.kv_heads == 0 && config.context_length > 0, "its promises");
+    const RopeTable rope(config.rope);
+    PACE_CHECK(rope.pairs() == config.head_dim / 2, "a pair for every two dimensions");
+}
+
+void read_one_index(std::string_view text) {
+    const Result<huggingface::ShardIndex> read = huggingface::read_shard_index(text, "fuzz");
+    if (!read.ok()) return check_code(read.error());
+    for (const std::string& file : read.value().files)
+        PACE_CHECK(file.find('/') == file.npos && file[0] != '.', "a name of a file beside it");
+    for (const auto& [name, place] : read.value().tensors)
+        PACE_CHECK(place < read.value().files.size(), "a file of the list");
+}
+
+void read_one_tokenizer(std::string_view text) {
+    constexpr int kVocabulary = 8;
+    Result<huggingface::FolderTokenizer> read =
+        huggingface::read_tokenizer(text, "fuzz", kVocabulary);
+    if (!read.ok()) return check_code(read.error());
+    const Result<Tokenizer> made = Tokenizer::make(read.value().data);
+    if (!made.ok()) return check_code(made.error());
+    for (const TokenId token : made.value().encode("ab <s> ab<t> 12", SpecialTokens::Parse))
+        PACE_CHECK(token >= 0 && token < kVocabulary, "a token of the vocabulary");
+}
+
+}  // namespace
+
+FuzzBytes paceline::test::valid_input(SeededRandom& random) {
+    const auto kind = static_cast<std::uint8_t>(random.below(Kinds));
+    const std::string text = kind == Config  ? config_text(random)
+                             : kind == Index ? index_text(random)
+                                             : tokenizer_text(random);
+    FuzzBytes input(1 + text.size(), kind);
+    std::copy(text.begin(), text.end(), input.begin() + 1);
+    return input;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size == 0) return 0;
+    const std::string_view text{reinterpret_cast<const char*>(data + 1), size - 1};
+    switch (data[0] % Kinds) {
+        case Config:
+            read_one_config(text);
+            break;
+        case Index:
+            read_one_index(text);
+            break;
+        default:
+            read_one_tokenizer(text);
+    }
+    return 0;
+}

@@ -1,0 +1,144 @@
+// Folders of every architecture and rope kind against transformers, and against the GGUF file of the
+// same weights.
+#include <doctest/doctest.h>
+
+#include "model/tokenizer/chat_template.hpp"
+#include "tests/support/fixture_model.hpp"
+#include "tests/support/parity.hpp"
+#include "tests/unit/cpu/cpu_traits.hpp"
+#include "tests/unit/huggingface/folder_copy.hpp"
+#include "tests/unit/reference/reference_traits.hpp"
+
+namespace paceline::testing {
+namespace {
+
+/// Folders that a GGUF fixture has the weights of, bit by bit.
+constexpr const char* kWithGguf[] = {"llama-untied-f16", "llama-linear-bf16", "llama-yarn-f16",
+                                     "llama3-bf16",      "qwen2-f16",         "qwen3-bf16"};
+/// Those with golden logits of their own.
+constexpr const char* kOwn[] = {"llama-dynamic-f32", "mistral-window-bf16", "qwen2-yarn-keys-f32",
+                                "llama-yarn-attention-f16"};
+
+ModelFile open_folder(const std::string& name) {
+    Result<ModelFile> file = ModelFile::open(folder_fixture(name));
+    REQUIRE_MESSAGE(file.ok(), (file.ok() ? "" : file.error().what));
+    return std::move(file).value();
+}
+
+template <class Traits>
+void check_golden(const ModelFile& file, const Golden& golden) {
+    const auto backend = Traits::make(file, {.dtype = Dtype::F32, .kv = KvType::F32});
+    const std::vector<float> logits =
+        sequence_logits(*backend, golden.tokens, static_cast<int>(golden.tokens.size()));
+    const Deviation worst = deviation(logits, golden.logits, golden.vocab_size);
+    CAPTURE(worst.row);
+    CHECK(worst.relative < Traits::kGoldenTolerance);
+    CHECK(argmax_of_rows(logits, golden.vocab_size) == golden.argmax);
+}
+
+nlohmann::json notes(const std::string& name) {
+    return nlohmann::json::parse(text_of(folder_fixture(name) + ".golden.json"));
+}
+
+}  // namespace
+
+TEST_CASE("a folder gives the logits of transformers, on the reference and on the CPU backend") {
+    for (const char* name : kOwn) {
+        CAPTURE(name);
+        const Result<Golden> golden = read_golden(folder_fixture(name));
+        REQUIRE(golden.ok());
+        const ModelFile file = open_folder(name);
+        check_golden<ReferenceTraits>(file, golden.value());
+        check_golden<CpuTraits>(file, golden.value());
+    }
+    for (const char* name : kWithGguf) {
+        CAPTURE(name);
+        const Golden golden = load_golden(fixtures(), name);
+        const ModelFile file = open_folder(name);
+        check_golden<ReferenceTraits>(file, golden);
+        check_golden<CpuTraits>(file, golden);
+    }
+}
+
+TEST_CASE("a folder and the GGUF file of the same weights give the same bits, packed in any way") {
+    for (const char* name : kWithGguf) {
+        CAPTURE(name);
+        const ModelFile folder = open_folder(name);
+        const ModelFile gguf = open_fixture(name);
+        const std::vector<TokenId> tokens = load_golden(fixtures(), name).tokens;
+        for (const Dtype dtype : {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4}) {
+            CAPTURE(paceline::name(dtype));
+            const auto ours = CpuTraits::make(folder, {.dtype = dtype});
+            const auto theirs = CpuTraits::make(gguf, {.dtype = dtype});
+            CHECK(
+                same_bits(sequence_logits(*ours, tokens, 8), sequence_logits(*theirs, tokens, 8)));
+        }
+        const auto ours = ReferenceTraits::make(folder, {});
+        const auto theirs = ReferenceTraits::make(gguf, {});
+        CHECK(same_bits(sequence_logits(*ours, tokens, 8), sequence_logits(*theirs, tokens, 8)));
+    }
+}
+
+TEST_CASE("the ids of a text, with what begins it, are those of transformers' AutoTokenizer") {
+    std::size_t texts = 0;
+    for (const char* name : {"llama-untied-f16", "llama-linear-bf16", "llama3-bf16", "qwen2-f16",
+                             "mistral-window-bf16", "llama-yarn-attention-f16"}) {
+        CAPTURE(name);
+        const ModelFile file = open_folder(name);
+        const Result<Tokenizer> tokenizer = Tokenizer::make(file.tokenizer());
+        REQUIRE_MESSAGE(tokenizer.ok(), (tokenizer.ok() ? "" : tokenizer.error().what));
+        const nlohmann::json texts_of_folder = notes(name).at("texts");
+        for (const nlohmann::json& text : texts_of_folder) {
+            CAPTURE(text.dump());
+            std::vector<TokenId> ids;
+            if (const auto bos = tokenizer.value().prompt_bos()) ids.push_back(*bos);
+            const auto rest =
+                tokenizer.value().encode(text[0].get<std::string>(), SpecialTokens::Parse);
+            ids.insert(ids.end(), rest.begin(), rest.end());
+            CHECK(ids == text[1].get<std::vector<TokenId>>());
+            ++texts;
+        }
+    }
+    CHECK(texts >= 40);
+}
+
+TEST_CASE("a chat template is found in each of its places") {
+    for (const char* name :
+         {"llama-untied-f16", "llama-linear-bf16", "llama-yarn-f16", "llama3-bf16"}) {
+        CAPTURE(name);
+        CHECK(open_folder(name).tokenizer().chat_template ==
+              open_fixture("tiny-chat").tokenizer().chat_template);
+    }
+    CHECK(open_folder("qwen2-f16").tokenizer().chat_template.empty());
+}
+
+TEST_CASE("generation_config.json ends answers, and offers its sampling") {
+    const ModelFile file = open_folder("llama3-bf16");
+    CHECK(file.tokenizer().end_tokens == std::vector<TokenId>{2, 0});
+    const SamplingDefaults& defaults = file.sampling_defaults();
+    CHECK(defaults.stated);
+    CHECK(defaults.temperature == 0.6F);
+    CHECK(defaults.top_p == 0.95F);
+    CHECK(defaults.top_k == 20);
+    CHECK_FALSE(open_fixture("llama-f32").sampling_defaults().stated);
+}
+
+TEST_CASE("a window cuts the context to what sees every token") {
+    CHECK(open_folder("mistral-window-bf16").config().context_length == 48);
+    CHECK(open_folder("llama-dynamic-f32").config().context_length == 256);
+}
+
+TEST_CASE("a folder says what it is: its files, their bytes and a fingerprint of its own") {
+    const ModelFile sharded = open_folder("llama3-bf16");
+    CHECK(sharded.format() == "Hugging Face folder");
+    CHECK(sharded.config().name == "llama3-bf16");
+    CHECK(sharded.path() == folder_fixture("llama3-bf16"));
+    CHECK(sharded.file_bytes() > 150'000);
+    CHECK(sharded.check_unchanged().ok());
+    CHECK(sharded.fingerprint() == open_folder("llama3-bf16").fingerprint());
+    CHECK(sharded.fingerprint() == open_folder("llama3-bf16/").fingerprint());
+    CHECK(sharded.fingerprint() != open_folder("llama-linear-bf16").fingerprint());
+    for (const TensorView& tensor : sharded.tensors()) sharded.release(tensor);
+}
+
+}  // namespace paceline::testing
