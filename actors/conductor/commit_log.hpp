@@ -41,6 +41,7 @@ public:
     Result<Attempt> extend(RequestId request, std::span<const TokenId> text);
     void close(RequestId request);
 
+    /// Takes what its limits allow for granted: verdict_checks.hpp.
     [[nodiscard]] Commit commit(const msg::Verdict& verdict);
 
     /// Prompt and committed tokens, what a replay starts from. Empty if unknown.

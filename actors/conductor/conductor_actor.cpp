@@ -1,124 +1,32 @@
 #include "actors/conductor/conductor_actor.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/core.h>
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "actors/conductor/verdict_checks.hpp"
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/message_checks.hpp"
-#include "actors/protocol/request_state.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
 #include "model/kv_layout.hpp"
 
 namespace paceline {
-namespace {
 
-std::string name_of(RequestId request) {
+ConductorActor::ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots)
+    : plan_{std::move(plan)},
+      vocab_size_{vocab_size},
+      kv_slots_{kv_slots},
+      suspects_{plan_.poison_limit},
+      watch_{plan_.progress} {}
+
+std::string ConductorActor::name_of(RequestId request) {
     return fmt::format("request {}", request.value);
 }
 
-std::string name_of(const ConductorPlan::Stage& stage) {
+std::string ConductorActor::name_of(const ConductorPlan::Stage& stage) {
     return stage.name.empty() ? fmt::format("stage {}", stage.id.value) : stage.name;
-}
-
-}  // namespace
-
-ConductorActor::ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots)
-    : plan_{std::move(plan)}, vocab_size_{vocab_size}, kv_slots_{kv_slots} {
-    PACE_CHECK(plan_.poison_limit >= 1, "a request cannot be poison before a stage was lost");
-}
-
-// ---- Orders
-
-Result<std::vector<TokenId>> ConductorActor::text_of(const AnswerOrder& order) const {
-    std::vector<TokenId> text;
-    if (order.continues) {
-        const auto before = answers_.find(*order.continues);
-        if (before == answers_.end() || before->second.phase != Phase::Ended) {
-            return Error{Errc::BadArgument, name_of(*order.continues) +
-                                                " cannot be continued: it is unknown or not over"};
-        }
-        const std::span<const TokenId> so_far = this->text(*order.continues);
-        text.assign(so_far.begin(), so_far.end());
-    }
-    text.insert(text.end(), order.request.text.begin(), order.request.text.end());
-    return text;
-}
-
-Result<RequestId> ConductorActor::submit(AnswerOrder order) {
-    if (draining_) return Error{Errc::BadArgument, "no request is taken any more: shutting down"};
-    Result<std::vector<TokenId>> text = text_of(order);
-    if (!text) return text.error();
-    order.request.text = std::move(text).value();
-    order.request.replayed = 0;
-    order.request.reuse = 0;  // begin() knows what the stages hold by then
-    // Caches have whole pages only.
-    const std::int32_t kv_slots = kv_slots_ / kKvPageSlots * kKvPageSlots;
-    if (Status valid = validate(order.request, vocab_size_, kv_slots); !valid) return valid.error();
-
-    const RequestId request = order.continues.value_or(RequestId{newest_.value + 1});
-    const Result<Attempt> attempt = order.continues ? log_.extend(request, order.request.text)
-                                                    : log_.open(request, order.request.text);
-    if (!attempt) return attempt.error();
-    newest_ = std::max(newest_, request);
-    Answer& answer = answers_[request];
-    // Stages forget, and a cache for another context is laid out in another way.
-    const bool held = answer.order.request.context == order.request.context &&
-                      turns_ - answer.turn < kReuseTurnsMax;
-    answer = {.phase = Phase::Waiting,
-              .turn = ++turns_,
-              .order = std::move(order),
-              .attempt = attempt.value(),
-              .length = log_.text(request).size(),
-              .held = held ? answer.held : 0};
-    answer.order.request.text.clear();
-    if (context_ == nullptr) return request;  // on_start() goes on from here
-    watch_for_cancel(request, answer.turn);
-    if (!pipeline_whole()) watch_recovery(request, answer);
-    begin_waiting();
-    return request;
-}
-
-void ConductorActor::cancel(RequestId request) {
-    const auto found = answers_.find(request);
-    if (found == answers_.end() || found->second.phase == Phase::Ended) return;
-    if (found->second.phase == Phase::Running) send_stop(request, found->second.attempt);
-    end(request, FinishReason::Interrupted, {});
-}
-
-void ConductorActor::drain(Micros limit) {
-    draining_ = true;
-    const auto give_up = [this] {
-        stop_all(Error{Errc::Cancelled, "shutting down: the answer was not finished in time"});
-    };
-    if (context_ == nullptr) return give_up();
-    context_->schedule(limit, give_up);
-}
-
-void ConductorActor::stop_all(const Status& status) {
-    for (const Phase phase : {Phase::Waiting, Phase::Running}) {
-        for (const RequestId request : in_phase(phase)) {
-            const auto found = answers_.find(request);
-            if (found == answers_.end() || found->second.phase != phase) continue;
-            if (phase == Phase::Running) send_stop(request, found->second.attempt);
-            end(request, FinishReason::Interrupted, status);
-        }
-    }
-}
-
-void ConductorActor::close(RequestId request) {
-    const auto found = answers_.find(request);
-    if (found == answers_.end() || found->second.phase != Phase::Ended) return;
-    answers_.erase(found);
-    log_.close(request);
-}
-
-void ConductorActor::leave() {
-    PACE_CHECK(context_ != nullptr, "a loop is left that was never entered");
-    context_->stop();
 }
 
 // ---- Beginning
@@ -154,7 +62,7 @@ void ConductorActor::begin_waiting() {
     if (context_ == nullptr || !pipeline_whole()) return;
     const std::vector<RequestId> waiting = in_phase(Phase::Waiting);
     for (const RequestId request : waiting) answers_.at(request).timer = 0;
-    for (const RequestId request : waiting) {
+    for (const RequestId request : suspects_.may_begin(waiting, in_phase(Phase::Running))) {
         Answer& answer = answers_.at(request);
         // Those after it wait too, or a large one would never get its turn.
         if (!fits(answer)) break;
@@ -185,6 +93,8 @@ void ConductorActor::post_begin(RequestId request, const Answer& answer, StageId
 }
 
 void ConductorActor::begin(RequestId request, Answer& answer) {
+    const Request spec = spec_of(request, answer);
+    const std::int32_t rows = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
     if (answer.begun) {
         ++answer.figures.replays;
         context_->count(counters::kReplays);
@@ -195,17 +105,24 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
     } else {
         answer.begun = true;
         answer.figures.begun = context_->now();
-        const Request spec = spec_of(request, answer);
-        answer.figures.prompt_tokens = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
+        answer.figures.prompt_tokens = rows;
     }
     answer.phase = Phase::Running;
-    for (const ConductorPlan::Stage& to : plan_.begin_to) post_begin(request, answer, to.id);
+    // Those that can be done without come last: nothing that is said to them delays the others.
+    for (const bool essential : {true, false}) {
+        for (const ConductorPlan::Stage& to : plan_.begin_to) {
+            if (to.essential == essential) post_begin(request, answer, to.id);
+        }
+    }
     // The first segment may not reuse what it was told to, and a Stop may come before all of it is
     // computed anew: only a verdict proves what the stages hold.
     answer.held = 0;
+    answer.answered = false;
+    watch_.begun(request, rows, context_->now());
+    watch_progress();
 }
 
-// ---- Stages come and go
+// ---- Stages come and go, and ask
 
 const ConductorPlan::Stage* ConductorActor::stage(StageId id) const {
     const auto found =
@@ -214,11 +131,17 @@ const ConductorPlan::Stage* ConductorActor::stage(StageId id) const {
     return found == plan_.begin_to.end() ? nullptr : &*found;
 }
 
+void ConductorActor::on_control(StageId from, const control::Message& message) {
+    if (const auto* wanted = std::get_if<control::BeginWanted>(&message)) want_begin(from, *wanted);
+}
+
 void ConductorActor::on_peer(StageId peer, PeerChange change) {
     const ConductorPlan::Stage* changed = stage(peer);
     if (changed == nullptr) return;
     if (change == PeerChange::Lost) {
         lost_.insert(peer);
+        stops_.forget(peer);
+        wanted_.forget(peer);
         if (changed->essential) lose_essential(*changed);
         return;
     }
@@ -230,12 +153,40 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
     }
 }
 
+/// A draft has missed a verdict. What it says of another attempt, or of an end that it does not know yet,
+/// is late.
+void ConductorActor::want_begin(StageId from, const control::BeginWanted& wanted) {
+    const ConductorPlan::Stage* to = stage(from);
+    if (to == nullptr || lost_.contains(from)) return;
+    const auto found = answers_.find(wanted.request);
+    if (found == answers_.end() || found->second.phase != Phase::Running ||
+        found->second.attempt != wanted.attempt) {
+        return;
+    }
+    const Answer& answer = found->second;
+    if (to->essential || wanted.position < 1 || wanted.position > answer.order.request.context) {
+        return context_->report_fault(
+            from,
+            {Errc::Protocol, fmt::format("{} asks for {} from position {} on, which is not "
+                                         "its to ask",
+                                         name_of(*to), name_of(wanted.request), wanted.position)});
+    }
+    wanted_.want(wanted.request, from, wanted.position);
+    tell_wanting(wanted.request, answer);
+}
+
+void ConductorActor::tell_wanting(RequestId request, const Answer& answer) {
+    const auto length = static_cast<Position>(log_.text(request).size());
+    for (const StageId to : wanted_.due(request, length)) post_begin(request, answer, to);
+}
+
 void ConductorActor::lose_essential(const ConductorPlan::Stage& lost) {
     for (auto& [request, answer] : answers_) answer.held = 0;
-    for (const RequestId request : in_phase(Phase::Running)) {
+    const std::vector<RequestId> running = in_phase(Phase::Running);
+    for (const RequestId request : running) {
         const auto found = answers_.find(request);  // another one's on_end may have ended it
         if (found == answers_.end() || found->second.phase != Phase::Running) continue;
-        replay_later(request, lost);
+        replay_later(request, lost, running.size() == 1);
     }
     for (const RequestId request : in_phase(Phase::Waiting)) {
         watch_recovery(request, answers_.at(request));
@@ -243,19 +194,32 @@ void ConductorActor::lose_essential(const ConductorPlan::Stage& lost) {
     show_gauges();
 }
 
-void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage& lost) {
+void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage& lost, bool alone) {
     Answer& answer = answers_.at(request);
-    send_stop(request, answer.attempt);  // those that live would work on for nothing
+    to_next_attempt(request, answer);
+    if (suspects_.lost(request, lost.id, alone)) end_poison(request, lost);
+}
+
+void ConductorActor::end_poison(RequestId request, const ConductorPlan::Stage& lost) {
+    const std::vector<StageId> losses = suspects_.losses_of(request);
+    for (const StageId stage : losses) context_->excuse_loss(stage);
+    end(request, FinishReason::Interrupted,
+        Error{
+            Errc::PeerGone,
+            fmt::format("{} is given up: it alone was running when {} was lost, the {}. loss in a "
+                        "row without a token in between",
+                        name_of(request), name_of(lost), losses.size())});
+}
+
+void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
+    send_stop(request, answer.attempt);  // the stages would work on for nothing
     const Result<Attempt> next = log_.restart(request);
     PACE_CHECK(next.ok(), "a request that runs is in the log");
     answer.attempt = next.value();
     context_->cancel_before(request, answer.attempt);
     answer.phase = Phase::Waiting;
-    if (++answer.losses < plan_.poison_limit) return;
-    end(request, FinishReason::Interrupted,
-        Error{Errc::PeerGone, fmt::format("{} is given up: it was running when {} was lost, the "
-                                          "{}. loss in a row without a token in between",
-                                          name_of(request), name_of(lost), answer.losses)});
+    watch_.ended(request);
+    wanted_.forget(request);
 }
 
 void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
@@ -282,23 +246,22 @@ void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
 // ---- Verdicts
 
 void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
-    if (from != plan_.verifier || kind != static_cast<std::uint16_t>(msg::Kind::Verdict) ||
-        bytes.size() != sizeof(msg::Verdict)) {
-        return context_->fail(
-            {Errc::Protocol, fmt::format("stage {} sent the conductor a message of kind {}; only "
-                                         "verdicts of the last segment are expected",
-                                         from.value, kind)});
-    }
-    msg::Verdict verdict;
-    std::memcpy(&verdict, bytes.data(), sizeof verdict);
-    // A token that no vocabulary has would reach the client, and then make every replay fail.
     const MessageLimits limits{
         .vocab_size = vocab_size_, .kv_slots = kv_slots_, .context = kv_slots_};
-    if (const Status checked = check_message(verdict, limits); !checked) {
-        return context_->fail(
-            {checked.error().code, fmt::format("stage {}: {}", from.value, checked.error().what)});
-    }
-    follow(verdict);
+    const Result<msg::Verdict> verdict =
+        read_verdict({from, context_->epoch_of(from), kind, bytes}, plan_.verifier, limits);
+    if (!verdict) return context_->report_fault(from, verdict.error());
+    follow(verdict.value());
+}
+
+/// Whether it fits the log of its request; one of another attempt, or of none, is not looked at.
+Status ConductorActor::check(const msg::Verdict& verdict, const Answer& answer) const {
+    if (verdict.route.attempt != answer.attempt) return {};
+    const RequestId request = verdict.route.request;
+    const auto length = static_cast<Position>(log_.text(request).size());
+    FinishRule rule = answer.order.request.finish_rule();
+    rule.answer_begin = length - static_cast<Position>(log_.answer(request).size());
+    return check_place(verdict, length, rule);
 }
 
 void ConductorActor::follow(const msg::Verdict& verdict) {
@@ -306,6 +269,9 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     const auto found = answers_.find(request);
     if (found == answers_.end() || found->second.phase == Phase::Ended) return;  // it is over
     Answer& answer = found->second;
+    if (const Status fits = check(verdict, answer); !fits) {
+        return context_->report_fault(plan_.verifier, fits.error());
+    }
     const Commit commit = log_.commit(verdict);
     TraceEvent event{.request = request,
                      .attempt = verdict.route.attempt,
@@ -318,25 +284,27 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
         event.kind = TraceKind::Fenced;
         return context_->trace(event);
     }
-    if (commit.kind == CommitKind::Gap) {
-        return context_->fail(
-            {Errc::Protocol, fmt::format("a verdict starts at position {}, the log ends at {}",
-                                         verdict.base, log_.text(request).size())});
-    }
+    PACE_CHECK(commit.kind == CommitKind::Counts,
+               "a verdict was not checked before it is committed");
     event.kind = TraceKind::Commit;
     context_->trace(event);
     context_->count(counters::kTokensCommitted, verdict.count);
     AnswerFigures& figures = answer.figures;
     if (figures.generated_tokens == 0) figures.prefilled = figures.first_token = context_->now();
     figures.verdicts.add(verdict);
-    if (verdict.count > 0) answer.losses = 0;
+    const bool cleared = verdict.count > 0 && suspects_.cleared(request);
+    note_verdict(request, answer);
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;
-    hand_on(request, answer.turn, verdict);
+    const std::uint64_t turn = answer.turn;
+    hand_on(request, turn, verdict);
+    if (const Answer* open = find(request, turn)) tell_wanting(request, *open);
+    if (cleared) begin_waiting();
 }
 
 /// A callback may end this answer or any other, and close them.
 void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict) {
+    if (is_cancelled(request, turn)) return;
     const AnswerOrder::OnToken on_token = find(request, turn)->order.on_token;
     for (std::uint32_t i = 0; i < verdict.count; ++i) {
         Answer* answer = find(request, turn);
@@ -345,10 +313,8 @@ void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::V
         ++answer->figures.generated_tokens;
         answer->figures.last_token = context_->now();
         if (on_token(verdict.tokens[i]) == Go::On) continue;
-        answer = find(request, turn);
-        if (answer == nullptr) return;
-        answer->held = std::min(answer->held, static_cast<std::int32_t>(answer->length));
-        return cancel(request);
+        if (find(request, turn) != nullptr) cancel(request);
+        return;
     }
     if (verdict.finish == FinishReason::None || find(request, turn) == nullptr) return;
     end(request, verdict.finish, {});
@@ -365,21 +331,29 @@ ConductorActor::Answer* ConductorActor::find(RequestId request, std::uint64_t tu
 void ConductorActor::send_stop(RequestId request, Attempt attempt) {
     const msg::Stop stop{{request, attempt, context_->epoch()}};
     for (const ConductorPlan::Stage& to : plan_.begin_to) {
-        // Urgent frames have slots of their own; a stage that never empties its ring is dead, and
-        // the supervisor says so.
-        (void)context_->send(to.id, static_cast<std::uint16_t>(msg::Kind::Stop),
-                             std::as_bytes(std::span{&stop, 1}));
+        const Status sent = stops_.send(*context_, to.id, stop);
+        if (!sent) context_->report_fault(to.id, sent.error());
     }
+}
+
+void ConductorActor::on_room(StageId to) {
+    stops_.flush(*context_, to);
 }
 
 void ConductorActor::end(RequestId request, FinishReason finish, const Status& status) {
     Answer& answer = answers_.at(request);
     PACE_CHECK(answer.phase != Phase::Ended, "an answer ends twice");
     if (answer.phase == Phase::Running) {
+        if (!planted(PlantedBug::EndUntold)) send_stop(request, answer.attempt);
         // Its next turn, if there is one, has the next attempt.
         context_->cancel_before(request, Attempt{answer.attempt.value + 1});
     }
     answer.phase = Phase::Ended;
+    // What the stages hold beyond the tokens that were handed on is not the answer's.
+    answer.held = std::min(answer.held, static_cast<std::int32_t>(answer.length));
+    suspects_.forget(request);
+    watch_.ended(request);
+    wanted_.forget(request);
     answer.figures.finish = finish;
     const AnswerFigures figures = answer.figures;
     const auto on_end = std::exchange(answer.order.on_end, nullptr);
@@ -388,18 +362,6 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
     if (on_end) on_end(figures, status);  // `answer` may be gone now
     begin_waiting();
     show_gauges();
-}
-
-void ConductorActor::watch_for_cancel(RequestId request, std::uint64_t turn) {
-    const Answer* answer = find(request, turn);
-    if (answer == nullptr || !answer->order.cancelled) return;
-    context_->schedule(plan_.cancel_poll, [this, request, turn] {
-        const Answer* polled = find(request, turn);
-        if (polled == nullptr) return;
-        const auto cancelled = polled->order.cancelled;
-        if (!cancelled()) return watch_for_cancel(request, turn);
-        if (find(request, turn) != nullptr) cancel(request);
-    });
 }
 
 // ---- What it tells

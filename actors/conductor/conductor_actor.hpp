@@ -1,6 +1,6 @@
 // ConductorActor: the conductor's side of all answers: begins them, logs what the verifier commits,
 // hands the tokens on, and begins again what a dead stage held.
-// Receives: Verdict (from the verifier).   Sends: Begin (cold), Stop.
+// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold), Stop.
 //
 // One request:
 //
@@ -10,15 +10,21 @@
 //       |  an essential stage is lost: |  |  +--------------------------------------+
 //       +------- next attempt ---------+  |
 //       |                                 |  Verdict that ends it; the callback says Stop;
-//       |  no recovery in time, poison,   |  cancel(), cancelled()      (Stop goes to all stages)
+//       |  no recovery in time, poison,   |  cancel(), cancelled()
 //       |  cancelled                      v
 //       +----------------------------> [Ended]   on_end; the text stays for a next turn
 //
+// Each way out of [Running] sends a Stop to all stages: what they do for it ends, also where the verdict
+// that says so was lost. Keys and values stay for a next turn.
 // A lost stage that is not essential (draft, correct) changes no attempt: it gets its Begin again when
-// it is back. A request that was running at `poison_limit` losses in a row without a token
-// committed between them is ended as poison: one bad prompt must not become a crash loop.
+// it is back, and so does one that missed a verdict and asks for it (wanted_begins.hpp). A request that was running at `poison_limit` losses in a row without a token
+// committed between them, and alone at the last one, is ended as poison: one bad prompt must not become
+// a crash loop, and takes no other request along (suspects.hpp). Its losses do not count against the stages.
+// A running request whose verdicts stay away although no stage is lost (progress_watch.hpp) goes the way
+// of a lost stage once: next attempt, begun anew. If that one does not go on either, it is ended with an error.
 // Ids of requests are never used twice, also not by another turn of the same one: that has a
 // higher attempt.
+// What a stage says that it must not (verdict_checks.hpp) makes it a lost stage, and changes nothing else.
 // The text is what the log holds: a token is handed on only after the log took it, so a replay
 // can neither repeat nor skip one.
 // Threads: all calls come from its loop, or between two runs of it.
@@ -35,6 +41,10 @@
 #include <vector>
 
 #include "actors/conductor/commit_log.hpp"
+#include "actors/conductor/progress_watch.hpp"
+#include "actors/conductor/stop_outbox.hpp"
+#include "actors/conductor/suspects.hpp"
+#include "actors/conductor/wanted_begins.hpp"
 #include "actors/decoding/answer_figures.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
@@ -49,11 +59,17 @@ struct ConductorPlan {
         bool essential = true;  // without it nothing can be decoded
         std::string name = {};  // for messages; empty: "stage <id>"
     };
-    StageId verifier{};                 // the last segment
-    std::vector<Stage> begin_to{};      // every stage; those that act on a Begin first stand last
-    Micros cancel_poll{20'000};         // how often cancelled() is asked
-    Micros recovery_limit{60'000'000};  // a request that waits longer for its pipeline fails
+    StageId verifier{};  // the last segment
+    /// Every stage; of the essential ones, which hear of a request before all others, those that act
+    /// on it first stand last.
+    std::vector<Stage> begin_to{};
+    Micros cancel_poll{20'000};  // how often cancelled() is asked
+    /// A request that waits longer for its pipeline fails. Longer than a stage may load (RestartRules).
+    Micros recovery_limit{180'000'000};
     std::uint32_t poison_limit = 3;
+    ProgressRules progress{};  // of a request that runs
+    /// A number that changes while the stages process prompts; empty: unknown.
+    std::function<std::uint64_t()> rows_done{};
 };
 
 /// One answer to be given.
@@ -64,7 +80,7 @@ struct AnswerOrder {
     std::optional<RequestId> continues;
     Request request;
     OnToken on_token;                 // for each committed token, in order
-    std::function<bool()> cancelled;  // asked now and then; may be empty
+    std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
     /// Once, at the end, whatever it is. The status is an error if the answer could not be given.
     /// Times are of the context's clock.
     std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
@@ -94,6 +110,8 @@ public:
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
+    void on_control(StageId from, const control::Message& message) override;
+    void on_room(StageId to) override;
     void on_peer(StageId peer, PeerChange change) override;
 
     /// Prompt and answer of a request, as handed on. Empty if it is unknown. Valid until it is
@@ -110,14 +128,17 @@ private:
         std::uint64_t turn = 0;  // counts all orders: who waits longest, and whose a timer is
         AnswerOrder order{};     // its text is empty: the log has it
         Attempt attempt{};
-        bool begun = false;        // the stages were told of it once: the next Begin is a replay
-        std::size_t length = 0;    // tokens of the log's text that count: none after a Stop
-        std::int32_t held = 0;     // leading positions that the stages hold in their KV caches
-        std::uint32_t losses = 0;  // in a row, while it ran
-        std::uint64_t timer = 0;   // the recovery timer that counts; 0: none
+        bool begun = false;       // the stages were told of it once: the next Begin is a replay
+        std::size_t length = 0;   // tokens of the log's text that count: none after a Stop
+        std::int32_t held = 0;    // leading positions that the stages hold in their KV caches
+        std::uint64_t timer = 0;  // the recovery timer that counts; 0: none
+        bool answered = false;    // a verdict of this attempt has come
+        bool voided = false;      // its last attempt was given up for want of verdicts
         AnswerFigures figures{};
     };
 
+    [[nodiscard]] static std::string name_of(RequestId request);
+    [[nodiscard]] static std::string name_of(const ConductorPlan::Stage& stage);
     [[nodiscard]] Result<std::vector<TokenId>> text_of(const AnswerOrder& order) const;
     [[nodiscard]] Answer* find(RequestId request, std::uint64_t turn);  // if it is still open
     [[nodiscard]] const ConductorPlan::Stage* stage(StageId id) const;
@@ -126,16 +147,26 @@ private:
     void begin_waiting();
     void begin(RequestId request, Answer& answer);
     void post_begin(RequestId request, const Answer& answer, StageId to);
+    void want_begin(StageId from, const control::BeginWanted& wanted);
+    void tell_wanting(RequestId request, const Answer& answer);
     [[nodiscard]] Request spec_of(RequestId request, const Answer& answer) const;
     void lose_essential(const ConductorPlan::Stage& lost);
-    void replay_later(RequestId request, const ConductorPlan::Stage& lost);
+    void replay_later(RequestId request, const ConductorPlan::Stage& lost, bool alone);
+    void end_poison(RequestId request, const ConductorPlan::Stage& lost);
+    void to_next_attempt(RequestId request, Answer& answer);
+    [[nodiscard]] Status check(const msg::Verdict& verdict, const Answer& answer) const;
     void follow(const msg::Verdict& verdict);
     void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
     void send_stop(RequestId request, Attempt attempt);
     void end(RequestId request, FinishReason finish, const Status& status);
     void stop_all(const Status& status);
     void watch_for_cancel(RequestId request, std::uint64_t turn);
+    [[nodiscard]] bool is_cancelled(RequestId request, std::uint64_t turn);
     void watch_recovery(RequestId request, Answer& answer);
+    void watch_progress();
+    void look_for_overdue();
+    void give_up_attempt(const ProgressWatch::Overdue& overdue);
+    void note_verdict(RequestId request, Answer& answer);
     void show_gauges();
 
     StageContext* context_ = nullptr;
@@ -143,7 +174,12 @@ private:
     int vocab_size_;
     std::int32_t kv_slots_;
     CommitLog log_;
+    Suspects suspects_;
     std::map<RequestId, Answer> answers_;
+    ProgressWatch watch_;
+    bool watching_ = false;  // its timer is set
+    StopOutbox stops_;
+    WantedBegins wanted_;
     std::set<StageId> lost_;
     RequestId newest_;
     std::uint64_t turns_ = 0;

@@ -1,10 +1,10 @@
-// AdaptiveStops: the thresholds at which a draft's chains end, for all requests of its process.
+// AdaptiveStops: the thresholds at which a draft's chains end, for all requests of its process. At most one
+// of them adapts:
 //
-//     reach_min from AdaptiveThreshold::kLeast on     AdaSPEED: of a path; it adapts
-//     else confidence_min                             Draft & Verify: of a token; it adapts
+//     product_min from AdaptiveThreshold::kLeast on     of a path (AdaSPEED)
+//     else confidence_min, if there is one              of a token (Draft & Verify)
 //
-// Without threshold_adapts both stay what the rule says. Pure; any number of requests share one, in
-// the actor's loop.
+// Pure; any number of requests share one, in the actor's loop.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,37 @@ namespace paceline {
 
 class AdaptiveStops {
 public:
+    /// `acceptance_target`: the share of accepted candidates that the threshold which adapts moves
+    /// towards; nothing: both thresholds stay as they are.
+    AdaptiveStops(const ChainStop& stop, std::optional<double> acceptance_target)
+        : now_{stop},
+          adapting_{stop.product_min >= static_cast<float>(AdaptiveThreshold::kLeast)
+                        ? &ChainStop::product_min
+                        : &ChainStop::confidence_min} {
+        if (!acceptance_target || threshold() <= 0.0F) return;
+        adaptive_.emplace(ThresholdOptions{.start = threshold(), .target = *acceptance_target});
+        now_.*adapting_ = static_cast<float>(adaptive_->now());
+    }
     explicit AdaptiveStops(const GrowthRule& rule)
-        : fixed_{.confidence_min = rule.confidence_min, .product_min = rule.draft_reach_min} {
-        if (!rule.threshold_adapts) return;
-        threshold_.emplace(
-            ThresholdOptions{.start = of_path() ? fixed_.product_min : fixed_.confidence_min,
-                             .target = rule.acceptance_target});
-    }
+        : AdaptiveStops{
+              {.confidence_min = rule.confidence_min, .product_min = rule.draft_reach_min},
+              rule.threshold_adapts ? std::optional{rule.acceptance_target} : std::nullopt} {}
 
-    [[nodiscard]] ChainStop now() const {
-        ChainStop stop = fixed_;
-        if (!threshold_) return stop;
-        (of_path() ? stop.product_min : stop.confidence_min) =
-            static_cast<float>(threshold_->now());
-        return stop;
-    }
+    [[nodiscard]] const ChainStop& now() const { return now_; }
+    /// Of now(), the one that adapts, or would; 0: there is none.
+    [[nodiscard]] float threshold() const { return now_.*adapting_; }
     /// A verdict: the first `accepted` of a chain of `drafted` candidates were right. `stopped`: a
     /// threshold ended the chain, not its length or the time that there was.
     void verified(std::int32_t accepted, std::int32_t drafted, bool stopped) {
-        if (threshold_) threshold_->verified(accepted, drafted, !stopped);
+        if (!adaptive_) return;
+        adaptive_->verified(accepted, drafted, !stopped);
+        now_.*adapting_ = static_cast<float>(adaptive_->now());
     }
 
 private:
-    /// Smaller ones are there in any case, so that a tree does not grow without end.
-    [[nodiscard]] bool of_path() const {
-        return fixed_.product_min >= static_cast<float>(AdaptiveThreshold::kLeast);
-    }
-
-    ChainStop fixed_;
-    std::optional<AdaptiveThreshold> threshold_;
+    ChainStop now_;
+    float ChainStop::*adapting_;
+    std::optional<AdaptiveThreshold> adaptive_ = {};
 };
 
 }  // namespace paceline

@@ -1,7 +1,9 @@
 // HeadCandidates: the likeliest next tokens after hidden states, by a head of a backend: drawn on the
 // device where it can, else from logits on the host.
 //
-// Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
+// A call of the head takes at most kRowsOfCall hidden states, which bounds the logits in memory.
+// Owns the logits' memory, that of gathered hidden states and the sampler's scratch. Threads: one job at
+// a time.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +16,35 @@
 
 namespace paceline {
 
+/// A hidden state, and which tokens are wanted after it.
+struct HeadRow {
+    RowSource hidden = {};
+    SeenTokens seen = {};  // the text before the candidate, for penalties
+    DrawJob job = {};
+};
+
 class HeadCandidates {
 public:
-    /// Hidden states of one call.
-    static constexpr std::size_t kRows = 8;
-
     /// Borrows the backend.
     explicit HeadCandidates(Backend& backend);
     ~HeadCandidates();
     HeadCandidates(const HeadCandidates&) = delete;
     HeadCandidates& operator=(const HeadCandidates&) = delete;
 
-    /// best[i]: the jobs[i].count best of the race after hidden state i, as candidates() gives them.
-    /// `hidden` is [jobs, dim]; seen[i] is the text before the candidate, for penalties.
-    /// Preconditions: the backend has the head; at most kRows jobs.
-    void find(HeadId id,
-              ConstHiddenRows hidden,
-              std::span<const SeenTokens> seen,
-              std::span<const DrawJob> jobs,
-              std::span<std::vector<Candidate>> best);
+    /// For each row the job.count best of the race after its hidden state, as candidates() gives them.
+    /// Precondition: the backend has the head.
+    [[nodiscard]] std::vector<std::vector<Candidate>> find(HeadId id,
+                                                           std::span<const HeadRow> rows);
 
 private:
+    static constexpr std::size_t kRowsOfCall = 8;
+
+    void find(HeadId id, std::span<const HeadRow> rows, std::span<std::vector<Candidate>> best);
+
     Backend& backend_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<float> logits_;  // [kRows, vocab], or [kRows, listed tokens]
+    RowMemory hidden_;           // [kRowsOfCall, dim]
+    std::vector<float> logits_;  // [kRowsOfCall, vocab], or [kRowsOfCall, listed tokens]
     std::vector<float> row_;     // [vocab]
 };
 

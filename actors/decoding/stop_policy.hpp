@@ -49,7 +49,6 @@ struct ChainStop {
 
 struct ThresholdOptions {
     double start = 0.6;
-    bool adapts = true;
     double target = 0.9;  // accepted of the drafted candidates
     double beta1 = 0.5;   // of the mean rate, kept at each verdict
     double beta2 = 0.9;   // of the threshold, kept at each verdict
@@ -71,7 +70,7 @@ public:
     /// A verdict: the first `accepted` of a chain of `drafted` candidates were right. `reached_limit`:
     /// the chain ended at the maximum length and not by the threshold, which is then not lowered.
     void verified(std::int32_t accepted, std::int32_t drafted, bool reached_limit) {
-        if (!options_.adapts || drafted <= 0) return;
+        if (drafted <= 0) return;
         rate_ = options_.beta1 * rate_ + (1.0 - options_.beta1) * accepted / drafted;
         double wanted = now_;
         if (rate_ < options_.target) {

@@ -30,6 +30,7 @@ void DraftWork::go_on(const RequestPtr& request) {
 void DraftWork::advance(const RequestPtr& request) {
     if (request->in_pass || request->source_busy) return;  // the end of the job comes back to here
     request->wanted.clear();
+    if (request->missed) return;
     while (current(request)) {
         if (request->source && request->uses_model() && std::exchange(request->source_due, false)) {
             const std::int32_t tokens = std::min(request->growth.gamma(), request->room());

@@ -120,9 +120,8 @@ public:
     void reserve_scratch(std::int32_t rows);
     /// Whether all keys before `position` of the text are in the cache, and the token there is known.
     [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
-    /// Jobs of their own, not while a pass is prepared: the token's embedding, and one layer on
-    /// residuals [rows, dim], each at `position`, seeing the text before it and itself.
-    void embed(const DraftText& text, Position position, std::span<float> state);
+    /// A job of its own, not while a pass is prepared: one layer on residuals [rows, dim], each at
+    /// `position`, seeing the text before it and itself. Precondition: has_read().
     RunOutcome run_layer(const DraftText& text,
                          Position position,
                          int layer,

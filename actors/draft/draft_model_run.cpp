@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/draft/draft_model.hpp"
+#include "actors/self_draft/scratch_rows.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -149,8 +150,7 @@ void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
 
 void DraftModel::reserve_scratch(std::int32_t rows) {
     scratch_slots_.emplace(RequestSlots::make(*pages_, rows).value());
-    for (std::int32_t i = 0; i < rows; ++i)
-        scratch_names_.push_back(scratch_slots_->name(i).value());
+    scratch_names_ = name_scratch(*scratch_slots_, rows);
 }
 
 bool DraftModel::has_read(const DraftText& text, Position position) const {
@@ -158,35 +158,12 @@ bool DraftModel::has_read(const DraftText& text, Position position) const {
            position < static_cast<Position>(text.tokens.size());
 }
 
-void DraftModel::embed(const DraftText& text, Position position, std::span<float> state) {
-    const Row row{.token = text.tokens[static_cast<std::size_t>(position)],
-                  .position = position,
-                  .slot = scratch_names_.front(),
-                  .prefix_slots = text.cache->slots.committed().data(),
-                  .prefix_count = position,
-                  .path_slots = scratch_names_.data(),
-                  .path_count = 1};
-    (void)backend_.run_layers({&row, 1}, state, nullptr);  // nothing runs: it cannot be cancelled
-}
-
 RunOutcome DraftModel::run_layer(const DraftText& text,
                                  Position position,
                                  int layer,
                                  std::span<float> states) {
-    const std::size_t count = states.size() / static_cast<std::size_t>(backend_.config().dim);
-    PACE_CHECK(count <= scratch_names_.size(), "more rows than scratch slots");
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i < count; ++i) {
-        rows.push_back({.position = position,
-                        .slot = scratch_names_[i],
-                        .prefix_slots = text.cache->slots.committed().data(),
-                        .prefix_count = position,
-                        .path_slots = &scratch_names_[i],
-                        .path_count = 1,
-                        .first = 2 * layer,
-                        .last = 2 * layer + 2});
-    }
-    return backend_.run_layers(rows, states, nullptr);
+    return run_one_layer(backend_, layer, text.cache->slots.committed(), position, scratch_names_,
+                         states);
 }
 
 void DraftModel::set_skip(const SkipSet& skip) {

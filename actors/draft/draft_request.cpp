@@ -71,7 +71,26 @@ DraftRequest::Fit DraftRequest::fit(const msg::Verdict& verdict) const {
 }
 
 void DraftRequest::follow(const msg::Verdict& verdict) {
-    const std::span tokens{verdict.tokens.data(), verdict.count};
+    go_on_with(std::span{verdict.tokens.data(), verdict.count},
+               static_cast<std::int32_t>(verdict.count) - 1,
+               static_cast<std::int32_t>(verdict.depth));
+}
+
+bool DraftRequest::catch_up(std::span<const TokenId> now) {
+    const std::vector<TokenId>& known = text->tokens;
+    if (now.size() < known.size() || !std::equal(known.begin(), known.end(), now.begin())) {
+        return false;
+    }
+    missed = false;
+    const std::span more = now.subspan(known.size());
+    if (!more.empty()) go_on_with(more, 0, 0);
+    return true;
+}
+
+/// `accepted` of the `could` candidates of a wave were, if that is known.
+void DraftRequest::go_on_with(std::span<const TokenId> tokens,
+                              std::int32_t accepted,
+                              std::int32_t could) {
     if (source != nullptr) {
         if (source_busy) {
             uncommitted_.insert(uncommitted_.end(), tokens.begin(), tokens.end());
@@ -96,8 +115,7 @@ void DraftRequest::follow(const msg::Verdict& verdict) {
     close_ends();
     prepared |= take_branches();
     if (source_busy && tree.find(source_behind) == nullptr) cancel.cancel();
-    growth.verified(static_cast<std::int32_t>(verdict.count) - 1,
-                    static_cast<std::int32_t>(verdict.depth), prepared);
+    growth.verified(accepted, could, prepared);
     changed = false;  // what is here now, the first segment has been told
     unsent.reset();
     wanted.clear();

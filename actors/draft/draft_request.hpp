@@ -32,6 +32,9 @@ public:
     enum class Fit : std::uint8_t { Old, Next, Gap };
     [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
     void follow(const msg::Verdict& verdict);
+    /// The text as it is now, some verdicts after the last one that was heard of: what is known of it
+    /// stays, nothing is read twice. False: it does not begin with the text as it is known here.
+    [[nodiscard]] bool catch_up(std::span<const TokenId> now);
 
     /// What an exit, or the draft that grows the trunk, says. One for a root that is still to
     /// come is kept: its sender may have heard the verdict first.
@@ -78,6 +81,7 @@ public:
     CancelToken cancel;                    // of a job that has the source
     bool source_busy = false;              // a job has it
     bool source_due = false;               // beside a model: is to be asked about this root
+    bool missed = false;                   // a verdict: nothing is grown until catch_up()
     bool in_pass = false;                  // the model is running rows of this request
     bool changed = false;                  // the tree, since it was last sent
     std::vector<DraftNodeId> wanted = {};  // to be expanded in the next pass, or by the source
@@ -88,6 +92,7 @@ public:
     std::uint32_t waits = 0;  // for candidates so far: which one a timer belongs to
 
 private:
+    void go_on_with(std::span<const TokenId> tokens, std::int32_t accepted, std::int32_t could);
     void close_ends();
     [[nodiscard]] float least_reach() const;
     bool take_branches();

@@ -13,6 +13,7 @@
 #include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
 namespace {
@@ -85,6 +86,7 @@ Status DraftWork::begin(const control::Begin& begin) {
     if (!decoded) return decoded.error();
     const Request& spec = decoded.value();
     if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
+    if (catch_up(begin, spec)) return inbox_.deliver_due();
     stop(begin.request);
     inbox_.gate.begun(begin.request, begin.attempt);
     // If there are too many, one of them is over and the message that says so is on its way. This
@@ -100,11 +102,23 @@ Status DraftWork::begin(const control::Begin& begin) {
     return inbox_.deliver_due();
 }
 
+/// Its Begin once more: as if nothing had been missed.
+bool DraftWork::catch_up(const control::Begin& begin, const Request& spec) {
+    const RequestPtr request = find({begin.request, begin.attempt, {}});
+    if (!request || !request->catch_up(spec.text)) return false;
+    inbox_.gate.begun(begin.request, begin.attempt);
+    go_on(request);
+    return true;
+}
+
 void DraftWork::stop(RequestId id) {
     const auto found = requests_.find(id);
-    if (found == requests_.end()) return;
+    if (found == requests_.end()) return inbox_.gate.ended(id);
     const RequestPtr request =
         found->second;  // a job keeps its text and source alive until it ends
+    // The Begin that it asked for is none any more.
+    if (request->missed) inbox_.gate.begun(id, request->attempt);
+    inbox_.gate.ended(id);
     request->cancel.cancel();
     if (pass_ && pass_->requests.size() == 1 && pass_->requests.front() == request) {
         pass_->given_up = true;
@@ -126,6 +140,12 @@ Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
 }
 
 Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
+    const RequestPtr request = find(stopped.route);
+    if (request && request->missed) {
+        // Early, for its Begin is to come again. But there may be none now.
+        if (inbox_.peek<msg::Stop>(from, stopped.route) != Age::Stale) stop(request->id);
+        return {};
+    }
     const Result<Age> age = inbox_.admit(from, stopped);
     if (!age) return age.error();
     if (age.value() == Age::Current) stop(stopped.route.request);
@@ -140,15 +160,24 @@ Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal
     return current ? find(proposal.route) : nullptr;
 }
 
+/// What came before `verdict` was sent while this stage was lost, or too slow to take it.
+void DraftWork::ask_again(const RequestPtr& request, const msg::Verdict& verdict) {
+    if (planted(PlantedBug::MissedVerdictUntold)) return stop(request->id);
+    request->missed = true;
+    request->wanted.clear();
+    request->unsent.reset();
+    inbox_.gate.await_again(request->id);
+    (void)inbox_.admit(plan_.verifier, verdict);  // it follows what is asked for
+    context_->post(kConductor, control::BeginWanted{request->id, request->attempt, verdict.base});
+}
+
 void DraftWork::follow(const msg::Verdict& verdict) {
     const RequestPtr request = find(verdict.route);
     if (!request) return;
     const DraftRequest::Fit fit = request->fit(verdict);
     if (fit == DraftRequest::Fit::Old) return;
-    // A gap: sent while this stage was lost, or too slow to take it.
-    if (fit == DraftRequest::Fit::Gap || verdict.finish != FinishReason::None) {
-        return stop(request->id);
-    }
+    if (verdict.finish != FinishReason::None) return stop(request->id);
+    if (fit == DraftRequest::Fit::Gap) return ask_again(request, verdict);
     request->worth.verified(context_->now(), static_cast<int>(verdict.count));
     const auto depth = static_cast<std::int32_t>(verdict.depth);
     stops_.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,

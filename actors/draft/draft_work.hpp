@@ -6,22 +6,24 @@
 //
 //             Begin                     the growth rule is satisfied
 //   [absent] -------> [Growing] ------------------------------------> [Waiting]
-//       ^                 | ^                                            | |
-//       |                 | |   Verdict; a Proposal of an exit or of     | |
-//       |                 | |   the other speculative stage              | |
-//       |                 | +--------------------------------------------+ |
-//       |                 v                                                v
+//       ^                 | ^ ^                                          | |
+//       |                 | | |   Verdict; a Proposal of an exit or of   | |
+//       |                 | | |   the other speculative stage            | |
+//       |                 | | +------------------------------------------+ |
+//       |                 | |                                              |
+//       |                 | +--- Begin, once more ----- [Missed] <---------+  a Verdict that starts after a
+//       |                 v                                 v              v  gap: BeginWanted is sent
 //       +---------------------------------------------------------------- (same)
-//          Stop; a Verdict that ends the answer, or starts after a gap;
-//          the first or the last segment was lost
+//          Stop; a Verdict that ends the answer; the first or the last segment was lost
 //
 // What Growing means depends on the pace (decoding/growth.hpp). One job at a time: a pass of the
 // model for all requests that want one, or a source's step for one request; messages are handled
 // in between. A Verdict re-roots the tree at once, and candidates of a running job below nodes that
 // were dropped meanwhile are dropped too. A proposal that finds no room is lost, but the newest one
 // follows when there is room again.
-// Losing this stage changes no attempt. After its restart it may have missed verdicts: where one is
-// missing it proposes nothing for that request until its next Begin.
+// Losing this stage changes no attempt. It may miss verdicts, while it is lost or its ring is full: where
+// one is missing it proposes nothing for that request until it has its Begin once more, which it asks the
+// conductor for. What it knows of the text stays: it reads on from there.
 // Threads: all calls come from the stage's loop; a job touches the model, or one source. Owns the
 // model, and one source per request.
 #pragma once
@@ -101,6 +103,8 @@ private:
     // Messages: draft_work.cpp
     Status begin(const control::Begin& begin);
     void follow(const msg::Verdict& verdict);
+    void ask_again(const RequestPtr& request, const msg::Verdict& verdict);
+    [[nodiscard]] bool catch_up(const control::Begin& begin, const Request& spec);
     void stop(RequestId request);
     [[nodiscard]] bool current(const RequestPtr& request) const;
 

@@ -4,11 +4,14 @@
 #include <fmt/core.h>
 #include <utility>
 
+#include "ipc/base/check.hpp"
+
 namespace paceline {
 
 LayerChooser::LayerChooser(DraftModel& model, const LayerProgrammeOptions& options)
     : model_{model}, options_{options}, there_(static_cast<std::size_t>(options.layers)) {
-    residuals_.resize(there_.size() * static_cast<std::size_t>(model.backend().config().dim));
+    PACE_CHECK(options.keep_first >= 1, "the segments send no residual before the first layer");
+    residuals_.resize((there_.size() + 1) * static_cast<std::size_t>(model.backend().config().dim));
 }
 
 Status LayerChooser::take(const msg::TensorNote& note, ConstHiddenRows residuals) {
@@ -38,7 +41,7 @@ Status LayerChooser::take(const msg::TensorNote& note, ConstHiddenRows residuals
         missing_ -= known ? 0 : 1;
         known = true;
     }
-    model_.gather(rows, std::span{residuals_}.subspan(note.layer * dim, layers * dim));
+    model_.gather(rows, std::span{residuals_}.subspan((note.layer + 1) * dim, layers * dim));
     return {};
 }
 
@@ -53,15 +56,11 @@ bool LayerChooser::can_run(const DraftText& text) const {
 void LayerChooser::prepare(std::shared_ptr<DraftText> text) {
     text_ = std::move(text);
     at_ = position_;
-    const std::size_t dim = residuals_.size() / there_.size();
-    stack_.resize(dim);
-    stack_.insert(stack_.end(), residuals_.begin(), residuals_.end());
+    stack_ = residuals_;
     missing_ = -1;
 }
 
 RunOutcome LayerChooser::run() {
-    const std::size_t dim = residuals_.size() / there_.size();
-    model_.embed(*text_, at_, std::span{stack_}.first(dim));
     const ProgrammeResult result =
         choose_layers(stack_, options_, [&](int layer, std::span<float> states) {
             return model_.run_layer(*text_, at_, layer, states) == RunOutcome::Done;

@@ -59,11 +59,11 @@ private:
     Position position_ = 0;
     int missing_ = -1;              // layers; -1: there is no stack
     std::vector<bool> there_;       // by layer
-    std::vector<float> residuals_;  // [layers, dim]: after each of them
+    std::vector<float> residuals_;  // [layers + 1, dim]: after each of them; the first is not known
     // The job's: parts of the next stack may come before it has run.
     std::shared_ptr<DraftText> text_;
     Position at_ = 0;
-    std::vector<float> stack_;  // [layers + 1, dim]
+    std::vector<float> stack_;
     std::optional<SkipSet> chosen_;
     std::uint64_t made_ = 0;
 };

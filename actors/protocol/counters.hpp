@@ -98,4 +98,6 @@ inline constexpr std::size_t kLeftOutWords = 4;
 }
 static_assert(static_cast<std::size_t>(left_out_word(kLeftOutWords - 1)) < kGauges);
 
+inline constexpr Gauge kKvPages = free_gauge(12);  // in use by running requests (first segment)
+
 }  // namespace paceline::gauges

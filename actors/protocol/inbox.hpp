@@ -1,5 +1,6 @@
 // Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
-// and the gate that tells stale, current and early messages apart (inbox_gate.hpp).
+// the check of the epoch that they claim (epoch_fence.hpp), and the gate that tells stale, current and
+// early messages apart (inbox_gate.hpp).
 //
 //     inbox.attach(role)                  one table entry for each kind in Role::Handles
 //     inbox.deliver(from, kind, bytes)    entry -> decode -> role.handle(from, message)
@@ -17,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include "actors/protocol/epoch_fence.hpp"
 #include "actors/protocol/inbox_gate.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/message_kinds.hpp"
@@ -29,7 +31,7 @@ public:
     explicit Inbox(InboxGate::Overflow overflow) : gate{overflow} {}
 
     /// Before the first message. Stale messages are counted and traced in `context`.
-    void start(Context& context) { context_ = &context; }
+    void start(StageContext& context) { context_ = &context; }
 
     /// Precondition: no other role handles one of its kinds.
     template <class Role>
@@ -58,12 +60,14 @@ public:
     /// The age of a message; an Early one is kept for deliver_due(). Errors: as InboxGate::admit().
     template <msg::PlainMessage M>
     Result<Age> admit(StageId from, const M& message) {
+        if (!of_channel<M>(from, message.route)) return Age::Stale;
         return fence<M>(from, message.route,
                         gate.admit(from, kind_of<M>, message.route, msg::frame_of(message)));
     }
     /// As admit(), for a message that may be lost.
     template <msg::PlainMessage M>
     Age admit_hint(StageId from, const M& message) {
+        if (!of_channel<M>(from, message.route)) return Age::Stale;
         return fence<M>(from, message.route,
                         gate.admit_hint(from, kind_of<M>, message.route, msg::frame_of(message)))
             .value();
@@ -71,7 +75,8 @@ public:
     /// As admit(), for a message that the caller keeps itself if it is early.
     template <msg::HotMessage M>
     Age peek(StageId from, const msg::Route& route) {
-        return fence<M>(from, route, gate.peek(from, route)).value();
+        if (!of_channel<M>(from, route)) return Age::Stale;
+        return fence<M>(from, route, gate.peek(route)).value();
     }
 
     InboxGate gate;
@@ -104,12 +109,16 @@ private:
     }
 
     template <msg::HotMessage M>
+    bool of_channel(StageId from, const msg::Route& route) {
+        return has_epoch_of_channel(*context_, from, kind_of<M>, route);
+    }
+    template <msg::HotMessage M>
     Result<Age> fence(StageId from, const msg::Route& route, Result<Age> age) {
         if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind_of<M>, route);
         return age;
     }
 
-    Context* context_ = nullptr;
+    StageContext* context_ = nullptr;
     std::array<Entry, kKindsEnd> table_{};
 };
 

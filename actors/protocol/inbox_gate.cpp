@@ -10,30 +10,49 @@
 namespace paceline {
 
 bool InboxGate::is_news(RequestId request, Attempt attempt) const {
-    const auto known = current_.find(request);
-    return known != current_.end() ? attempt > known->second : request > forgotten_;
+    const auto known = known_.find(request);
+    return known == known_.end() || attempt > known->second.attempt;
 }
 
 void InboxGate::begun(RequestId request, Attempt attempt) {
-    current_[request] = attempt;
-    if (current_.size() <= kKnownMax) return;
-    forgotten_ = current_.begin()->first;
-    current_.erase(current_.begin());
+    Known& known = known_[request];
+    if (known.over) std::erase(over_, request);
+    known = {attempt, false};
+}
+
+void InboxGate::await_again(RequestId request) {
+    const auto known = known_.find(request);
+    if (known != known_.end() && !known->second.over) --known->second.attempt.value;
+}
+
+void InboxGate::ended(RequestId request) {
+    const auto known = known_.find(request);
+    if (known == known_.end() || known->second.over) return;
+    known->second.over = true;
+    over_.push_back(request);
+    if (over_.size() > kOverMax) forget_oldest();
+}
+
+void InboxGate::all_ended() {
+    for (auto& [request, known] : known_) {
+        if (!std::exchange(known.over, true)) over_.push_back(request);
+    }
+    while (over_.size() > kOverMax) forget_oldest();
+}
+
+void InboxGate::forget_oldest() {
+    const bool wrong = planted(PlantedBug::GateForgetsRunning);
+    known_.erase(wrong ? known_.begin()->first : over_.front());
+    over_.pop_front();
 }
 
 Age InboxGate::age(RequestId request, Attempt attempt) const {
     if (is_news(request, attempt)) return Age::Early;
-    const auto known = current_.find(request);
-    if (known == current_.end()) return Age::Stale;
-    const bool current = known->second == attempt;
+    const bool current = known_.at(request).attempt == attempt;
     return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
 }
 
-Age InboxGate::peek(StageId from, const msg::Route& route) {
-    const auto [newest, first] = epochs_.try_emplace(from, route.epoch);
-    const bool former = route.epoch < newest->second;
-    if (former && !planted(PlantedBug::GateIgnoresEpoch)) return Age::Stale;
-    newest->second = route.epoch;
+Age InboxGate::peek(const msg::Route& route) const {
     const Age found = age(route.request, route.attempt);
     return found == Age::Early && planted(PlantedBug::GateDropsEarly) ? Age::Stale : found;
 }
@@ -42,7 +61,7 @@ Result<Age> InboxGate::admit(StageId from,
                              std::uint16_t kind,
                              const msg::Route& route,
                              std::span<const std::byte> bytes) {
-    const Age found = peek(from, route);
+    const Age found = peek(route);
     if (found != Age::Early) return found;
     if (held_.size() >= kHeldMax && overflow_ == Overflow::DropOldest) {
         held_.erase(held_.begin());
@@ -60,7 +79,7 @@ Age InboxGate::admit_hint(StageId from,
                           std::uint16_t kind,
                           const msg::Route& route,
                           std::span<const std::byte> bytes) {
-    const Age found = peek(from, route);
+    const Age found = peek(route);
     if (found != Age::Early) return found;
     std::erase_if(held_, [&](const Held& held) {
         return held.from == from && held.kind == kind && held.route.request == route.request &&

@@ -1,7 +1,6 @@
 // InboxGate: which messages a stage may act on.
 //
-//     epoch of the sender older than one seen before                  Stale
-//     attempt < current, or a request that was forgotten              Stale: changes nothing
+//     attempt < current                                               Stale: changes nothing
 //     attempt == current                                              Current
 //     attempt > current, or an unknown request                        Early: held
 //
@@ -9,11 +8,20 @@
 // stage that was started again may hear of a newer request before a further turn of an older one.
 // Begin comes from the conductor, hot messages from other stages, so a wave may overtake the
 // Begin it belongs to: it is held (bounded) and handled when the Begin has come.
+//
+//     [unknown] -- begun() --> [runs] -- ended() --> [over] -- begun(), next attempt --> [runs]
+//         ^                      |  ^                  |
+//         |     await_again()    v  | begun(), same    |  more than kOverMax are over, and this one
+//         |                    [again] attempt         |  has been so for longest
+//         +--------------------------------------------+
+//
+// What runs is never forgotten, however many other requests come and go meanwhile.
 // Threads: the actor's loop.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <vector>
@@ -30,7 +38,7 @@ class InboxGate {
 public:
     static constexpr std::size_t kHeldMax = 128;
     static constexpr std::size_t kHintsMax = kHeldMax / 2;  // of one kind that may be lost
-    static constexpr std::size_t kKnownMax = 4096;  // requests; the oldest are forgotten, so Stale
+    static constexpr std::size_t kOverMax = 4096;  // requests that are over and still known
 
     struct Held {
         StageId from;
@@ -49,6 +57,11 @@ public:
     /// Whether a Begin is to be followed: not one as old as what is known, or older.
     [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;
     void begun(RequestId request, Attempt attempt);
+    /// Its Begin is to come once more: until then it is news, and what belongs to it is early.
+    void await_again(RequestId request);
+    /// The attempt that was begun last is over; unknown or over already: nothing happens.
+    void ended(RequestId request);
+    void all_ended();
 
     /// What to do with a message; an Early one has been copied. Errors: Protocol when too much
     /// is held already and none may be dropped.
@@ -63,7 +76,7 @@ public:
                    const msg::Route& route,
                    std::span<const std::byte> bytes);
     /// As admit(), but nothing is held: an Early one is the caller's to keep.
-    Age peek(StageId from, const msg::Route& route);
+    [[nodiscard]] Age peek(const msg::Route& route) const;
     /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
     /// that its messages name, is gone.
     void forget(StageId peer);
@@ -74,10 +87,15 @@ public:
     [[nodiscard]] Age age(RequestId request, Attempt attempt) const;
 
 private:
+    struct Known {
+        Attempt attempt;
+        bool over = false;
+    };
+    void forget_oldest();
+
     Overflow overflow_;
-    std::map<StageId, Epoch> epochs_;  // the newest seen of each sender
-    std::map<RequestId, Attempt> current_;
-    RequestId forgotten_;  // the newest of them
+    std::map<RequestId, Known> known_;
+    std::deque<RequestId> over_;  // of them, the one that is over for longest is the first
     std::vector<Held> held_;
 };
 

@@ -9,7 +9,7 @@ bool GainWatch::ask() {
     if (!enabled_) return true;
     if (plain_count_ < kPlainFirst) return false;
     if (!drafting_) {
-        if (purse_ < kProbe) return false;
+        if (budget_ < kProbe) return false;
         drafting_ = true;
         since_check_ = 0;
         drafted_time_ = 0.0;  // what an earlier probe was like says nothing of this one
@@ -36,7 +36,7 @@ double GainWatch::gain() const {
 
 void GainWatch::plain_round(double took, int tokens) {
     plain_[plain_count_++ % kPlainKept] = took / tokens;
-    if (!drafting_) purse_ += allowance_ * tokens;
+    if (!drafting_) budget_ += allowance_ * tokens;
 }
 
 void GainWatch::drafted_round(double took, int tokens) {
@@ -45,32 +45,32 @@ void GainWatch::drafted_round(double took, int tokens) {
     if (!warm_) {
         // Buffers are made and pages touched for the first time: it says less than the others.
         warm_ = true;
-        purse_ += tokens - 0.5 * took / plain;
+        budget_ += tokens - 0.5 * took / plain;
     } else {
         if (rounds_ > 0) took = std::min(took, kOutlier * mean_round_);
         ++rounds_;
         mean_round_ += (took - mean_round_) * std::max(1.0 / static_cast<double>(rounds_), kNew);
         drafted_time_ += took - kNew * drafted_time_;
         drafted_tokens_ += tokens - kNew * drafted_tokens_;
-        purse_ += tokens - took / plain;
+        budget_ += tokens - took / plain;
     }
-    purse_ = std::min(purse_, kMost);
-    if (purse_ >= kSure) {
+    budget_ = std::min(budget_, kMost);
+    if (budget_ >= kSure) {
         allowance_ = kAllowanceFirst;
         debt_ = kDebt;
     }
-    if (drafting_ && purse_ <= 0.0) stop();
+    if (drafting_ && budget_ <= 0.0) stop();
 }
 
 void GainWatch::stop() {
     drafting_ = false;
     if (probed_) allowance_ = std::max(allowance_ / 2, kAllowanceLeast);
     probed_ = true;
-    if (purse_ > -debt_) {
+    if (budget_ > -debt_) {
         debt_ = kDebt;
         return;
     }
-    purse_ = -debt_;
+    budget_ = -debt_;
     debt_ = std::min(2 * debt_, kDebtMost);
 }
 

@@ -1,13 +1,13 @@
 // GainWatch: whether drafting pays at all, by the time that tokens take with and without it.
 //
-//                    the purse is empty
+//                    the budget is used up
 //        [Drafts] ------------------------------> [Plain]
-//          ^  |  a plain round now and then,         |  every token fills the purse a little
+//          ^  |  a plain round now and then,         |  every token adds a little to the budget
 //          |  +- to know what it takes               |
 //          +-----------------------------------------+
-//                    the purse holds kProbe: a probe
+//                    the budget is kProbe: a probe
 //
-// The purse is what drafting may lose, in times of a plain token. A round with drafts adds what its
+// The budget is what drafting may lose, in times of a plain token. A round with drafts adds what its
 // tokens take plainly and costs what it took; a plain token adds `allowance`, kAllowanceFirst of a
 // token at first and half of it after each failed probe, down to kAllowanceLeast. Hence
 //
@@ -39,11 +39,11 @@ public:
     // Rounds with drafts between two plain ones: kCheckFirst, doubled each time up to kCheckMost.
     static constexpr std::int32_t kCheckFirst = 4;
     static constexpr std::int32_t kCheckMost = 64;
-    // The purse, in plain tokens.
+    // The budget, in plain tokens.
     static constexpr double kStart = 8.0;
     static constexpr double kProbe = 4.0;
     static constexpr double kSure =
-        16.0;  // from here on drafting pays, earlier probes are forgotten
+        16.0;  // from here on drafting pays: failed probes are forgotten
     static constexpr double kMost = 48.0;
     static constexpr double kDebt = 5.0;
     static constexpr double kDebtMost = 40.0;
@@ -78,7 +78,7 @@ private:
     bool enabled_;
     bool drafting_ = true;
     bool probed_ = false;  // stopped at least once
-    double purse_ = kStart;
+    double budget_ = kStart;
     double allowance_ = kAllowanceFirst;
     double debt_ = kDebt;
     std::int32_t check_every_ = kCheckFirst;

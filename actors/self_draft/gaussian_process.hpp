@@ -44,9 +44,9 @@ public:
 private:
     using Words = std::vector<std::uint64_t>;
 
-    /// Lower triangle of the covariances' root, and the values under it.
+    /// The Cholesky factor of the covariances, and the values solved by it.
     struct Fit {
-        std::vector<double> root = {};    // [n, n]
+        std::vector<double> root = {};    // the factor: lower triangle of [n, n]
         std::vector<double> values = {};  // root^-1 y
         std::vector<double> by_distance = {};
         double noise = 0.0;

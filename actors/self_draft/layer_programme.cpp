@@ -8,18 +8,6 @@
 namespace paceline {
 namespace {
 
-double cosine(std::span<const float> a, std::span<const float> b) {
-    double dot = 0.0;
-    double aa = 0.0;
-    double bb = 0.0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        dot += double{a[i]} * double{b[i]};
-        aa += double{a[i]} * double{a[i]};
-        bb += double{b[i]} * double{b[i]};
-    }
-    return aa > 0.0 && bb > 0.0 ? dot / std::sqrt(aa * bb) : 0.0;
-}
-
 /// One column of the programme after another: the states g[i][0 .. skip] of the present i.
 class Programme {
 public:
@@ -107,6 +95,18 @@ private:
 };
 
 }  // namespace
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+    double dot = 0.0;
+    double aa = 0.0;
+    double bb = 0.0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        dot += double{a[i]} * double{b[i]};
+        aa += double{a[i]} * double{a[i]};
+        bb += double{b[i]} * double{b[i]};
+    }
+    return aa > 0.0 && bb > 0.0 ? dot / std::sqrt(aa * bb) : 0.0;
+}
 
 ProgrammeResult choose_layers(std::span<const float> stack,
                               const LayerProgrammeOptions& options,

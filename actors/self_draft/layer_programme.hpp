@@ -42,10 +42,14 @@ struct ProgrammeResult {
     bool done = false;    // false: cancelled, nothing else is set
 };
 
-/// `stack` is [layers + 1, dim]: h[0] .. h[layers], before the final norm. `run` is called for each
-/// layer at most once, in their order; for none if nothing is to be skipped.
+/// `stack` is [layers + 1, dim]: h[0] .. h[layers], before the final norm; h[0] is not read if a first
+/// layer is kept. `run` is called for each layer at most once, in their order; for none if nothing is to be
+/// skipped.
 [[nodiscard]] ProgrammeResult choose_layers(std::span<const float> stack,
                                             const LayerProgrammeOptions& options,
                                             const RunLayer& run);
+
+/// Of the angle between two residuals; 0 where one has no length.
+[[nodiscard]] double cosine(std::span<const float> a, std::span<const float> b);
 
 }  // namespace paceline

@@ -25,7 +25,8 @@
 
 namespace paceline {
 
-enum class SkipChoice : std::uint8_t { Fixed, Search, Programme };
+/// What becomes of the skip set while decoding: it stays, CLaSp's programme or SWIFT's search changes it.
+enum class SkipChoice : std::uint8_t { Fixed, Programme, Search };
 
 /// The probes of an exit (model/sampling/probe.hpp): one for greedy requests, one for the others.
 struct DraftProbes {
@@ -53,16 +54,16 @@ struct SelfDraftOptions {
     std::int32_t gamma = 8;         // tokens, at most
     float confidence_min = 0.0F;    // after a token less probable than this; 0: no such stop
     float reach_min = 0.0F;         // after a path less probable than this
-    bool threshold_adapts = false;  // the threshold that is set moves towards acceptance_target
+    bool threshold_adapts = false;  // towards acceptance_target (decoding/adaptive_stops.hpp)
     double acceptance_target = 0.9;
     std::optional<DraftProbes> probes = {};  // their score takes the place of the probability
     std::optional<ConfidenceTree> tree = {};
 
     // The skip set.
     SkipChoice choice = SkipChoice::Fixed;
-    SkipSearchOptions search = {};  // of Search
+    SkipSearchOptions search = {};  // Search
     int window = 32;                // Search: tokens that a trial is measured on
-    int programme_skip = 0;         // Programme: layers that are skipped
+    int programme_skip = 0;         // Programme: whole layers that are skipped
     int programme_keep_first = 1;   // at least 1
     int programme_keep_last = 1;
     int interval = 1;              // verdicts between two trials or programmes
@@ -70,7 +71,7 @@ struct SelfDraftOptions {
 
     bool auto_off = true;  // plain rounds while drafts do not pay (gain_watch.hpp)
     /// Called on the actor's loop when auto_off turns drafting off or on. `gain` as GainWatch::gain().
-    std::function<void(bool drafts, double gain)> told = {};
+    std::function<void(bool drafts, double gain)> on_auto_off = {};
 
     std::string state = {};  // SkipSearch::encode() of an earlier run; empty: none
     /// Keeps the state of the search; called in a job, with encode(). Empty: it is not kept.

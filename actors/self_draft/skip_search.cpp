@@ -61,7 +61,7 @@ int SkipSearch::skippable() const {
 }
 
 int SkipSearch::wanted_count() const {
-    // The least more is for ratios like 0.3 of 10, which is 2.9999.
+    // 1e-9: a product like 0.3 * 10 may be just below the whole number.
     return std::clamp(static_cast<int>(skippable() * ratio_ + 1e-9), 0, skippable());
 }
 

@@ -54,15 +54,15 @@ public:
     explicit SkipSearch(const SkipSearchOptions& options);
 
     [[nodiscard]] const SkipSet& best() const { return best_; }
-    /// False for good if there is but one set with so many sub-layers.
+    /// Always false if there is only one set of so many sub-layers.
     [[nodiscard]] bool searching() const;
     /// Preconditions: searching().
     [[nodiscard]] SkipSet propose();
     /// Both were measured on the same window; in [0, 1].
     void judged(const SkipSet& trial, double trial_matchness, double best_matchness);
-    /// A verdict: so many of the drafted tokens were accepted. Once it settled, and a running mean is
-    /// below acceptance_min kVerdictsToAdjust verdicts later, lowers the ratio by kRatioStep and
-    /// searches anew, from the best set with fewer sub-layers.
+    /// A verdict: so many of the drafted tokens were accepted. From kVerdictsToAdjust verdicts after it has
+    /// settled, a running mean of the accepted share below acceptance_min lowers the ratio by kRatioStep;
+    /// the search begins anew, from the best set without some of its sub-layers.
     void verified(int accepted, int drafted);
 
     [[nodiscard]] double ratio() const { return ratio_; }
@@ -94,7 +94,7 @@ private:
     double matchness_ = 0.0;
     int trials_ = 0;
     int since_better_ = 0;        // trials
-    std::int64_t proposals_ = 0;  // of all times: each has its own draws
+    std::int64_t proposals_ = 0;  // ever made: each has its own random numbers
     double accepted_ = 0.0;       // fading sums of tokens
     double drafted_ = 0.0;
     int verdicts_ = 0;                    // since it settled

@@ -116,26 +116,20 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
         (void)backend_.run_adapter(rows, hidden, adapted, nullptr);
         hidden = adapted;
     }
-    std::vector<std::pair<const ExitPart*, ExitRow*>> all;
+    std::vector<ExitRow*> all;
+    std::vector<HeadRow> wanted;
     for (ExitPart& part : parts) {
         leave_out_decided(part);
-        for (ExitRow& row : part.rows) all.emplace_back(&part, &row);
-    }
-    for (std::size_t begin = 0; begin < all.size(); begin += HeadCandidates::kRows) {
-        const std::size_t count = std::min(HeadCandidates::kRows, all.size() - begin);
-        std::vector<SeenTokens> seen;
-        std::vector<DrawJob> jobs;
-        std::vector<RowSource> states;
-        std::vector<std::vector<Candidate>> best(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            const auto& [part, row] = all[begin + i];
-            states.push_back({hidden, row->row});
-            seen.push_back({.committed = part->committed, .path = row->path});
-            jobs.push_back({&part->state->spec().sampling, row->position + 1, row->wanted});
+        const SamplingParams& sampling = part.state->spec().sampling;
+        for (ExitRow& row : part.rows) {
+            all.push_back(&row);
+            wanted.push_back({.hidden = {hidden, row.row},
+                              .seen = {.committed = part.committed, .path = row.path},
+                              .job = {&sampling, row.position + 1, row.wanted}});
         }
-        candidates_.find(options_.head, backend_.in_order(states, hidden_), seen, jobs, best);
-        for (std::size_t i = 0; i < count; ++i) all[begin + i].second->best = std::move(best[i]);
     }
+    std::vector<std::vector<Candidate>> best = candidates_.find(options_.head, wanted);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->best = std::move(best[i]);
 }
 
 void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
@@ -143,11 +137,11 @@ void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
         std::vector<TokenId> path;  // the best of each head so far
         for (const HeadId id : options_.ahead) {
             const auto position = static_cast<Position>(part.committed.size() + path.size());
-            const SeenTokens seen{.committed = part.committed, .path = path};
-            const DrawJob job{&part.state->spec().sampling, position,
-                              static_cast<int>(options_.ahead_top)};
-            candidates_.find(id, part.hidden, {&seen, 1}, {&job, 1},
-                             {&part.levels.emplace_back(), 1});
+            const HeadRow row{.hidden = {part.hidden, 0},
+                              .seen = {.committed = part.committed, .path = path},
+                              .job = {&part.state->spec().sampling, position,
+                                      static_cast<int>(options_.ahead_top)}};
+            part.levels.push_back(std::move(candidates_.find(id, {&row, 1}).front()));
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
         }

@@ -14,7 +14,7 @@
 // What it said is compared with the text, and an exit that costs more than it gains rests for a
 // while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
 //
-// Owns memory for hidden states. Threads: one job at a time; the loop and the job touch different
+// Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch different
 // members.
 #pragma once
 
@@ -108,8 +108,7 @@ private:
     Backend& backend_;
     ExitOptions options_;
     HeadCandidates candidates_;
-    RowMemory hidden_;   // [HeadCandidates::kRows, dim]
-    RowMemory adapted_;  // [rows, dim]: what the adapter made of them
+    RowMemory adapted_;  // [rows, dim]: what the adapter made of the hidden states
     ExitPolicy policy_;  // this one and the next two are the loop's
     ExitRecord book_;
     std::size_t rows_caused_ = 0;  // that others are to run for what was remembered

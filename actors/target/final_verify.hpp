@@ -23,7 +23,7 @@
 namespace paceline {
 
 /// Who follows the verdicts. A full channel to a speculative stage loses the verdict; the stage
-/// notices the gap and proposes nothing more until its next Begin.
+/// notices the gap and asks the conductor for its Begin once more.
 struct VerdictReceivers {
     std::vector<StageId> all = {};          // not the last segment itself
     std::vector<StageId> speculative = {};  // those of them that are: draft and correct

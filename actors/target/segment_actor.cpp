@@ -144,6 +144,7 @@ Status SegmentActor::drop_cancelled() {
     });
     for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
         gate.begun(id, begin.attempt);
+    gate.all_ended();
     show_gauges();
     return host_.inbox.deliver_due();
 }
@@ -220,7 +221,9 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     if (dispatcher_) dispatcher_->follow(state, step.value());
     if (self_) self_->follow(state, step.value());
     cancel_if_stale();
-    if (state.over()) show_gauges();
+    if (!state.over()) return {};
+    host_.inbox.gate.ended(state.request());
+    show_gauges();
     return {};
 }
 
@@ -234,6 +237,7 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     } else if (age.value() != Age::Current) {
         return {};
     }
+    host_.inbox.gate.ended(route.request);
     if (!state) return {};
     state->stop();
     cancel_if_stale();

@@ -35,8 +35,11 @@ SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) cons
     }
     if (state->over()) return Readiness::Stale;
     if (part.part.kind == msg::WaveKind::Prefill) return Readiness::Ready;
-    // A part that builds on a verdict waits for it: both are on their way to here.
-    if (part.part.base > static_cast<Position>(state->slots().size())) return Readiness::Waits;
+    // A part that builds on a verdict waits for it: both are on their way to here. And whatever it
+    // claims: without the keys of everything before the root its tokens would be wrong.
+    const auto held = static_cast<Position>(state->slots().size());
+    const Position root = static_cast<Position>(state->text().size()) - 1;
+    if (part.part.base > held || held != root) return Readiness::Waits;
     if (!part.joined) return Readiness::Joins;
     return state->wants(part.rows) ? Readiness::Ready : Readiness::Stale;
 }
@@ -120,6 +123,9 @@ void SegmentActor::wake_when_due() {
 void SegmentActor::show_gauges() {
     host_.context->set(gauges::kRequests, host_.requests.running());
     host_.context->set(gauges::kQueueDepth, queue_.size());
+    if (!dispatcher_) return;
+    host_.context->set(gauges::kKvPages,
+                       static_cast<std::uint64_t>(dispatcher_->scheduler().pages_in_use()));
 }
 
 // ---- One run

@@ -10,16 +10,6 @@
 #include "ipc/wire/cancel_board.hpp"
 
 namespace paceline {
-namespace {
-
-ThresholdOptions threshold_of(const SelfDraftOptions& options) {
-    const float start = options.reach_min > 0.0F ? options.reach_min : options.confidence_min;
-    return {.start = start,
-            .adapts = options.threshold_adapts && start > 0.0F,
-            .target = options.acceptance_target};
-}
-
-}  // namespace
 
 SelfDraft::SelfDraft(SegmentHost& host,
                      Backend& backend,
@@ -29,9 +19,10 @@ SelfDraft::SelfDraft(SegmentHost& host,
       backend_{backend},
       dispatcher_{dispatcher},
       options_{std::move(options)},
-      threshold_{threshold_of(options_)},
+      stops_{{.confidence_min = options_.confidence_min, .product_min = options_.reach_min},
+             options_.threshold_adapts ? std::optional{options_.acceptance_target} : std::nullopt},
       turns_{options_.auto_off},
-      account_{host, options_.told},
+      account_{host, options_.on_auto_off},
       candidates_{backend} {
     PACE_CHECK(validate(options_, backend.config().layers).ok(),
                "self-draft options that were not validated");
@@ -89,8 +80,9 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     turns_.verified(chain.round, tokens, now);
     const std::int32_t drafted = chain.drafted_tokens();
     if (chain.drafted && drafted > 0) {
-        // A side leaf may be accepted below the last drafted node's parent: the chain's own rate counts.
-        threshold_.verified(std::min(accepted, drafted), drafted, drafted >= options_.gamma);
+        // A runner-up may be accepted one token deeper than the chain, if the tree was full: what counts
+        // is the rate of the chain.
+        stops_.verified(std::min(accepted, drafted), drafted, drafted < options_.gamma);
         const bool changed =
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
@@ -107,7 +99,7 @@ bool SelfDraft::may_begin(const DraftChain& chain) const {
     return state.prefilled() && !root.sent() && chain.root != root.position;
 }
 
-/// Candidates that could still be of use.
+/// The most candidates of a chain: what is allowed, and could be committed.
 std::int32_t SelfDraft::limit(const DraftChain& chain) const {
     const RequestState& state = *chain.state;
     const std::int32_t room = state.finish_rule().room_at(chain.root + 1) - 1;
@@ -272,7 +264,7 @@ DrawJob SelfDraft::job_of(std::size_t member) const {
             candidates_wanted()};
 }
 
-/// The residuals that verification goes on with.
+/// Keeps the residuals before path.start: verification continues from them.
 void SelfDraft::keep_start() {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     for (std::size_t i = 0; i < pass_->members.size(); ++i) {
@@ -283,26 +275,17 @@ void SelfDraft::keep_start() {
 }
 
 void SelfDraft::find_candidates() {
-    Pass& pass = *pass_;
-    const std::size_t all = pass.rows.size();
-    pass.best.resize(all);
-    for (std::size_t begin = 0; begin < all; begin += HeadCandidates::kRows) {
-        const std::size_t count = std::min(HeadCandidates::kRows, all - begin);
-        std::vector<RowSource> sources;
-        std::vector<SeenTokens> seen;
-        std::vector<DrawJob> jobs;
-        for (std::size_t i = begin; i < begin + count; ++i) {
-            const Member& member = pass.members[i];
-            sources.push_back({hidden_.rows, i});
-            seen.push_back({.committed = member.committed, .path = member.path});
-            jobs.push_back(job_of(i));
-        }
-        candidates_.find(options_.head, backend_.in_order(sources, head_hidden_), seen, jobs,
-                         std::span{pass.best}.subspan(begin, count));
+    std::vector<HeadRow> rows;
+    for (std::size_t i = 0; i < pass_->rows.size(); ++i) {
+        const Member& member = pass_->members[i];
+        rows.push_back({.hidden = {hidden_.rows, i},
+                        .seen = {.committed = member.committed, .path = member.path},
+                        .job = job_of(i)});
     }
+    pass_->best = candidates_.find(options_.head, rows);
 }
 
-/// The probe's opinion of each candidate.
+/// The probe's score of each row's candidate.
 void SelfDraft::score() {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     std::vector<float> hidden(pass_->rows.size() * dim);
@@ -374,15 +357,9 @@ void SelfDraft::extend(DraftChain& chain,
     chain.reach *= own;
     const bool last =
         chain.state->finish_rule().after(best.front().token, position) != FinishReason::None;
-    chain.ended = last || chain.drafted_tokens() >= limit(chain) || stops(chain, own);
-}
-
-/// Whether nothing is drafted after the newest candidate, which has this score.
-bool SelfDraft::stops(const DraftChain& chain, float score) const {
-    const auto threshold = static_cast<float>(threshold_.now());
-    if (options_.reach_min > 0.0F && chain.reach < threshold) return true;
-    if (options_.confidence_min <= 0.0F) return false;
-    return score < (options_.reach_min > 0.0F ? options_.confidence_min : threshold);
+    const ChainStop& stop = stops_.now();
+    chain.ended = last || chain.drafted_tokens() >= limit(chain) || own < stop.confidence_min ||
+                  chain.reach < stop.product_min;
 }
 
 // ---- Waves
@@ -431,11 +408,10 @@ void SelfDraft::verified(const VerifyPart& part) {
 
 void SelfDraft::show() {
     const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;
-    const bool stops_early = options_.reach_min > 0.0F || options_.confidence_min > 0.0F;
     const GainWatch& watch = turns_.watch(chains_.size());
     account_.show({.drafts = watch.drafting(),
                    .gain = watch.gain(),
-                   .threshold = stops_early ? threshold_.now() : 0.0,
+                   .threshold = stops_.threshold(),
                    .matchness = search != nullptr ? search->matchness() : 0.0,
                    .trials = search != nullptr ? search->trials() : 0,
                    .left_out_count = path_->left_out.count(),

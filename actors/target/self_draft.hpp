@@ -28,8 +28,8 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/adaptive_stops.hpp"
 #include "actors/decoding/head_candidates.hpp"
-#include "actors/decoding/stop_policy.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/self_draft/gain_turns.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
@@ -117,14 +117,13 @@ private:
     void score();
     void finish_pass(RunOutcome outcome);
     void extend(DraftChain& chain, const std::vector<Candidate>& best, std::optional<float> score);
-    [[nodiscard]] bool stops(const DraftChain& chain, float score) const;
     void show();
 
     SegmentHost& host_;
     Backend& backend_;
     Dispatcher& dispatcher_;
     SelfDraftOptions options_;
-    AdaptiveThreshold threshold_;
+    AdaptiveStops stops_;
     GainTurns turns_;
     SelfDraftAccount account_;
     HeadCandidates candidates_;
@@ -136,7 +135,6 @@ private:
     Micros started_{0};                     // the job
     Micros decoding_{0};                    // time of passes and waves
     RowMemory hidden_;                      // [chains of a pass, dim]
-    RowMemory head_hidden_;                 // [HeadCandidates::kRows, dim]
     std::vector<float> residuals_;          // of the tapped rows: [rows, sublayers, dim]
     std::shared_ptr<RequestState> tapped_;  // whose rows they are
 };

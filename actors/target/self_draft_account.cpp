@@ -51,7 +51,7 @@ void SelfDraftAccount::show(const SelfDraftState& state) {
     paceline::show(*host_.context, state);
     if (std::exchange(drafts_, state.drafts) == state.drafts) return;
     if (!state.drafts) host_.context->count(counters::kAutoOffs);
-    if (told_) told_(state.drafts, state.gain);
+    if (on_auto_off_) on_auto_off_(state.drafts, state.gain);
 }
 
 }  // namespace paceline

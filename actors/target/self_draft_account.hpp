@@ -1,14 +1,16 @@
 // SelfDraftAccount: what drafting for itself did, in the counters of the process, and what it is doing, in
 // its gauges (protocol/self_draft_state.hpp). Used by SelfDraft.
 //
-// Nothing is decided here. docs/observability.md, "Accounts of drafts that the target makes itself",
-// says what is made of it.
+// Nothing is decided here. docs/observability.md, "Accounts of drafts that the target makes itself", says
+// which figures are computed from them.
 // Threads: the actor's loop.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "actors/decoding/token_tree.hpp"
 #include "actors/protocol/self_draft_state.hpp"
@@ -21,11 +23,12 @@ namespace paceline {
 class SelfDraftAccount {
 public:
     using Micros = std::chrono::microseconds;
-    using Told = std::function<void(bool drafts, double gain)>;
+    using OnAutoOff = std::function<void(bool drafts, double gain)>;
 
-    /// Borrows the host, whose context is there from the first call on. `told` (may be empty) hears when
-    /// drafting is turned off or on.
-    SelfDraftAccount(SegmentHost& host, Told told) : host_{host}, told_{std::move(told)} {}
+    /// Borrows the host, whose context is there from the first call on. `on_auto_off` (may be empty) is
+    /// called when drafting is turned off or on.
+    SelfDraftAccount(SegmentHost& host, OnAutoOff on_auto_off)
+        : host_{host}, on_auto_off_{std::move(on_auto_off)} {}
 
     /// Submitted: so many rows that run this path.
     void pass(const DraftPath& path, std::size_t rows) const;
@@ -40,7 +43,7 @@ public:
 
 private:
     SegmentHost& host_;
-    Told told_;
+    OnAutoOff on_auto_off_;
     bool drafts_ = true;  // as shown last
 };
 

@@ -1,9 +1,11 @@
 #include "actors/target/skip_optimiser.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/scratch_rows.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -23,13 +25,9 @@ SkipOptimiser::SkipOptimiser(const SelfDraftOptions& options,
     : options_{options},
       backend_{backend},
       scratch_{std::move(scratch)},
+      slots_{name_scratch(scratch_, options.scratch_slots())},
       set_{options.skip},
-      candidates_{backend} {
-    for (Position i = 0; i < options.scratch_slots(); ++i) {
-        const Result<KvSlot> slot = scratch_.name(i);
-        PACE_CHECK(slot.ok(), "a scratch slot that was reserved");
-        slots_.push_back(slot.value());
-    }
+      match_{backend, options.head} {
     if (options.choice != SkipChoice::Search) return;
     search_.emplace(options.search);
     if (!options.state.empty()) {
@@ -65,10 +63,10 @@ bool SkipOptimiser::verified(int accepted, int drafted) {
     ++all_verdicts_;
     if (!search_) return false;
     search_->verified(accepted, drafted);
-    return take(search_->best());
+    return use(search_->best());
 }
 
-bool SkipOptimiser::take(SkipSet set) {
+bool SkipOptimiser::use(SkipSet set) {
     const bool changed = set != set_;
     set_ = std::move(set);
     return changed;
@@ -76,8 +74,9 @@ bool SkipOptimiser::take(SkipSet set) {
 
 // ---- Jobs
 
-/// What the next job will take: as the last one; the first by its rows, beside a round's time.
-Micros SkipOptimiser::next_takes(Micros decoding) const {
+/// The next job's time: that of the last one; before the first one an estimate from its rows and the time of
+/// a round.
+Micros SkipOptimiser::next_job_time(Micros decoding) const {
     if (last_took_ > Micros{0}) return last_took_;
     return decoding * options_.scratch_slots() / (std::max(all_verdicts_, 1) * kRowsOfARound);
 }
@@ -86,7 +85,8 @@ std::optional<JobLabel> SkipOptimiser::next(const std::shared_ptr<RequestState>&
                                             Micros decoding) {
     if (verdicts_ < options_.interval) return std::nullopt;
     const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
-    if (static_cast<double>((spent_ + next_takes(decoding)).count()) >= limit) return std::nullopt;
+    if (static_cast<double>((spent_ + next_job_time(decoding)).count()) >= limit)
+        return std::nullopt;
     switch (options_.choice) {
         case SkipChoice::Fixed:
             return std::nullopt;
@@ -105,36 +105,17 @@ std::optional<JobLabel> SkipOptimiser::next_trial(const std::shared_ptr<RequestS
     const bool saves = options_.save && unsaved_ >= (search_->searching() ? kTrialsPerSave : 1);
     if (!searching && !saves) return std::nullopt;
     if (saves) to_save_ = search_->encode();
-    text_ = state;
-    rows_.clear();
+    state_ = state;
+    trial_.reset();
     JobLabel label{.name = "optimise", .request = state->request()};
     if (!searching) return label;
-    trial_ = search_->propose();
-    trial_mask_ = trial_.mask();
-    best_mask_ = search_->best().mask();
     // The newest token has no keys yet: it is only predicted.
     const auto begin = static_cast<Position>(state->text().size()) - 1 - options_.window;
-    add_window(trial_mask_, 0, begin);
-    add_window(best_mask_, static_cast<std::size_t>(options_.window), begin);
-    label.rows = label.heads = static_cast<std::uint32_t>(rows_.size());
+    trial_ = Trial{.set = search_->propose(), .best = search_->best(), .begin = begin};
+    label.rows = label.heads = static_cast<std::uint32_t>(2 * options_.window);
     label.layers = static_cast<std::uint32_t>(backend_.config().layers);
     label.context = begin + options_.window;
     return label;
-}
-
-void SkipOptimiser::add_window(const SublayerMask& mask, std::size_t first_slot, Position begin) {
-    for (Position i = 0; i < options_.window; ++i) {
-        const std::size_t own = first_slot + static_cast<std::size_t>(i);
-        rows_.push_back({.token = text_->text()[static_cast<std::size_t>(begin + i)],
-                         .position = begin + i,
-                         .slot = slots_[own],
-                         .prefix_slots = text_->slots().data(),
-                         .prefix_count = begin,
-                         .path_slots = slots_.data() + first_slot,
-                         .path_count = i + 1,
-                         .last = backend_.config().sublayers(),
-                         .mask = &mask});
-    }
 }
 
 std::optional<JobLabel> SkipOptimiser::next_programme(const std::shared_ptr<RequestState>& state) {
@@ -143,7 +124,7 @@ std::optional<JobLabel> SkipOptimiser::next_programme(const std::shared_ptr<Requ
                       stack_attempt_ == state->attempt() &&
                       *stack_position_ + 2 == static_cast<Position>(state->text().size());
     if (!fits) return std::nullopt;
-    text_ = state;
+    state_ = state;
     return JobLabel{.name = "optimise",
                     .request = state->request(),
                     .rows = static_cast<std::uint32_t>(options_.programme_skip) + 1,
@@ -157,66 +138,28 @@ RunOutcome SkipOptimiser::run() {
 
 RunOutcome SkipOptimiser::run_trial() {
     if (!to_save_.empty()) options_.save(to_save_);
-    if (rows_.empty()) return RunOutcome::Done;
-    const HiddenRows hidden = backend_.rows_of(hidden_, rows_.size());
-    const int run = 2 * backend_.config().sublayers() - trial_.count() - search_->best().count();
+    if (!trial_) return RunOutcome::Done;
+    const int run = 2 * backend_.config().sublayers() - trial_->set.count() - trial_->best.count();
     sublayers_ += static_cast<std::uint64_t>(run) * static_cast<std::uint64_t>(options_.window);
-    if (backend_.run_layers(rows_, hidden, nullptr) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    trial_matchness_ = matchness(0);
-    best_matchness_ = matchness(static_cast<std::size_t>(options_.window));
+    const std::array masks{trial_->set.mask(), trial_->best.mask()};
+    const std::vector<int> right = match_.right({.text = {state_->text(), state_->slots()},
+                                                 .begin = trial_->begin,
+                                                 .count = options_.window,
+                                                 .sampling = &state_->spec().sampling},
+                                                masks, slots_);
+    if (right.empty()) return RunOutcome::Cancelled;
+    trial_->matchness = static_cast<double>(right[0]) / options_.window;
+    trial_->best_matchness = static_cast<double>(right[1]) / options_.window;
     return RunOutcome::Done;
-}
-
-/// The share of the window's tokens that the rows from `first_row` on would have drafted.
-double SkipOptimiser::matchness(std::size_t first_row) {
-    const std::vector<TokenId>& text = text_->text();
-    int right = 0;
-    for (std::size_t begin = 0; begin < static_cast<std::size_t>(options_.window);
-         begin += HeadCandidates::kRows) {
-        const std::size_t count =
-            std::min(HeadCandidates::kRows, static_cast<std::size_t>(options_.window) - begin);
-        std::vector<RowSource> sources;
-        std::vector<SeenTokens> seen;
-        std::vector<DrawJob> jobs;
-        std::vector<std::vector<Candidate>> best(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            const Row& row = rows_[first_row + begin + i];
-            sources.push_back({hidden_.rows, first_row + begin + i});
-            seen.push_back(
-                {.committed = std::span{text}.first(static_cast<std::size_t>(row.position) + 1),
-                 .path = {}});
-            jobs.push_back({&text_->spec().sampling, row.position + 1, 1});
-        }
-        candidates_.find(options_.head, backend_.in_order(sources, head_hidden_), seen, jobs, best);
-        for (std::size_t i = 0; i < count; ++i) {
-            const Row& row = rows_[first_row + begin + i];
-            const TokenId next = text[static_cast<std::size_t>(row.position) + 1];
-            right += !best[i].empty() && best[i].front().token == next ? 1 : 0;
-        }
-    }
-    return static_cast<double>(right) / options_.window;
 }
 
 RunOutcome SkipOptimiser::run_programme() {
     const Position position = *stack_position_;
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const RunLayer run = [&](int layer, std::span<float> states) {
-        const std::size_t rows = states.size() / dim;
-        PACE_CHECK(rows <= slots_.size(), "more rows of a programme than scratch slots");
-        rows_.clear();
-        for (std::size_t i = 0; i < rows; ++i) {
-            rows_.push_back({.position = position,
-                             .slot = slots_[i],
-                             .prefix_slots = text_->slots().data(),
-                             .prefix_count = position,
-                             .path_slots = &slots_[i],
-                             .path_count = 1,
-                             .first = 2 * layer,
-                             .last = 2 * layer + 2});
-        }
-        sublayers_ += 2 * rows;
-        return backend_.run_layers(rows_, states, nullptr) == RunOutcome::Done;
+        sublayers_ += 2 * states.size() / dim;
+        return run_one_layer(backend_, layer, state_->slots(), position, slots_, states) ==
+               RunOutcome::Done;
     };
     const ProgrammeResult result = choose_layers(stack_,
                                                  {.layers = backend_.config().layers,
@@ -233,16 +176,17 @@ bool SkipOptimiser::finish(RunOutcome outcome, Micros took) {
     spent_ += took;
     last_took_ = took;
     verdicts_ = 0;
-    text_.reset();
+    state_.reset();
     stack_position_.reset();
     if (outcome == RunOutcome::Cancelled) return false;
     if (!to_save_.empty()) unsaved_ = 0;
     to_save_.clear();
-    if (search_ && !rows_.empty()) {
-        search_->judged(trial_, trial_matchness_, best_matchness_);
+    if (trial_) {
+        search_->judged(trial_->set, trial_->matchness, trial_->best_matchness);
+        trial_.reset();
         ++unsaved_;
     }
-    return take(search_ ? search_->best() : *std::exchange(chosen_, std::nullopt));
+    return use(search_ ? search_->best() : *std::exchange(chosen_, std::nullopt));
 }
 
 }  // namespace paceline

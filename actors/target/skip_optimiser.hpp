@@ -1,7 +1,7 @@
 // SkipOptimiser: finds a better set of sub-layers to skip between two drafts: trials of SWIFT's search, or
 // CLaSp's dynamic programme. Used by SelfDraft.
 //
-//     loop   next()     a job, if one is due and the time for it is there
+//     loop   next()     a job, if one is due and its time is allowed
 //     job    run()      Search: the trial's set and the best one predict the last `window` tokens
 //                       Programme: one call of the model per layer (self_draft/layer_programme.hpp)
 //     loop   finish()   what follows for the set
@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include "actors/decoding/head_candidates.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
+#include "actors/self_draft/window_match.hpp"
 #include "model/backend.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -43,58 +43,57 @@ public:
                         Position position,
                         std::span<const float> residuals);
 
-    /// A verdict accepted so many of the drafted tokens. Whether the set has changed: fewer are skipped.
+    /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller one.
     bool verified(int accepted, int drafted);
-    /// What the next job is to be submitted as: a root that nothing was drafted after. `decoding`: time of
-    /// drafts and verification so far.
+    /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new root was not
+    /// drafted after yet. `decoding`: the time of drafts and verification so far.
     [[nodiscard]] std::optional<JobLabel> next(const std::shared_ptr<RequestState>& state,
                                                Micros decoding);
     RunOutcome run();
     /// Whether the set has changed.
     bool finish(RunOutcome outcome, Micros took);
 
-    [[nodiscard]] Micros spent() const { return spent_; }
     /// nullptr for another choice than Search.
     [[nodiscard]] const SkipSearch* search() const { return search_ ? &*search_ : nullptr; }
     /// Sub-layers that rows of jobs have run since the last call. Not while a job runs.
     [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
 
 private:
-    [[nodiscard]] Micros next_takes(Micros decoding) const;
+    /// A set beside the best one so far, on the same window of a text.
+    struct Trial {
+        SkipSet set;
+        SkipSet best;
+        Position begin = 0;      // of the window
+        double matchness = 0.0;  // of the set; this one and the next are the job's answer
+        double best_matchness = 0.0;
+    };
+
+    [[nodiscard]] Micros next_job_time(Micros decoding) const;
     [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
     [[nodiscard]] std::optional<JobLabel> next_programme(
         const std::shared_ptr<RequestState>& state);
-    bool take(SkipSet set);
-    void add_window(const SublayerMask& mask, std::size_t first_slot, Position begin);
+    bool use(SkipSet set);
     RunOutcome run_trial();
     RunOutcome run_programme();
-    [[nodiscard]] double matchness(std::size_t first_row);
 
     const SelfDraftOptions& options_;
     Backend& backend_;
     RequestSlots scratch_;
-    std::vector<KvSlot> slots_;
+    std::vector<KvSlot> slots_;  // of scratch_
     SkipSet set_;
     std::optional<SkipSearch> search_;
-    HeadCandidates candidates_;
+    WindowMatch match_;
     int verdicts_ = 0;  // since the last job
     int all_verdicts_ = 0;
-    Micros spent_{0};
+    Micros spent_{0};  // of all jobs
     Micros last_took_{0};
     std::uint64_t sublayers_ = 0;  // take_sublayers()
 
     // The job that was prepared.
-    std::shared_ptr<RequestState> text_;
-    SkipSet trial_;
-    SublayerMask trial_mask_;
-    SublayerMask best_mask_;
-    std::vector<Row> rows_;
-    RowMemory hidden_;
-    RowMemory head_hidden_;
-    std::string to_save_;  // what the job keeps; empty: nothing
-    int unsaved_ = 0;      // trials
-    double trial_matchness_ = 0.0;
-    double best_matchness_ = 0.0;
+    std::shared_ptr<RequestState> state_;
+    std::optional<Trial> trial_;
+    std::string to_save_;                     // what the job keeps; empty: nothing
+    int unsaved_ = 0;                         // trials
     std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
     std::optional<Position> stack_position_;  // of the row that it is of,
     RequestId stack_request_;                 // in the text of this request

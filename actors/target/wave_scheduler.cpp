@@ -132,6 +132,14 @@ bool WaveScheduler::has_room(RequestId request, const Request& spec) const {
     return pages >= pages_for(spec.context);
 }
 
+std::int32_t WaveScheduler::pages_in_use() const {
+    std::int32_t pages = pages_.count() - pages_.unreserved_pages();
+    for (const auto& [request, entry] : entries_) {
+        if (entry.state->over()) pages -= entry.slots.pages_held();
+    }
+    return pages;
+}
+
 void WaveScheduler::draft_changed(bool present) {
     draft_present_ = present;
     for (auto& [request, entry] : entries_) {
@@ -197,13 +205,6 @@ void WaveScheduler::take_drawn(const msg::Draw& draw) {
     if (draw.root_position <= entry.state->tree().root().position) return bind(entry, draw);
     // Those that came first have their place: which these are does not depend on the later ones.
     if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
-}
-
-void WaveScheduler::take_drawn(RequestId request, NodeId node, DrawnSiblingsPtr drawn) {
-    const auto found = entries_.find(request);
-    if (found == entries_.end() || found->second.state->over()) return;
-    TokenTree& tree = found->second.state->tree();
-    if (tree.find(node) != nullptr) (void)tree.take_drawn(node, std::move(drawn));
 }
 
 /// Siblings belong to the row of their parent; without it, or after it, they are named candidates.

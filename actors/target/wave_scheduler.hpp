@@ -120,8 +120,6 @@ public:
     /// Candidates below a node were drawn: from now on they belong to its row, if the tree has that node
     /// and it was not sent. One for a root that is still to come is kept.
     void take_drawn(const msg::Draw& draw);
-    /// The same of a node of the tree, by a draft of this segment.
-    void take_drawn(RequestId request, NodeId node, DrawnSiblingsPtr drawn);
     /// A slot for a node that a draft computes ahead of its wave, the node's own from now on; nothing if
     /// none is left. What no wave took is free again with the next verdict.
     [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
@@ -135,6 +133,9 @@ public:
     [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) {
         return RequestSlots::make(pages_, count);
     }
+    /// Pages of the KV cache that running requests and scratch slots hold. What the requests that are
+    /// over still hold for a next turn is not counted: it goes when room is needed.
+    [[nodiscard]] std::int32_t pages_in_use() const;
     /// A verdict was applied to the state: `step` is what it did. Returns what stood ready for
     /// the new root.
     Outcome follow(RequestId request, const TreeStep& step, Micros now);

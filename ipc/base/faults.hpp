@@ -68,16 +68,28 @@ enum class PlantedBug : std::uint8_t {
     // Decoding across a recovery.
     CommitIgnoresAttempt,
     CommitIgnoresPosition,
+    VerdictUnchecked,
     AttemptNotRaised,
     ReplayForgetsCommitted,
     ReplayForgetsCount,
     GateIgnoresAttempt,
-    GateIgnoresEpoch,
+    EpochUnchecked,  // that a message claims
     GateDropsEarly,
+    GateForgetsRunning,   // a request, when too many others are over
+    EndUntold,            // no Stop follows a verdict that ends the answer
+    StopLost,             // when a channel is full
+    MissedVerdictUntold,  // a draft does not ask for what it missed
     StopIgnoresAttempt,
     SlotsLeakOnReplay,
     TensorLeakOnStale,
     OutboxForgotten,
+    // Failures that repeat themselves.
+    PoisonForgiven,
+    SuspectsTogether,
+    LoadCountsAsWork,  // in the restart intensity
+    // Orders of clients.
+    DrainTakesOrders,
+    DrainEndsNothing,  // when its limit is over
     // A target that drafts for itself.
     VerifyStartsLate,  // one sub-layer after what the draft has computed
     DraftPathChanges,  // with the skip set, within a chain

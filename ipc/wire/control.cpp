@@ -105,6 +105,11 @@ void serialize(Archive& archive, EdgeOffer& message) {
             bounded(message.bytes, kOfferBytesMax));
 }
 
+template <class Archive>
+void serialize(Archive& archive, BeginWanted& message) {
+    archive(message.request.value, message.attempt.value, message.position);
+}
+
 namespace {
 
 /// The largest body of a fixed part and its containers at their limits, with room to spare.
@@ -173,7 +178,8 @@ Type type_of(const Message& message) {
     static_assert(std::is_same_v<std::variant_alternative_t<6, Message>, Shutdown>);
     static_assert(std::is_same_v<std::variant_alternative_t<10, Message>, EdgeFault>);
     static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, EdgeOffer>);
-    static_assert(std::variant_size_v<Message> == 12, "types are numbered in the order of Message");
+    static_assert(std::is_same_v<std::variant_alternative_t<12, Message>, BeginWanted>);
+    static_assert(std::variant_size_v<Message> == 13, "types are numbered in the order of Message");
     return static_cast<Type>(message.index() + 1);
 }
 
@@ -203,6 +209,8 @@ const char* name_of(Type type) {
             return "edge-fault";
         case Type::EdgeOffer:
             return "edge-offer";
+        case Type::BeginWanted:
+            return "begin-wanted";
     }
     return "unknown";
 }
@@ -223,6 +231,7 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
             return roomy(kTextBytesMax);
         case Type::Shutdown:
         case Type::Rewired:
+        case Type::BeginWanted:
             return roomy(0);
         case Type::Unwire:
             return roomy(2 * kActorsMax);
@@ -282,6 +291,8 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
             return decode_as<EdgeFault>(body, name);
         case Type::EdgeOffer:
             return decode_as<EdgeOffer>(body, name);
+        case Type::BeginWanted:
+            return decode_as<BeginWanted>(body, name);
     }
     return Error{Errc::Protocol, fmt::format("a control message of unknown type {}", type)};
 }

@@ -7,6 +7,7 @@
 //        | ---- Wire (+ memory files) ---> |  your doorbell and your channels
 //        | <--- Ready -------------------- |
 //        | ---- Begin -------------------> |  one request: prompt and parameters (opaque)
+//        | <--- BeginWanted --------------- |  I missed what was committed: that Begin once more
 //        | ---- Unwire ------------------> |  that peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  its next incarnation: new channels
 //        | <--- Rewired ------------------ |  attached
@@ -60,6 +61,7 @@ enum class Type : std::uint16_t {
     Rewired = 10,
     EdgeFault = 11,
     EdgeOffer = 12,
+    BeginWanted = 13,
 };
 
 /// conductor -> stage, once, right after the process started. Two memory files come along: the
@@ -125,6 +127,14 @@ struct Begin {
     std::vector<std::byte> payload;  // token ids and parameters; only the actors understand it
 };
 
+/// stage -> conductor: the stage has missed committed tokens of this attempt and wants its Begin once
+/// more, as soon as prompt and committed tokens are `position` tokens long.
+struct BeginWanted {
+    RequestId request;
+    Attempt attempt;
+    Position position = 0;
+};
+
 /// stage -> conductor: the stage cannot go on and exits.
 struct Failed {
     std::uint8_t code = 0;  // an Errc
@@ -182,7 +192,8 @@ using Message = std::variant<Assign,
                              Rewire,
                              Rewired,
                              EdgeFault,
-                             EdgeOffer>;
+                             EdgeOffer,
+                             BeginWanted>;
 
 [[nodiscard]] Type type_of(const Message& message);
 [[nodiscard]] const char* name_of(Type type);

@@ -4,11 +4,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
+#include <utility>
 
 #include "ipc/base/check.hpp"
 #include "ipc/wire/messages.hpp"
@@ -70,10 +72,10 @@ Result<std::pair<ControlSocket, ControlSocket>> ControlSocket::make_pair() {
     return std::pair{ControlSocket{OwnedFd{ends[0]}}, ControlSocket{OwnedFd{ends[1]}}};
 }
 
-Status ControlSocket::send(const control::Message& message,
-                           std::span<const int> files,
-                           Millis limit,
-                           Envelope envelope) {
+ControlSocket::Frame::Frame(const control::Message& message,
+                            std::span<const int> files,
+                            Envelope envelope)
+    : files_{files.begin(), files.end()} {
     PACE_CHECK(files.size() <= kControlFilesMax, "too many descriptors for one control message");
     const std::vector<std::byte> body = control::encode(message);
     const ControlFrameHeader header{
@@ -86,16 +88,29 @@ Status ControlSocket::send(const control::Message& message,
         .to = envelope.to.value,
         .zero = 0,
     };
-    std::vector<std::byte> frame(sizeof header + body.size());
-    std::memcpy(frame.data(), &header, sizeof header);
-    std::copy(body.begin(), body.end(), frame.begin() + sizeof header);
+    bytes_.resize(sizeof header + body.size());
+    std::memcpy(bytes_.data(), &header, sizeof header);
+    std::copy(body.begin(), body.end(), bytes_.begin() + sizeof header);
+}
 
-    const Deadline deadline = std::chrono::steady_clock::now() + limit;
-    std::size_t sent = 0;
-    while (sent < frame.size()) {
+Status ControlSocket::Frame::own_files() {
+    std::vector<OwnedFd> owned;
+    for (const int file : files_) {
+        owned.emplace_back(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+        if (!owned.back()) return failed("fcntl(F_DUPFD_CLOEXEC)");
+    }
+    for (std::size_t i = 0; i < owned.size(); ++i) files_[i] = owned[i].get();
+    owned_ = std::move(owned);
+    return {};
+}
+
+Result<ControlSocket::Sent> ControlSocket::try_send(Frame& frame) {
+    while (frame.bytes_left() > 0) {
+        const std::span<const int> files{frame.files_};
         const std::span<const int> portion = files.first(std::min(files.size(), kFilesPerCall));
         const bool last = portion.size() == files.size();
-        iovec part{.iov_base = frame.data() + sent, .iov_len = last ? frame.size() - sent : 1};
+        iovec part{.iov_base = frame.bytes_.data() + frame.sent_,
+                   .iov_len = last ? frame.bytes_left() : 1};
         msghdr call{};
         call.msg_iov = &part;
         call.msg_iovlen = 1;
@@ -103,18 +118,35 @@ Status ControlSocket::send(const control::Message& message,
         ancillary.attach(call, portion);
         const ssize_t count = ::sendmsg(fd_.get(), &call, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count > 0) {
-            sent += static_cast<std::size_t>(count);
-            files = files.subspan(portion.size());
+            frame.sent_ += static_cast<std::size_t>(count);
+            const auto sent_files = static_cast<std::ptrdiff_t>(portion.size());
+            frame.files_.erase(frame.files_.begin(), frame.files_.begin() + sent_files);
             continue;
         }
         if (errno == EPIPE || errno == ECONNRESET) return peer_gone();
         if (errno == EINTR) continue;
-        // This user has as many descriptors on their way as the kernel allows: until others read.
-        if (errno == ETOOMANYREFS && std::chrono::steady_clock::now() < deadline) {
-            std::this_thread::sleep_for(Millis{1});
+        if (errno == ETOOMANYREFS) return Sent::FilesInFlight;
+        if (errno == EAGAIN) return Sent::Full;
+        return failed("sendmsg");
+    }
+    frame.owned_.clear();
+    return Sent::All;
+}
+
+Status ControlSocket::send(const control::Message& message,
+                           std::span<const int> files,
+                           Millis limit,
+                           Envelope envelope) {
+    Frame frame{message, files, envelope};
+    const Deadline deadline = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+        const Result<Sent> sent = try_send(frame);
+        if (!sent.ok()) return sent.error();
+        if (sent.value() == Sent::All) return {};
+        if (sent.value() == Sent::FilesInFlight && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::sleep_for(Millis{1});  // until others read
             continue;
         }
-        if (errno != EAGAIN) return failed("sendmsg");
         const Result<bool> writable = wait_for(fd_.get(), POLLOUT, deadline);
         if (!writable.ok()) return writable.error();
         if (!writable.value()) {
@@ -123,7 +155,6 @@ Status ControlSocket::send(const control::Message& message,
                                      limit.count())};
         }
     }
-    return {};
 }
 
 Result<ControlSocket::Read> ControlSocket::read_some() {

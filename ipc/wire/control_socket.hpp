@@ -63,6 +63,31 @@ public:
         Envelope envelope{};
     };
 
+    /// One message on its way out: what of it, and of the descriptors that go with it, is still to
+    /// be sent.
+    class Frame {
+    public:
+        /// Precondition: not more than kControlFilesMax files, which are borrowed.
+        explicit Frame(const control::Message& message,
+                       std::span<const int> files = {},
+                       Envelope envelope = {});
+        [[nodiscard]] std::size_t bytes_left() const { return bytes_.size() - sent_; }
+        /// Takes copies of the descriptors that are still to be sent, so that it may outlive them.
+        [[nodiscard]] Status own_files();
+
+    private:
+        friend class ControlSocket;
+        std::vector<std::byte> bytes_;
+        std::size_t sent_ = 0;
+        std::vector<int> files_;      // still to be sent
+        std::vector<OwnedFd> owned_;  // the same, after own_files()
+    };
+    enum class Sent : std::uint8_t {
+        All,
+        Full,           // the peer has to read first
+        FilesInFlight,  // this user has as many descriptors on their way as the kernel allows
+    };
+
     ControlSocket() = default;
     explicit ControlSocket(OwnedFd fd) : fd_{std::move(fd)} {}
     [[nodiscard]] static Result<std::pair<ControlSocket, ControlSocket>> make_pair();
@@ -73,6 +98,10 @@ public:
                               std::span<const int> files = {},
                               Millis limit = Millis{10'000},
                               Envelope envelope = {});
+
+    /// As much of a message as can be sent without waiting; the rest when it is called again. Nothing
+    /// else may be sent in between. Errc::PeerGone if there is no peer.
+    [[nodiscard]] Result<Sent> try_send(Frame& frame);
 
     /// One message if a whole one has arrived, without waiting.
     [[nodiscard]] Result<std::optional<Received>> try_receive();

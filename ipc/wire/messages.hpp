@@ -36,7 +36,7 @@
 namespace paceline::msg {
 
 // Of these layouts, of control.cpp's and of what an Assign carries.
-inline constexpr std::uint32_t kWireVersion = 8;
+inline constexpr std::uint32_t kWireVersion = 9;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 

@@ -77,12 +77,16 @@ int too_long() {
 
 /// The exit code, if the chat ends with this message.
 std::optional<int> answer(RunSession& session, const std::string& message, bool quiet) {
-    std::vector<TokenId> tokens = session.turn(message);
-    if (Status room = session.check_room(tokens.size()); !room.ok()) {
+    const Result<Turn> turn = session.turn(message);
+    if (!turn) {
+        std::fprintf(stderr, "[%s; /reset forgets the conversation]\n", turn.error().what.c_str());
+        return {};
+    }
+    if (Status room = session.check_room(turn.value()); !room.ok()) {
         std::fprintf(stderr, "[%s; /reset forgets the conversation]\n", room.error().what.c_str());
         return {};
     }
-    const Result<FinishReason> end = session.answer(std::move(tokens));
+    const Result<FinishReason> end = session.answer(turn.value());
     if (!end) return report_failure("run", end.error());
     if (end.value() == FinishReason::Interrupted && session.interrupt().draining())
         return kExitTerminated;

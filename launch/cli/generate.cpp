@@ -69,7 +69,9 @@ Result<std::vector<int>> hidden_layers(const std::string& word, int layers) {
 Result<BatchParams> params_of(const GenerateOptions& options, const OpenedModel& model) {
     const ModelConfig& config = model.file.config();
     BatchParams params;
-    Result<SamplingParams> sampling = sampling_params(options.sampling, config.vocab_size);
+    const Result<SamplingOptions> drawn = with_generation_config(options.sampling, model.file);
+    if (!drawn) return drawn.error();
+    Result<SamplingParams> sampling = sampling_params(drawn.value(), config.vocab_size);
     if (!sampling) return sampling.error();
     Result<std::vector<int>> hidden = hidden_layers(options.hidden, config.layers);
     if (!hidden) return hidden.error();
@@ -306,6 +308,7 @@ Command add_generate(Command& app, GenerateOptions& options) {
     refuse_random_option(command);
     add_what(command, options);
     add_sampling_options(command, options.sampling);
+    add_generation_config_option(command, options.sampling);
     command.footer(kFooter);
     return command;
 }
@@ -317,7 +320,7 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
             threads_warning(options.model.threads, device_of(options.model));
         !warning.empty())
         std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
-    if (const std::string idle = idle_sampling_options(options.sampling.params); !idle.empty())
+    if (const std::string idle = idle_sampling_options(options.sampling); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
     if (Status s = make_folder(options.folder); !s) return report(s.error());
     CancelToken cancel;

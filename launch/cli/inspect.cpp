@@ -10,6 +10,7 @@
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/model_summary.hpp"
 #include "launch/backend/model_use.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/model_options.hpp"
@@ -119,6 +120,31 @@ void print_memory(const InspectSummary& summary, int context) {
                 human_bytes(summary.kv_bytes_per_token * tokens).c_str(), context);
 }
 
+/// With --dtype auto.
+void print_uses(const ModelFile& file) {
+    std::printf("\n%-7s %10s %12s  %-11s %12s  %s\n", "stored", "weights", "in the file",
+                "computed as", "in memory", "rounded");
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
+        std::printf("%-7s %10s %12s  %-11s %12s  %s\n", traits(use.stored).name,
+                    human_count(use.parameters).c_str(), human_bytes(use.file_bytes).c_str(),
+                    std::string(name(use.packed)).c_str(), human_bytes(use.memory_bytes).c_str(),
+                    std::string(rounding_text(use.stored, use.packed)).c_str());
+    }
+}
+
+nlohmann::json uses_json(const ModelFile& file) {
+    nlohmann::json uses = nlohmann::json::array();
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
+        uses.push_back({{"stored", traits(use.stored).name},
+                        {"computed_as", name(use.packed)},
+                        {"rounded", rounding_text(use.stored, use.packed)},
+                        {"parameters", use.parameters},
+                        {"file_bytes", use.file_bytes},
+                        {"memory_bytes", use.memory_bytes}});
+    }
+    return uses;
+}
+
 nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int context) {
     const ModelConfig& c = file.config();
     nlohmann::json tensors = nlohmann::json::array();
@@ -156,6 +182,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
         {"has_chat_template", !file.tokenizer().chat_template.empty()},
         {"use", use_text(file)},
         {"tensors", tensors},
+        {"types", uses_json(file)},
         {"packed_bytes", memory},
         {"kv_bytes_per_token_f16", summary.kv_bytes_per_token},
         {"context", context},
@@ -166,8 +193,10 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 
 Command add_inspect(Command& app, InspectOptions& options) {
     Command command = app.add_command(kCommand, "What a model file holds and needs in memory");
-    command.add_option("model,-m,--model", options.model.model,
-                       "model, a GGUF file (default: $PACELINE_MODEL, else the demo model)");
+    command.add_option(
+        "model,-m,--model", options.model.model,
+        "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the Hugging "
+        "Face cache (default: $PACELINE_MODEL, else the demo model)");
     add_lora_option(command, options.model);
     add_random_options(command, options.model);
     command
@@ -200,6 +229,7 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     }
     print_model(file.value(), summary);
     print_tensors(summary);
+    print_uses(file.value());
     print_memory(summary, context);
     return kExitOk;
 }

@@ -35,12 +35,23 @@ std::string variable(const char* name) {
     return value == nullptr ? std::string{} : std::string{value};
 }
 
+/// As the library of the hub looks for it.
+std::string hub_cache(const std::string& user_cache) {
+    for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+        if (std::string folder = variable(name); !folder.empty()) return folder;
+    }
+    const std::string home = variable("HF_HOME");
+    return (home.empty() ? user_cache + "/huggingface" : home) + "/hub";
+}
+
 paceline::Environment read_environment() {
     paceline::Environment environment;
     environment.model = variable("PACELINE_MODEL");
     environment.pretrained = variable("PACELINE_PRETRAINED");
-    const std::string cache = variable("XDG_CACHE_HOME");
-    environment.cache_folder = (cache.empty() ? variable("HOME") + "/.cache" : cache) + "/paceline";
+    std::string cache = variable("XDG_CACHE_HOME");
+    if (cache.empty()) cache = variable("HOME") + "/.cache";
+    environment.cache_folder = cache + "/paceline";
+    environment.hub_cache = hub_cache(cache);
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
     environment.stdout_is_terminal = isatty(STDOUT_FILENO) == 1;
     environment.stderr_is_terminal = isatty(STDERR_FILENO) == 1;

@@ -31,9 +31,9 @@ constexpr const char* kFooter =
   paceline run --method four-stages --figures -p "Why is the sky blue?"
   paceline run --interactive
 
-Without sampling options decoding is greedy, whatever a model's generation_config.json says; a
-GGUF file does not carry it. SmolLM2's own sets no temperature, its model card's example draws
-with --temp 0.2 --top-p 0.9.
+Without sampling options decoding is greedy, whatever a model's generation_config.json says;
+--generation-config draws as that of a Hugging Face folder says, a GGUF file does not carry it.
+SmolLM2's own sets no temperature, its model card's example draws with --temp 0.2 --top-p 0.9.
 
 Ctrl-C ends the answer and still prints the figures. SIGTERM lets the answer finish, for at most
 30 seconds (drain_s in a pipeline's [supervision]), and begins no other; exit code 0 if it did. A
@@ -97,7 +97,8 @@ void add_method_options(Command& command, RunOptions& options) {
     command.add_flag("--list-settings", options.list_settings,
                      "print the keys of a --config file (docs/configuration.md) and end");
     command.add_option("--draft-model", options.draft_model,
-                       "what drafts think with: a GGUF file with the same tokenizer (default: as "
+                       "what drafts think with: a GGUF file or Hugging Face folder with the same "
+                       "tokenizer (default: as "
                        "the method says, prompt lookup or the target's own first layers)");
     command.add_flag("--figures", options.figures,
                      "print a table at the end: what was accepted, wasted, waited for");
@@ -243,11 +244,11 @@ void tell_other_load(const OtherLoad& load,
 }
 
 int single_answer(RunSession& session,
-                  std::vector<TokenId> tokens,
+                  const Turn& turn,
                   const RunOptions& options,
                   const Environment& environment) {
     const OtherLoad load;
-    Result<FinishReason> end = session.answer(std::move(tokens));
+    Result<FinishReason> end = session.answer(turn);
     if (!end) return report_failure(kCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
@@ -284,6 +285,7 @@ Command add_run(Command& app, RunOptions& options) {
     add_placement_options(command, options);
     add_insight_options(command, options);
     add_sampling_options(command, options.sampling);
+    add_generation_config_option(command, options.sampling);
     command.footer(kFooter);
     return command;
 }
@@ -313,24 +315,28 @@ int run_run(const RunOptions& options, const Environment& environment) {
     Result<RunSession> opened = RunSession::open(options, environment);
     if (!opened) return report(opened.error());
     RunSession& session = opened.value();
-    const std::string idle = idle_sampling_options(options.sampling.params);
+    const std::string idle = idle_sampling_options(options.sampling);
     if (!options.quiet && !idle.empty()) {
         std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     }
+    if (const std::string rounded = session.rounded_types(); !options.quiet && !rounded.empty()) {
+        std::fprintf(stderr, "paceline run: %s\n", rounded.c_str());
+    }
 
-    std::vector<TokenId> tokens;
+    Turn turn;
     if (prompt.value()) {
-        tokens = session.turn(*prompt.value());
+        Result<Turn> asked = session.turn(*prompt.value());
+        if (!asked) return report_failure(kCommand, asked.error());
+        turn = std::move(asked).value();
         // A prompt that does not fit is a fact about the text, not about the command line.
-        if (Status s = session.check_room(tokens.size()); !s.ok())
+        if (Status s = session.check_room(turn); !s.ok())
             return report_failure(kCommand, s.error());
     }
     if (Status s = session.load(written.value(), options, environment, outputs.value().log);
         !s.ok())
         return report(s.error());
-    const int code = options.interactive
-                         ? chat_loop(session, prompt.value(), options, environment)
-                         : single_answer(session, std::move(tokens), options, environment);
+    const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
+                                         : single_answer(session, turn, options, environment);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kCommand, s.error());
     }

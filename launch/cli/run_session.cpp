@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/backend/model_use.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/config/methods.hpp"
@@ -37,11 +38,13 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     }
     std::optional<ChatTemplate> chat;
     if (!options.raw) {
-        Result<ChatTemplate> found = chat_template_of(file, model.value().tokenizer);
+        Result<ChatTemplate> found = chat_template_of(file);
         if (!found) return found.error();
         chat = std::move(found).value();
     }
-    Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
+    const Result<SamplingOptions> drawn = with_generation_config(options.sampling, file);
+    if (!drawn) return drawn.error();
+    Result<SamplingParams> sampling = sampling_params(drawn.value(), file.config().vocab_size);
     if (!sampling) return sampling.error();
 
     RunSession session{std::move(model).value(), options};
@@ -50,14 +53,8 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     return session;
 }
 
-std::vector<TokenId> RunSession::first_turn(const std::string& text) const {
+std::vector<TokenId> RunSession::raw_turn(const std::string& text) const {
     const Tokenizer& tokenizer = model_->tokenizer;
-    if (chat_) {
-        std::vector<ChatMessage> messages;
-        if (!system_.empty()) messages.push_back({"system", system_});
-        messages.push_back({"user", text});
-        return chat_->encode(tokenizer, messages);
-    }
     std::vector<TokenId> ids;
     if (const std::optional<TokenId> bos = tokenizer.prompt_bos()) ids.push_back(*bos);
     const std::vector<TokenId> encoded = tokenizer.encode(text, SpecialTokens::Parse);
@@ -65,24 +62,57 @@ std::vector<TokenId> RunSession::first_turn(const std::string& text) const {
     return ids;
 }
 
-std::vector<TokenId> RunSession::turn(const std::string& text) const {
-    return in_conversation_ ? next_turn(text) : first_turn(text);
-}
-
-std::vector<TokenId> RunSession::next_turn(const std::string& text) const {
-    std::vector<TokenId> ids;
-    // An answer that was cut short lacks the token that the template wants between two turns.
-    if (last_end_ != FinishReason::EndToken) {
-        const std::optional<TokenId> close = model_->tokenizer.find("<|im_end|>");
-        ids.push_back(close ? *close : model_->tokenizer.end_tokens().front());
+/// The template renders the whole conversation each time, since it may change what it wrote before
+/// (thoughts of earlier answers, blanks). Where it does not, only what is new is processed.
+Result<Turn> RunSession::turn(const std::string& text) const {
+    Turn turn;
+    if (!chat_) {
+        turn.ids = raw_turn(text);
+        return turn;
     }
-    const std::vector<TokenId> turn = chat_->encode_next_turn(model_->tokenizer, text);
-    ids.insert(ids.end(), turn.begin(), turn.end());
-    return ids;
+    std::vector<ChatMessage> messages = messages_;
+    if (messages.empty() && !system_.empty()) messages.push_back({"system", system_});
+    messages.push_back({"user", text});
+    Result<jinja::Text> rendered = chat_->render(messages, local_time());
+    if (!rendered) return rendered.error();
+    jinja::Text rest = rendered.value();
+    turn.messages = std::move(messages);
+    turn.text = rest.bytes();
+    turn.anew = !read_ || !turn.text.starts_with(*read_);
+    if (!turn.anew) {
+        rest = rest.sub(read_->size());
+        if (last_end_token_) {
+            const std::string_view end = model_->tokenizer.bytes_of(*last_end_token_);
+            turn.anew = !rest.bytes().starts_with(end);
+            rest = turn.anew ? rendered.value() : rest.sub(end.size());
+        }
+    }
+    turn.ids = encode(model_->tokenizer, rest);
+    return turn;
 }
 
-Status RunSession::check_room(std::size_t tokens) const {
-    const Position before = generator_ ? generator_->text_tokens() : 0;
+/// What the KV cache holds after the answer: the text of the turn and of the answer.
+void RunSession::remember(const Turn& turn, const Answer& answer) {
+    read_.reset();
+    if (!chat_) return;
+    std::vector<TokenId> ids = answer.ids;
+    last_end_token_.reset();
+    if (answer.figures.finish == FinishReason::EndToken && !ids.empty()) {
+        last_end_token_ = ids.back();
+        ids.pop_back();
+    }
+    std::string content;
+    for (const TokenId id : ids) content += model_->tokenizer.bytes_of(id);
+    messages_ = turn.messages;
+    // Of a prompt that was cut short, or asked for alone, the cache is not sure to hold the end.
+    if (!answer.ids.empty()) read_ = turn.text + content;
+    messages_.push_back({"assistant", std::move(content)});
+}
+
+Status RunSession::check_room(const Turn& turn) const {
+    const std::size_t tokens = turn.ids.size();
+    const bool goes_on = generator_ && !turn.anew;
+    const Position before = goes_on ? generator_->text_tokens() : 0;
     if (before == 0 && tokens == 0) {
         return Error{Errc::BadArgument,
                      "the prompt is empty, and this model has no token that begins a text"};
@@ -137,8 +167,9 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
     return {};
 }
 
-Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
-    wanted_.request.text = std::move(tokens);
+Result<FinishReason> RunSession::answer(const Turn& turn) {
+    if (turn.anew && generator_->text_tokens() > 0) generator_->reset();
+    wanted_.request.text = turn.ids;
     bool at_line_start = true;
     ProgressBar bar{"reading the prompt", bars_};
     generator_->on_prefill([&bar](double part) { bar.update(part); });
@@ -168,9 +199,8 @@ Result<FinishReason> RunSession::answer(std::vector<TokenId> tokens) {
     if (record.pipeline) record.pipeline->rate = record.figures.answer.decode_rate();
     log_->info("answer: " + one_line(record.figures));
     records_.push_back(std::move(record));
-    in_conversation_ = true;
-    last_end_ = answer.value().figures.finish;
-    return last_end_;
+    remember(turn, answer.value());
+    return answer.value().figures.finish;
 }
 
 /// The first `tokens` of the last answer once more; tokens/s after the first.
@@ -239,9 +269,15 @@ void RunSession::set_system(std::string text) {
     reset();
 }
 
+std::string RunSession::rounded_types() const {
+    return rounded_types_text(model_->file, parse_dtype(model_options_.dtype).value_or(Dtype::Auto),
+                              device_of(model_options_).gpu.has_value());
+}
+
 void RunSession::reset() {
     generator_->reset();
-    in_conversation_ = false;
+    messages_.clear();
+    read_.reset();
 }
 
 std::string RunSession::ids_json(bool chat) const {

@@ -18,19 +18,27 @@
 
 namespace paceline {
 
+/// What is asked next.
+struct Turn {
+    std::vector<TokenId> ids;           // what the model has not read yet
+    bool anew = false;                  // it has to read the conversation from its begin
+    std::string text;                   // the whole of it, as the chat template renders it
+    std::vector<ChatMessage> messages;  // and as messages
+};
+
 class RunSession {
 public:
     /// Opens the model, without packing anything. Errors: bad model, no or unknown chat
     /// template (unless --raw), bad sampling parameters; these two as BadArgument or Unsupported.
     static Result<RunSession> open(const RunOptions& options, const Environment& environment);
 
-    /// Token ids of a single prompt, or of a chat's next message: what the template puts between
-    /// the answer before and this message is among them.
-    [[nodiscard]] std::vector<TokenId> turn(const std::string& text) const;
+    /// A single prompt, or a chat's next message: what the template puts between the answer before
+    /// and this message is among its ids. Errors: those of ChatTemplate::render().
+    [[nodiscard]] Result<Turn> turn(const std::string& text) const;
 
-    /// Whether `tokens` more fit after what is there, with room for one token of answer.
+    /// Whether the turn fits after what is there, with room for one token of answer.
     /// Errors: BadArgument with both numbers and what to do.
-    [[nodiscard]] Status check_room(std::size_t tokens) const;
+    [[nodiscard]] Status check_room(const Turn& turn) const;
 
     /// Packs the weights or starts the pipeline `written`: the slow part. `log` must outlive the
     /// session.
@@ -40,7 +48,7 @@ public:
                               RunLog& log);
 
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
-    [[nodiscard]] Result<FinishReason> answer(std::vector<TokenId> tokens);
+    [[nodiscard]] Result<FinishReason> answer(const Turn& turn);
 
     /// The table of the last answer on stderr, for --figures; with --baseline the answer's beginning is
     /// decoded some more times, plainly and by the pipeline in turn. Errors: those of the plain decoding; Protocol if the texts differ
@@ -58,6 +66,8 @@ public:
     [[nodiscard]] std::size_t answers() const { return records_.size(); }
     [[nodiscard]] bool has_answers() const { return !records_.empty(); }
     [[nodiscard]] int context() const { return context_; }
+    /// Block types of the model that are not computed exactly (stored_types.hpp); may be empty.
+    [[nodiscard]] std::string rounded_types() const;
     /// For --ids and --stats: the one answer, or a list of all in a chat.
     [[nodiscard]] std::string ids_json(bool chat) const;
     [[nodiscard]] std::string stats_json(bool chat) const;
@@ -73,8 +83,8 @@ private:
     [[nodiscard]] Status compare_with_plain();
     [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;
     RunSession(OpenedModel model, const RunOptions& options);
-    [[nodiscard]] std::vector<TokenId> first_turn(const std::string& text) const;
-    [[nodiscard]] std::vector<TokenId> next_turn(const std::string& text) const;
+    [[nodiscard]] std::vector<TokenId> raw_turn(const std::string& text) const;
+    void remember(const Turn& turn, const Answer& answer);
 
     std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
     std::optional<ChatTemplate> chat_;    // nothing: --raw
@@ -90,8 +100,9 @@ private:
     std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
     std::unique_ptr<Generator> generator_;
     std::vector<Record> records_;
-    bool in_conversation_ = false;  // an answer has been given since the last reset
-    FinishReason last_end_ = FinishReason::EndToken;  // of that answer
+    std::vector<ChatMessage> messages_;      // of the conversation, answers included
+    std::optional<std::string> read_;        // the text in the KV cache; nothing: begin anew
+    std::optional<TokenId> last_end_token_;  // behind it, where the model ended its answer
 };
 
 }  // namespace paceline

@@ -79,6 +79,33 @@ void add_sampling_options(Command& app, SamplingOptions& options) {
         .group(kGroup);
 }
 
+void add_generation_config_option(Command& app, SamplingOptions& options) {
+    app.add_flag("--generation-config", options.generation_config,
+                 "draw as the generation_config.json of a Hugging Face folder says (temperature, "
+                 "top-k, top-p, min-p, repeat penalty); options that are given too count")
+        .group(kGroup);
+}
+
+Result<SamplingOptions> with_generation_config(SamplingOptions options, const ModelFile& file) {
+    if (!options.generation_config) return options;
+    const SamplingDefaults& stated = file.sampling_defaults();
+    if (!stated.stated) {
+        return Error{Errc::BadArgument,
+                     "--generation-config: " + file.path() + " has no generation_config.json"};
+    }
+    const SamplingParams usual;
+    const auto take = [](auto& value, const auto& usual_value, const auto& stated_value) {
+        if (value == usual_value && stated_value) value = *stated_value;
+    };
+    SamplingParams& params = options.params;
+    take(params.temperature, usual.temperature, stated.temperature);
+    take(params.top_k, usual.top_k, stated.top_k);
+    take(params.top_p, usual.top_p, stated.top_p);
+    take(params.min_p, usual.min_p, stated.min_p);
+    take(params.repetition_penalty, usual.repetition_penalty, stated.repetition_penalty);
+    return options;
+}
+
 Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab_size) {
     SamplingParams params = options.params;
     for (const std::string& word : options.bias_words) {
@@ -98,8 +125,9 @@ Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab
     return params;
 }
 
-std::string idle_sampling_options(const SamplingParams& params) {
-    if (!params.greedy()) return {};
+std::string idle_sampling_options(const SamplingOptions& options) {
+    const SamplingParams& params = options.params;
+    if (!params.greedy() || options.generation_config) return {};
     std::string idle;
     if (params.top_k != 0) idle += " --top-k";
     if (params.top_p != 1.0f) idle += " --top-p";

@@ -11,7 +11,6 @@
 #include "ipc/base/limits.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
-#include "model/skip_set.hpp"
 
 namespace paceline {
 namespace {
@@ -19,7 +18,6 @@ namespace {
 constexpr int kAlternativesMax = 8;
 constexpr int kVocabularyMax = 1 << 24;
 constexpr int kLayersMax = 1'000'000;
-constexpr int kSkipLayersMax = 1024;  // of a set that is checked before the model is known
 
 struct Source {
     std::string_view word;
@@ -84,20 +82,14 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
             if (table.has(key)) return refuse(key, " = \"skip-layers\"");
         }
     }
-    if (draft.choose == DraftSkipChoice::Programme) {
-        if (draft.keep_first < 1)
-            return table.error("keep_first", "must be 1 or more with choose = \"programme\"");
+    if (draft.skip.choose == SkipChoice::Programme) {
         if (!draft.whole_text)
             return table.error("whole_text", "must be true with choose = \"programme\"");
-        if (draft.skip != kUniformSkip)
-            return table.error("skip", "is found by choose = \"programme\"");
+        if (!draft.skip.uniform()) return table.error("skip", "is found by choose = \"programme\"");
     } else if (table.has("interval")) {
         return table.error("interval", "is for choose = \"programme\"");
     }
-    if (draft.skip != kUniformSkip) {
-        const Result<SkipSet> set = SkipSet::parse(draft.skip, kSkipLayersMax);
-        if (!set) return table.error("skip", set.error().what);
-    }
+    if (Status s = check_skip(table, draft.skip); !s.ok()) return s;
     if (!draft.computes() && draft.short_list != 0) return refuse("short_list", "s with a model");
     if (draft.layers <= 0.0 || (draft.layers > 1.0 && draft.layers != std::floor(draft.layers)))
         return table.error("layers", "must be a number of layers, or a part of the depth below 1");
@@ -132,7 +124,7 @@ std::string source_text(const DraftConfig& draft) {
 
 std::vector<Field> fields_of(DraftConfig& d) {
     GrowthRule& g = d.growth;
-    return {
+    const std::vector<Field> first = {
         {"source", source_field(d.lookup, d.model, kSources.size()),
          "where candidates come from: `prompt-lookup` (the text so far), the draft `trained` for "
          "the "
@@ -143,25 +135,20 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"part", TextField{&d.model_file}, "`trained`: its file", "found by fingerprint"},
         {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, kStandIns),
          "`trained`: the source for a target without such a draft"},
-        {"model", TextField{&d.model_file}, "`model`: a GGUF file with the target's tokenizer",
+        {"model", TextField{&d.model_file},
+         "`model`: a GGUF file or Hugging Face folder with the target's tokenizer",
          "must be given"},
         {"layers", number(d.layers, 0, kLayersMax),
          "`first-layers`: how many; below 1: that part of the depth"},
-        {"skip", TextField{.at = &d.skip, .one_line = true},
-         "`skip-layers`: the set that is left out: `uniform`, or sub-layers as in `attn:1,3,5-9 "
-         "mlp:2,4`"},
-        {"skip_ratio", number(d.skip_ratio, 0, 1),
-         "`uniform`: so much of the sub-layers that may be skipped"},
-        {"keep_first", number(d.keep_first, 0, kLayersMax),
-         "`uniform`: leading layers that are never skipped"},
-        {"keep_last", number(d.keep_last, 0, kLayersMax), "`uniform`: the same at the end"},
+    };
+    const std::vector<Field> rest = {
         {"whole_text", &d.whole_text,
          "`skip-layers`: the text is read with all layers, candidates see the target's own keys; "
          "`false`: with those that are kept, which alone are in memory then"},
-        {"choose", word(d.choose, {"fixed", "programme"}),
+        {"choose", word(d.skip.choose, {"fixed", "programme"}),
          "`skip-layers`: the set stays as it is, or CLaSp's dynamic `programme` chooses whole "
          "layers, from what the target's layers made of the last accepted token"},
-        {"interval", number(d.interval, 1, 1'000'000),
+        {"interval", number(d.skip.interval, 1, 1'000'000),
          "`programme`: verifications of a request between two choices"},
         {"short_list", number(d.short_list, 0, kVocabularyMax),
          "`first-layers`, `model`: the head knows the first so many token ids; 0: all"},
@@ -201,6 +188,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "nodes off the trunk that are expanded per root"},
         {"reach_min", number(g.draft_reach_min, 0, 1), "a less probable path is not expanded"},
     };
+    return joined({first, fields_of(d.skip), rest});
 }
 
 Status check_draft(const TomlTable& table, const DraftConfig& draft) {

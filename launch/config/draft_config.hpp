@@ -11,6 +11,7 @@
 
 #include "actors/decoding/growth_rule.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/config/skip_config.hpp"
 
 namespace paceline {
 
@@ -18,8 +19,6 @@ struct Field;
 class TomlTable;
 
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
-/// Whether the set of skipped sub-layers stays, or CLaSp's programme chooses whole layers anew.
-enum class DraftSkipChoice : std::uint8_t { Fixed, Programme };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
 /// What a trained draft is replaced by where there is none.
@@ -27,9 +26,6 @@ struct DraftStandIn {
     bool lookup = true;
     DraftModelKind model = DraftModelKind::None;
 };
-
-/// DraftConfig::skip: uniform, instead of a set.
-inline constexpr std::string_view kUniformSkip = "uniform";
 
 struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
@@ -41,13 +37,8 @@ struct DraftConfig {
     int part_layers = 0;        // the stand-in is in its place,
     int part_tokens = 0;        // what the part is like
     double layers = 0.2;        // of first-layers: whole, or a part of the depth below 1
-    std::string skip = "uniform";  // of skip-layers: this word, or a set (model/skip_set.hpp)
-    double skip_ratio = 0.45;      // of uniform: of the sub-layers that may be skipped
-    int keep_first = 1;            // layers that uniform skips nothing of
-    int keep_last = 1;
+    SkipConfig skip = {.interval = 32};  // of skip-layers; Fixed or Programme
     bool whole_text = true;
-    DraftSkipChoice choose = DraftSkipChoice::Fixed;
-    int interval = 32;  // of Programme: waves of a request between two taps
     int short_list = 0;
     int min_ngram = 1;
     int max_ngram = 16;
@@ -63,7 +54,7 @@ struct DraftConfig {
     }
     /// Whether the segments send it what their layers make of the last accepted token.
     [[nodiscard]] bool is_tapped() const {
-        return model == DraftModelKind::SkipLayers && choose == DraftSkipChoice::Programme;
+        return model == DraftModelKind::SkipLayers && skip.choose == SkipChoice::Programme;
     }
     /// The number of layers of "first-layers" in a target of `of` layers: at least one.
     [[nodiscard]] int layers_of(int of) const;

@@ -92,6 +92,12 @@ struct Read {
 
 }  // namespace
 
+std::vector<Field> joined(std::initializer_list<std::vector<Field>> lists) {
+    std::vector<Field> all;
+    for (const std::vector<Field>& list : lists) all.insert(all.end(), list.begin(), list.end());
+    return all;
+}
+
 std::string value_text(double value) {
     char text[32];
     std::snprintf(text, sizeof text, value == std::floor(value) ? "%.0f" : "%g", value);

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -79,6 +80,9 @@ template <class Enum>
             .get = [&at] { return static_cast<std::size_t>(at); },
             .set = [&at](std::size_t index) { at = static_cast<Enum>(index); }};
 }
+
+/// The lists one after the other, for a table whose keys are members of several structs.
+[[nodiscard]] std::vector<Field> joined(std::initializer_list<std::vector<Field>> lists);
 
 /// "8", "0.001"
 [[nodiscard]] std::string value_text(double value);

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kWindowMax = 128;
 constexpr int kManyTrials = 1'000'000;
-constexpr int kLayersMax = 1024;  // for a set that is checked before the model is known
 
 }  // namespace
 
@@ -22,7 +21,7 @@ int SelfDraftConfig::exit_of(int of) const {
 }
 
 std::vector<Field> fields_of(SelfDraftConfig& c) {
-    return {
+    const std::vector<Field> first = {
         {"source", word(c.source, {"exit", "skip"}),
          "`exit`: the first layers and a head draft; `skip`: all layers but some sub-layers"},
         {"exit", number(c.exit, 0, 1'000'000),
@@ -31,18 +30,11 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "`exit`: the target's own head, or the one trained for the layer. Where there is none, "
          "the "
          "target's own; with `--lora` after the layer that the LoRA was made for"},
-        {"skip", TextField{.at = &c.skip, .one_line = true},
-         "`skip`: `\"uniform\"`, every second layer as far as `skip_ratio` says, or a set such as "
-         "`\"attn:1,3,5-9 mlp:2,4\"`"},
-        {"skip_ratio", number(c.skip_ratio, 0, 1),
-         "`skip`: share of the sub-layers (of the layers with `choose = \"programme\"`) that is "
-         "skipped"},
-        {"keep_first", number(c.keep_first, 0, kLayersMax), "`skip`: first layers never skipped"},
-        {"keep_last", number(c.keep_last, 0, kLayersMax), "`skip`: last layers never skipped"},
-        {"choose", word(c.choose, {"fixed", "search", "programme"}),
-         "`skip`: the set stays as it is; SWIFT's `search` or CLaSp's dynamic `programme` changes "
-         "it "
-         "while decoding"},
+    };
+    const std::vector<Field> rest = {
+        {"choose", word(c.skip.choose, {"fixed", "programme", "search"}),
+         "`skip`: what changes the set while decoding: nothing (`fixed`), CLaSp's dynamic "
+         "`programme`, or SWIFT's `search`"},
         {"gamma", number(c.gamma, 1, kGammaMax), "tokens of a chain, at most"},
         {"confidence_min", number(c.confidence_min, 0, 1),
          "a chain ends after a token less probable than this"},
@@ -50,7 +42,7 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "a chain ends after a path less probable than this (AdaSPEED's product)"},
         {"threshold_adapts", &c.threshold_adapts,
          "the threshold moves until `acceptance_target` of the drafted tokens are accepted "
-         "(`reach_min` where it is set, else `confidence_min`)"},
+         "(`reach_min` where it is 0.01 or more, else `confidence_min`)"},
         {"acceptance_target", number(c.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
         {"probe", &c.probe,
          "`exit`: the trained probe's score takes the place of a token's probability"},
@@ -68,7 +60,7 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "`search`: it ends with a set that predicts so many of the window's tokens"},
         {"acceptance_min", number(c.acceptance_min, 0, 1),
          "`search`: below this share of accepted tokens fewer sub-layers are skipped; 0: never"},
-        {"interval", number(c.interval, 1, kManyTrials),
+        {"interval", number(c.skip.interval, 1, kManyTrials),
          "`search`, `programme`: verdicts between two trials or programmes"},
         {"optimise_share", number(c.optimise_share, 0, 1),
          "`search`, `programme`: share of the time that they may take"},
@@ -79,6 +71,7 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "\"\": none"},
         {"auto_off", &c.auto_off, "decodes plainly while drafts cost more time than they save"},
     };
+    return joined({first, fields_of(c.skip), rest});
 }
 
 Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
@@ -89,28 +82,19 @@ Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
     for (const char* key : {"exit", "head", "probe"}) {
         if (skips && table.has(key)) return table.error(key, "is for source = \"exit\"");
     }
-    const bool searches = skips && config.choose == SkipChoice::Search;
+    const bool searches = skips && config.skip.choose == SkipChoice::Search;
     for (const char* key : {"window", "bayes_every", "trials_max", "tolerance", "matchness_stop",
                             "acceptance_min", "state"}) {
         if (!searches && table.has(key)) return table.error(key, "is for choose = \"search\"");
     }
     for (const char* key : {"interval", "optimise_share"}) {
-        const bool changes = skips && config.choose != SkipChoice::Fixed;
+        const bool changes = skips && config.skip.choose != SkipChoice::Fixed;
         if (!changes && table.has(key))
             return table.error(key, "is for choose = \"search\" or \"programme\"");
     }
     if (config.exit <= 0.0 || (config.exit > 1.0 && config.exit != std::floor(config.exit)))
         return table.error("exit", "must be a number of layers, or a part of the depth below 1");
-    if (skips && config.choose == SkipChoice::Programme && config.keep_first < 1)
-        return table.error("keep_first", "must be 1 or more with choose = \"programme\"");
-    if (skips && config.skip != "uniform") {
-        if (config.choose == SkipChoice::Search)
-            return table.error("skip", "is found by choose = \"search\"");
-        const Result<SkipSet> set = SkipSet::parse(config.skip, kLayersMax);
-        if (!set) return table.error("skip", set.error().what);
-        if (set.value().count() == 0) return table.error("skip", "names no sub-layer");
-    }
-    return {};
+    return skips ? check_skip(table, config.skip) : Status{};
 }
 
 }  // namespace paceline

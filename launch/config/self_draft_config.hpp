@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/self_draft/self_draft_options.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/config/skip_config.hpp"
 
 namespace paceline {
 
@@ -25,13 +25,8 @@ struct SelfDraftConfig {
     double exit = 0.2667;  // layers: whole, or a part of the depth below 1
     SelfDraftHead head = SelfDraftHead::LogitLens;
     std::string heads_file = {};  // set by use_parts(); empty: there is none
-    bool head_missing = false;    // likewise: no trained head for this layer
 
-    std::string skip = "uniform";  // "uniform" or SkipSet::text()
-    double skip_ratio = 0.45;
-    int keep_first = 1;
-    int keep_last = 1;
-    SkipChoice choose = SkipChoice::Fixed;
+    SkipConfig skip = {};
 
     int gamma = 8;
     float confidence_min = 0.0F;
@@ -48,7 +43,6 @@ struct SelfDraftConfig {
     int tolerance = 300;
     double matchness_stop = 0.95;
     double acceptance_min = 0.7;
-    int interval = 1;
     double optimise_share = 0.01;
     std::string state = {};
     bool auto_off = true;

@@ -13,6 +13,8 @@ using Millis = SupervisionConfig::Millis;
 
 constexpr double kSecondsMax = 86'400;
 constexpr std::size_t kBackoffsMax = 32;
+/// Of a recovery: back-off, and wiring what has loaded.
+constexpr Millis kBesidesLoading{60'000};
 
 /// A list of milliseconds.
 OwnField backoff_field(std::vector<Millis>& backoff) {
@@ -40,12 +42,17 @@ OwnField backoff_field(std::vector<Millis>& backoff) {
 
 }  // namespace
 
+SupervisionConfig::Millis SupervisionConfig::longest_recovery() const {
+    return recovery_limit.count() > 0 ? recovery_limit : start_limit + kBesidesLoading;
+}
+
 std::vector<Field> fields_of(SupervisionConfig& s) {
     return {
         {"restarts_max", number(s.restarts_max, 0, 1'000'000),
          "a stage that dies more often within the period is given up: the run ends, or goes on "
          "without its draft"},
-        {"restart_period_s", seconds(s.restart_period, 0.001, kSecondsMax), "that period, seconds"},
+        {"restart_period_s", seconds(s.restart_period, 0.001, kSecondsMax),
+         "that period, seconds in which the stage was at work: loading does not count"},
         {"backoff_ms", backoff_field(s.backoff),
          "milliseconds before the first, second, ... restart; the last number stays"},
         {"hang_limit_s", seconds(s.hang_limit, 0, kSecondsMax),
@@ -57,8 +64,10 @@ std::vector<Field> fields_of(SupervisionConfig& s) {
          "limit"},
         {"start_limit_s", seconds(s.start_limit, 0.001, kSecondsMax),
          "seconds until a started stage has loaded its model"},
-        {"recovery_limit_s", seconds(s.recovery_limit, 0.001, kSecondsMax),
-         "seconds that an answer waits for the pipeline to be complete again"},
+        {"recovery_limit_s", seconds(s.recovery_limit, 0, kSecondsMax),
+         "seconds that an answer waits for the pipeline to be complete again; 0: `start_limit_s` "
+         "and "
+         "60 more"},
         {"drain_s", seconds(s.drain, 0, kSecondsMax),
          "seconds that the running answer may take after SIGTERM"},
         {"shutdown_grace_s", seconds(s.shutdown_grace, 0, kSecondsMax),

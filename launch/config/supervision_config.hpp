@@ -21,10 +21,14 @@ struct SupervisionConfig {
     Millis stop_grace{5'000};
     Millis link_limit{30'000};
     Millis start_limit{120'000};
-    Millis recovery_limit{60'000};
+    Millis recovery_limit{0};  // 0: longest_recovery() follows from start_limit
     Millis drain{30'000};
     Millis shutdown_grace{2'000};
     bool checksums = false;
+
+    /// How long an answer waits for its pipeline: longer than a stage may load, or loading a large model
+    /// would fail every answer that waits for it.
+    [[nodiscard]] Millis longest_recovery() const;
 };
 
 [[nodiscard]] std::vector<Field> fields_of(SupervisionConfig& supervision);

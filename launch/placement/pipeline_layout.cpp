@@ -131,7 +131,13 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
 ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig& supervision) {
     ConductorPlan plan;
     plan.verifier = placement.verifier();
-    plan.recovery_limit = supervision.recovery_limit;
+    plan.recovery_limit = supervision.longest_recovery();
+    // A stage that hangs or stops is replaced before a request is given up for it: a batch passes
+    // through all segments, each of which may take its hang limit.
+    const int hops = placement.segments() + 2;
+    plan.progress.floor = supervision.hang_limit.count() == 0
+                              ? Micros{0}
+                              : Micros{supervision.hang_limit * hops + supervision.stop_grace};
     // The first segment sets everything going, so it hears of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
         plan.begin_to.push_back({.id = stage->id,

@@ -1,15 +1,21 @@
 #include "launch/session/pipeline_session.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fmt/core.h>
 #include <fstream>
+#include <future>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "actors/protocol/counters.hpp"
 #include "launch/placement/pretrained.hpp"
+#include "launch/session/idle_loop.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -42,7 +48,7 @@ public:
          const ModelConfig& model,
          RunLog& log)
         : supervisor_{std::move(started.supervisor)},
-          conductor_{conductor_plan(plan.placement, config.supervision), model.vocab_size,
+          conductor_{watched(conductor_plan(plan.placement, config.supervision)), model.vocab_size,
                      plan.kv_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
@@ -52,12 +58,14 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
-                 plan_.transports} {
+                 plan_.transports},
+          idle_{*loop_, [this] { conductor_.leave(); }} {
         loop_->add(kConductor, conductor_);
     }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
     ~Impl() {
+        idle_.pause();  // its thread has to outlive the stages that it started
         const Status ended = supervisor_->shutdown();
         log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
     }
@@ -79,13 +87,49 @@ public:
     }
 
     Status run() {
-        if (open_ == 0) return {};
+        std::unique_lock lock{door_};
+        idle_.pause();
+        if (open_ == 0) {
+            idle_.resume();
+            return {};
+        }
         running_ = true;
+        runner_ = std::this_thread::get_id();
         const auto begin = Clock::now();
-        Status ended = loop_->run();
+        Status ended;
+        do {
+            lock.unlock();
+            ended = loop_->run();
+            lock.lock();
+            loop_->run_posted();  // of threads that came at the last moment; they may ask for more
+        } while (ended.ok() && open_ > 0);
         seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+        runner_ = std::thread::id{};
         running_ = false;
+        if (ended.ok()) idle_.resume();
         return ended;
+    }
+
+    /// Does `call` while no other thread touches conductor, loop and supervisor: at once in a callback
+    /// of an order; by the thread that is in run(), if there is one; otherwise here.
+    template <class Call>
+    auto exclusively(Call call) {
+        if (runner_ == std::this_thread::get_id()) return call();
+        std::unique_lock lock{door_};
+        // Shared: the thread that does it may be at its end still when this one has the outcome.
+        const auto task = std::make_shared<std::packaged_task<decltype(call())()>>(std::move(call));
+        auto outcome = task->get_future();
+        if (running_) {
+            loop_->post([task] { (*task)(); });
+            lock.unlock();
+            return outcome.get();
+        }
+        idle_.pause();
+        runner_ = std::this_thread::get_id();  // an on_end that is called now may ask for more
+        (*task)();
+        runner_ = std::thread::id{};
+        if (open_ == 0) idle_.resume();
+        return outcome.get();
     }
 
     [[nodiscard]] PipelineFigures figures() const {
@@ -184,12 +228,21 @@ public:
     }
 
     [[nodiscard]] ConductorActor& conductor() { return conductor_; }
-    [[nodiscard]] const ConductorActor& conductor() const { return conductor_; }
     [[nodiscard]] Position context() const { return plan_.context; }
     [[nodiscard]] const std::string& table() const { return table_; }
     [[nodiscard]] std::string parts() const { return parts_text(config_, plan_.placement); }
 
 private:
+    /// While prompts are processed no verdict comes: their rows are the progress.
+    [[nodiscard]] ConductorPlan watched(ConductorPlan plan) const {
+        plan.rows_done = [this] {
+            std::uint64_t rows = 0;
+            for (const StageRecord& record : supervisor_->records())
+                rows += record.telemetry.snapshot().counter(counters::kPrefillRows);
+            return rows;
+        };
+        return plan;
+    }
     /// What an incarnation has counted since reset_figures().
     [[nodiscard]] Counts growth_of(const StageRecord& record) const {
         Counts counts = record.telemetry.snapshot().counters;
@@ -216,8 +269,11 @@ private:
     VerdictTally tally_;                    // of the answers that have ended
     std::map<Incarnation, Counts> before_;  // at the last reset_figures()
     double seconds_ = 0.0;
-    int open_ = 0;
+    std::mutex door_;  // of who runs the loop; what the loop touches belongs to that thread
     bool running_ = false;
+    std::atomic<std::thread::id> runner_{};  // who is in run()
+    int open_ = 0;                           // orders that have not ended
+    IdleLoop idle_;                          // last: its thread uses the rest
 };
 
 Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& file,
@@ -235,7 +291,7 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     if (!started) return started.error();
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
                                        file.config(), *options.log);
-    impl->reset_figures();
+    impl->exclusively([&] { impl->reset_figures(); });
     if (options.told.table) std::fputs(impl->table().c_str(), stderr);
     if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);
     return std::unique_ptr<PipelineSession>{new PipelineSession{std::move(impl)}};
@@ -245,40 +301,40 @@ PipelineSession::PipelineSession(std::unique_ptr<Impl> impl) : impl_{std::move(i
 PipelineSession::~PipelineSession() = default;
 
 Result<RequestId> PipelineSession::submit(AnswerOrder order) {
-    return impl_->submit(std::move(order));
+    return impl_->exclusively([&] { return impl_->submit(std::move(order)); });
 }
 void PipelineSession::cancel(RequestId request) {
-    impl_->conductor().cancel(request);
+    impl_->exclusively([&] { impl_->conductor().cancel(request); });
 }
 Status PipelineSession::run() {
     return impl_->run();
 }
 std::span<const TokenId> PipelineSession::text(RequestId request) const {
-    return impl_->conductor().text(request);
+    return impl_->exclusively([&] { return impl_->conductor().text(request); });
 }
 void PipelineSession::close(RequestId request) {
-    impl_->conductor().close(request);
+    impl_->exclusively([&] { impl_->conductor().close(request); });
 }
 Position PipelineSession::context() const {
     return impl_->context();
 }
 GeneratorTraits PipelineSession::traits() const {
-    return impl_->traits();
+    return impl_->exclusively([&] { return impl_->traits(); });
 }
 PipelineFigures PipelineSession::figures() const {
-    return impl_->figures();
+    return impl_->exclusively([&] { return impl_->figures(); });
 }
 void PipelineSession::reset_figures() {
-    impl_->reset_figures();
+    impl_->exclusively([&] { impl_->reset_figures(); });
 }
 std::int32_t PipelineSession::prefilled_rows() const {
-    return impl_->prefilled_rows();
+    return impl_->exclusively([&] { return impl_->prefilled_rows(); });
 }
 std::vector<SessionProcess> PipelineSession::stages() const {
-    return impl_->stages();
+    return impl_->exclusively([&] { return impl_->stages(); });
 }
 std::string PipelineSession::trace_text() const {
-    return impl_->trace_text();
+    return impl_->exclusively([&] { return impl_->trace_text(); });
 }
 
 }  // namespace paceline

@@ -8,7 +8,10 @@
 // Owns the stages: they end with it. The callbacks of an order are called inside run(), on its
 // thread; they may submit, cancel, kill processes of stages(), and throw nothing. run() ends:
 // every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
-// One thread.
+// While no answer is open a thread of the session's own runs the pipeline's loop (idle_loop.hpp): a
+// stage that is lost meanwhile is replaced before the next request.
+// Threads: all but run(), the constructor and the destructor from any. What another thread asks during
+// run() is done by run()'s thread between two messages: cancel() returns when the stages were told.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +61,8 @@ public:
     PipelineSession& operator=(const PipelineSession&) = delete;
 
     /// Of order.request, gamma and acceptance are set here, as the configuration says; so is
-    /// context where it is 0. Before run(), between two, or from a callback of an order.
+    /// context where it is 0. Before run(), between two or during it; its callbacks are called by the
+    /// thread that is in run().
     /// Errors: those of ConductorActor::submit().
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.

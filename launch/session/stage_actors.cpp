@@ -52,7 +52,7 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     if (a.draft_stage != 0) plan.draft = stage_id(a.draft_stage);
     plan.speculative = speculative_stages_of(a);
     if (plan.draft && a.draft.is_tapped())
-        plan.tap = TapOptions{*plan.draft, static_cast<std::uint32_t>(a.draft.interval)};
+        plan.tap = TapOptions{*plan.draft, static_cast<std::uint32_t>(a.draft.skip.interval)};
     plan.verifier = stage_id(a.segments);
     if (index == a.segments) {
         plan.verdict_to.push_back(kConductor);
@@ -109,7 +109,7 @@ Status add_self_draft(const SelfDraftConfig& config,
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
     plan.self_draft = std::move(self).value().options;
-    plan.self_draft->told = [](bool drafts, double gain) {
+    plan.self_draft->on_auto_off = [](bool drafts, double gain) {
         if (drafts) return spdlog::info("drafts again, to measure the gain anew");
         spdlog::info("decodes plainly: with drafts it is {:.2f} times as fast", gain);
     };

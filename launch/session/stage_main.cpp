@@ -12,6 +12,7 @@
 #include "launch/placement/stage_assignment.hpp"
 #include "launch/session/stage_actors.hpp"
 #include "model/kernels/cuda/runtime.hpp"
+#include "model/warm_up.hpp"
 #include "model/weights/message_text.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/loop/stage_process.hpp"
@@ -72,6 +73,17 @@ Result<std::unique_ptr<TensorDevice>> tensor_device(const StageAssignment& assig
     return std::unique_ptr<TensorDevice>{};
 }
 
+/// The time of one row through the target's layers of this process. Drafts are disposable: how long their
+/// first job takes is learnt when it runs.
+Micros warm_up_segments(const StageAssignment& assignment, const std::vector<HostedActor>& hosted) {
+    Micros time{0};
+    for (const HostedActor& one : hosted) {
+        const StageDuty* duty = duty_of(assignment, one.id);
+        if (duty != nullptr && duty->role == StageRole::Segment) time += warm_up(*one.backend);
+    }
+    return time;
+}
+
 /// Loads, says hello, runs all actors until the end.
 Status run_actors(StageProcess& process) {
     const Result<StageAssignment> assignment = decode_assignment(process.assignment().payload);
@@ -81,13 +93,16 @@ Status run_actors(StageProcess& process) {
     control::Hello hello;
     Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment.value(), hello);
     if (!hosted) return hosted.error();
+    const Micros row_time = warm_up_segments(assignment.value(), hosted.value());
+    spdlog::info("warm: a row takes {:.2f} ms", static_cast<double>(row_time.count()) / 1e3);
     const Result<std::unique_ptr<TensorDevice>> device = tensor_device(assignment.value());
     if (!device) return device.error();
     Result<Wiring> wiring = process.introduce(std::move(hello));
     if (!wiring) return wiring.error();
     spdlog::info("wired: {} channels in, {} out, epoch {}", wiring.value().in.size(),
                  wiring.value().out.size(), wiring.value().epoch.value);
-    StageLoop loop{std::move(wiring).value(), process, {.device = device.value().get()}};
+    StageLoop loop{
+        std::move(wiring).value(), process, {.device = device.value().get(), .row_time = row_time}};
     for (const HostedActor& one : hosted.value()) loop.add(one.id, *one.actor);
     if (Status s = connect_neighbours(loop, assignment.value(), hosted.value()); !s.ok()) return s;
     Status ended = loop.run();

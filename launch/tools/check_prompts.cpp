@@ -105,14 +105,17 @@ Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Promp
     encoded.reserve(prompts.size());
     std::optional<ChatTemplate> chat;
     if (!file.tokenizer().chat_template.empty()) {
-        Result<ChatTemplate> found = chat_template_of(file, tokenizer);
+        Result<ChatTemplate> found = chat_template_of(file);
         if (!found) return found.error();
         chat = std::move(found).value();
     }
+    const std::tm now = local_time();
     for (const Prompt& prompt : prompts) {
         if (chat) {
-            encoded.push_back(
-                chat->encode(tokenizer, std::array{ChatMessage{"user", prompt.text}}));
+            Result<std::vector<TokenId>> ids =
+                chat->encode(tokenizer, std::array{ChatMessage{"user", prompt.text}}, now);
+            if (!ids) return Error{ids.error().code, file.path() + ": " + ids.error().what};
+            encoded.push_back(std::move(ids).value());
             continue;
         }
         std::vector<TokenId> ids;

@@ -34,7 +34,7 @@ struct Prompt {
                                                         const std::string& name);
 
 /// A prompt as the model reads it: through its chat template where it has one, else as it is.
-/// Errors: Unsupported for an unknown template.
+/// Errors: those of ChatTemplate::make() and ChatTemplate::render().
 [[nodiscard]] Result<std::vector<std::vector<TokenId>>> encode_prompts(
     const std::vector<Prompt>& prompts, const ModelFile& file, const Tokenizer& tokenizer);
 

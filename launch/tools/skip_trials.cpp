@@ -32,7 +32,7 @@ ExpectedGain expected_gain(double matchness, double cost, int length_max) {
 }
 
 SkipTrials::SkipTrials(Backend& backend, SkipTrialOptions options)
-    : backend_{backend}, options_{options}, candidates_{backend} {}
+    : backend_{backend}, options_{options}, candidates_{backend}, match_{backend, HeadId::Final} {}
 
 std::int32_t SkipTrials::slots(std::span<const std::vector<TokenId>> prompts,
                                const SkipTrialOptions& options) {
@@ -72,10 +72,8 @@ Status SkipTrials::prepare(std::span<const std::vector<TokenId>> prompts,
 }
 
 TokenId SkipTrials::next_token(ConstHiddenRows hidden, Position position) {
-    const DrawJob job{&greedy_, position, 1};
-    const SeenTokens seen{};
-    std::vector<Candidate> best;
-    candidates_.find(HeadId::Final, hidden, {&seen, 1}, {&job, 1}, {&best, 1});
+    const HeadRow row{.hidden = {hidden, 0}, .job = {&greedy_, position, 1}};
+    const std::vector<Candidate> best = candidates_.find(HeadId::Final, {&row, 1}).front();
     return best.empty() ? 0 : best.front().token;
 }
 
@@ -99,48 +97,19 @@ double SkipTrials::matchness(const SkipSet& set) {
     const SublayerMask mask = set.mask();
     int right = 0;
     for (const Text& text : texts_) {
-        const auto window = static_cast<std::size_t>(options_.window);
-        for (std::size_t begin = text.answer - 1; begin + 1 < text.tokens.size(); begin += window)
-            right += right_in(text, begin, mask);
+        const auto end = static_cast<Position>(text.tokens.size()) - 1;
+        for (auto begin = static_cast<Position>(text.answer) - 1; begin < end;
+             begin += options_.window) {
+            right += match_
+                         .right({.text = {text.tokens, text.slots},
+                                 .begin = begin,
+                                 .count = std::min(options_.window, end - begin),
+                                 .sampling = &greedy_},
+                                {&mask, 1}, scratch_)
+                         .front();
+        }
     }
     return static_cast<double>(right) / compared_;
-}
-
-/// Tokens that the window from `begin` on predicts: row i of it the token after it.
-int SkipTrials::right_in(const Text& text, std::size_t begin, const SublayerMask& mask) {
-    const std::size_t end =
-        std::min(begin + static_cast<std::size_t>(options_.window), text.tokens.size() - 1);
-    rows_.clear();
-    for (std::size_t at = begin; at < end; ++at) {
-        rows_.push_back({.token = text.tokens[at],
-                         .position = static_cast<Position>(at),
-                         .slot = scratch_[at - begin],
-                         .prefix_slots = text.slots.data(),
-                         .prefix_count = static_cast<std::int32_t>(begin),
-                         .path_slots = scratch_.data(),
-                         .path_count = static_cast<std::int32_t>(at - begin) + 1,
-                         .last = backend_.config().sublayers(),
-                         .mask = &mask});
-    }
-    (void)backend_.run_layers(rows_, backend_.rows_of(hidden_, rows_.size()), nullptr);
-    int right = 0;
-    for (std::size_t first = 0; first < rows_.size(); first += HeadCandidates::kRows) {
-        const std::size_t count = std::min(HeadCandidates::kRows, rows_.size() - first);
-        std::vector<RowSource> sources;
-        std::vector<DrawJob> jobs;
-        const std::vector<SeenTokens> seen(count);
-        std::vector<std::vector<Candidate>> best(count);
-        for (std::size_t i = first; i < first + count; ++i) {
-            sources.push_back({hidden_.rows, i});
-            jobs.push_back({&greedy_, rows_[i].position + 1, 1});
-        }
-        candidates_.find(HeadId::Final, backend_.in_order(sources, head_hidden_), seen, jobs, best);
-        for (std::size_t i = 0; i < count; ++i) {
-            const TokenId next = text.tokens[begin + first + i + 1];
-            right += !best[i].empty() && best[i].front().token == next ? 1 : 0;
-        }
-    }
-    return right;
 }
 
 double SkipTrials::cost(const SkipSet& set) const {

@@ -1,10 +1,10 @@
 // SkipTrials: measures how often a model without some of its sub-layers predicts the model's own answers.
 //
-//     prepare()     the answers: prompts, decoded greedily; their keys stay in the cache
-//     matchness()   the share of answer tokens that a skip set predicts, in windows: rows of a window
-//                   see the whole model's keys before it, and the set's own keys inside it, as the
-//                   rows of a chain do that is drafted from the window's beginning
-//     expected()    what a draft of that quality gains, by costs counted in weights
+//     prepare()         the answers: prompts, decoded greedily; their keys stay in the cache
+//     matchness()       the share of answer tokens that a skip set predicts, window by window
+//                       (self_draft/window_match.hpp)
+//     cost()            of a drafted token, counted in weights
+//     expected_gain()   what a draft of that quality and cost gains
 //
 // Deterministic: no time is measured, so two machines find the same set (a search for the measured
 // tokens/s finds another one on every machine).
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "actors/decoding/head_candidates.hpp"
+#include "actors/self_draft/window_match.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
 #include "model/skip_set.hpp"
@@ -58,17 +59,16 @@ private:
     };
     [[nodiscard]] TokenId next_token(ConstHiddenRows hidden, Position position);
     void feed(const Text& text, std::size_t begin, std::size_t end);
-    [[nodiscard]] int right_in(const Text& text, std::size_t begin, const SublayerMask& mask);
 
     Backend& backend_;
     SkipTrialOptions options_;
     HeadCandidates candidates_;
+    WindowMatch match_;
     SamplingParams greedy_ = {};
     std::vector<Text> texts_;
     std::vector<KvSlot> scratch_;
     std::vector<Row> rows_;
     RowMemory hidden_;
-    RowMemory head_hidden_;
     int compared_ = 0;
 };
 

@@ -29,6 +29,9 @@ struct StageContext : Context {
     /// The address of this actor, and the incarnation of its stage (for Route::epoch).
     [[nodiscard]] virtual StageId self() const = 0;
     [[nodiscard]] virtual Epoch epoch() const = 0;
+    /// The incarnation of `peer` at the other end of this stage's channels with it: of the Wire or
+    /// the Rewire that made them, whatever a message claims. 0 while there are none.
+    [[nodiscard]] virtual Epoch epoch_of(StageId peer) const = 0;
 
     /// Sends one cold message: a stage to kConductor, the conductor to any stage. If that fails
     /// the loop ends with the error.
@@ -57,6 +60,13 @@ struct StageContext : Context {
                                    Position position,
                                    TokenId token) = 0;
 
+    /// The conductor: what it ran explains the newest loss of `stage` that was not excused before, so this
+    /// loss says nothing about the stage. Nothing happens where no stage is supervised.
+    virtual void excuse_loss([[maybe_unused]] StageId stage) {}
+
+    /// `peer` has sent what it must not: nothing more of it is handled, Actor::on_peer says after
+    /// this handler that it is lost, and it is replaced. Of a peer in this process: as fail().
+    virtual void report_fault(StageId peer, Error error) = 0;
     /// Ends the stage: its loop returns this error, the conductor hears of it by name.
     virtual void fail(Error error) = 0;
     /// Ends the loop in good order after the current handler.
@@ -78,8 +88,8 @@ public:
     /// The bytes live until the handler returns and are aligned for every message.
     virtual void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
 
-    /// One cold message of the conductor to a stage: Begin. It comes before any hot message that a
-    /// stage sent because of it, if the conductor posts it last to those that act on it first.
+    /// One cold message of the conductor to a stage: Begin. Hot messages that others sent because of it
+    /// come after it, unless this stage had left too much unread (control_outbox.hpp), or is a draft.
     virtual void on_control([[maybe_unused]] StageId from,
                             [[maybe_unused]] const control::Message& message) {}
 

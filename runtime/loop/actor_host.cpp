@@ -74,6 +74,10 @@ public:
 
     [[nodiscard]] StageId self() const override { return self_; }
     [[nodiscard]] Epoch epoch() const override { return epoch_; }
+    [[nodiscard]] Epoch epoch_of(StageId peer) const override {
+        const Hosted* here = host_.find(peer);
+        return here != nullptr ? here->epoch : host_.outside_.epoch_of(self_, peer);
+    }
     [[nodiscard]] Micros now() const override { return host_.outside_.now(); }
     [[nodiscard]] Push send(StageId to,
                             std::uint16_t kind,
@@ -94,6 +98,7 @@ public:
     void submit(const JobLabel& label,
                 std::function<JobOutcome()> work,
                 std::function<void(JobOutcome)> done) override {
+        ++host_.jobs_submitted_;
         host_.jobs_.push_back({self_, label, std::move(work), std::move(done)});
     }
     [[nodiscard]] std::uint64_t random() override { return host_.outside_.random(); }
@@ -124,6 +129,11 @@ public:
         if (!host_.hosts(from)) return host_.outside_.tensors_from(self_, from);
         Channel* channel = host_.find_channel(from, self_);
         return channel != nullptr && channel->consumer ? &*channel->consumer : nullptr;
+    }
+    void excuse_loss(StageId stage) override { host_.outside_.excuse_loss(stage); }
+    void report_fault(StageId peer, Error error) override {
+        if (host_.hosts(peer)) return host_.fail(std::move(error));
+        host_.outside_.report_fault(self_, peer, std::move(error));
     }
     void fail(Error error) override { host_.fail(std::move(error)); }
     void stop() override { host_.stop(); }
@@ -266,6 +276,7 @@ void ActorHost::deliver(Hosted& hosted, Mail mail) {
     } else {
         auto& completion = std::get<Completion>(mail);
         completion.done(completion.outcome);
+        ++jobs_finished_;
     }
 }
 
@@ -315,10 +326,10 @@ bool ActorHost::run_job() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     fault_point(FaultPoint::JobStarted);
-    JobOutcome outcome = JobOutcome::Cancelled;
-    guarded([&] { outcome = job.work(); });
+    last_outcome_ = JobOutcome::Cancelled;
+    guarded([&] { last_outcome_ = job.work(); });
     fault_point(FaultPoint::JobDone);
-    find(job.owner)->inbox.emplace_back(Completion{outcome, std::move(job.done)});
+    find(job.owner)->inbox.emplace_back(Completion{last_outcome_, std::move(job.done)});
     return true;
 }
 

@@ -46,6 +46,8 @@ struct Outside {
                                     std::uint16_t kind,
                                     std::span<const std::byte> bytes) = 0;
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
+    [[nodiscard]] virtual Epoch epoch_of(StageId self, StageId peer) const = 0;
+    virtual void report_fault(StageId self, StageId peer, Error error) = 0;
     [[nodiscard]] virtual TensorProducer* tensors_to(StageId self, StageId to) = 0;
     [[nodiscard]] virtual TensorConsumer* tensors_from(StageId self, StageId from) = 0;
     [[nodiscard]] virtual std::uint64_t random() = 0;
@@ -60,6 +62,7 @@ struct Outside {
                                    Attempt attempt,
                                    Position position,
                                    TokenId token) = 0;
+    virtual void excuse_loss([[maybe_unused]] StageId stage) {}
 };
 
 class ActorHost {
@@ -96,10 +99,15 @@ public:
     bool run_job();        // the first; its completion goes into the inbox
     [[nodiscard]] std::optional<Micros> next_timer() const;
     [[nodiscard]] bool has_job() const { return !jobs_.empty(); }
+    /// Ever, and how many of these, the first ones, are done and their completion handled.
+    [[nodiscard]] std::uint64_t jobs_submitted() const { return jobs_submitted_; }
+    [[nodiscard]] std::uint64_t jobs_finished() const { return jobs_finished_; }
     /// What the next run_job() is about; nullptr if there is none.
     [[nodiscard]] const JobLabel* first_job() const {
         return jobs_.empty() ? nullptr : &jobs_.front().label;
     }
+    /// Of the last run_job() that ran one.
+    [[nodiscard]] JobOutcome last_outcome() const { return last_outcome_; }
     [[nodiscard]] bool has_mail() const;
 
     /// An actor stopped or failed: nothing is dispatched any more.
@@ -166,6 +174,9 @@ private:
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     std::uint64_t timer_order_ = 0;
     std::deque<Job> jobs_;
+    JobOutcome last_outcome_ = JobOutcome::Cancelled;
+    std::uint64_t jobs_submitted_ = 0;
+    std::uint64_t jobs_finished_ = 0;
     bool started_ = false;
     bool ended_ = false;
     Status outcome_;

@@ -70,6 +70,8 @@ public:
     [[nodiscard]] virtual Status report_fault(StageId peer,
                                               Epoch peer_epoch,
                                               const Error& error) = 0;
+    /// The conductor's actor explains the newest loss of `peer`: it does not count against it.
+    virtual void excuse_loss([[maybe_unused]] StageId peer) {}
     /// The loop has taken over the channels of a PeersWired.
     [[nodiscard]] virtual Status wired(StageId peer, Epoch peer_epoch) = 0;
     /// Passes the offer of consumer `to`, an actor of this process, on to producer `from`. To one that

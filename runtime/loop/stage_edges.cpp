@@ -39,15 +39,15 @@ Epoch StageEdges::epoch_of(StageId peer) const {
     return Epoch{0};
 }
 
-bool StageEdges::lose(StageId peer) {
+bool StageEdges::lose(StageId peer, std::uint64_t jobs) {
     for (auto out = out_.begin(); out != out_.end();) {
         const bool closes = (*out)->edge.to == peer;
-        if (closes) retired_out_.push_back(std::move(*out));
+        if (closes) retired_out_.push_back({jobs, std::move(*out)});
         out = closes ? out_.erase(out) : std::next(out);
     }
     for (auto in = in_.begin(); in != in_.end();) {
         const bool closes = (*in)->edge.from == peer;
-        if (closes) retired_in_.push_back(std::move(*in));
+        if (closes) retired_in_.push_back({jobs, std::move(*in)});
         in = closes ? in_.erase(in) : std::next(in);
     }
     return absent_.insert(peer).second;
@@ -82,9 +82,10 @@ void StageEdges::ring_for_slots() {
     }
 }
 
-void StageEdges::bury_retired() {
-    retired_out_.clear();
-    retired_in_.clear();
+void StageEdges::bury_retired(std::uint64_t jobs) {
+    const auto unused = [jobs](const auto& retired) { return retired.jobs <= jobs; };
+    std::erase_if(retired_out_, unused);
+    std::erase_if(retired_in_, unused);
 }
 
 std::span<std::byte> StageEdges::frame_buffer() {

@@ -1,13 +1,14 @@
 // StageEdges: the channels that a process has at the moment, and what its loop remembers about
 // them. They come and go with their peers.
 //
-//   wired ----> [open] ---- peer lost, layout broken ----> [retired] ---- no job left ----> gone
+//   wired ---> [open] --- peer lost, layout broken ---> [retired] --- jobs of before done ---> gone
 //
 // A retired channel is unused, but stays mapped, with its link: a job that was submitted before may
 // still read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
 // it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -68,15 +69,17 @@ public:
     [[nodiscard]] bool is_absent(StageId peer) const { return absent_.contains(peer); }
     /// Of the peer's incarnation at the other end; 0 if there are no channels with it.
     [[nodiscard]] Epoch epoch_of(StageId peer) const;
-    /// Retires all channels with `peer`. Whether it was there until now.
-    [[nodiscard]] bool lose(StageId peer);
+    /// Retires all channels with `peer`; `jobs` were submitted until now, ever. Whether it was there
+    /// until now.
+    [[nodiscard]] bool lose(StageId peer, std::uint64_t jobs = 0);
     void add(std::vector<OutEdge> out, std::vector<InEdge> in);
     /// The peer's doorbell is rung once for all that was sent to it since the last call.
     void ring_bells();
     /// The doorbells of producers that wait for slots which were released since the last call.
     void ring_for_slots();
-    /// No job that was submitted before now is left.
-    void bury_retired();
+    /// The first `jobs` that were ever submitted are through: no other uses what was retired before
+    /// the next one was submitted.
+    void bury_retired(std::uint64_t jobs);
 
     /// Room for the longest frame of any channel, aligned for every message.
     [[nodiscard]] std::span<std::byte> frame_buffer();
@@ -86,12 +89,17 @@ private:
         std::byte bytes[64];
     };
     void add_in(InEdge edge);
+    template <class Edge>
+    struct Retired {
+        std::uint64_t jobs;  // submitted before it was retired
+        std::unique_ptr<Edge> edge;
+    };
 
     std::vector<std::unique_ptr<Out>> out_;
     std::vector<std::unique_ptr<In>> in_;
     std::set<StageId> absent_;  // peers that are lost: what is sent to them is dropped
-    std::vector<std::unique_ptr<Out>> retired_out_;
-    std::vector<std::unique_ptr<In>> retired_in_;
+    std::vector<Retired<Out>> retired_out_;
+    std::vector<Retired<In>> retired_in_;
     std::vector<Chunk> buffer_{1};
 };
 

@@ -1,8 +1,6 @@
 #include "runtime/loop/stage_loop.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
-#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +11,10 @@
 #include "ipc/base/faults.hpp"
 #include "runtime/loop/actor_host.hpp"
 #include "runtime/loop/edge_links.hpp"
+#include "runtime/loop/job_limits.hpp"
+#include "runtime/loop/loop_calls.hpp"
+#include "runtime/loop/peer_faults.hpp"
+#include "runtime/loop/span_event.hpp"
 #include "runtime/loop/stage_edges.hpp"
 
 namespace paceline {
@@ -21,13 +23,6 @@ namespace {
 Micros steady_now() {
     return std::chrono::duration_cast<Micros>(std::chrono::steady_clock::now().time_since_epoch());
 }
-
-Error in_channel(const char* direction, StageId peer, const Error& error) {
-    return {error.code, fmt::format("channel {} stage {}: {}", direction, peer.value, error.what)};
-}
-
-/// A job may take this many times as long as the longest one of its name so far.
-constexpr int kJobSlack = 10;
 
 }  // namespace
 
@@ -38,7 +33,8 @@ public:
           options_{options},
           links_{options.device, wiring_.bell, std::chrono::milliseconds{wiring_.link_limit_ms}},
           edges_{wiring_},
-          port_{port} {
+          port_{port},
+          limits_{*wiring_.telemetry, options.row_time} {
         PACE_CHECK(wiring_.telemetry != nullptr, "a wiring without telemetry");
         options_.poll_limit = std::clamp(options_.poll_limit, Micros{100}, Doorbell::kSleepMax);
         options_.burst = std::max(options_.burst, 1U);
@@ -52,6 +48,12 @@ public:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override;
     void post(StageId from, StageId to, const control::Message& message) override;
+    [[nodiscard]] Epoch epoch_of(StageId /*self*/, StageId peer) const override {
+        return edges_.epoch_of(peer);
+    }
+    void report_fault(StageId /*self*/, StageId peer, Error error) override {
+        faults_.add("from", peer, error);
+    }
     [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to) override {
         return edges_.tensors_to(self, to);
     }
@@ -79,9 +81,11 @@ public:
                            TokenId token) override {
         if (wiring_.board) wiring_.board->publish_watermark(request, attempt, position, token);
     }
+    void excuse_loss(StageId stage) override { port_.excuse_loss(stage); }
 
     [[nodiscard]] Status run();
 
+    LoopCalls calls_;
     ActorHost host_{*this, ActorHost::Channels::OnDemand};
     Wiring wiring_;
     StageLoopOptions options_;
@@ -98,21 +102,24 @@ private:
     bool poll_control();
     void take(PortEvent event);
     bool call_rooms();
-    [[nodiscard]] static bool room_found(Out& out);
+    [[nodiscard]] static bool room_found(Out& out) {
+        return (out.wants_room && out.edge.ring.has_room(Urgency::Normal)) ||
+               (out.wants_slot && out.edge.pool->has_room());
+    }
     void wait();
     void report(const Status& status);
-    void enter(Activity activity, Micros expected);
+    void enter(Activity activity, Micros expected, std::uint32_t job = 0);
     void trace_span(TraceKind kind, Micros start, const JobLabel& label);
 
     void lose(StageId peer);
-    bool lose_corrupt();
+    bool lose_faulty();
     void look_for_fault(const Out& out);
 
     EdgeLinks links_;
     StageEdges edges_;  // after what links use: bell and links_
     ControlPort& port_;
-    std::vector<std::pair<StageId, Error>> corrupt_;  // found in this round
-    std::map<std::uint32_t, Micros> longest_;         // job of each name
+    PeerFaults faults_;  // found in this round
+    JobLimits limits_;
     std::uint32_t announced_seen_ = 0;
     Micros polled_at_{0};
     std::mt19937_64 random_{std::random_device{}()};
@@ -159,40 +166,29 @@ void StageLoop::Impl::trace(TraceEvent event) {
 
 void StageLoop::Impl::trace_span(TraceKind kind, Micros start, const JobLabel& label) {
     if (!wiring_.telemetry->traces()) return;
-    TraceEvent event;
-    event.time_us = start.count();
-    event.duration_us = static_cast<std::uint32_t>((steady_now() - start).count());
-    event.kind = kind;
-    event.request = label.request;
-    event.id = label.id;
-    event.count = label.rows;
-    event.position = label.context;
-    event.detail = label.layers;
-    event.label = job_name_index(label.name);
-    event.heads = heads_of(label);
-    wiring_.telemetry->trace(event);
+    wiring_.telemetry->trace(span_event(kind, start, steady_now(), label));
 }
 
 void StageLoop::Impl::report(const Status& status) {
     if (!status.ok()) host_.fail(status.error());
 }
 
-void StageLoop::Impl::enter(Activity activity, Micros expected) {
+void StageLoop::Impl::enter(Activity activity, Micros expected, std::uint32_t job) {
     const Micros slack = std::chrono::milliseconds{wiring_.hang_limit_ms};
-    wiring_.telemetry->enter(activity, slack.count() == 0 ? slack : slack + expected);
+    wiring_.telemetry->enter(activity, slack.count() == 0 ? slack : slack + expected, job);
 }
 
 // ---- peers ----
 
 void StageLoop::Impl::lose(StageId peer) {
-    if (!edges_.lose(peer)) return;
+    if (!edges_.lose(peer, host_.jobs_submitted())) return;
     trace({.kind = TraceKind::PeerLost, .peer = peer});
     host_.peer(peer, PeerChange::Lost);
 }
 
-bool StageLoop::Impl::lose_corrupt() {
+bool StageLoop::Impl::lose_faulty() {
     bool any = false;
-    for (const auto& [peer, error] : std::exchange(corrupt_, {})) {
+    for (const auto& [peer, error] : faults_.take()) {
         // One report of each peer: several of its channels may be broken, and whoever complains
         // twice is suspected itself.
         if (edges_.is_absent(peer)) continue;
@@ -209,7 +205,7 @@ void StageLoop::Impl::look_for_fault(const Out& out) {
     Status fault = out.edge.ring.fault();
     if (fault.ok() && out.edge.pool) fault = out.edge.pool->fault();
     if (fault.ok()) return;
-    corrupt_.emplace_back(out.edge.to, in_channel("to", out.edge.to, fault.error()));
+    faults_.add("to", out.edge.to, fault.error());
 }
 
 void StageLoop::Impl::take(PortEvent event) {
@@ -259,9 +255,9 @@ Status StageLoop::Impl::run() {
 /// One round of everything that can be done without waiting; false if there was nothing.
 bool StageLoop::Impl::iterate() {
     enter(Activity::Handling, Micros{0});
-    bool any = false;
-    if (steady_now() - polled_at_ >= options_.poll_limit) any = poll_control();
+    bool any = steady_now() - polled_at_ >= options_.poll_limit && poll_control();
     report(links_.poll_if_due(edges_, steady_now()));
+    any = calls_.run() || any;
     any = drain_all() || any;
     any = host_.deliver_round() || any;
     any = call_rooms() || any;
@@ -272,20 +268,19 @@ bool StageLoop::Impl::iterate() {
     if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
     // Slots are released by handlers and by jobs; the producer hears of it at the end of the iteration.
     edges_.ring_for_slots();
-    any = lose_corrupt() || any;
+    any = lose_faulty() || any;
     edges_.ring_bells();
-    if (!host_.has_job() && !host_.has_mail()) edges_.bury_retired();
+    edges_.bury_retired(host_.jobs_finished());
     return any;
 }
 
 bool StageLoop::Impl::run_job() {
     const JobLabel label = *host_.first_job();
-    Micros& longest = longest_[job_name_index(label.name)];
-    enter(Activity::Computing, kJobSlack * longest);
+    enter(Activity::Computing, limits_.expected(label), job_name_index(label.name));
     const Micros start = steady_now();
     const bool ran = host_.run_job();
     const Micros took = steady_now() - start;
-    longest = std::max(longest, took);
+    limits_.note(label, took, host_.last_outcome());
     enter(Activity::Handling, Micros{0});
     count(Counter::Jobs, 1);
     count(Counter::JobMicros, static_cast<std::uint64_t>(took.count()));
@@ -311,6 +306,7 @@ bool StageLoop::Impl::drain(In& in) {
     const std::span<std::byte> buffer = edges_.frame_buffer();
     bool any = release_held(in);
     for (std::uint32_t i = 0; i < options_.burst && !in.held && !host_.ended(); ++i) {
+        if (faults_.has(edge.from)) break;  // what follows is of the same sender
         // The cold message that caused a frame, if there is one, was announced before the frame
         // was published: it is seen now, and handled first. It may close this very edge.
         if (edge.ring.has_frame() && wiring_.bell.announced() != announced_seen_) {
@@ -324,8 +320,7 @@ bool StageLoop::Impl::drain(In& in) {
         }
         if (popped.outcome == Pop::Empty) break;
         if (popped.outcome == Pop::Corrupt) {
-            corrupt_.emplace_back(edge.from,
-                                  in_channel("from", edge.from, edge.ring.fault().error()));
+            faults_.add("from", edge.from, edge.ring.fault().error());
             break;
         }
         trace({.kind = TraceKind::Receive,
@@ -348,10 +343,10 @@ bool StageLoop::Impl::drain(In& in) {
 
 /// Hands the held frame to its actor once its tensor is there.
 bool StageLoop::Impl::release_held(In& in) {
-    if (!in.held || host_.ended()) return false;
+    if (!in.held || host_.ended() || faults_.has(in.edge.from)) return false;
     const Result<bool> arrived = EdgeLinks::has_arrived(in);
     if (!arrived.ok()) {
-        corrupt_.emplace_back(in.edge.from, in_channel("from", in.edge.from, arrived.error()));
+        faults_.add("from", in.edge.from, arrived.error());
         return false;
     }
     if (!arrived.value()) return false;
@@ -369,11 +364,6 @@ bool StageLoop::Impl::poll_control() {
         take(std::move(event));
     }));
     return any;
-}
-
-bool StageLoop::Impl::room_found(Out& out) {
-    return (out.wants_room && out.edge.ring.has_room(Urgency::Normal)) ||
-           (out.wants_slot && out.edge.pool->has_room());
 }
 
 bool StageLoop::Impl::call_rooms() {
@@ -440,6 +430,15 @@ Status StageLoop::connect(const EdgeSpec& edge) {
 Status StageLoop::run() {
     PACE_CHECK(impl_->host_.hosts(impl_->wiring_.self), "a loop without an actor of its own");
     return impl_->run();
+}
+
+void StageLoop::post(std::function<void()> call) {
+    impl_->calls_.add(std::move(call));
+    impl_->wiring_.bell.announce();
+}
+
+void StageLoop::run_posted() {
+    (void)impl_->calls_.run();
 }
 
 StageTelemetry& StageLoop::telemetry() {

@@ -26,10 +26,12 @@
 // meanwhile: links ring its doorbell.
 // Whatever the loop does it announces on the process's telemetry block with the time at which it must be
 // over, so that a hang is noticed from outside.
+// Threads: one, but for post(); it may be another one for each run(), if they hand it over properly.
 // Owns the wiring, borrows actors, port and device, which must outlive it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ipc/base/result.hpp"
@@ -48,6 +50,8 @@ struct StageLoopOptions {
     std::uint32_t burst = 16;
     /// Of this process; nullptr: it has none, and an edge whose tensors lie on one is an error.
     TensorDevice* device = nullptr;
+    /// The time of one row through everything of this process, measured before; 0: unknown.
+    Micros row_time{0};
 };
 
 class StageLoop {
@@ -68,6 +72,12 @@ public:
     /// actor fails or the port reports an error. After a good end it may run again: the actors go
     /// on where they were (on_start() is called the first time only).
     [[nodiscard]] Status run();
+
+    /// From any thread: `call` is done by the thread that runs the loop, between two handlers and soon; if
+    /// none does, by the next run() or run_posted().
+    void post(std::function<void()> call);
+    /// Does what was posted, while no thread runs the loop.
+    void run_posted();
 
     /// The telemetry block of the wiring: counters and trace.
     [[nodiscard]] StageTelemetry& telemetry();

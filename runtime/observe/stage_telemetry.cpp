@@ -18,7 +18,7 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kTelemetryMagic = 0x4547415045434150ULL;  // "PACEPAGE"
-constexpr std::uint32_t kTelemetryVersion = 3;
+constexpr std::uint32_t kTelemetryVersion = 4;
 constexpr std::size_t kNameBytes = 64;
 constexpr std::uint32_t kTraceEventsMax = 1U << 22;
 constexpr std::size_t kEventWords = sizeof(TraceEvent) / sizeof(std::uint64_t);
@@ -44,6 +44,24 @@ static_assert(sizeof(TraceSlot) == 64);
 
 }  // namespace
 
+/// JobRecord, each word relaxed: figures of their own.
+struct JobCells {
+    std::atomic<std::uint32_t> longest_us;
+    std::atomic<std::uint32_t> most_rows;
+    std::atomic<std::uint32_t> longest_of_most_us;
+
+    void store(const JobRecord& record) {
+        longest_us.store(record.longest_us, std::memory_order_relaxed);
+        most_rows.store(record.most_rows, std::memory_order_relaxed);
+        longest_of_most_us.store(record.longest_of_most_us, std::memory_order_relaxed);
+    }
+    [[nodiscard]] JobRecord load() const {
+        return {longest_us.load(std::memory_order_relaxed),
+                most_rows.load(std::memory_order_relaxed),
+                longest_of_most_us.load(std::memory_order_relaxed)};
+    }
+};
+
 struct TelemetryLayout {
     // Written before the telemetry block has a reader, and never again.
     alignas(kLineBytes) std::uint64_t magic;
@@ -57,9 +75,11 @@ struct TelemetryLayout {
     // Release by the writer after deadline 0 and `since`, acquire by the reader before it reads
     // them: a new activity is never seen with the deadline of the last one.
     alignas(kLineBytes) std::atomic<std::uint32_t> activity;
+    std::atomic<std::uint32_t> job;  // relaxed, before the activity
     std::atomic<std::int64_t> since_ns;
     std::atomic<std::int64_t> deadline_ns;
     std::atomic<std::uint64_t> progress;  // relaxed: a figure
+    std::array<JobCells, kJobNamesMax> jobs;
     // Relaxed: each is a figure of its own.
     alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kGauges> gauges;
     alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kCounters> counters;
@@ -68,8 +88,8 @@ struct TelemetryLayout {
 };
 // As drawn in the header and in docs/observability.md; a change must bump kTelemetryVersion. A name for a
 // free slot is no change: the slot is 0 until its first count.
-static_assert(offsetof(TelemetryLayout, activity) == 128 &&
-              offsetof(TelemetryLayout, gauges) == 256);
+static_assert(offsetof(TelemetryLayout, activity) == 128 && offsetof(TelemetryLayout, job) == 132);
+static_assert(offsetof(TelemetryLayout, jobs) == 160 && offsetof(TelemetryLayout, gauges) == 256);
 static_assert(offsetof(TelemetryLayout, counters) == 384 &&
               offsetof(TelemetryLayout, traced) == 768);
 static_assert(sizeof(TelemetryLayout) == 896);
@@ -142,12 +162,14 @@ const char* name_of(Activity activity) {
 Result<ShmFile> StageTelemetry::create(StageId stage,
                                        Epoch epoch,
                                        std::string_view name,
-                                       std::uint32_t trace_events) {
+                                       std::uint32_t trace_events,
+                                       const JobRecords& jobs) {
     const std::uint32_t wanted = std::min(trace_events, kTraceEventsMax);
     const std::uint32_t capacity = wanted == 0 ? 0 : std::bit_ceil(wanted);
     TelemetryLayout telemetry{};
     begin_page(telemetry, stage, epoch, name);
     telemetry.trace_capacity.store(capacity, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kJobNamesMax; ++i) telemetry.jobs[i].store(jobs[i]);
     // ShmFile puts "paceline-" in front; the kernel takes no name over 249 bytes.
     const std::string file_name = "telemetry-" + printable_name(telemetry);
     return ShmFile::create(file_name, page_bytes(capacity),
@@ -177,10 +199,19 @@ StageTelemetry StageTelemetry::local(StageId stage, Epoch epoch, std::string_vie
     return StageTelemetry{ShmRegion{}, std::move(own), layout};
 }
 
-void StageTelemetry::enter(Activity activity, std::chrono::nanoseconds limit) {
+JobRecord StageTelemetry::job_record(std::uint32_t job) const {
+    return layout_->jobs.at(job).load();
+}
+
+void StageTelemetry::set_job_record(std::uint32_t job, const JobRecord& record) {
+    layout_->jobs.at(job).store(record);
+}
+
+void StageTelemetry::enter(Activity activity, std::chrono::nanoseconds limit, std::uint32_t job) {
     const std::chrono::nanoseconds now = monotonic_now();
     layout_->deadline_ns.store(0, std::memory_order_relaxed);
     layout_->since_ns.store(now.count(), std::memory_order_relaxed);
+    layout_->job.store(job, std::memory_order_relaxed);
     layout_->activity.store(static_cast<std::uint32_t>(activity), std::memory_order_release);
     // One writer: no need for a locked add.
     layout_->progress.store(layout_->progress.load(std::memory_order_relaxed) + 1,
@@ -263,6 +294,9 @@ TelemetrySnapshot StageTelemetryView::snapshot() const {
     shot.since = time_in(telemetry.since_ns);
     shot.deadline = time_in(telemetry.deadline_ns);
     shot.progress = telemetry.progress.load(std::memory_order_relaxed);
+    const std::uint32_t job = telemetry.job.load(std::memory_order_relaxed);
+    shot.job = job < kJobNamesMax ? job : 0;
+    for (std::size_t i = 0; i < kJobNamesMax; ++i) shot.jobs[i] = telemetry.jobs[i].load();
     for (std::size_t i = 0; i < kCounters; ++i) {
         shot.counters[i] = telemetry.counters[i].load(std::memory_order_relaxed);
     }

@@ -8,9 +8,9 @@
 //
 //   offset 0       128        256      384        768      896
 //   +--------------+----------+--------+----------+--------+----------------------------------+
-//   | who: magic,  | activity | gauges | counters | events | trace[capacity], 64 bytes each:  |
-//   | id, epoch,   | and its  |        |          | ever   | stamp, event                     |
-//   | pid, name    | deadline |        |          | traced |                                  |
+//   | who: magic,  | activity,| gauges | counters | events | trace[capacity], 64 bytes each:  |
+//   | id, epoch,   | deadline,|        |          | ever   | stamp, event                     |
+//   | pid, name    | jobs     |        |          | traced |                                  |
 //   +--------------+----------+--------+----------+--------+----------------------------------+
 //
 // Hang detection is by deadlines on progress: whenever the process starts something (loading, a
@@ -34,6 +34,7 @@
 #include "ipc/base/result.hpp"
 #include "ipc/transport/shm_region.hpp"
 #include "runtime/observe/counters.hpp"
+#include "runtime/observe/job_record.hpp"
 #include "runtime/observe/trace.hpp"
 
 namespace paceline {
@@ -62,6 +63,8 @@ struct TelemetrySnapshot {
     std::chrono::nanoseconds since{0};     // CLOCK_MONOTONIC; 0 or more
     std::chrono::nanoseconds deadline{0};  // when it must be over; 0: no limit
     std::uint64_t progress = 0;            // changes whenever something does
+    std::uint32_t job = 0;                 // of Computing: its name's index, below kJobNamesMax
+    JobRecords jobs{};
     std::array<std::uint64_t, kCounters> counters{};
     std::array<std::uint64_t, kGauges> gauges{};
 
@@ -77,17 +80,22 @@ struct TelemetryLayout;  // stage_telemetry.cpp
 class StageTelemetry {
 public:
     /// The memory of a telemetry block. `trace_events` is rounded up to a power of two; 0: no trace.
+    /// `jobs`: what is known of them from earlier incarnations.
     [[nodiscard]] static Result<ShmFile> create(StageId stage,
                                                 Epoch epoch,
                                                 std::string_view name,
-                                                std::uint32_t trace_events);
+                                                std::uint32_t trace_events,
+                                                const JobRecords& jobs = {});
     /// Also writes the caller's pid into it. Goes on after what was traced into it already.
     [[nodiscard]] static Result<StageTelemetry> attach(ShmRegion region);
     /// A telemetry block in private memory without a trace, for unwatched processes and for tests.
     [[nodiscard]] static StageTelemetry local(StageId stage, Epoch epoch, std::string_view name);
 
     /// Starts something that must be over within `limit` (0: not limited).
-    void enter(Activity activity, std::chrono::nanoseconds limit);
+    /// `job`: of Computing, the index of its name.
+    void enter(Activity activity, std::chrono::nanoseconds limit, std::uint32_t job = 0);
+    [[nodiscard]] JobRecord job_record(std::uint32_t job) const;
+    void set_job_record(std::uint32_t job, const JobRecord& record);
     void count(Counter counter, std::uint64_t add = 1);
     void set(Gauge gauge, std::uint64_t value);
     [[nodiscard]] bool traces() const { return trace_capacity_ != 0; }

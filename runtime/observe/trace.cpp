@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstring>
 
+#include "runtime/observe/job_record.hpp"
+
 namespace paceline {
 namespace {
 
 constexpr std::array kJobNames = {"job",  "prefill", "verify", "draft",
                                   "load", "replay",  "exit",   "optimise"};
+static_assert(kJobNames.size() <= kJobNamesMax);
 
 }  // namespace
 

@@ -160,15 +160,28 @@ Status Child::send(const control::Message& message,
                    std::chrono::milliseconds limit,
                    Envelope envelope) {
     if (silent_) return Error{Errc::PeerGone, title() + " is not listening any more"};
-    const Status sent = control_.send(message, files, limit, envelope);
-    if (sent.ok()) return sent;
+    const Status sent = outbox_.push(control_, ControlSocket::Frame{message, files, envelope},
+                                     limit, ControlOutbox::Clock::now());
+    if (!sent.ok()) fall_silent(sent.error());
+    return sent;
+}
+
+void Child::flush() {
+    if (silent_ || gone_ || outbox_.empty()) return;
+    const auto now = ControlOutbox::Clock::now();
+    if (stopped_) outbox_.excuse(now);
+    const Result<bool> moved = outbox_.flush(control_, now);
+    if (!moved.ok()) return fall_silent(moved.error());
+    if (moved.value() && events_.on_flushed) events_.on_flushed(spec_.who);
+}
+
+void Child::fall_silent(const Error& error) {
     // If it has closed its end, that is how it is reported.
     (void)receive();
-    if (silent_) return sent;
+    if (silent_) return;
     // Half a message may be on its way: nothing can be said to this one any more.
     silent_ = true;
-    events_.on_silence(spec_.who, {Errc::System, title() + ": " + sent.error().what});
-    return sent;
+    events_.on_silence(spec_.who, {Errc::System, title() + ": " + error.what});
 }
 
 void Child::kill() {
@@ -185,7 +198,8 @@ void Child::look_for_stops() {
         const int answer = ::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info,
                                     WSTOPPED | WCONTINUED | WNOHANG);
         if (answer != 0 || info.si_pid == 0) return;
-        if (events_.on_stopped) events_.on_stopped(spec_.who, info.si_code == CLD_STOPPED);
+        stopped_ = info.si_code == CLD_STOPPED;
+        if (events_.on_stopped) events_.on_stopped(spec_.who, stopped_);
     }
 }
 

@@ -18,6 +18,7 @@
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control_socket.hpp"
 #include "runtime/parent/child_log.hpp"
+#include "runtime/parent/control_outbox.hpp"
 #include "runtime/parent/node_agent.hpp"
 #include "runtime/parent/spawn.hpp"
 
@@ -40,6 +41,8 @@ public:
                               std::span<const int> files,
                               std::chrono::milliseconds limit,
                               Envelope envelope);
+    /// Sends on what waits, and reports a child that has read nothing of it for too long.
+    void flush();
     /// SIGKILL to the whole process group; on_exit follows through the io_context.
     void kill();
     /// Tells of a stop or a continuation since the last call.
@@ -54,6 +57,7 @@ private:
     void watch_control();
     void watch_output();
     void reap();
+    void fall_silent(const Error& error);
     void read_output(int reads_max);
     [[nodiscard]] bool receive();
     void listen();
@@ -63,6 +67,7 @@ private:
     const NodeEvents& events_;
     pid_t pid_;
     ControlSocket control_;
+    ControlOutbox outbox_;
     Descriptor exit_watch_;     // owns the pidfd
     Descriptor control_watch_;  // a second descriptor of the control socket
     Descriptor output_watch_;   // owns the pipe of stdout and stderr
@@ -71,6 +76,7 @@ private:
     std::string failure_;                     // what it reported before it ended
     bool killed_ = false;                     // by us
     bool silent_ = false;
+    bool stopped_ = false;  // by a signal: it cannot read
     bool gone_ = false;
     bool output_closed_ = false;
 };

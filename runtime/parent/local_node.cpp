@@ -70,8 +70,9 @@ public:
     /// A descriptor that is closed leaves the set by itself.
     [[nodiscard]] Status watch(int fd) const {
         epoll_event event{};
-        // Edges only: a level would ring all the time until the loop has polled.
-        event.events = EPOLLIN | EPOLLET;
+        // Edges only: a level would ring all the time until the loop has polled. Room in a socket is
+        // news for what waits to be sent.
+        event.events = EPOLLIN | EPOLLOUT | EPOLLET;
         event.data.fd = fd;
         if (::epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
         return {};
@@ -210,6 +211,7 @@ void LocalNode::poll() {
     bool more = true;
     while (more && SteadyClock::now() < end) more = io_.poll_one() != 0;
     look_for_stops();
+    for (const auto& [who, child] : children_) child->flush();
     // An event that was not handled yet may be about one of them.
     if (!more) forget_the_gone();
 }

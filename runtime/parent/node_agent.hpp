@@ -46,6 +46,8 @@ struct NodeEvents {
     std::function<void(Incarnation, ControlSocket::Received)> on_message;
     /// Its control socket is closed, is not read or speaks nonsense; it may still be running.
     std::function<void(Incarnation, const Error&)> on_silence;
+    /// Of what send() had to leave waiting it was sent some more. May be empty.
+    std::function<void(Incarnation)> on_flushed;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
     /// It has ended and is reaped, its memory is free. `how` is its whole exit report: name, exit
@@ -67,7 +69,10 @@ public:
     virtual ~NodeAgent() = default;  // kills and reaps whatever is left
 
     [[nodiscard]] virtual Status start(const StartSpec& spec) = 0;
-    /// Errc::PeerGone if the incarnation is gone or does not read; on_silence was called by then.
+    /// Never waits: what its socket has no room for is sent by later polls, in order. A stage that
+    /// reads nothing of it for `limit`, not counting the time in which its process is stopped, falls
+    /// silent (on_silence), and so does one for which too much waits already. Errc::PeerGone if the
+    /// incarnation is gone or fell silent; on_silence was called by then.
     [[nodiscard]] virtual Status send(Incarnation who,
                                       const control::Message& message,
                                       std::span<const int> files,

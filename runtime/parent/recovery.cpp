@@ -72,10 +72,14 @@ std::vector<StageId> Recovery::wired_besides(StageId id) const {
 // ---- losing one ----
 
 /// Its channels are closed; no other stage depends on it any more.
-void Recovery::lose(State& state) {
+void Recovery::lose(State& state, Micros now) {
     const bool had_channels =
         state.health == StageHealth::Up || state.health == StageHealth::Wiring;
-    if (state.was_up) commands_.emplace_back(Lost{state.member.id, state.why});
+    if (state.was_up) {
+        commands_.emplace_back(Lost{state.member.id, state.why});
+        state.lost = true;
+        state.worked += now - state.up_since;
+    }
     if (had_channels && !planted(PlantedBug::LostPeerStaysWired)) {
         commands_.emplace_back(
             Unwire{state.member.id, state.epoch, wired_besides(state.member.id)});
@@ -83,18 +87,18 @@ void Recovery::lose(State& state) {
     state.was_up = false;
     state.ready = false;
     state.outstanding.clear();
-    forget_in_others(state.member.id);
+    forget_in_others(state.member.id, now);
 }
 
 /// Whoever waits for its answer need not wait any more: it will be wired when it comes back.
-void Recovery::forget_in_others(StageId id) {
+void Recovery::forget_in_others(StageId id, Micros now) {
     for (State& state : states_) {
         if (state.health != StageHealth::Wiring || state.outstanding.erase(id) == 0) continue;
-        check_joined(state);
+        check_joined(state, now);
     }
 }
 
-void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros /*now*/) {
+void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros now) {
     State* state = current(id, epoch);
     if (state == nullptr) return;
     switch (state->health) {
@@ -108,7 +112,7 @@ void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros /
             return;  // it is on its way already
     }
     state->why = why;
-    lose(*state);
+    lose(*state, now);
     state->health = StageHealth::Dying;
     commands_.emplace_back(Kill{id, epoch});
 }
@@ -128,7 +132,7 @@ void Recovery::gone(StageId id, Epoch epoch, const std::string& how, Micros now)
     }
     if (state->health != StageHealth::Dying) {
         state->why.clear();
-        lose(*state);
+        lose(*state, now);
     }
     // What it was suspected of comes before what the kernel says of its end.
     state->why = state->why.empty() ? how : state->why + "; " + how;
@@ -144,21 +148,28 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
     }
     if (state.hopeless)
         return give_up(state, fmt::format("stage '{}' cannot be restarted: {}", name, state.why));
-    while (!state.deaths.empty() && now - state.deaths.front() > rules_.period) {
-        state.deaths.pop_front();
-    }
-    state.deaths.push_back(now);
+    count_death(state);
     if (state.deaths.size() > rules_.restarts_max) {
         return give_up(
-            state, fmt::format("stage '{}' died {} times within {} s; last: {}", name,
+            state, fmt::format("stage '{}' died {} times within {} s of work; last: {}", name,
                                state.deaths.size(), rules_.period.count() / 1'000'000, state.why));
     }
-    const std::size_t step = std::min(state.deaths.size() - 1, rules_.backoff.size() - 1);
+    const std::size_t step =
+        std::min(state.deaths.empty() ? 0 : state.deaths.size() - 1, rules_.backoff.size() - 1);
     state.health = StageHealth::Resting;
     state.due = now + rules_.backoff[step];
     if (planted(PlantedBug::BackoffForever)) state.due = Micros::max();
     if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
     tick(now);
+}
+
+void Recovery::count_death(State& state) {
+    while (!state.deaths.empty() && state.worked - state.deaths.front() > rules_.period) {
+        state.deaths.pop_front();
+    }
+    if (!state.excused) state.deaths.push_back(state.worked);
+    state.lost = false;
+    state.excused = false;
 }
 
 /// The pipeline goes on without it, or ends.
@@ -171,6 +182,17 @@ void Recovery::give_up(State& state, std::string text) {
     }
 }
 
+void Recovery::excuse(StageId id) {
+    for (State& state : states_) {
+        if (state.member.id != id) continue;
+        if (state.lost && !state.excused) {
+            state.excused = true;
+        } else if (!state.deaths.empty()) {
+            state.deaths.pop_back();
+        }
+    }
+}
+
 // ---- bringing it back ----
 
 void Recovery::greeted(StageId id, Epoch epoch, Micros now) {
@@ -178,30 +200,32 @@ void Recovery::greeted(StageId id, Epoch epoch, Micros now) {
     if (state == nullptr || state->health != StageHealth::Loading) return;
     const std::vector<StageId> survivors = wired_besides(id);
     state->health = StageHealth::Wiring;
+    if (planted(PlantedBug::LoadCountsAsWork)) state->worked += rules_.period + Micros{1};
     state->due = now + rules_.start_limit;
     state->outstanding.insert(survivors.begin(), survivors.end());
     commands_.emplace_back(Join{id, epoch, survivors});
 }
 
-void Recovery::ready(StageId id, Epoch epoch, Micros /*now*/) {
+void Recovery::ready(StageId id, Epoch epoch, Micros now) {
     State* state = current(id, epoch);
     if (state == nullptr || state->health != StageHealth::Wiring) return;
     state->ready = true;
-    check_joined(*state);
+    check_joined(*state, now);
 }
 
-void Recovery::rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros /*now*/) {
+void Recovery::rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros now) {
     State* state = current(peer, peer_epoch);
     if (state == nullptr || state->health != StageHealth::Wiring) return;
     state->outstanding.erase(survivor);
-    check_joined(*state);
+    check_joined(*state, now);
 }
 
-void Recovery::check_joined(State& state) {
+void Recovery::check_joined(State& state, Micros now) {
     if (!state.ready) return;
     if (!state.outstanding.empty() && !planted(PlantedBug::BeginBeforeRewired)) return;
     state.health = StageHealth::Up;
     state.was_up = true;
+    state.up_since = now;
     state.outstanding.clear();
     commands_.emplace_back(Joined{state.member.id, state.epoch});
 }

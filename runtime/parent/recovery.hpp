@@ -13,7 +13,8 @@
 //       |                                    suspect (hung, corrupt, silent): Lost, Unwire, Kill
 //       +---- gone without suspicion: Lost, Unwire
 //       |
-//       +---- too many restarts, hopeless, or OnDeath::StopRun --> [Disabled] if it is disposable, else GiveUp
+//       +---- too many deaths in too little work, hopeless, or OnDeath::StopRun
+//                                              --> [Disabled] if it is disposable, else GiveUp
 //
 // - Suspicion closes the channels and kills; only `gone` (the process descriptor: its memory is
 //   free) lets the next incarnation begin, with the next epoch.
@@ -46,7 +47,9 @@ enum class OnDeath : std::uint8_t {
     RebuildChain,  // it held state: it is restarted and requests are replayed
 };
 
-/// As in Erlang/OTP: more than restarts_max within `period` and the supervisor gives up.
+/// As in Erlang/OTP: more than restarts_max within `period` and the supervisor gives up. But the period is
+/// counted in time that the stage was Up: loading takes longer than the period for a large model, and a
+/// stage that dies whenever it has loaded would be restarted for ever.
 struct RestartRules {
     std::uint32_t restarts_max = 5;
     Micros period{30'000'000};
@@ -121,6 +124,8 @@ public:
     /// The same of one that cannot start, for a reason that the next incarnation would meet as well (a file
     /// is gone): it is not started again.
     void hopeless(StageId id, Epoch epoch, Micros now);
+    /// What ran on it explains its newest loss: that death says nothing about the stage and does not count.
+    void excuse(StageId id);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
     void greeted(StageId id, Epoch epoch, Micros now);
@@ -147,20 +152,25 @@ private:
         bool was_up = true;               // Joined was said of this incarnation
         bool ready = false;               // in Wiring
         bool hopeless = false;            // no restart
+        bool lost = false;                // Lost was said of this incarnation; `gone` is to come
+        bool excused = false;             // and does not count
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
         Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
-        std::deque<Micros> deaths{};      // within the period
+        Micros up_since{0};               // of this incarnation, once it was Up
+        Micros worked{0};                 // time that all incarnations before it were Up
+        std::deque<Micros> deaths{};      // within the period, by `worked`
         std::string why{};                // of the last suspicion or death
     };
 
     [[nodiscard]] State* current(StageId id, Epoch epoch);
     [[nodiscard]] const State& at(StageId id) const;
     [[nodiscard]] std::vector<StageId> wired_besides(StageId id) const;
-    void lose(State& state);
-    void forget_in_others(StageId id);
-    void check_joined(State& state);
+    void lose(State& state, Micros now);
+    void forget_in_others(StageId id, Micros now);
+    void check_joined(State& state, Micros now);
     void too_slow(State& state, Micros now);
     void rest_or_give_up(State& state, Micros now);
+    void count_death(State& state);
     void give_up(State& state, std::string text);
 
     std::vector<State> states_;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -106,8 +107,24 @@ std::vector<std::uint64_t> mask_of(std::span<const int> cores) {
 }
 
 /// Waits until the child has become the stage (its end of the pipe closes at exec) or has said
-/// why it cannot.
-Status await_exec(const std::string& name, int fd) {
+/// why it cannot. A file system that does not answer, or another thread's fork that keeps a copy of
+/// the pipe, must not stop the parent for good.
+Status await_exec(const std::string& name, int fd, std::chrono::milliseconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+    for (int ready = 0; ready <= 0;) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+            deadline - std::chrono::steady_clock::now());
+        if (left.count() <= 0) {
+            return Error{
+                Errc::System,
+                fmt::format("cannot start stage '{}': its process did not begin to run the "
+                            "command within {} ms",
+                            name, limit.count())};
+        }
+        ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+        if (ready < 0 && errno != EINTR) return failed(name, "poll", errno);
+    }
     ChildFailure failure{};
     ssize_t count = -1;
     do {
@@ -117,6 +134,12 @@ Status await_exec(const std::string& name, int fd) {
     if (count != static_cast<ssize_t>(sizeof failure)) return failed(name, "read", errno);
     const auto step = static_cast<std::size_t>(failure.step);
     return failed(name, step < kSteps.size() ? kSteps[step] : "exec", failure.error);
+}
+
+/// SIGKILL needs no cooperation, but a process in the kernel may take its time: then it is left.
+void kill_and_reap(pid_t pid) {
+    ::kill(pid, SIGKILL);
+    for (int i = 0; i < 1'000 && ::waitpid(pid, nullptr, WNOHANG) == 0; ++i) ::usleep(1'000);
 }
 
 }  // namespace
@@ -161,9 +184,9 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     if (pid == 0) become_stage(plan);
 
     failure.value().write.reset();
-    const Status started = await_exec(spec.name, failure.value().read.get());
+    const Status started = await_exec(spec.name, failure.value().read.get(), spec.exec_limit);
     if (!started.ok()) {
-        ::waitpid(pid, nullptr, 0);
+        kill_and_reap(pid);
         return started.error();
     }
     Spawned child{pid, OwnedFd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))},
@@ -171,8 +194,7 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     const bool non_blocking = ::fcntl(child.output.get(), F_SETFL, O_NONBLOCK) == 0;
     if (!child.pidfd || !non_blocking) {
         const int error = errno;
-        ::kill(pid, SIGKILL);
-        ::waitpid(pid, nullptr, 0);
+        kill_and_reap(pid);
         return failed(spec.name, child.pidfd ? "fcntl" : "pidfd_open", error);
     }
     return child;

@@ -10,6 +10,7 @@
 // belongs to the thread that forked.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <sys/types.h>
@@ -27,6 +28,7 @@ struct SpawnSpec {
                                        // descriptor is appended as "--control-fd N".
     std::vector<int> cores;            // empty: the parent's
     std::uint32_t death_penalty = 0;   // oom_score_adj: when memory runs out the highest dies first
+    std::chrono::milliseconds exec_limit{10'000};  // until the child runs the command
 };
 
 /// A started child. Not reaped by the destructor: the supervisor does that.
@@ -38,7 +40,8 @@ struct Spawned {
 };
 
 /// Errc::BadArgument for a core that does not exist or is not allowed here; Errc::System names
-/// the call that failed, also when it failed in the child before exec.
+/// the call that failed, also when it failed in the child before exec, or that it did not come so far
+/// within the limit; then it is killed.
 [[nodiscard]] Result<Spawned> spawn_stage(const SpawnSpec& spec);
 
 /// "exited with code 3", "was killed by signal 9 (Killed)". The arguments as from waitid(2).

@@ -33,6 +33,10 @@ Status Supervisor::Impl::open() {
     events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
         on_exit(who, well, how);
     };
+    events.on_flushed = [this](Incarnation who) {
+        Stage* stage = current(who);
+        if (stage != nullptr && stage->bell) stage->bell->announce();
+    };
     events.on_stopped = [this](Incarnation who, bool stopped) {
         if (Stage* stage = current(who)) on_stopped(*stage, stopped);
     };
@@ -71,8 +75,11 @@ Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
 
 Status Supervisor::Impl::start_one(Stage& stage) {
     const ChildSpec& spec = stage.spec;
+    JobRecords jobs{};
+    if (stage.telemetry)
+        jobs = inherited_jobs(stage.telemetry->snapshot(), stage.hung, options_.start_limit);
     Result<ShmFile> telemetry =
-        StageTelemetry::create(spec.id, stage.epoch, spec.name, options_.trace_events);
+        StageTelemetry::create(spec.id, stage.epoch, spec.name, options_.trace_events, jobs);
     if (!telemetry.ok()) return telemetry.error();
     Result<StageTelemetryView> view = StageTelemetryView::attach(telemetry.value().fd());
     if (!view.ok()) return view.error();
@@ -81,6 +88,7 @@ Status Supervisor::Impl::start_one(Stage& stage) {
     stage.watch = StageWatch{options_.stop_grace};
     stage.state = State::Loading;
     stage.blame.reset();
+    stage.hung = false;
     stage.gone = false;
     remember(stage);
     const bool disposable = spec.on_death == OnDeath::RestartAlone;
@@ -309,6 +317,9 @@ Status Supervisor::poll(const Deliver& deliver) {
 }
 Status Supervisor::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
     return impl_->report_fault(peer, peer_epoch, error);
+}
+void Supervisor::excuse_loss(StageId peer) {
+    impl_->excuse_loss(peer);
 }
 Status Supervisor::wired(StageId /*peer*/, Epoch /*peer_epoch*/) {
     return {};  // the conductor's own ends are attached before anybody is told

@@ -100,6 +100,7 @@ public:
     [[nodiscard]] Status send(Envelope envelope, const control::Message& message) override;
     [[nodiscard]] Status poll(const Deliver& deliver) override;
     [[nodiscard]] Status report_fault(StageId peer, Epoch peer_epoch, const Error& error) override;
+    void excuse_loss(StageId peer) override;
     [[nodiscard]] Status wired(StageId peer, Epoch peer_epoch) override;
 
     /// Of the incarnations that live now; 0 for one that is being replaced.

@@ -34,6 +34,7 @@ public:
     [[nodiscard]] Status send(Envelope envelope, const control::Message& message);
     [[nodiscard]] Status poll(const Deliver& deliver);
     [[nodiscard]] Status report_fault(StageId peer, Epoch peer_epoch, const Error& error);
+    void excuse_loss(StageId peer);
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
     [[nodiscard]] const std::vector<StageRecord>& records() const { return records_; }
@@ -57,6 +58,7 @@ private:
         std::optional<StageTelemetryView> telemetry{};
         StageWatch watch;
         std::optional<Blame> blame{};  // the last one that it complained of
+        bool hung = false;             // its job went on after its deadline
         bool gone = false;
         bool ended_well = false;
         std::string exit_report{};
@@ -79,6 +81,7 @@ private:
     [[nodiscard]] Stage* current(Incarnation who);
     [[nodiscard]] Stage* find(StageId id);
     void on_message(Incarnation who, ControlSocket::Received received);
+    [[nodiscard]] static bool is_own_mail(const Stage& stage, const Envelope& envelope);
     void on_edge_fault(Stage& stage, const control::EdgeFault& fault);
     void on_offer(Stage& stage, const control::EdgeOffer& offer, std::span<const OwnedFd> files);
     void on_hello(Stage& stage, control::Hello hello);

@@ -63,12 +63,23 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         on_edge_fault(*stage, *fault);
     } else if (const auto* offer = std::get_if<control::EdgeOffer>(&message)) {
         on_offer(*stage, *offer, received.files);
+    } else if (std::holds_alternative<control::BeginWanted>(message) &&
+               is_own_mail(*stage, received.envelope)) {
+        if (phase_ == Phase::Running)
+            events_.emplace_back(PortMail{received.envelope, std::move(message)});
     } else {
         // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
         on_nonsense(*stage, fmt::format("it sent '{}' in the name of actor {}",
                                         control::name_of(control::type_of(message)),
                                         received.envelope.from.value));
     }
+}
+
+/// Of an actor of this stage, which is at work, to the conductor's actor.
+bool Supervisor::Impl::is_own_mail(const Stage& stage, const Envelope& envelope) {
+    const std::vector<StageId>& actors = stage.spec.actors;
+    return stage.state == State::Ready && envelope.to == kConductor &&
+           std::find(actors.begin(), actors.end(), envelope.from) != actors.end();
 }
 
 /// The peer is replaced. But a stage that spoils what it reads would blame one after another, each
@@ -190,17 +201,19 @@ void Supervisor::Impl::poll_telemetry() {
     const StageWatch::Nanos now = monotonic_now();
     if (now - looked_at_ < kLookInterval) return;
     // After a late look (the conductor was stopped, or the whole machine) the stages may have been
-    // frozen as well: everybody gets a moment.
-    const bool late = looked_at_.count() != 0 && now - looked_at_ > kLateLook;
+    // frozen as well: their deadlines move with it.
+    const StageWatch::Nanos gap = now - looked_at_;
+    const bool late = looked_at_.count() != 0 && gap > kLateLook;
     looked_at_ = now;
     for (Stage& stage : stages_) {
-        if (late) stage.watch.excuse(now);
+        if (late) stage.watch.paused(now, gap);
     }
     for (Stage& stage : stages_) {
         if (stage.gone || stage.state != State::Ready) continue;
         const std::optional<std::string> complaint =
             stage.watch.complaint(stage.telemetry->snapshot(), now);
         if (!complaint) continue;
+        stage.hung = !stage.watch.is_stopped();
         recovery_->suspect(stage.spec.id, stage.epoch, node_->title(stage.who()) + " " + *complaint,
                            micros_now());
     }
@@ -304,6 +317,10 @@ Status Supervisor::Impl::report_fault(StageId peer, Epoch peer_epoch, const Erro
     recovery_->suspect(home, peer_epoch, node_->title({home, peer_epoch}) + ": " + error.what,
                        micros_now());
     return {};
+}
+
+void Supervisor::Impl::excuse_loss(StageId peer) {
+    if (recovery_) recovery_->excuse(plan_->home_of(peer));
 }
 
 std::vector<pid_t> Supervisor::Impl::pids() const {

@@ -98,7 +98,7 @@ bool SimProcess::iterate() {
         start_job();
         any = true;
     }
-    return any;
+    return lose_faulty() || any;
 }
 
 bool SimProcess::take_cold() {
@@ -115,7 +115,7 @@ bool SimProcess::take_cold() {
 bool SimProcess::drain(SimChannel& channel) {
     bool any = false;
     for (int i = 0; i < kBurst && channel.read && may_handle(); ++i) {
-        if (!channel.has_frame(site_.core.now)) break;
+        if (!channel.has_frame(site_.core.now) || is_faulty(channel.spec.from)) break;
         const SimChannel::Frame frame = channel.pop();
         tell([&] {
             return fmt::format("handles {} from {}", describe_frame(frame.kind, frame.bytes),

@@ -134,6 +134,22 @@ void SimProcess::post(StageId from, StageId to, const control::Message& message)
     report(SimMail{to, from, message});
 }
 
+Epoch SimProcess::epoch_of(StageId /*self*/, StageId peer) const {
+    for (const Out& out : out_) {
+        if (out.channel->spec.to == peer) return out.channel->to.epoch;
+    }
+    for (const auto& channel : in_) {
+        if (channel->spec.from == peer) return channel->from.epoch;
+    }
+    return Epoch{0};
+}
+
+void SimProcess::report_fault(StageId self, StageId peer, Error error) {
+    const AllocationPause pause{site_};
+    tell([&] { return fmt::format("finds a fault of {}: {}", peer.value, error.what); });
+    faulty_.push_back({peer, epoch_of(self, peer), std::move(error)});
+}
+
 TensorProducer* SimProcess::tensors_to(StageId self, StageId to) {
     for (Out& out : out_) {
         SimChannel& channel = *out.channel;
@@ -260,6 +276,27 @@ void SimProcess::lose(StageId peer) {
         is_news = absent_.insert(peer).second;
     }
     if (is_news) host_->peer(peer, PeerChange::Lost);
+}
+
+bool SimProcess::is_faulty(StageId peer) const {
+    return std::any_of(faulty_.begin(), faulty_.end(),
+                       [peer](const SimEdgeFault& fault) { return fault.peer == peer; });
+}
+
+/// Once no handler runs: the channels with those that broke their rules are closed.
+bool SimProcess::lose_faulty() {
+    bool any = false;
+    for (SimEdgeFault& fault : std::exchange(faulty_, {})) {
+        if (absent_.contains(fault.peer)) continue;
+        lose(fault.peer);
+        any = true;
+        if (serial_ == 0) {
+            site_.report_fault(fault);
+        } else {
+            report(std::move(fault));
+        }
+    }
+    return any;
 }
 
 void SimProcess::bury_retired() {

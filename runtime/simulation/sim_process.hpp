@@ -94,7 +94,13 @@ struct SimRewired {
 struct SimFailed {
     Error error;
 };
-using SimReport = std::variant<SimHello, SimReady, SimRewired, SimFailed, SimMail>;
+/// As control::EdgeFault: the peer has sent what it must not.
+struct SimEdgeFault {
+    StageId peer;
+    Epoch epoch;
+    Error error;
+};
+using SimReport = std::variant<SimHello, SimReady, SimRewired, SimFailed, SimEdgeFault, SimMail>;
 
 class SimProcess;
 
@@ -108,6 +114,10 @@ struct SimSite {
     [[nodiscard]] virtual SimProcess& process(std::uint32_t serial) = 0;
     /// The conductor's cold message for an actor of a stage.
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
+    /// The conductor's actor explains the newest loss of a stage.
+    virtual void excuse_loss(StageId stage) = 0;
+    /// The conductor's process finds that this incarnation has sent what it must not.
+    virtual void report_fault(const SimEdgeFault& fault) = 0;
     /// `process` has ended by itself.
     virtual void ended(SimProcess& process) = 0;
 
@@ -202,6 +212,8 @@ public:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override;
     void post(StageId from, StageId to, const control::Message& message) override;
+    [[nodiscard]] Epoch epoch_of(StageId self, StageId peer) const override;
+    void report_fault(StageId self, StageId peer, Error error) override;
     [[nodiscard]] TensorProducer* tensors_to(StageId self, StageId to) override;
     [[nodiscard]] TensorConsumer* tensors_from(StageId self, StageId from) override;
     [[nodiscard]] std::uint64_t random() override { return random_.next(); }
@@ -220,6 +232,7 @@ public:
                            Attempt /*attempt*/,
                            Position /*position*/,
                            TokenId /*token*/) override {}
+    void excuse_loss(StageId stage) override { site_.excuse_loss(stage); }
 
 private:
     struct Out {
@@ -252,6 +265,8 @@ private:
     void settle();
     void start(SimWire wire);
     void lose(StageId peer);
+    [[nodiscard]] bool is_faulty(StageId peer) const;
+    bool lose_faulty();
     void close_channels(StageId peer);
     void add_channels(const SimChannels& channels);
     void bury_retired();
@@ -270,6 +285,7 @@ private:
     std::vector<std::shared_ptr<SimChannel>> in_;
     SimChannels retired_;  // closed, but jobs may still touch their tensors
     std::set<StageId> absent_;
+    std::vector<SimEdgeFault> faulty_;  // found in this iteration
     std::deque<Cold> cold_;
     SimTime cold_last_{0};
     std::deque<SimReport> reports_;

@@ -200,8 +200,21 @@ void SimWorld::hear(SimProcess& from) {
             recovery.suspect(from.id(), from.epoch(), failed->error.what, now);
         }
     });
+    if (!is_current(from)) return;
+    if (const auto* fault = std::get_if<SimEdgeFault>(&report)) return report_fault(*fault);
     auto* mail = std::get_if<SimMail>(&report);
-    if (mail != nullptr && is_current(from)) to_conductor(std::move(*mail));
+    if (mail == nullptr) return;
+    if (const auto* wanted = std::get_if<control::BeginWanted>(&mail->message)) {
+        asked_.insert({from.serial(), mail->from, wanted->request});
+    }
+    to_conductor(std::move(*mail));
+}
+
+/// No fault of a scenario changes a message: what is reported is a bug.
+void SimWorld::report_fault(const SimEdgeFault& fault) {
+    violate(fmt::format("a message that no stage may send: {}", fault.error.what));
+    recovery_->suspect(home_of(fault.peer).spec.process.id, fault.epoch, fault.error.what,
+                       core_.micros());
 }
 
 }  // namespace paceline

@@ -186,20 +186,32 @@ void SimWorld::ended(SimProcess& process) {
                process.serial());
 }
 
-/// From the conductor's actor to a stage. To one that is lost: dropped.
-void SimWorld::post(StageId from, StageId to, const control::Message& message) {
-    const auto hosts = [to](const Stage& each) {
+/// The process of an actor.
+SimWorld::Stage& SimWorld::home_of(StageId actor) {
+    const auto hosts = [actor](const Stage& each) {
         const auto& actors = each.spec.process.actors;
-        return std::find(actors.begin(), actors.end(), to) != actors.end();
+        return std::find(actors.begin(), actors.end(), actor) != actors.end();
     };
     const auto home = std::find_if(stages_.begin(), stages_.end(), hosts);
-    PACE_CHECK(home != stages_.end(), "a control message to a stage that does not exist");
+    PACE_CHECK(home != stages_.end(), "an actor that no stage hosts");
+    return *home;
+}
+
+void SimWorld::excuse_loss(StageId actor) {
+    core_.tell([&] { return "excused: " + home_of(actor).spec.name; });
+    recovery_->excuse(home_of(actor).spec.process.id);
+}
+
+/// From the conductor's actor to a stage. To one that is lost: dropped.
+void SimWorld::post(StageId from, StageId to, const control::Message& message) {
+    Stage* home = &home_of(to);
     // As the supervisor: one that is not at work yet expects other words first.
     if (recovery_->health_of(home->spec.process.id) != StageHealth::Up) return;
     if (const auto* begin = std::get_if<control::Begin>(&message)) {
-        const auto [last, first] =
-            begun_.try_emplace({home->serial, to, begin->request}, begin->attempt);
-        if (!first && begin->attempt <= last->second) {
+        const RequestAt at_stage{home->serial, to, begin->request};
+        const auto [last, first] = begun_.try_emplace(at_stage, begin->attempt);
+        const bool again = asked_.erase(at_stage) != 0 && begin->attempt == last->second;
+        if (!first && !again && begin->attempt <= last->second) {
             violate(fmt::format("{} is told to begin attempt {} after attempt {}",
                                 at(*home).title(), begin->attempt.value, last->second.value));
         }

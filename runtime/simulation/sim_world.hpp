@@ -110,6 +110,8 @@ private:
     // SimSite.
     [[nodiscard]] SimProcess& process(std::uint32_t serial) override { return *processes_[serial]; }
     void post(StageId from, StageId to, const control::Message& message) override;
+    void excuse_loss(StageId stage) override;
+    void report_fault(const SimEdgeFault& fault) override;
     void ended(SimProcess& process) override;
 
     void dispatch(const SimEvent& event);
@@ -141,6 +143,7 @@ private:
     void stall_edges(const SimFault& fault);
 
     [[nodiscard]] Stage& stage(StageId process);
+    [[nodiscard]] Stage& home_of(StageId actor);
     [[nodiscard]] SimProcess& at(const Stage& stage) { return *processes_[stage.serial]; }
     [[nodiscard]] bool is_current(const SimProcess& process);
     SimProcess& make_process(const SimProcessSpec& spec, Epoch epoch);
@@ -157,7 +160,10 @@ private:
     std::optional<Error> gave_up_;
     SimTime tick_at_ = SimTime::max();
     std::set<std::uint32_t> lingering_;
-    std::map<std::tuple<std::uint32_t, StageId, RequestId>, Attempt> begun_;  // by incarnation
+    using RequestAt =
+        std::tuple<std::uint32_t, StageId, RequestId>;  // at an actor of an incarnation
+    std::map<RequestAt, Attempt> begun_;
+    std::set<RequestAt> asked_;  // whose Begin is to come once more
 };
 
 }  // namespace paceline

@@ -2,7 +2,9 @@
 
 import json
 import unittest
+from pathlib import Path
 
+import gguf_vocabulary
 from paceline_cli import CliTest, TINY, paceline
 from terminal import Terminal
 
@@ -76,6 +78,28 @@ class Chat(CliTest):
         ids, _, stderr = self.chat(["Something first", "/system You are brief.", "Hello", "/system"], "-n", "8")
         self.assertEqual(ids[1], self.generate("-p", "Hello", "--system", "You are brief.", "-n", "8")[1])
         self.assertIn("[the system prompt is You are brief.]", stderr)
+
+    def with_template(self, template: bytes) -> str:
+        fields, tensors = gguf_vocabulary.read(Path(TINY).read_bytes())
+        fields["tokenizer.chat_template"] = (gguf_vocabulary.TEXT, template)
+        path = self.folder / "template.gguf"
+        path.write_bytes(gguf_vocabulary.write(fields, tensors))
+        return str(path)
+
+    def test_a_template_that_changes_earlier_turns_is_read_from_the_begin(self):
+        model = self.with_template(b"<|im_start|>{{ messages[-1].content }}<|im_end|>")
+        ids, _, _ = self.chat(["Something quite different first", "Hello"], "-n", "12", model=model)
+        self.assertEqual(ids[1], self.chat(["Hello"], "-n", "12", model=model)[0][0])
+
+    def test_a_conversation_that_the_template_refuses_is_said_and_the_chat_goes_on(self):
+        model = self.with_template(b"{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}"
+                                   b"{% endif %}<|im_start|>{{ messages[0].content }}<|im_end|>")
+        ids, _, stderr = self.chat(["Hello", "/system S", "Hello"], "-n", "4", model=model)
+        self.assertEqual(len(ids), 1)
+        self.assertIn("no system here", stderr)
+        done = paceline("run", "-m", model, "--system", "S", "-p", "x")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no system here", done.stderr.decode())
 
     def test_figures_of_later_turns_leave_out_what_was_once(self):
         _, stats, stderr = self.chat(["Hello", "And again"], "-n", "8")

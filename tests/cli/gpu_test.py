@@ -197,8 +197,8 @@ class Pipelines(Gpu):
 
     def test_a_device_that_breaks_in_mid_answer_costs_a_process_and_no_token(self):
         model = self.model()
-        # At its very first kernel, and when it has said something.
-        for shape, kernel in ((ON_BOTH, 150), (FOLD, 150), (FOLD, 1)):
+        # At its first kernels after the warm-up, which launches 58, and when it has said something.
+        for shape, kernel in ((ON_BOTH, 150), (FOLD, 150), (FOLD, 60)):
             with self.subTest(shape=shape, kernel=kernel):
                 args = ["run", "-m", model, "-p", PROMPT, "-n", "40", *SAMPLED]
                 plain = self.run_ok(*args, "--device", "cuda:0")
@@ -214,6 +214,14 @@ class Pipelines(Gpu):
                 self.assertIn("is at work again (epoch 2)", error)
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
 
+    def test_a_device_that_is_broken_at_the_warm_up_ends_the_run_with_its_sentence(self):
+        fault = self.folder / "fault"
+        fault.write_text("1")
+        done = subprocess.run([BINARY, "run", "-m", self.model(), "-p", PROMPT, "--config", self.config(FOLD)],
+                              capture_output=True, timeout=30, check=False,
+                              env=environment(PACELINE_EMULATED_FAULT=str(fault)))
+        self.assertEqual(done.returncode, FAILURE)
+        self.assertRegex(done.stderr.decode(), "stage 'gpu' .*the GPU failed: .*the device is broken")
 
     def test_stages_on_four_gpus_commit_the_tokens_of_one_over_every_transport_though_killed(self):
         text = "".join(stage(role, role, f'device = "cuda:{gpu}"')

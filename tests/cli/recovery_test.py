@@ -117,6 +117,40 @@ class Recovery(CliTest):
                 self.assertIn("was killed by signal 9", error)
         self.assertEqual(set(os.listdir("/dev/shm")), shared_before)
 
+    def test_a_stage_that_dies_between_two_messages_is_back_before_the_next_one(self):
+        ids = self.folder / "ids.json"
+        chat = subprocess.Popen([BINARY, "run", "-m", TINY, "-i", "-n", "8", "--config", self.config(), "--ids", str(ids)],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=environment())
+        self.addCleanup(chat.wait)
+        self.addCleanup(chat.kill)
+        for stream in (chat.stdin, chat.stdout, chat.stderr):
+            self.addCleanup(stream.close)
+        said = b""
+
+        def wait_for(text: bytes, times: int = 1) -> None:
+            nonlocal said
+            deadline = time.monotonic() + 60
+            while said.count(text) < times:
+                ready = select.select([chat.stderr], [], [], max(0.0, deadline - time.monotonic()))[0]
+                block = os.read(chat.stderr.fileno(), 65536) if ready else b""
+                self.assertTrue(block, f"no {text!r} in {said.decode()}")
+                said += block
+
+        chat.stdin.write(b"Hello\n")
+        chat.stdin.flush()
+        wait_for(b"peak memory")
+        for times in (1, 2, 3, 4):
+            victim = stages_of(chat.pid)[0]
+            os.kill(victim, signal.SIGKILL)
+            wait_for(b"is at work again", times)  # nobody asks anything
+            self.assertFalse(is_alive(victim))
+        out, err = chat.communicate(b"And then?\n", timeout=60)
+        self.assertEqual(chat.returncode, 0, err.decode())
+        alone = self.folder / "alone.json"
+        self.run_ok("run", "-m", TINY, "-i", "-n", "8", "--ids", str(alone), stdin=b"Hello\nAnd then?\n")
+        self.assertEqual(json.loads(ids.read_text()), json.loads(alone.read_text()))
+
     @needs_demo_model
     def test_the_shipped_configurations_survive_the_loss_of_any_stage(self):
         plain = plain_text(*LONG)

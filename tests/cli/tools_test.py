@@ -123,7 +123,10 @@ class HostileModel(CliTest):
         for key, where in (("tokenizer__ggml__model", "tokenizer model"), ("tokenizer__ggml__pre", "pre-tokenizer"),
                            ("tokenizer__chat_template", "chat template"), ("general__architecture", "architecture")):
             with self.subTest(key=key):
-                path = self.written("model.gguf", **{key: self.EVIL + b"y" * 10_000})
+                text = self.EVIL + b"y" * 10_000
+                if key.endswith("template"):
+                    text = b"{{ raise_exception('" + text + b"') }}"
+                path = self.written("model.gguf", **{key: text})
                 self.check_visible("run", "-m", path, "-p", "x", code=1, naming="\\x1b]0;owned")
                 self.check_visible("run", "-m", path, "-p", "x", code=1, naming=where)
 
@@ -141,8 +144,8 @@ class HostileModel(CliTest):
         raw = self.written("raw.gguf", tokenizer__chat_template=None)
         self.assertIn("use           runs with --raw only: the file has no chat template", self.run_ok("inspect", raw))
         self.run_ok("run", "-m", raw, "--raw", "-p", "x", "-n", "1")
-        other = self.written("other.gguf", tokenizer__chat_template=b"{{ messages }}")
-        self.assertIn("runs with --raw only: the file's chat template", self.run_ok("inspect", other))
+        other = self.written("other.gguf", tokenizer__chat_template=b"{{ messages | pprint }}")
+        self.assertIn("runs with --raw only: the chat template, line 1: the filter 'pprint' is not supported", self.run_ok("inspect", other))
         for key, value, why in (("tokenizer__ggml__merges", None, "tokenizer.ggml.merges is missing"),
                                 ("tokenizer__ggml__model", b"llama", 'tokenizer model "llama"')):
             path = self.written("no.gguf", **{key: value})

@@ -35,7 +35,7 @@ class Telemetry:
         os.ftruncate(self.fd, PAGE_BYTES)
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 3, stage, epoch, 0, pid or os.getpid(),
+        struct.pack_into("<8sIIIII64s", self.memory, 0, b"PACEPAGE", 4, stage, epoch, 0, pid or os.getpid(),
                          name.encode())
         self.enter(WAITING)
 

@@ -44,6 +44,31 @@ TEST_CASE("a stage that hangs, in a job or elsewhere, is replaced after the hang
     }
 }
 
+TEST_CASE("a stage whose first job is slow in every incarnation gets through with the second") {
+    const Leftovers before;
+    const ToyFault slow{.action = ToyAction::SlowRun, .last_epoch = 99};
+    ToyRunOptions options{.plan = two_and_a_draft(),
+                          .load = {.more = [] { return false; }},
+                          .faults = {{toy_segment(2), slow}},
+                          .poison_limit = 3};
+    options.supervision.hang_limit = 200ms;
+    ToyRun run{std::move(options)};
+    check_decodes(run);
+    CHECK(run.saboteur().deaths_of(toy_segment(2)) == 1);
+}
+
+TEST_CASE("a first prefill may take as long as so many rows take") {
+    const Leftovers before;
+    ToyRunOptions options{.plan = {.segments = 2, .row_micros = 30'000},
+                          .load = {.seed = 3, .max_tokens = 3, .more = [] { return false; }},
+                          .poison_limit = 3};
+    options.supervision.hang_limit = 150ms;
+    CHECK(toy_request(3000).text.size() > 5);  // of 30 ms each
+    ToyRun run{std::move(options)};
+    check_decodes(run);
+    CHECK(run.saboteur().deaths() == 0);
+}
+
 TEST_CASE("a stage without memory for a job is replaced") {
     const Leftovers before;
     for (const int stage : {1, 2}) {
@@ -123,5 +148,26 @@ TEST_CASE("a request that a stage dies of again and again is given up, with the 
     CHECK_MESSAGE(has(why, "segment-2 was lost, the 3. loss in a row"), why);
     CHECK(run.client().tokens() == 0);
     CHECK(run.saboteur().deaths_of(toy_segment(2)) >= 2);
+    (void)run.shutdown();
+}
+
+TEST_CASE("a request that kills a stage takes none of those along that run beside it") {
+    const Leftovers before;
+    const std::uint64_t poison = 1002;  // the third text of a client with seed 1
+    ToyRunOptions options{
+        .plan = two_and_a_draft(),
+        .load = {.streams = 5, .answers = 5, .texts = 5, .more = [] { return false; }},
+        .faults = {{toy_segment(2),
+                    {.action = ToyAction::DieOf, .last_epoch = 99, .poison = poison}}},
+        .poison_limit = 3};
+    options.supervision.restarts.restarts_max = RestartRules{}.restarts_max;
+    ToyRun run{std::move(options)};
+    const Status ended = run.decode();
+    CHECK_MESSAGE(ended.ok(), (ended.ok() ? "" : ended.error().what));
+    for (const std::string& complaint : run.client().complaints()) FAIL_CHECK(complaint);
+    REQUIRE(run.client().failures().size() == 1);
+    const std::string& why = run.client().failures().front().what;
+    CHECK_MESSAGE(has(why, "request 3 is given up: it alone was running when segment-2"), why);
+    CHECK(run.client().answered() == 4);
     (void)run.shutdown();
 }

@@ -108,6 +108,29 @@ TEST_CASE("a draft that is stopped and never missed does not hold the target bac
     CHECK(run.shutdown().ok());
 }
 
+TEST_CASE(
+    "a draft that is stopped while more is to be said to it than its socket holds costs nothing") {
+    const Leftovers before;
+    std::vector<pid_t> stages;
+    const StageId draft = toy_segment(3);
+    // Every answer begins with a letter to the draft, which reads none.
+    ToyRunOptions options{
+        .plan = {.segments = 2, .draft = ToyDraft::Oracle},
+        .load = {.streams = 8, .answers = 600, .max_tokens = 2},
+        .faults = {{draft, {.action = ToyAction::Stop, .point = FaultPoint::BeginTaken, .nth = 3}}},
+        .on_started = [&stages](const std::vector<pid_t>& pids) { stages = pids; }};
+    options.supervision.stop_grace = 1000s;
+    ToyRun run{std::move(options)};
+    CHECK(run.decode().ok());
+    CHECK_MESSAGE(run.client().complaints().empty(), run.client().complaints());
+    CHECK(run.client().failures().empty());
+    CHECK(run.client().answered() == 600);
+    // It is not to blame, and nothing waited until it was blamed.
+    CHECK_MESSAGE(run.saboteur().deaths() == 0, run.news());
+    for (const pid_t pid : stages) ::kill(pid, SIGCONT);
+    CHECK(run.shutdown().ok());
+}
+
 TEST_CASE("a stage that is stopped for longer is replaced, and harmless when it could go on") {
     const Leftovers before;
     for (const int streams : {1, 8}) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/conductor/conductor_actor.hpp"
+#include "actors/protocol/counters.hpp"
 #include "tests/sim/alloc_faults.hpp"
 #include "tests/sim/sim_scenario.hpp"
 
@@ -15,6 +16,8 @@ namespace {
 constexpr SimTime kLivenessLimit{400'000'000'000};
 /// Until all is quiet after the last answer.
 constexpr SimTime kQuietLimit{60'000'000'000};
+/// A timer of the conductor is as late as its loop.
+constexpr SimTime kDrainSlack{1'000'000};
 
 /// One client: asks its turns one after the other and checks every token.
 class Client {
@@ -37,6 +40,14 @@ public:
     Client& operator=(const Client&) = delete;
 
     [[nodiscard]] bool through() const { return turn_ >= script_.turns.size(); }
+    /// From now on orders are refused and answers may end with an error.
+    void drained() {
+        drained_ = true;
+        faults_ = true;
+    }
+    /// Of its last answer, if that ended with one.
+    [[nodiscard]] const std::optional<std::string>& error() const { return error_; }
+    [[nodiscard]] std::optional<RequestId> request() const { return request_; }
 
 private:
     void ask();
@@ -50,6 +61,8 @@ private:
     const SimClient& script_;
     SimOutcome& outcome_;
     bool faults_;
+    bool drained_ = false;
+    std::optional<std::string> error_;
     std::size_t turn_ = 0;
     std::uint64_t asked_ = 0;  // orders submitted
     bool open_ = false;
@@ -94,6 +107,11 @@ void Client::ask() {
     open_ = true;
     stopped_ = false;
     const Result<RequestId> taken = conductor_.submit(std::move(order));
+    if (drained_ && !taken.ok()) {
+        turn_ = script_.turns.size();
+        return;
+    }
+    if (drained_) world_.violate("an order was taken after the conductor was told to drain");
     if (!taken.ok()) return world_.violate("an order was refused: " + taken.error().what);
     request_ = taken.value();
     if (!turn.cancel_after || turn.polled) return;
@@ -138,6 +156,7 @@ void Client::end(std::uint64_t number, const AnswerFigures& figures, const Statu
     });
     if (!status.ok()) {
         ++outcome_.failed;
+        error_ = status.error().what;
         if (!faults_) world_.violate("an error without a fault: " + status.error().what);
     } else if (stopped_) {
         ++outcome_.stopped;
@@ -162,8 +181,11 @@ void Client::next_turn() {
 
 class Run {
 public:
-    Run(std::uint64_t seed, const std::function<void(const std::string&)>& on_line)
-        : scenario_{draw_scenario(seed)},
+    Run(std::uint64_t seed,
+        const std::function<void(const std::string&)>& on_line,
+        const SimKinds& kinds)
+        : kinds_{kinds},
+          scenario_{draw_scenario(seed, kinds)},
           timing_{scenario_.timing},
           conductor_{scenario_.conductor, kFakeVocab, scenario_.plan.kv_slots},
           world_{options(seed, scenario_, on_line), timing_, scenario_.processes, scenario_.edges} {
@@ -175,9 +197,12 @@ public:
         world_.add_faults(scenario_.faults);
         outcome_.faults = scenario_.faults.size();
         for (const SimClient& script : scenario_.clients) {
-            clients_.push_back(std::make_unique<Client>(
-                world_, conductor_, *scenario_.texts, script, outcome_, !scenario_.faults.empty()));
+            const bool is_poison = scenario_.poison_kills && clients_.size() == kPoisonClient;
+            clients_.push_back(std::make_unique<Client>(world_, conductor_, *scenario_.texts,
+                                                        script, outcome_,
+                                                        !scenario_.faults.empty() || is_poison));
         }
+        begin_incident();
         const auto through = [this] {
             return std::all_of(clients_.begin(), clients_.end(),
                                [](const auto& client) { return client->through(); });
@@ -193,6 +218,7 @@ public:
         } else if (world_.gave_up() && scenario_.faults.empty()) {
             world_.violate("gave up without a fault: " + world_.gave_up()->what);
         }
+        check_incident();
         return result();
     }
 
@@ -208,13 +234,87 @@ private:
         return options;
     }
 
+    void begin_incident() {
+        if (scenario_.poison_kills) {
+            *scenario_.on_poison = [this](StageId actor) {
+                if (actor == *scenario_.poison_kills) crash_home_of(actor);
+            };
+        }
+        if (scenario_.drain_at) {
+            world_.call_at(*scenario_.drain_at, [this] {
+                for (const auto& client : clients_) client->drained();
+                conductor_.drain(Micros{scenario_.drain_limit.count() / 1'000});
+            });
+            world_.call_at(*scenario_.drain_at + scenario_.drain_limit + kDrainSlack, [this] {
+                if (conductor_.open_requests() == 0) return;
+                world_.violate("a request is open after the limit of the drain");
+            });
+        }
+        for (const SimSuspension& each : scenario_.suspensions)
+            world_.call_at(each.at, [this, &each] { suspend_all(each.lasts); });
+    }
+
+    void crash_home_of(StageId actor) {
+        for (const SimProcessSpec& spec : scenario_.processes) {
+            const std::vector<StageId>& actors = spec.process.actors;
+            if (std::find(actors.begin(), actors.end(), actor) == actors.end()) continue;
+            world_.add_faults(
+                {{.at = world_.now(), .kind = SimFaultKind::Crash, .process = spec.process.id}});
+            ++outcome_.faults;
+        }
+    }
+
+    void suspend_all(SimTime lasts) {
+        const SimTime until = world_.now() + lasts;
+        world_.conductor().freeze(until);
+        for (const SimProcessSpec& spec : scenario_.processes) {
+            if (SimProcess* process = world_.current(spec.process.id)) process->freeze(until);
+        }
+    }
+
+    void check_incident() {
+        if (world_.violation()) return;
+        if (scenario_.poison_kills) {
+            const Client& client = *clients_[kPoisonClient];
+            const std::string name =
+                "request " + std::to_string(client.request() ? client.request()->value : 0) + " ";
+            if (!client.error() || client.error()->find(name) == std::string::npos)
+                world_.violate("the poison request did not end with an error that names it");
+        }
+        if (!scenario_.crash_loop) return;
+        const auto lives = std::count_if(
+            world_.incarnations().begin(), world_.incarnations().end(),
+            [this](const auto& process) { return process->id() == *scenario_.crash_loop; });
+        if (lives <= kCrashLoopMost) return;
+        world_.violate("a process that always dies was started " + std::to_string(lives) +
+                       " times");
+    }
+
+    /// Whatever was lost on the way, a stage that is told of new requests or of none holds no old one.
+    void check_held_requests() {
+        for (const SimProcessSpec& spec : scenario_.processes) {
+            SimProcess* process = world_.current(spec.process.id);
+            if (process == nullptr) continue;
+            const std::uint64_t held =
+                process->gauges()[static_cast<std::size_t>(gauges::kRequests)];
+            if (held == 0) continue;
+            world_.violate(process->title() + " holds " + std::to_string(held) +
+                           " requests, and none is open");
+        }
+    }
+
     void check_leftovers() {
-        (void)world_.run([] { return false; }, world_.now() + kQuietLimit);
+        // Answers fail before a crash loop is over.
+        const SimTime begins =
+            scenario_.crash_loop ? std::max(world_.now(), scenario_.faults_end) : world_.now();
+        (void)world_.run([] { return false; }, begins + kQuietLimit);
         if (world_.violation() || world_.gave_up()) return;
+        if (scenario_.crash_loop) return;  // it may be down at any time
         if (!world_.all_up()) return world_.violate("a stage has not come back");
         if (const auto channel = world_.forgotten_channels()) return world_.violate(*channel);
         if (const auto leak = world_.leaked_tensors()) world_.violate(*leak);
         if (conductor_.open_requests() != 0) world_.violate("a request is open for ever");
+        if (kinds_.held_requests) check_held_requests();
     }
 
     SimOutcome result() {
@@ -227,6 +327,7 @@ private:
         return outcome_;
     }
 
+    SimKinds kinds_;
     SimScenario scenario_;
     RandomTiming timing_;
     ConductorActor conductor_;
@@ -237,8 +338,10 @@ private:
 
 }  // namespace
 
-SimOutcome run_seed(std::uint64_t seed, const std::function<void(const std::string&)>& on_line) {
-    return Run{seed, on_line}.go();
+SimOutcome run_seed(std::uint64_t seed,
+                    const std::function<void(const std::string&)>& on_line,
+                    const SimKinds& kinds) {
+    return Run{seed, on_line, kinds}.go();
 }
 
 }  // namespace paceline::testing

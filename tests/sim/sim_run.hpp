@@ -6,8 +6,11 @@
 //   ends        on_end comes exactly once, after the last token
 //   liveness    once the faults have stopped every request ends within a bound of virtual time,
 //               and with an error only if there was a fault
+//   poison      the request that kills a segment fails with an error that names it, no other one does
+//   drain       nothing is open when its limit is over, and no order is taken
+//   crash loop  a process that never stays at work is not restarted for ever
 //   leftovers   when all is quiet no tensor slot is missing; KV slots are so few that a leak of one
-//               page is met by the next request
+//               page is met by the next request; no stage holds a request (SimKinds::held_requests)
 // and what the world watches for itself (sim_world.hpp).
 #pragma once
 
@@ -17,6 +20,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/sim/sim_incident.hpp"
 
 namespace paceline::testing {
 
@@ -36,6 +41,7 @@ struct SimOutcome {
 };
 
 [[nodiscard]] SimOutcome run_seed(std::uint64_t seed,
-                                  const std::function<void(const std::string& line)>& on_line = {});
+                                  const std::function<void(const std::string& line)>& on_line = {},
+                                  const SimKinds& kinds = {});
 
 }  // namespace paceline::testing

@@ -9,6 +9,7 @@
 #include "actors/target/segment_actor.hpp"
 #include "model/kv_layout.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "tests/support/toy/toy_frail.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -72,14 +73,28 @@ private:
     std::vector<TokenId> so_far_;
 };
 
+using OnPoison = std::shared_ptr<std::function<void(StageId)>>;
+
 /// The actors of one process on fresh backends.
 class ToyBody final : public SimBody {
 public:
-    [[nodiscard]] Actor& actor(StageId id) override { return *actors_.at(id).actor; }
-    void add(StageId id, ToyActor actor) { actors_.emplace(id, std::move(actor)); }
+    [[nodiscard]] Actor& actor(StageId id) override { return *actors_.at(id).frail; }
+    void add(StageId id, ToyActor made, const OnPoison& on_poison) {
+        auto frail = std::make_unique<FrailActor>(
+            *made.actor,
+            [](const Request& request) { return request.text.front() == kPoisonToken; },
+            [id, on_poison] {
+                if (*on_poison) (*on_poison)(id);
+            });
+        actors_.emplace(id, Inside{std::move(made), std::move(frail)});
+    }
 
 private:
-    std::map<StageId, ToyActor> actors_;
+    struct Inside {
+        ToyActor toy;
+        std::unique_ptr<FrailActor> frail;
+    };
+    std::map<StageId, Inside> actors_;
 };
 
 struct BodyParts {
@@ -310,10 +325,10 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
         spec.name = disposable ? "draft" : "segment-" + std::to_string(home.front().value);
         spec.on_death = disposable ? OnDeath::RestartAlone : OnDeath::RebuildChain;
         spec.handlers_during_jobs = random.chance(33);
-        spec.make = [parts, home, draft] {
+        spec.make = [parts, home, draft, on_poison = scenario.on_poison] {
             auto body = std::make_unique<ToyBody>();
             for (const StageId id : home) {
-                body->add(id, id == draft ? make_draft(parts) : make_segment(parts, id));
+                body->add(id, id == draft ? make_draft(parts) : make_segment(parts, id), on_poison);
             }
             return body;
         };
@@ -332,7 +347,7 @@ std::string self_draft_text(const std::optional<SelfDraftOptions>& options) {
 
 }  // namespace
 
-SimScenario draw_scenario(std::uint64_t seed) {
+SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     SimRandom random{seed};
     SimScenario scenario;
     ToyPlan& plan = scenario.plan;
@@ -380,6 +395,7 @@ SimScenario draw_scenario(std::uint64_t seed) {
     scenario.conductor = toy_conductor_plan(plan);
     scenario.conductor.recovery_limit = Micros{random.chance(20) ? 500'000 : 60'000'000};
     scenario.conductor.poison_limit = static_cast<std::uint32_t>(2 + random.below(4));
+    add_incident(seed, kinds, scenario);
     return scenario;
 }
 
@@ -391,7 +407,7 @@ std::string SimScenario::describe() const {
         " KV slots, prefill of " + std::to_string(prefill_rows_in(plan)) + " rows, " +
         std::to_string(waves_in_flight) + " waves in flight, exit " + std::to_string(exit.at) +
         self_draft_text(self_draft) + ", rings of " + std::to_string(edges.front().ring_slots) +
-        ", " + std::to_string(clients.size()) + " clients";
+        ", " + std::to_string(clients.size()) + " clients, incident: " + name_of(incident);
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "runtime/simulation/sim_process.hpp"
 #include "runtime/simulation/sim_timing.hpp"
 #include "runtime/simulation/sim_world.hpp"
+#include "tests/sim/sim_incident.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {
@@ -54,10 +56,19 @@ struct SimScenario {
     RandomTimingLimits timing;
     RestartRules restarts;
     ConductorPlan conductor;
+    SimIncident incident = SimIncident::None;
+    std::optional<StageId> poison_kills;     // which segment
+    std::optional<SimTime> drain_at;         // the conductor takes no order from then on,
+    SimTime drain_limit{0};                  // and ends what is open within this
+    std::optional<StageId> crash_loop;       // which process never stays at work
+    std::vector<SimSuspension> suspensions;  // of the whole machine
+    /// Called with the actor that a poison request is begun at. The run says what follows.
+    std::shared_ptr<std::function<void(StageId)>> on_poison =
+        std::make_shared<std::function<void(StageId)>>();
     std::shared_ptr<SimTexts> texts = std::make_shared<SimTexts>();
     std::string describe() const;
 };
 
-[[nodiscard]] SimScenario draw_scenario(std::uint64_t seed);
+[[nodiscard]] SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds = {});
 
 }  // namespace paceline::testing

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/sim/sim_run.hpp"
+#include "tests/sim/sim_scenario.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -31,6 +32,24 @@ TEST_CASE("watching a run changes nothing") {
         CHECK(silent.hash == told.hash);
         CHECK(lines > 0);
     }
+}
+
+TEST_CASE("an incident that is not enabled leaves the scenario as it is") {
+    const SimKinds none{.poison = false, .drain = false, .crash_loop = false, .suspension = false};
+    std::set<SimIncident> drawn;
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        CAPTURE(seed);
+        const SimKinds all{.poison = true, .drain = true, .crash_loop = true, .suspension = true};
+        const SimScenario hard = draw_scenario(seed, all);
+        const SimScenario plain = draw_scenario(seed, none);
+        drawn.insert(hard.incident);
+        CHECK(plain.incident == SimIncident::None);
+        CHECK(hard.clients.size() == plain.clients.size());
+        CHECK(hard.edges.size() == plain.edges.size());
+        if (hard.incident != SimIncident::None) continue;
+        CHECK(hard.describe() == plain.describe());
+    }
+    CHECK(drawn.size() == 5);
 }
 
 TEST_CASE("different seeds are different runs, and many of them meet what they are for") {

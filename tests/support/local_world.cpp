@@ -36,6 +36,12 @@ public:
     void post(StageId /*from*/, StageId /*to*/, const control::Message& /*message*/) override {
         PACE_CHECK(false, "a control message to an actor that was not added to the world");
     }
+    [[nodiscard]] Epoch epoch_of(StageId /*self*/, StageId /*peer*/) const override {
+        return Epoch{0};
+    }
+    void report_fault(StageId /*self*/, StageId /*peer*/, Error /*error*/) override {
+        PACE_CHECK(false, "a fault of an actor that was not added to the world");
+    }
     [[nodiscard]] TensorProducer* tensors_to(StageId /*self*/, StageId /*to*/) override {
         return nullptr;
     }

@@ -55,9 +55,10 @@ void run_wave(Backend& segment,
 }  // namespace
 
 std::vector<std::string> golden_names() {
-    return {"llama-f32",   "llama-untied-f16", "llama-linear-bf16", "llama-yarn-f16",
-            "llama3-bf16", "mistral-q8_0",     "qwen2-f16",         "qwen3-bf16",
-            "llama-q4_0",  "llama-q4_1",       "tiny-chat"};
+    return {"llama-f32",   "llama-untied-f16", "llama-linear-bf16",  "llama-yarn-f16",
+            "llama3-bf16", "mistral-q8_0",     "qwen2-f16",          "qwen3-bf16",
+            "llama-q4_0",  "llama-q4_1",       "llama-small-blocks", "llama-q4_k_m",
+            "qwen3-k-mix", "tiny-chat"};
 }
 
 Result<Golden> read_golden(const std::string& stem) {

@@ -1,8 +1,5 @@
 """Low-rank updates of a target: layers, loss, a run, its part file; and the probes of early tokens."""
 
-import contextlib
-import io
-import json
 import tempfile
 import unittest
 from pathlib import Path
@@ -10,26 +7,17 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from safetensors import safe_open
 from torch.nn import functional
 
 from paceline_training import early_exit, plot, probe
-from paceline_training.cli import main
 from paceline_training.lora import LoraMatrix, LoraTarget
 from paceline_training.losses import distil
 from paceline_training.modules import Context
 from paceline_training.target import Target, permute_rows
 from torch_answers import FINGERPRINT, make_answers, residuals
+from training_run import TrainingRuns
 
 VOCAB = 512
-
-
-def quiet(arguments):
-    """The command's exit code and what it printed."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([str(a) for a in arguments])
-    return code, out.getvalue(), err.getvalue()
 
 
 def one_text(length):
@@ -109,38 +97,12 @@ class StepHeads(unittest.TestCase):
         self.assertAlmostEqual(np.mean(drawn), whole.item(), delta=0.01 * whole.item())
 
 
-class Runs(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        torch.set_num_threads(1)
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.folder = Path(cls.temporary.name)
-        cls.model = make_answers(cls.folder)
-
-    def arguments(self, step, run, *more):
-        return [step, "-m", self.model, "--answers", self.folder / "train", "--heldout",
-                self.folder / "heldout", "-o", self.folder / run, "--length", 64,
-                "--batch-tokens", 512, "-t", 1, "--dtype", "f32", "--tokens", 400, *more]
-
+class Runs(TrainingRuns):
     def train(self, run, *more, steps=40):
-        code, out, err = quiet(self.arguments(
+        self.succeeds(self.arguments(
             "early-exit", run, "--exit", 1, "--others", "", "--rank", 4, "--alpha", 8, "--steps",
             steps, *more))
-        self.assertEqual(code, 0, err)
-        return json.loads((self.folder / run / "card.json").read_text())["heldout"]
-
-    def export(self, run, name, *more):
-        path = self.folder / name
-        code, _, err = quiet(["export", "--run", self.folder / run, "-o", path, *more])
-        self.assertEqual(code, 0, err)
-        with safe_open(path, "np") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata()
-
-    def refused(self, *arguments):
-        code, _, err = quiet(arguments)
-        self.assertEqual(code, 1)
-        return err
+        return self.card(run)["heldout"]
 
     def test_a_target_without_training_is_the_plain_one(self):
         figures = self.train("still", "--rate", 0, steps=1)
@@ -204,16 +166,13 @@ class Runs(unittest.TestCase):
     def test_probes_are_fitted_for_lens_and_heads_and_written(self):
         self.train("lens", "--rate", 1e-2, steps=40)
         self.export("lens", "early-exit.safetensors")
-        code, _, err = quiet(self.arguments("heads", "exits", "--exits", 1, "--steps", 30,
-                                            "--rate", 3e-3))
-        self.assertEqual(code, 0, err)
+        self.succeeds(self.arguments("heads", "exits", "--exits", 1, "--steps", 30, "--rate", 3e-3))
         self.export("exits", "heads.safetensors")
-        code, out, err = quiet(self.arguments(
+        out = self.succeeds(self.arguments(
             "probe", "probes", "--lora", self.folder / "lens", "--lora-part",
             self.folder / "early-exit.safetensors", "--lens-exits", 1, "--heads",
             self.folder / "heads.safetensors", "--head-exits", 1))
-        self.assertEqual(code, 0, err)
-        figures = json.loads((self.folder / "probes" / "card.json").read_text())["heldout"]
+        figures = self.card("probes")["heldout"]
         names = [f"exit.1.{kind}.{mode}" for kind in ("lens", "head") for mode in probe.MODES]
         self.assertEqual(list(figures), names)
         self.assertIn("auc", out)
@@ -225,8 +184,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(metadata["paceline.part"], "probe")
         self.assertEqual(metadata["lora"], probe.digest(self.folder / "early-exit.safetensors"))
         self.assertEqual(metadata["heads"], probe.digest(self.folder / "heads.safetensors"))
-        code, _, err = quiet(["card", "--parts", self.folder, "--run", self.folder / "lens"])
-        self.assertEqual(code, 0, err)
+        self.succeeds(["card", "--parts", self.folder, "--run", self.folder / "lens"])
 
     def test_a_probe_says_what_it_lacks(self):
         for more, says in (([], "nothing to fit"), (["--lens-exits", 1], "needs --lora RUN"),

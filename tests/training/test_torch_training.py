@@ -1,61 +1,28 @@
 """Parts are trained from answers, runs go on after an interruption, files hold what was trained."""
 
-import contextlib
-import io
-import json
-import tempfile
 import unittest
-from pathlib import Path
 
 import gguf
 import numpy as np
 import torch
-from safetensors import safe_open
 
 from paceline_training import adapter, draft, export, heads, plot
-from paceline_training.cli import main
 from paceline_training.loop import rate_at
 from paceline_training.modules import Context, DraftModel
 from paceline_training.target import Target, permute_rows
-from torch_answers import FINGERPRINT, make_answers, random_texts, write_shard
+from torch_answers import FINGERPRINT, random_texts, write_shard
+from training_run import TrainingRuns, quiet
 
 
-def quiet(arguments):
-    """The command's exit code and what it printed."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([str(a) for a in arguments])
-    return code, out.getvalue(), err.getvalue()
-
-
-class Training(unittest.TestCase):
+class Training(TrainingRuns):
     @classmethod
     def setUpClass(cls):
-        torch.set_num_threads(1)
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.folder = Path(cls.temporary.name)
-        cls.model = make_answers(cls.folder)
+        super().setUpClass()
         cls.every_token = cls.folder / "all.txt"
         cls.every_token.write_text("\n".join(map(str, range(512))))
 
     def train(self, step, run, *more, steps=12):
-        code, out, err = quiet([
-            step, "-m", self.model, "--answers", self.folder / "train", "--heldout",
-            self.folder / "heldout", "-o", self.folder / run, "--length", 64, "--batch-tokens",
-            512, "-t", 1, "--dtype", "f32", "--tokens", 400, "--steps", steps, *more])
-        self.assertEqual(code, 0, err)
-        return out
-
-    def card(self, run):
-        return json.loads((self.folder / run / "card.json").read_text())
-
-    def export(self, run, name, *more):
-        path = self.folder / name
-        code, _, err = quiet(["export", "--run", self.folder / run, "-o", path, *more])
-        self.assertEqual(code, 0, err)
-        with safe_open(path, "np") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata()
+        return self.succeeds(self.arguments(step, run, "--steps", steps, *more))
 
     def test_a_draft_of_all_layers_is_the_target_and_its_file_too(self):
         out = self.train("draft", "whole", "--from-layers", "0,1", "--token-list",
@@ -150,17 +117,15 @@ class Training(unittest.TestCase):
         steps = [int(line.split("\t")[0]) for line in
                  (self.folder / "again" / "losses.tsv").read_text().splitlines()[1:]]
         self.assertEqual(steps, sorted(steps))
-        code, _, _ = quiet(["plot", self.folder / "again", "-o", self.folder / "curves.svg"])
-        self.assertEqual(code, 0)
+        self.succeeds(["plot", self.folder / "again", "-o", self.folder / "curves.svg"])
         self.assertIn("<svg", (self.folder / "curves.svg").read_text())
 
     def test_a_features_draft_is_judged_by_chains_of_its_own_states(self):
         self.train("draft", "features", "--from-layers", "1", "--features", "--rollouts", 8)
         row = self.card("features")["heldout"]["all"]
         self.assertGreaterEqual(row["acceptance_length"], 1)
-        code, _, err = quiet(["export", "--run", self.folder / "features", "-o",
-                              self.folder / "no.safetensors"])
-        self.assertEqual(code, 1)
+        err = self.refused("export", "--run", self.folder / "features", "-o",
+                           self.folder / "no.safetensors")
         self.assertIn("--features", err)
 
     def test_answers_of_another_target_are_refused(self):
@@ -168,10 +133,9 @@ class Training(unittest.TestCase):
         write_shard(other, Target(self.model), random_texts(Target(self.model), 4, 5), 8, 8)
         path = other / "shard-00000.safetensors"
         path.write_bytes(path.read_bytes().replace(FINGERPRINT.encode(), b"f" * 16))
-        code, _, err = quiet(["draft", "-m", self.model, "--answers", self.folder / "train",
-                              "--heldout", other, "-o", self.folder / "bad", "--steps", 1,
-                              "--tokens", 400])
-        self.assertEqual(code, 1)
+        err = self.refused("draft", "-m", self.model, "--answers", self.folder / "train",
+                           "--heldout", other, "-o", self.folder / "bad", "--steps", 1, "--tokens",
+                           400)
         self.assertIn("f" * 16, err)
 
     def test_the_rate_rises_and_falls(self):

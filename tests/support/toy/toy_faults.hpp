@@ -27,8 +27,10 @@ enum class ToyAction : std::uint8_t {
     ScribbleOut,  // from now on: random bytes over the rings that it writes to
     ScribbleIn,   // the same over those it reads from
     OutOfMemory,  // its nth run through the layers throws bad_alloc (the point is not looked at)
+    SlowRun,      // its nth run through the layers takes a second (the same)
     ExitOnLoad,   // exit code 3 before it says hello (point and nth are not looked at)
     HangOnLoad,   // never says hello (the same)
+    DieOf,  // SIGKILL to itself at each Begin of the request `poison` (point and nth are not looked at)
 };
 
 struct ToyFault {
@@ -38,6 +40,7 @@ struct ToyFault {
     std::uint32_t last_epoch = 1;
     std::uint32_t nth = 1;  // passing, plus a different one of 0 .. spread-1 in each incarnation
     std::uint32_t spread = 1;
+    std::uint64_t poison = 0;  // of DieOf: the seed of a toy_request()
 };
 
 inline constexpr std::size_t kToyFaultsMax = 3;

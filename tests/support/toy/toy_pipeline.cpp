@@ -1,6 +1,7 @@
 #include "tests/support/toy/toy_pipeline.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "actors/draft/draft_actor.hpp"
@@ -147,6 +148,11 @@ ToyActor make_toy_actor(const ToyPlan& plan, StageId id) {
         std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
                                       kFakeLayers * index / plan.segments, plan.kv_slots);
     backend->layer_cost = Micros{plan.layer_micros};
+    if (plan.row_micros > 0) {
+        backend->on_rows = [cost = Micros{plan.row_micros}](std::span<const Row> rows) {
+            std::this_thread::sleep_for(cost * rows.size());
+        };
+    }
     auto actor = std::make_unique<SegmentActor>(segment_plan(plan, index), *backend);
     return {std::move(backend), std::move(actor)};
 }

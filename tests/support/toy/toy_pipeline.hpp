@@ -47,6 +47,7 @@ struct ToyPlan {
     // proposes and defers.
     bool exits = false;
     std::int64_t layer_micros = 0;  // time that a wave takes in one layer
+    std::int64_t row_micros = 0;    // time that each row takes in a segment
     std::int32_t kv_slots = 8192;
     std::int64_t proposal_wait_micros = 2000;
     std::uint64_t seed = 1;  // of an Oracle draft's mistakes

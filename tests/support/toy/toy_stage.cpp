@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <new>
 #include <random>
@@ -17,9 +18,11 @@
 #include <vector>
 
 #include "ipc/transport/ring_layout.hpp"
+#include "model/warm_up.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/loop/stage_process.hpp"
 #include "tests/support/toy/toy_faults.hpp"
+#include "tests/support/toy/toy_frail.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -103,11 +106,19 @@ void strike(const ToyFault& fault) {
             break;
         case ToyAction::OutOfMemory:
             throw std::bad_alloc{};
+        case ToyAction::SlowRun:
+            std::this_thread::sleep_for(std::chrono::seconds{1});
+            break;
         case ToyAction::None:
         case ToyAction::ExitOnLoad:
         case ToyAction::HangOnLoad:
+        case ToyAction::DieOf:
             break;
     }
+}
+
+bool strikes_in_runs(const ToyFault& fault) {
+    return fault.action == ToyAction::OutOfMemory || fault.action == ToyAction::SlowRun;
 }
 
 void pass(Pending& pending) {
@@ -121,15 +132,13 @@ void on_fault_point(FaultPoint point) {
     if (mischief.scribbles_out || mischief.scribbles_in) scribble();
     if (!mischief.at_work && !comes_back) return;
     for (Pending& pending : mischief.pending) {
-        const bool applies =
-            pending.fault.action != ToyAction::OutOfMemory && pending.fault.point == point;
-        if (applies) pass(pending);
+        if (!strikes_in_runs(pending.fault) && pending.fault.point == point) pass(pending);
     }
 }
 
 void on_run() {
     for (Pending& pending : mischief.pending) {
-        if (pending.fault.action == ToyAction::OutOfMemory) pass(pending);
+        if (strikes_in_runs(pending.fault)) pass(pending);
     }
 }
 
@@ -162,17 +171,34 @@ control::Hello hello_of(const ToyPlan& plan) {
     return hello;
 }
 
+/// Whether `request` is one that this stage dies of; a replay has more text.
+bool is_deadly(const Request& request) {
+    return std::any_of(
+        mischief.pending.begin(), mischief.pending.end(), [&request](const Pending& pending) {
+            if (pending.fault.action != ToyAction::DieOf) return false;
+            const std::vector<TokenId> poison = toy_request(pending.fault.poison).text;
+            return request.text.size() >= poison.size() &&
+                   std::equal(poison.begin(), poison.end(), request.text.begin());
+        });
+}
+
 int work(StageProcess& process, const ToyPlan& plan) {
     const std::vector<StageId> here = process.assignment().actors;
     std::vector<ToyActor> actors;
+    std::deque<FrailActor> frail;
+    Micros row_time{0};
     for (const StageId id : here) {
         actors.push_back(make_toy_actor(plan, id));
-        if (actors.back().backend) actors.back().backend->on_run = on_run;
+        if (actors.back().backend) {
+            row_time += warm_up(*actors.back().backend);
+            actors.back().backend->on_run = on_run;
+        }
+        frail.emplace_back(*actors.back().actor, is_deadly, [] { ::kill(::getpid(), SIGKILL); });
     }
     Result<Wiring> wiring = process.introduce(hello_of(plan));
     if (!wiring) return process.finish(wiring.error());
-    StageLoop loop{std::move(wiring).value(), process, {}};
-    for (std::size_t i = 0; i < here.size(); ++i) loop.add(here[i], *actors[i].actor);
+    StageLoop loop{std::move(wiring).value(), process, {.row_time = row_time}};
+    for (std::size_t i = 0; i < here.size(); ++i) loop.add(here[i], frail[i]);
     const auto is_here = [&here](StageId id) {
         return std::find(here.begin(), here.end(), id) != here.end();
     };

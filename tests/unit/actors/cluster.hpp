@@ -107,6 +107,25 @@ public:
         if (world.failure) FAIL(world.failure->what);
         REQUIRE(all_ended());
     }
+    /// As a supervisor does: whom a stage reports is replaced.
+    void replace_faulty() {
+        for (; faults_seen_ < world.faults.size(); ++faults_seen_) {
+            const ShuffledWorld::Fault& fault = world.faults[faults_seen_];
+            if (!world.lives(fault.peer) || world.epoch_of(fault.peer) != fault.peer_epoch)
+                continue;
+            lose(fault.peer);
+            rejoin(fault.peer);
+        }
+    }
+    /// Until the last answer that was ordered has ended.
+    void run_until_last_ended() {
+        world.run([&] {
+            replace_faulty();
+            return heard.back()->ends > 0;
+        });
+        if (world.failure) FAIL(world.failure->what);
+        REQUIRE(heard.back()->ends > 0);
+    }
     void run_dry() {
         world.run([] { return false; });
         if (world.failure) FAIL(world.failure->what);
@@ -185,6 +204,7 @@ private:
     std::uint64_t sources_ = 0;
     std::optional<std::uint64_t> replays_at_loss_;  // of a segment, the last one
     bool conductor_is_over_ = false;
+    std::size_t faults_seen_ = 0;
 };
 
 }  // namespace paceline::testing

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,7 @@ public:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override {
         REQUIRE(kind == static_cast<std::uint16_t>(msg::Kind::Stop));
+        if (full.contains(to)) return Push::Full;
         stops.emplace_back(to, decode_message<msg::Stop>(bytes).value().route);
         return Push::Ok;
     }
@@ -59,6 +61,10 @@ public:
     void set(Gauge gauge, std::uint64_t value) override { gauges[gauge] = value; }
     [[nodiscard]] StageId self() const override { return StageId{0}; }
     [[nodiscard]] Epoch epoch() const override { return Epoch{1}; }
+    [[nodiscard]] Epoch epoch_of(StageId) const override { return Epoch{1}; }
+    void report_fault(StageId peer, Error error) override {
+        faults.emplace_back(peer, std::move(error));
+    }
     void post(StageId to, const control::Message& message) override {
         const auto& begin = std::get<control::Begin>(message);
         posted.push_back({to, begin, decode_request(begin.payload).value()});
@@ -71,6 +77,7 @@ public:
     void cancel_before(RequestId request, Attempt valid) override { valid_from[request] = valid; }
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId) override { return nullptr; }
     void publish_watermark(RequestId, Attempt, Position, TokenId) override {}
+    void excuse_loss(StageId stage) override { excused.push_back(stage); }
     void fail(Error error) override { failure = std::move(error); }
     void stop() override { left = true; }
 
@@ -84,12 +91,15 @@ public:
     Micros clock{1000};
     std::vector<Posted> posted;
     std::vector<std::pair<StageId, msg::Route>> stops;
+    std::set<StageId> full;  // their channels have no room
     std::multimap<Micros, std::function<void()>> timers;
     std::map<RequestId, Attempt> valid_from;
+    std::vector<StageId> excused;
     std::map<Counter, std::uint64_t> counted;
     std::map<Gauge, std::uint64_t> gauges;
     std::map<TraceKind, int> traced;
     std::optional<Error> failure;
+    std::vector<std::pair<StageId, Error>> faults;  // of stages
     bool left = false;
 };
 

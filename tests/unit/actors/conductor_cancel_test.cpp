@@ -32,6 +32,28 @@ TEST_CASE("a callback that says stop stops all stages and keeps what it saw, not
     CHECK(bench.context.posted.back().begin.request == id);
 }
 
+TEST_CASE(
+    "an answer that its own callback cancels goes on, in a next turn, behind what was handed on") {
+    Bench bench;
+    RequestId id;
+    AnswerOrder order = bench.order(request());
+    order.on_token = [&bench, &id](TokenId token) {
+        if (token == 50) bench.conductor.cancel(id);
+        return Go::On;
+    };
+    id = bench.conductor.submit(std::move(order)).value();
+    bench.verdict(id, 1, 4, {50, 51, 52});
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50});
+    AnswerOrder more = bench.order(request(2));
+    more.continues = id;
+    REQUIRE(bench.conductor.submit(std::move(more)));
+    const Request& posted = bench.context.posted.back().request;
+    CHECK(posted.text == std::vector<TokenId>{0, 1, 2, 3, 50, 0, 1});
+    // The stages hold 51 where this text has 0.
+    CHECK(posted.reuse == 5);
+}
+
 TEST_CASE("an answer whose client is gone is stopped, running or waiting") {
     Bench bench;
     bool gone = false;
@@ -56,6 +78,28 @@ TEST_CASE("an answer whose client is gone is stopped, running or waiting") {
     bench.context.pass(Micros{9'000'000});
     CHECK(bench.context.timers.empty());
     CHECK(bench.ears[0]->ends == 1);
+}
+
+TEST_CASE("a client that is gone is noticed with the next batch, and hears nothing of it") {
+    Bench bench;
+    bool gone = false;
+    AnswerOrder order = bench.order(request());
+    order.cancelled = [&gone] { return gone; };
+    const RequestId id = bench.conductor.submit(std::move(order)).value();
+    bench.verdict(id, 1, 4, {50, 51});
+    gone = true;
+    bench.verdict(id, 1, 6, {52, 53});
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});
+    CHECK(bench.context.stops.size() == 3);
+    CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
+    // A next turn goes on behind what was heard.
+    AnswerOrder more = bench.order(request(2));
+    more.continues = id;
+    REQUIRE(bench.conductor.submit(std::move(more)));
+    const Request& posted = bench.context.posted.back().request;
+    CHECK(posted.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1});
+    CHECK(posted.reuse == 6);
 }
 
 TEST_CASE("a request that was never begun is cancelled without a Stop") {
@@ -84,7 +128,7 @@ TEST_CASE("what drains takes nothing new, and stops what is not done in time wit
     bench.context.pass(Micros{1'000'000});
     CHECK(bench.ears[1]->ends == 1);
     CHECK(bench.ears[1]->status.error().code == Errc::Cancelled);
-    CHECK(bench.context.stops.size() == 3);
+    CHECK(bench.context.stops.size() == 6);
     CHECK(bench.conductor.open_requests() == 0);
 }
 

@@ -105,6 +105,58 @@ TEST_CASE("a request that meets a loss in a row at every try is given up as pois
     CHECK(bench.ears[0]->tokens.empty());
 }
 
+TEST_CASE("suspects are tried one at a time, and only one that was alone is given up") {
+    Bench bench;
+    const std::vector<RequestId> ids{bench.submit(request()), bench.submit(request())};
+    const auto begun = [&bench] {  // requests of the Begins since the last look
+        std::vector<RequestId> to_first;
+        for (const auto& posted : bench.context.posted) {
+            if (posted.to == kFirst) to_first.push_back(posted.begin.request);
+        }
+        bench.context.posted.clear();
+        return to_first;
+    };
+    const auto lose_and_join = [&bench] {
+        bench.lose(kVerifier);
+        bench.join(kVerifier);
+    };
+    using Requests = std::vector<RequestId>;
+    CHECK(begun() == ids);
+    lose_and_join();
+    CHECK(begun() == ids);  // one loss is an accident
+    lose_and_join();
+    CHECK(begun() == Requests{ids[0]});
+    const RequestId late = bench.submit(request());
+    CHECK(begun().empty());  // a trial is on
+    bench.verdict(ids[0], 3, 4, {50});
+    CHECK(begun() == Requests{ids[1]});
+    lose_and_join();
+    CHECK(bench.ears[1]->ends == 0);  // its third loss, but another one ran beside it
+    CHECK(begun() == Requests{ids[1]});
+    CHECK(bench.context.excused.empty());
+    bench.lose(kFirst);
+    CHECK(bench.ears[1]->ends == 1);
+    CHECK(bench.ears[1]->status.error().what.find("request 2 is given up") == 0);
+    CHECK(bench.context.excused == std::vector{kVerifier, kVerifier, kVerifier, kFirst});
+    bench.join(kFirst);
+    CHECK(begun() == Requests{ids[0], late});
+    CHECK(bench.ears[0]->ends + bench.ears[2]->ends == 0);
+}
+
+TEST_CASE("a suspect that is cancelled lets the others begin") {
+    Bench bench;
+    const RequestId first = bench.submit(request());
+    const RequestId second = bench.submit(request());
+    for (int i = 0; i < 2; ++i) {
+        bench.lose(kVerifier);
+        bench.join(kVerifier);
+    }
+    bench.context.posted.clear();
+    bench.conductor.cancel(first);
+    REQUIRE(bench.context.posted.size() == 3);
+    CHECK(bench.context.posted[0].begin.request == second);
+}
+
 TEST_CASE("a token between two losses and a loss while it waits do not make a request poison") {
     Bench bench;
     const RequestId id = bench.submit(request());

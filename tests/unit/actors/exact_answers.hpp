@@ -16,6 +16,35 @@ inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
     return {answer.begin(), answer.end()};
 }
 
+/// Only what is committed of a text of `tokens` holds a slot: all candidates that failed have given
+/// theirs back.
+inline void check_only_text_held(const Pipeline& pipeline, RequestId request, std::size_t tokens) {
+    CHECK(pipeline.segment_actors.front()->scheduler()->slots_in_use(request) ==
+          static_cast<std::int32_t>(tokens) - 1);
+}
+
+/// The next turn after `answer`: the keys so far are of use again, nine tokens are new.
+inline Request next_turn(const Request& request, std::span<const TokenId> answer) {
+    Request turn = request;
+    turn.text.insert(turn.text.end(), answer.begin(), answer.end());
+    turn.reuse = static_cast<std::int32_t>(turn.text.size()) - 1;
+    for (TokenId token = 0; token < 9; ++token) turn.text.push_back(token);
+    return turn;
+}
+/// The conductor closes its only request and opens it with another text: the attempt to begin.
+inline Attempt reopen(Pipeline& pipeline, const Request& turn) {
+    pipeline.conductor.log.close(kOne);
+    CHECK(pipeline.conductor.log.open(kOne, turn.text));
+    return pipeline.conductor.log.restart(kOne).value();
+}
+/// Runs another turn to its end, beside what is left of the one before.
+inline void run_turn(Pipeline& pipeline, const Request& turn) {
+    const Attempt attempt = reopen(pipeline, turn);
+    const int finished = pipeline.conductor.finished;
+    pipeline.begin(kOne, turn, attempt);
+    pipeline.run_until_finished(finished + 1);
+}
+
 /// Runs requests at once and compares each with plain decoding; at the end nothing may be held.
 /// Returns the verdicts.
 inline int check_exact(const PipelineOptions& options, std::span<const Request> requests) {
@@ -32,15 +61,12 @@ inline int check_exact(const PipelineOptions& options, std::span<const Request> 
     pipeline.run_until_finished(static_cast<int>(requests.size()));
     const int verdicts = pipeline.conductor.verdicts;
     pipeline.run_dry();
-    const WaveScheduler& scheduler = *pipeline.segment_actors.front()->scheduler();
     Position last_useful = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
         const RequestId id{i + 1};
         CHECK(answer_of(pipeline, id) == oracles[i].answer);
-        // Only what is committed holds a slot: all candidates that failed have given theirs back.
-        const std::size_t text = requests[i].text.size() + oracles[i].answer.size();
-        CHECK(scheduler.slots_in_use(id) == static_cast<std::int32_t>(text) - 1);
+        check_only_text_held(pipeline, id, requests[i].text.size() + oracles[i].answer.size());
         pipeline.stop(id, Attempt{1});
         const auto length = static_cast<Position>(requests[i].text.size());
         const Position room = requests[i].finish_rule().room_at(length);

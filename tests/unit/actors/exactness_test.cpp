@@ -262,23 +262,13 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         });
         if (stopped) pipeline.stop(kOne, Attempt{1});
 
-        Request second = first;
-        const std::vector<TokenId> so_far = answer_of(pipeline, kOne);
-        second.text.insert(second.text.end(), so_far.begin(), so_far.end());
-        second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
-        for (TokenId token = 0; token < 9; ++token) second.text.push_back(token);
-        const Oracle second_oracle = plain_answer(second);
+        const Request second = next_turn(first, answer_of(pipeline, kOne));
         const auto prefill_rows = [&] {
             return pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
         };
         const std::uint64_t prefilled = prefill_rows();
-        pipeline.conductor.log.close(kOne);
-        CHECK(pipeline.conductor.log.open(kOne, second.text));
-        const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
-        const int finished = pipeline.conductor.finished;
-        pipeline.begin(kOne, second, attempt);
-        pipeline.run_until_finished(finished + 1);
-        CHECK(answer_of(pipeline, kOne) == second_oracle.answer);
+        run_turn(pipeline, second);
+        CHECK(answer_of(pipeline, kOne) == plain_answer(second).answer);
         CHECK(prefill_rows() == prefilled + 9);
     }
 }
@@ -313,9 +303,7 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
         second.text = texts[0];
         second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
         const Oracle oracle = plain_answer(second);
-        pipeline.conductor.log.close(kOne);
-        CHECK(pipeline.conductor.log.open(kOne, second.text));
-        const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
+        const Attempt attempt = reopen(pipeline, second);
         // The first segment is through with the prompt when the others hear of the turn.
         const control::Begin begin{
             .request = kOne, .attempt = attempt, .payload = encode_request(second)};

@@ -254,12 +254,43 @@ TEST_CASE("the gate tells stale from current from early, and gives early ones ba
     CHECK(gate.admit(peer, 1, route(3, 3, 1), first).value() == Age::Current);
 }
 
-TEST_CASE("a message of a stage's former incarnation is stale") {
+TEST_CASE("the gate forgets requests that are over, the longest over first, and none that runs") {
     InboxGate gate;
-    gate.begun(RequestId{1}, Attempt{1});
-    CHECK(gate.admit(StageId{5}, 1, route(1, 1, 7), {}).value() == Age::Current);
-    CHECK(gate.admit(StageId{5}, 1, route(1, 1, 6), {}).value() == Age::Stale);
-    CHECK(gate.admit(StageId{6}, 1, route(1, 1, 6), {}).value() == Age::Current);
+    const RequestId runs{1};
+    const RequestId kept{2};
+    gate.begun(runs, Attempt{3});
+    gate.begun(kept, Attempt{1});
+    gate.ended(kept);
+    gate.begun(kept, Attempt{2});  // its next turn
+    gate.ended(kept);
+    for (std::uint64_t id = 10; id < 10 + InboxGate::kOverMax - 1; ++id) {
+        gate.begun(RequestId{id}, Attempt{1});
+        gate.ended(RequestId{id});
+        gate.ended(RequestId{id});  // a Stop follows the verdict that ended it
+    }
+    CHECK(gate.age(runs, Attempt{3}) == Age::Current);
+    CHECK(gate.age(kept, Attempt{1}) == Age::Stale);
+    CHECK(gate.age(RequestId{10}, Attempt{1}) == Age::Current);
+    gate.begun(RequestId{5}, Attempt{1});
+    gate.all_ended();  // with those that ran
+    CHECK(gate.age(kept, Attempt{1}) == Age::Early);
+    CHECK(gate.age(RequestId{10}, Attempt{1}) == Age::Early);
+    CHECK(gate.age(runs, Attempt{2}) == Age::Stale);
+    CHECK(gate.is_news(kept, Attempt{3}));
+}
+
+TEST_CASE("a Begin that is to come once more is news, and what follows it is early until then") {
+    InboxGate gate{InboxGate::Overflow::DropOldest};
+    gate.begun(RequestId{1}, Attempt{2});
+    gate.await_again(RequestId{1});
+    CHECK(gate.is_news(RequestId{1}, Attempt{2}));
+    CHECK(gate.admit(StageId{5}, 1, route(1, 2, 1), {}).value() == Age::Early);
+    CHECK(gate.admit(StageId{5}, 1, route(1, 1, 1), {}).value() != Age::Early);
+    gate.begun(RequestId{1}, Attempt{2});
+    CHECK(gate.take_due().size() == 1);
+    gate.ended(RequestId{1});
+    gate.await_again(RequestId{1});  // too late
+    CHECK_FALSE(gate.is_news(RequestId{1}, Attempt{2}));
 }
 
 TEST_CASE("what a lost peer sent early is forgotten, what others sent is not") {

@@ -2,6 +2,7 @@
 // out, and decoding across losses must then go wrong under some seed. Linked with the libraries
 // that have the switches; every try is a process of its own, since a bug may end in a check.
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <random>
 #include <sys/wait.h>
@@ -9,6 +10,8 @@
 
 #include "ipc/base/faults.hpp"
 #include "tests/unit/actors/cluster.hpp"
+#include "tests/unit/actors/conductor_bench.hpp"
+#include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -105,6 +108,14 @@ std::optional<std::uint64_t> noticed(PlantedBug bug, std::uint64_t tries) {
     return std::nullopt;
 }
 
+void check_safeguard(PlantedBug bug, const std::function<bool()>& works) {
+    CAPTURE(static_cast<int>(bug));
+    CHECK(works());
+    planted_bug.store(bug);
+    CHECK_FALSE(works());
+    planted_bug.store(PlantedBug::None);
+}
+
 }  // namespace
 
 TEST_CASE("a commit for a position that the log has passed is what the position check stops") {
@@ -124,18 +135,49 @@ TEST_CASE("a commit for a position that the log has passed is what the position 
     planted_bug.store(PlantedBug::None);
 }
 
-TEST_CASE("a message of a former incarnation is what the epoch check stops") {
-    const auto admits_former = [] {
+TEST_CASE("each safeguard that one message shows is missed when it is taken out") {
+    check_safeguard(PlantedBug::GateForgetsRunning, [] {
         InboxGate gate;
         gate.begun(RequestId{1}, Attempt{1});
-        (void)gate.admit(StageId{5}, 1, {RequestId{1}, Attempt{1}, Epoch{2}}, {});
-        const auto former = gate.admit(StageId{5}, 1, {RequestId{1}, Attempt{1}, Epoch{1}}, {});
-        return former.value() == Age::Current;
-    };
-    CHECK_FALSE(admits_former());
-    planted_bug.store(PlantedBug::GateIgnoresEpoch);
-    CHECK(admits_former());
-    planted_bug.store(PlantedBug::None);
+        for (std::uint64_t id = 2; id < InboxGate::kOverMax + 4; ++id) {
+            gate.begun(RequestId{id}, Attempt{1});
+            gate.ended(RequestId{id});
+        }
+        return gate.age(RequestId{1}, Attempt{1}) == Age::Current;
+    });
+    check_safeguard(PlantedBug::VerdictUnchecked, [] {
+        conductor_test::Bench bench;
+        const RequestId id = bench.submit(conductor_test::request());
+        bench.verdict(id, 1, 4, {conductor_test::kVocab});
+        return bench.ears[0]->tokens.empty() && bench.context.faults.size() == 1;
+    });
+    check_safeguard(PlantedBug::EpochUnchecked, [] {
+        DraftBench bench{plan_of({.gamma = 2}), with_lookup()};
+        bench.begin(request_of(5));
+        bench.deliver(kConductor, msg::Stop{{kRequest, Attempt{1}, Epoch{9}}});
+        return bench.context.faults.size() == 1;
+    });
+    check_safeguard(PlantedBug::EndUntold, [] {
+        conductor_test::Bench bench;
+        const RequestId id = bench.submit(conductor_test::request());
+        bench.verdict(id, 1, 4, {50}, FinishReason::EndToken);
+        return bench.context.stops.size() == 3;
+    });
+    check_safeguard(PlantedBug::StopLost, [] {
+        conductor_test::Bench bench;
+        bench.context.full = {conductor_test::kDraft};
+        bench.conductor.cancel(bench.submit(conductor_test::request()));
+        bench.context.full.clear();
+        bench.conductor.on_room(conductor_test::kDraft);
+        return bench.context.stops.size() == 3;
+    });
+    check_safeguard(PlantedBug::MissedVerdictUntold, [] {
+        DraftBench bench{plan_of({.gamma = 2}), with_lookup()};
+        bench.begin(request_of(5));
+        bench.text.push_back(1);
+        bench.verdict({1});
+        return bench.context.posted.size() == 1;
+    });
 }
 
 TEST_CASE("without a planted bug every try goes well") {

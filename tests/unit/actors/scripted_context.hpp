@@ -72,7 +72,13 @@ public:
     void set(Gauge /*gauge*/, std::uint64_t /*value*/) override {}
     [[nodiscard]] StageId self() const override { return self_; }
     [[nodiscard]] Epoch epoch() const override { return Epoch{1}; }
-    void post(StageId /*to*/, const control::Message& /*message*/) override {}
+    [[nodiscard]] Epoch epoch_of(StageId /*peer*/) const override { return Epoch{1}; }
+    void report_fault(StageId peer, Error error) override {
+        faults.emplace_back(peer, std::move(error));
+    }
+    void post(StageId /*to*/, const control::Message& message) override {
+        posted.push_back(message);
+    }
     [[nodiscard]] TensorProducer* tensors_to(StageId /*to*/) override { return out; }
     [[nodiscard]] TensorConsumer* tensors_from(StageId /*from*/) override { return in; }
     [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId /*request*/) override {
@@ -147,6 +153,8 @@ public:
     TensorProducer* out = nullptr;
     TensorConsumer* in = nullptr;
     std::optional<Error> failure;
+    std::vector<std::pair<StageId, Error>> faults;  // of peers
+    std::vector<control::Message> posted;
     std::vector<JobLabel> labels;
     std::map<Counter, std::uint64_t> counted;
     std::size_t refused = 0;  // messages that found no room

@@ -137,6 +137,44 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
 }
 
 TEST_CASE(
+    "a wave that claims to need no prompt is not verified before the prompt is in the cache") {
+    const Request request = scene_request();
+    WavePool pool;
+    Segment front{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
+    SegmentPlan plan = plan_between(kFirst, {});
+    plan.verdict_to = {kConductor, kFirst, kDraft};
+    Segment back{kLast, plan, kFakeLayers / 2, kFakeLayers};
+    ProtocolScene<SegmentActor>& first = front.scene;
+    ProtocolScene<SegmentActor>& last = back.scene;
+    first.context.out = &pool.producer;
+    last.context.in = &pool.consumer;
+
+    first.begin(request);
+    last.begin(request);
+    first.run_job("prefill");
+    const auto prefill = first.expect<msg::Wave>(kLast);
+    first.tell(kDraft, scene_proposal(request.text, {plain_answer(request).answer[0]}));
+    first.run_job("verify");
+    auto wave = first.expect<msg::Wave>(kLast);
+    wave.parts[0].base = 0;
+    SUBCASE("the prompt never comes") {
+        last.tell(kFirst, wave);
+        CHECK(last.context.jobs_waiting() == 0);
+        last.expect_nothing_more();
+    }
+    SUBCASE("the prompt is there") {
+        last.tell(kFirst, prefill);
+        last.tell(kFirst, wave);
+        last.run_job("prefill");
+        last.run_job("verify");
+        CHECK(last.expect<msg::Verdict>(kConductor).tokens[0] == plain_answer(request).answer[0]);
+        (void)last.expect<msg::Verdict>(kFirst);
+        (void)last.expect<msg::Verdict>(kDraft);
+        last.expect_nothing_more();
+    }
+}
+
+TEST_CASE(
     "EarlyVerify: alternatives go to draft and correct, the next token to the first segment") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;

@@ -55,9 +55,9 @@ public:
         tensor_edges_.push_back({from, to, slots, slot_bytes});
         make_pool(tensor_edges_.back());
     }
-    void post(StageId to, control::Message message) {
-        const auto stage = stages_.find(to);
-        if (stage != stages_.end()) stage->second->cold.emplace_back(std::move(message));
+    void post(StageId to, control::Message message, StageId from = kConductor) {
+        const auto at = stages_.find(to);
+        if (at != stages_.end()) at->second->cold.emplace_back(Cold{from, std::move(message)});
     }
     void start() {
         for (auto& [id, stage] : stages_) stage->actor.on_start(*stage);
@@ -139,12 +139,24 @@ public:
         return found == epochs_.end() ? Epoch{1} : found->second;
     }
 
+    /// What stages said of peers that sent them what they must not. What follows is the test's part.
+    struct Fault {
+        StageId by;
+        StageId peer;
+        Epoch peer_epoch;
+        Error error;
+    };
+    std::vector<Fault> faults;
+    /// Whether a message finds no room; absent: it does if its channel is not full.
+    std::function<bool(StageId from, StageId to, std::uint16_t kind)> no_room;
     std::optional<Error> failure;
     bool stopped = false;  // its loop was ended
     Micros now{0};
     std::size_t channel_room = 3;
     /// Sees every hot message when it is delivered, if there is one.
     std::function<void(StageId to, std::uint16_t kind, std::span<const std::byte> bytes)> tap;
+    /// A hot message of which it answers true is lost on its way, without a trace.
+    std::function<bool(StageId to, std::uint16_t kind)> loses;
     /// When nothing else can happen, time jumps to the next timer, but not further than this.
     Micros jump_max{std::numeric_limits<std::int32_t>::max()};
 
@@ -173,6 +185,10 @@ private:
         std::function<JobOutcome()> work;
         std::function<void(JobOutcome)> done;
     };
+    struct Cold {
+        StageId from;
+        control::Message message;
+    };
     struct PeerNews {
         StageId peer;
         Epoch epoch;
@@ -193,6 +209,7 @@ private:
             const std::optional<Epoch> peer = wired_to(to);
             if (!peer) return Push::Ok;  // it is lost
             const Edge edge{id, own_epoch, to, *peer};
+            if (world.no_room && world.no_room(id, to, kind)) return Push::Full;
             const bool urgent = kind >= static_cast<std::uint16_t>(msg::Kind::Verdict);
             if (!urgent && world.channels_[edge].size() >= world.channel_room) {
                 wants_room.insert(to);
@@ -225,9 +242,15 @@ private:
         }
         [[nodiscard]] StageId self() const override { return id; }
         [[nodiscard]] Epoch epoch() const override { return own_epoch; }
+        [[nodiscard]] Epoch epoch_of(StageId peer) const override {
+            return wired_to(peer).value_or(Epoch{0});
+        }
+        void report_fault(StageId peer, Error error) override {
+            world.faults.push_back({id, peer, epoch_of(peer), std::move(error)});
+        }
         void post(StageId to, const control::Message& message) override {
             // What is meant for one incarnation never reaches the next.
-            if (wired_to(to) == world.epoch_of(to)) world.post(to, message);
+            if (wired_to(to) == world.epoch_of(to)) world.post(to, message, id);
         }
         [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
             const std::optional<Epoch> peer = wired_to(to);
@@ -269,7 +292,7 @@ private:
         Epoch own_epoch;
         Actor& actor;
         std::map<StageId, std::optional<Epoch>> wired;  // absent: the first; nothing: lost
-        std::deque<std::variant<control::Message, PeerNews>> cold;
+        std::deque<std::variant<Cold, PeerNews>> cold;
         std::deque<Job> jobs;
         std::set<StageId> wants_room;
     };
@@ -351,17 +374,29 @@ private:
     void deliver(const Edge& edge) {
         const Letter letter = std::move(channels_[edge].front());
         channels_[edge].pop_front();
+        if (loses && loses(std::get<2>(edge), letter.kind)) return;
         if (tap) tap(std::get<2>(edge), letter.kind, letter.bytes);
-        stages_.at(std::get<2>(edge))->actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
+        Stage& stage = *stages_.at(std::get<2>(edge));
+        const std::size_t before = faults.size();
+        stage.actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
+        for (std::size_t i = before; i < faults.size(); ++i) lose_faulty(stage, faults[i].peer);
+    }
+    /// As a stage's loop: it has no channel any more with a peer that it has reported.
+    static void lose_faulty(Stage& stage, StageId peer) {
+        if (!stage.wired_to(peer)) return;
+        stage.wired[peer] = std::nullopt;
+        stage.wants_room.erase(peer);
+        stage.actor.on_peer(peer, PeerChange::Lost);
     }
     void deliver_cold(Stage& stage) {
         const auto news = std::move(stage.cold.front());
         stage.cold.pop_front();
-        if (const auto* message = std::get_if<control::Message>(&news)) {
-            return stage.actor.on_control(kConductor, *message);
+        if (const auto* mail = std::get_if<Cold>(&news)) {
+            return stage.actor.on_control(mail->from, mail->message);
         }
         const PeerNews& changed = std::get<PeerNews>(news);
         const bool lost = changed.change == PeerChange::Lost;
+        if (lost && !stage.wired_to(changed.peer)) return;  // it said so itself
         // News of an incarnation that is gone already: its loss is in the queue as well.
         stage.wired[changed.peer] = lost ? std::nullopt : std::optional{changed.epoch};
         stage.wants_room.erase(changed.peer);

@@ -13,16 +13,10 @@
 
 #include "model/backend.hpp"
 #include "model/weights/model_file.hpp"
+#include "tests/support/fixture_model.hpp"
 #include "tests/support/parity.hpp"
-#include "tests/support/source_tree.hpp"
 
 namespace paceline::testing {
-
-inline ModelFile open_fixture(const std::string& name) {
-    Result<ModelFile> file = ModelFile::open(fixtures() + "/models/" + name + ".gguf");
-    REQUIRE_MESSAGE(file.ok(), name);
-    return std::move(file).value();
-}
 
 inline std::vector<TokenId> random_tokens(std::mt19937& rng, int vocab_size, std::size_t count) {
     std::vector<TokenId> tokens(count);

@@ -4,6 +4,7 @@
 // a time, since the name of the file has the process alone.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,6 +17,7 @@
 
 #include "model/weights/model_file.hpp"
 #include "tests/support/source_tree.hpp"
+#include "tests/unit/weights/gguf_builder.hpp"
 
 namespace paceline::testing {
 
@@ -43,19 +45,26 @@ public:
         return tensor.name;
     }
 
-    /// Makes the scale of the second block of row 3 of a matrix of layer 1 infinite, of a type without
+    /// Makes the scale of the second (or only) block of row 3 of a matrix of layer 1 infinite, of a type without
     /// scales a number of that row. Returns the matrix's name.
     [[nodiscard]] std::string spoil_a_matrix(const ModelFile& file) const {
         const TensorView& tensor = file.layer(1).down;
-        const std::size_t at = 3 * tensor.row_bytes() + traits(tensor.type).block_bytes;
+        const TypeTraits shape = traits(tensor.type);
+        const bool has_two = tensor.row_bytes() > shape.block_bytes;
+        const std::size_t at = 3 * tensor.row_bytes() + (has_two ? shape.block_bytes : 0);
         const float infinity = std::numeric_limits<float>::infinity();
         const std::uint16_t half = 0x7C00;
         const std::uint16_t bfloat = float_to_bfloat(infinity);
+        const std::uint8_t power = 255;
         if (tensor.type == StoredType::F32) {
             spoil(tensor, at, std::as_bytes(std::span{&infinity, 1}));
+        } else if (tensor.type == StoredType::MXFP4) {
+            spoil(tensor, at, std::as_bytes(std::span{&power, 1}));
         } else {
             const bool is_bfloat = tensor.type == StoredType::BF16;
-            spoil(tensor, at, std::as_bytes(std::span{is_bfloat ? &bfloat : &half, 1}));
+            const int scale = test::detail::half_places(tensor.type).scale;
+            spoil(tensor, at + static_cast<std::size_t>(std::max(scale, 0)),
+                  std::as_bytes(std::span{is_bfloat ? &bfloat : &half, 1}));
         }
         return tensor.name;
     }

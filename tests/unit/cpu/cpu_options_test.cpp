@@ -10,6 +10,12 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::Q4_0, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4Sym);
     CHECK(packed_type(StoredType::Q8_0, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Int8);
     CHECK(packed_type(StoredType::F16, Dtype::Auto, MatrixUse::Layer) == PackedType::BF16);
+    CHECK(packed_type(StoredType::Q4_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4K);
+    CHECK(packed_type(StoredType::Q6_K, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Q6K);
+    CHECK(packed_type(StoredType::Q5_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Int8);
+    CHECK(packed_type(StoredType::Q4_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q4K);
+    CHECK(packed_type(StoredType::Q6_K, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
+    CHECK(packed_type(StoredType::Q6_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q6K);
     CHECK(packed_type(StoredType::F32, Dtype::Auto, MatrixUse::Layer) == PackedType::F32);
     CHECK(packed_type(StoredType::Q8_0, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
     CHECK(packed_type(StoredType::Q8_0, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);

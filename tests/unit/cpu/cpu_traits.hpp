@@ -17,6 +17,9 @@ struct CpuTraits {
         {"llama-q4_1", Dtype::Auto, KvType::F16, kLong},
         {"llama-q4_0", Dtype::Auto, KvType::F16, kLong},
         {"mistral-q8_0", Dtype::Q4, KvType::F32, kLong},
+        {"llama-small-blocks", Dtype::Auto, KvType::F16, kLong},
+        {"llama-q4_k_m", Dtype::Auto, KvType::F16, kLong},
+        {"qwen3-k-mix", Dtype::Auto, KvType::F16, kLong},
     };
     static constexpr Way kWays[] = {
         {kLong, false, 256, 1}, {kLong, true, 256, 1}, {64, false, 256, 2}, {64, true, 256, 2},

@@ -28,7 +28,8 @@ void check_refused(const std::string& fixture, CpuOptions options) {
 
 TEST_CASE("a scale of a block or a weight that is not finite is BadFile, by tensor and row") {
     for (const char* fixture :
-         {"llama-f32", "qwen2-f16", "llama3-bf16", "mistral-q8_0", "llama-q4_0", "llama-q4_1"}) {
+         {"llama-f32", "qwen2-f16", "llama3-bf16", "mistral-q8_0", "llama-q4_0", "llama-q4_1",
+          "llama-small-blocks", "llama-q4_k_m", "qwen3-k-mix"}) {
         for (const Dtype dtype : {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4}) {
             CpuOptions options;
             options.dtype = dtype;

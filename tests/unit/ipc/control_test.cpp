@@ -47,7 +47,8 @@ std::vector<control::Message> one_of_each() {
         control::Rewire{{StageId{3}}, Epoch{3}, edges},
         control::Rewired{StageId{3}, Epoch{3}},
         control::EdgeFault{StageId{1}, Epoch{1}, "a sequence number is wrong"},
-        control::EdgeOffer{StageId{2}, Epoch{9}, StageId{3}, Epoch{4}, bytes_of("a handle")}};
+        control::EdgeOffer{StageId{2}, Epoch{9}, StageId{3}, Epoch{4}, bytes_of("a handle")},
+        control::BeginWanted{RequestId{1ULL << 40}, Attempt{3}, 4711}};
 }
 
 std::uint16_t type_number(const control::Message& message) {
@@ -114,6 +115,10 @@ TEST_CASE("what a recovery says names every actor, incarnation and channel again
     CHECK(offer.to == StageId{3});
     CHECK(offer.to_epoch == Epoch{4});
     CHECK(offer.bytes == bytes_of("a handle"));
+    const auto wanted = std::get<control::BeginWanted>(again(13));
+    CHECK(wanted.request == RequestId{1ULL << 40});
+    CHECK(wanted.attempt == Attempt{3});
+    CHECK(wanted.position == 4711);
 }
 
 TEST_CASE("a transport that does not exist, and an offer over its limit, do not decode") {

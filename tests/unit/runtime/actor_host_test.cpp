@@ -21,6 +21,8 @@ struct Nowhere : Outside {
         return Push::Ok;
     }
     void post(StageId, StageId, const control::Message&) override {}
+    [[nodiscard]] Epoch epoch_of(StageId, StageId) const override { return Epoch{0}; }
+    void report_fault(StageId, StageId, Error) override {}
     [[nodiscard]] TensorProducer* tensors_to(StageId, StageId) override { return nullptr; }
     [[nodiscard]] TensorConsumer* tensors_from(StageId, StageId) override { return nullptr; }
     [[nodiscard]] std::uint64_t random() override { return 4; }

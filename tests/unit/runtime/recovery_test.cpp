@@ -1,5 +1,6 @@
 #include "runtime/parent/recovery.hpp"
 
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
@@ -56,6 +57,21 @@ struct Bench {
         std::vector<std::string> words;
         while (const auto command = recovery.next()) words.push_back(std::visit(Words{}, *command));
         return words;
+    }
+    /// When it loads again, which is now by `tick()`.
+    Micros rested(StageId id, Micros now) {
+        if (recovery.health_of(id) == StageHealth::Resting) now = std::max(now, *recovery.due());
+        recovery.tick(now);
+        CHECK(recovery.health_of(id) == StageHealth::Loading);
+        return now;
+    }
+    /// It loads, and everything is wired by `now`.
+    void comes_up(StageId id, Epoch epoch, Micros now) {
+        recovery.greeted(id, epoch, now);
+        for (const StageId other : {kDraft, kFirst, kLast}) {
+            if (other != id) recovery.rewired(other, id, epoch, now);
+        }
+        recovery.ready(id, epoch, now);
     }
     Recovery recovery;
 };
@@ -160,7 +176,7 @@ TEST_CASE("an incarnation that dies before it joined is not lost a second time")
     CHECK(bench.said() == Said{"spawn 2.3"});
 }
 
-TEST_CASE("restarts back off, and are forgotten after the period") {
+TEST_CASE("restarts back off, and are forgotten after a period of work") {
     Bench bench;
     Recovery& r = bench.recovery;
     r.gone(kDraft, Epoch{1}, "killed", Micros{0});
@@ -171,8 +187,72 @@ TEST_CASE("restarts back off, and are forgotten after the period") {
     CHECK(r.health_of(kDraft) == StageHealth::Resting);
     r.tick(Micros{200'010});
     CHECK(r.health_of(kDraft) == StageHealth::Loading);
-    r.gone(kDraft, Epoch{3}, "killed", Micros{60'000'000});
+    bench.comes_up(kDraft, Epoch{3}, Micros{60'000'000});
+    r.gone(kDraft, Epoch{3}, "killed", Micros{60'000'100});
+    CHECK(r.health_of(kDraft) == StageHealth::Resting);  // the minute went by in loading
+    r.tick(*r.due());
+    bench.comes_up(kDraft, Epoch{4}, Micros{120'000'000});
+    r.gone(kDraft, Epoch{4}, "killed", Micros{151'000'000});
     CHECK(r.health_of(kDraft) == StageHealth::Loading);
+}
+
+TEST_CASE("a stage that loads for long and dies at once is given up with its story") {
+    for (const std::int64_t seconds : {0, 5, 30, 90}) {
+        CAPTURE(seconds);
+        Bench bench;
+        Recovery& r = bench.recovery;
+        Micros now{1};
+        r.gone(kLast, Epoch{1}, "killed", now);
+        std::uint32_t epoch = 2;
+        for (; epoch < 20 && r.health_of(kLast) != StageHealth::Disabled; ++epoch) {
+            now = bench.rested(kLast, now) + Micros{seconds * 1'000'000};
+            bench.comes_up(kLast, Epoch{epoch}, now);
+            r.gone(kLast, Epoch{epoch}, "exited with code 3", now);
+        }
+        CHECK(epoch == 7);
+        CHECK(bench.said().back() ==
+              "give up: stage 'segment-2' died 6 times within 30 s of work; last: exited with code "
+              "3");
+    }
+}
+
+TEST_CASE("deaths that a request explains do not count") {
+    RestartRules rules;
+    rules.restarts_max = 2;
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    Micros now{1};
+    std::uint32_t epoch = 1;
+    const auto die = [&] { r.gone(kLast, Epoch{epoch++}, "killed", ++now); };
+    const auto come_back = [&] {
+        now = bench.rested(kLast, now);
+        bench.comes_up(kLast, Epoch{epoch}, ++now);
+    };
+    bool process_has_ended = false;
+    SUBCASE("excused after its process has ended") {
+        process_has_ended = true;
+    }
+    SUBCASE("excused while its process still ends") {
+        process_has_ended = false;
+    }
+    for (int poison = 0; poison < 10; ++poison) {
+        die();
+        come_back();
+        if (process_has_ended) die();
+        if (!process_has_ended) r.suspect(kLast, Epoch{epoch}, "closed its channel", ++now);
+        r.excuse(kLast);
+        r.excuse(kLast);
+        if (!process_has_ended) die();
+        come_back();
+        CHECK(r.health_of(kLast) == StageHealth::Up);
+    }
+    die();
+    come_back();
+    die();
+    come_back();
+    CHECK(r.health_of(kLast) == StageHealth::Up);
+    die();
+    CHECK(r.health_of(kLast) == StageHealth::Disabled);
 }
 
 TEST_CASE("a stage that cannot start for a reason that stays is not started again") {
@@ -227,7 +307,8 @@ TEST_CASE("a stage that dies too often ends the run, or is done without if it is
         CHECK(said[0] == "disabled 1");
     } else {
         CHECK(said[0] ==
-              "give up: stage 'segment-2' died 3 times within 30 s; last: exited with code 3");
+              "give up: stage 'segment-2' died 3 times within 30 s of work; last: exited with code "
+              "3");
     }
     CHECK(r.health_of(victim) == StageHealth::Disabled);
     r.tick(Micros{100'000'000});

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <pthread.h>
 #include <signal.h>
 #include <string>
 #include <sys/wait.h>
@@ -68,6 +69,25 @@ TEST_CASE("a stage that cannot be started is an error that says why, and no zomb
     const Result<Spawned> core = spawn_stage({"draft", {PACELINE_STAGE_FIXTURE}, {4000}});
     REQUIRE_FALSE(core.ok());
     CHECK(core.error().what.find("stage 'draft': core 4000 does not exist") == 0);
+    CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);  // there are no children
+}
+
+namespace {
+bool children_hang = false;  // between fork and exec
+}  // namespace
+
+TEST_CASE("a stage whose process never comes to run its command is an error, not a wait for ever") {
+    REQUIRE(::pthread_atfork(nullptr, nullptr, [] {
+                while (children_hang) ::pause();
+            }) == 0);
+    children_hang = true;
+    SpawnSpec spec{"draft", {PACELINE_STAGE_FIXTURE}, {}};
+    spec.exec_limit = std::chrono::milliseconds{100};
+    const Result<Spawned> started = spawn_stage(spec);
+    children_hang = false;
+    REQUIRE_FALSE(started.ok());
+    CHECK(started.error().what ==
+          "cannot start stage 'draft': its process did not begin to run the command within 100 ms");
     CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);  // there are no children
 }
 

@@ -10,6 +10,8 @@
 //   relay-then-exit N  relay, and code 5 after ten messages
 //   relay-and-offer N relay, but offers a link for a channel that has none after ten messages
 //   relay-and-end N  relay, but tells the conductor to shut down after ten messages
+//   relay-and-ask N  relay, and asks for a Begin after ten messages
+//   relay-and-feign N the same, but in the name of another
 //   fork-and-relay N relay with a grandchild that would outlive it
 //   send-tensors N   passes each number on to stage N in a tensor on the fake device
 //   read-tensors N   reads them and passes the numbers plus 1000 on to stage N
@@ -76,6 +78,21 @@ struct Offerer : test::Relay {
     int messages = 0;
 };
 
+/// Asks for a Begin, in its own name or in that of its sender.
+struct Asker : test::Relay {
+    using Relay::Relay;
+    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
+        if (++messages == 10) {
+            const StageId name = feigns ? from : process->assignment().stage;
+            (void)process->send({name, kConductor}, control::BeginWanted{});
+        }
+        Relay::handle(from, kind, bytes);
+    }
+    static inline StageProcess* process = nullptr;
+    static inline bool feigns = false;
+    int messages = 0;
+};
+
 template <class ToyActor = test::Relay>
 int relay(StageProcess& process, StageId to, TensorDevice* device = nullptr) {
     control::Hello hello;
@@ -103,6 +120,11 @@ int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay-and-offer") {
         Offerer::process = &process;
         return relay<Offerer>(process, to);
+    }
+    if (order == "relay-and-ask" || order == "relay-and-feign") {
+        Asker::process = &process;
+        Asker::feigns = order == "relay-and-feign";
+        return relay<Asker>(process, to);
     }
     if (order == "relay-and-end") return relay<Usurper>(process, to);
     if (order == "exit-on-load") {

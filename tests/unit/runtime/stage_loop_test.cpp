@@ -2,7 +2,9 @@
 #include "runtime/loop/stage_loop.hpp"
 
 #include <atomic>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -273,6 +275,54 @@ TEST_CASE("a consumer that breaks a channel on which a producer waits for room i
     CHECK(port.faults[0].peer == kB);
     CHECK(port.faults[0].epoch == kEpochB);
     CHECK(actor.lost == std::vector{kB});
+}
+
+TEST_CASE("channels of lost peers are freed although there is always another job to do") {
+    WiringPlan plan = plan_of(0, 2);
+    TestPort port;
+    struct Busy : Relay {
+        Busy() : Relay{kB} {}
+        void on_start(StageContext& context) override {
+            stage = &context;
+            submit();
+        }
+        void submit() {
+            stage->submit(
+                {.rows = 1}, [] { return JobOutcome::Done; }, [this](JobOutcome) { submit(); });
+        }
+        StageContext* stage = nullptr;
+    } actor;
+    const auto mapped = [] {
+        std::ifstream maps{"/proc/self/maps"};
+        int found = 0;
+        for (std::string line; std::getline(maps, line);) {
+            if (line.find("paceline-ring-1-2") != std::string::npos) ++found;
+        }
+        return found;
+    };
+    const int before = mapped();
+    StageLoop loop{wiring_of(plan, kA, Epoch{1}), port, {}};
+    loop.add(kA, actor);
+    std::thread thread{[&] { CHECK(loop.run().ok()); }};
+    const auto say = [&port, &plan](PortEvent event) {
+        port.news.push_back(std::move(event));
+        port.news_ready = true;
+        plan.bell_of(kA).value().announce();
+        while (port.news_ready) std::this_thread::yield();
+    };
+    for (std::uint32_t epoch = 4; epoch < 9; ++epoch) {
+        say(PeersLost{{kB}});
+        plan.unwire(kB);
+        REQUIRE(plan.wire(kB, Epoch{epoch}).ok());
+        say(news_of(plan, kB, Epoch{epoch}, kA));
+    }
+    // It is free to be late, not never.
+    for (int i = 0; i < 10'000 && mapped() > before + 1; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    CHECK(mapped() == before + 1);
+    port.shutdown = true;
+    thread.join();
 }
 
 TEST_CASE("a channel stays where it is while channels with others come and go") {

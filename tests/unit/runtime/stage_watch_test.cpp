@@ -40,9 +40,35 @@ TEST_CASE("the limit of a stopped stage is the stop grace alone") {
 
 TEST_CASE("a deadline that passed between polls does not count at once") {
     StageWatch watch{5s};
-    watch.excuse(20s);
+    watch.paused(20s, 10s);
     CHECK_FALSE(watch.complaint(computing(9s, 10s), 20400ms));
-    CHECK(watch.complaint(computing(9s, 10s), 20500ms));
+    CHECK(watch.complaint(computing(9s, 10s), 20501ms));
+}
+
+TEST_CASE(
+    "after a pause of everything a stage has the rest of its time, however long the pause was") {
+    StageWatch watch{5s};
+    const TelemetrySnapshot job = computing(10s, 40s);
+    CHECK_FALSE(watch.complaint(job, 12s));
+    watch.paused(1012s, 1000s);  // the job has run for two seconds
+    CHECK_FALSE(watch.complaint(job, 1013s));
+    CHECK_FALSE(watch.complaint(job, 1040s));
+    watch.paused(1100s, 60s);
+    CHECK_FALSE(watch.complaint(job, 1100s));
+    CHECK(watch.complaint(job, 1101s) ==
+          "hangs: computing for 31000 ms, at most 30000 ms were expected");
+    // What began afterwards is not moved, and what began within the pause by the rest of it.
+    CHECK(watch.complaint(computing(1100s, 1101s), 1102s));
+    CHECK_FALSE(watch.complaint(computing(1090s, 1095s), 1104s));
+    CHECK(watch.complaint(computing(1090s, 1095s), 1106s));
+}
+
+TEST_CASE("a stage that was stopped while everything was frozen keeps its stop grace") {
+    StageWatch watch{5s};
+    watch.stopped(true, 10s);
+    watch.paused(111s, 100s);
+    CHECK_FALSE(watch.complaint(computing(9s, 10s), 114s));
+    CHECK(watch.complaint(computing(9s, 10s), 116s));
 }
 
 TEST_CASE("a stage that was continued gets a moment to publish a new deadline") {

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/loop/stage_loop.hpp"
+#include "tests/unit/runtime/pinger.hpp"
 #include "tests/unit/runtime/toy_actors.hpp"
 
 using namespace paceline;
@@ -231,37 +232,6 @@ TEST_CASE("SIGTERM ends the loop of the conductor as a wish of the user") {
 
 namespace {
 
-/// Keeps a number on its way through the relays, and begins again when one was lost.
-struct Pinger : Actor {
-    explicit Pinger(int wanted) : losses_wanted{wanted} {}
-    void on_start(StageContext& c) override {
-        context = &c;
-        ping();
-    }
-    void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
-        CHECK(as<msg::Proposal>(bytes).root_position == 1002);
-        ++pongs;
-        if (joins == losses_wanted && pongs_since_join++ == 20) return context->stop();
-        ping();
-    }
-    void on_peer(StageId, PeerChange change) override {
-        if (change == PeerChange::Lost) {
-            ++losses;
-            return;
-        }
-        ++joins;
-        if (joins == losses) ping();
-    }
-    void ping() { CHECK(send(*context, kA, msg::Proposal{}) == Push::Ok); }
-
-    StageContext* context = nullptr;
-    int losses_wanted;
-    int losses = 0;
-    int joins = 0;
-    int pongs = 0;
-    int pongs_since_join = 0;
-};
-
 std::vector<ChildSpec> restartable(std::string_view order_b) {
     std::vector<ChildSpec> children{child(kA, "segment-1", "relay 2"),
                                     child(kB, "segment-2", order_b)};
@@ -364,17 +334,29 @@ TEST_CASE("a stopped stage is waited for, and replaced after the grace time") {
 TEST_CASE(
     "a stage that says what only the conductor may say is replaced, and does not end the run") {
     const Leftovers before;
-    {
+    for (const auto& [order, said] :
+         {std::pair{"relay-and-end 0", "'shutdown' in the name of actor 2"},
+          {"relay-and-feign 0", "'begin-wanted' in the name of actor 1"}}) {
         SupervisorOptions strict = options();
         strict.restarts.restarts_max = 1;
-        Pipeline pipeline{strict, "relay-and-end 0"};
+        Pipeline pipeline{strict, order};
         Pinger pinger{100};
         const Status ended = pipeline.run(pinger);
         REQUIRE_FALSE(ended.ok());
-        CHECK(has(ended.error().what, "it sent 'shutdown' in the name of actor 2"));
+        CHECK(has(ended.error().what, said));
         CHECK(has(ended.error().what, "died 2 times"));
         (void)pipeline.supervisor->shutdown();
     }
+}
+
+TEST_CASE("a stage's wish for a Begin reaches the conductor's actor, and no stage is replaced") {
+    Pipeline pipeline{options(), "relay-and-ask 0"};
+    Pinger pinger{0};
+    pinger.wishes_wanted = 1;
+    CHECK(pipeline.run(pinger).ok());
+    CHECK(pinger.wishes == 1);
+    CHECK(pipeline.news.empty());
+    CHECK(pipeline.supervisor->shutdown().ok());
 }
 
 TEST_CASE("a stage that offers a link for a channel that has none is replaced") {
@@ -402,7 +384,8 @@ TEST_CASE("a stage that dies too often ends the run, with how it died last and f
         Pinger pinger{1'000'000};
         const Status ended = pipeline.run(pinger);
         REQUIRE_FALSE(ended.ok());
-        CHECK(has(ended.error().what, "stage 'segment-2' died 3 times within 30 s; last: "));
+        CHECK(
+            has(ended.error().what, "stage 'segment-2' died 3 times within 30 s of work; last: "));
         CHECK(has(ended.error().what, "exited with code 5"));
         CHECK(has(ended.error().what, "\nthe first failure: stage 'segment-2'"));
         CHECK(has(ended.error().what, " s after it: stage 'segment-2'"));

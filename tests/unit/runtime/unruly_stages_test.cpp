@@ -1,13 +1,19 @@
 // The node agent alone, with processes that talk too much or do not listen.
+#include <array>
 #include <chrono>
+#include <fcntl.h>
+#include <optional>
+#include <signal.h>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "runtime/parent/control_outbox.hpp"
 #include "runtime/parent/local_node.hpp"
 
 using namespace paceline;
@@ -55,22 +61,92 @@ TEST_CASE("a stage that writes lines without end does not keep its parent from a
     CHECK(lines > 100);
 }
 
-TEST_CASE("a stage that does not read is reported once, and no producer waits for it again") {
+TEST_CASE("a stage that does not read keeps nobody waiting, and is reported once") {
     std::vector<Error> silences;
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
     auto node = make_local_node(std::move(events), false).value();
     REQUIRE(node->start(shell("sleep 60")).ok());
     const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
-    const Status first = node->send(kWho, large, {}, 50ms, {});
-    REQUIRE_FALSE(first.ok());
+    // More than a socket holds.
+    CHECK(node->send(kWho, large, {}, 50ms, {}).ok());
+    CHECK(node->send(kWho, large, {}, 50ms, {}).ok());
+    CHECK(silences.empty());
+    while (silences.empty()) node->wait(std::chrono::steady_clock::now() + 10ms);
     REQUIRE(silences.size() == 1);
     CHECK(silences[0].code == Errc::System);
     CHECK(silences[0].what.find("stage 'unruly'") == 0);
-    const auto start = std::chrono::steady_clock::now();
-    const Status second = node->send(kWho, large, {}, 10s, {});
-    REQUIRE_FALSE(second.ok());
-    CHECK(second.error().code == Errc::PeerGone);
-    CHECK(std::chrono::steady_clock::now() - start < 5s);
+    CHECK(silences[0].what.find("has read nothing for 50 ms") != std::string::npos);
+    const Status late = node->send(kWho, large, {}, 10s, {});
+    REQUIRE_FALSE(late.ok());
+    CHECK(late.error().code == Errc::PeerGone);
+    node->poll();
     CHECK(silences.size() == 1);
+}
+
+TEST_CASE("what waits for a stage that does not read is bounded") {
+    std::vector<Error> silences;
+    NodeEvents events = deaf_events();
+    events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
+    auto node = make_local_node(std::move(events), false).value();
+    REQUIRE(node->start(shell("sleep 60")).ok());
+    const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
+    int taken = 0;
+    while (taken < 100 && node->send(kWho, large, {}, 3600s, {}).ok()) ++taken;
+    CHECK(taken >= 4);
+    CHECK(taken < 10);
+    REQUIRE(silences.size() == 1);
+    CHECK(silences[0].what.find("wait to be read already") != std::string::npos);
+}
+
+TEST_CASE("a stopped stage is not blamed for what it cannot read") {
+    std::vector<Error> silences;
+    NodeEvents events = deaf_events();
+    events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
+    bool stopped = false;
+    events.on_stopped = [&stopped](Incarnation, bool now) { stopped = now; };
+    auto node = make_local_node(std::move(events), false).value();
+    REQUIRE(node->start(shell("sleep 60")).ok());
+    const auto wait = [&node] { node->wait(std::chrono::steady_clock::now() + 10ms); };
+    ::kill(node->pid(kWho), SIGSTOP);
+    while (!stopped) wait();
+    const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
+    CHECK(node->send(kWho, large, {}, 50ms, {}).ok());
+    for (int i = 0; i < 20; ++i) wait();
+    CHECK(silences.empty());
+    ::kill(node->pid(kWho), SIGCONT);
+    while (silences.empty()) wait();
+    CHECK_FALSE(stopped);
+}
+
+TEST_CASE("what waited for a stage arrives whole and in order once it reads") {
+    std::vector<RequestId> read;
+    auto [ours, theirs] = ControlSocket::make_pair().value();
+    ControlOutbox outbox;
+    const auto now = ControlOutbox::Clock::now();
+    std::array<int, 2> ends{-1, -1};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    std::optional<OwnedFd> lent{ends[1]};
+    const OwnedFd kept{ends[0]};
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+        const control::Begin begin{RequestId{i}, Attempt{1}, std::vector<std::byte>(100'000)};
+        const std::vector<int> files(i == 15 ? 300 : 0, lent->get());
+        REQUIRE(outbox.push(ours, ControlSocket::Frame{begin, files}, 1s, now).ok());
+    }
+    lent.reset();  // the outbox has copies
+    CHECK_FALSE(outbox.empty());
+    std::size_t files = 0;
+    while (read.size() < 20) {
+        REQUIRE(outbox.flush(ours, now).ok());
+        auto received = theirs.try_receive();
+        REQUIRE(received.ok());
+        if (!received.value()) continue;
+        const auto& begin = std::get<control::Begin>(received.value()->message);
+        CHECK(begin.payload.size() == 100'000);
+        read.push_back(begin.request);
+        files += received.value()->files.size();
+    }
+    for (std::uint64_t i = 0; i < 20; ++i) CHECK(read[i] == RequestId{i + 1});
+    CHECK(files == 300);
+    CHECK(outbox.empty());
 }

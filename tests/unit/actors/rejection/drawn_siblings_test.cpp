@@ -18,22 +18,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-Law law_of_weights(const Weights& weights) {
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    Law law;
-    for (std::size_t i = 0; i < weights.size(); ++i)
-        law[{static_cast<TokenId>(i)}] = weights[i] / sum;
-    return law;
-}
-
-Weights random_weights(std::mt19937_64& random, std::size_t vocab) {
-    Weights weights(vocab);
-    for (double& weight : weights)
-        weight = random() % 4 == 0 ? 0.0 : static_cast<double>(1 + random() % 1000);
-    weights[random() % vocab] = 500.0;
-    return weights;
-}
-
 std::vector<msg::TokenWeight> support_of(const Weights& q) {
     std::vector<msg::TokenWeight> support;
     for (std::size_t i = 0; i < q.size(); ++i) {
@@ -261,9 +245,7 @@ TEST_CASE(
 TEST_CASE("a draw for a row that was sent comes too late") {
     Scene scene;
     scene.propose(0, 3, {1, 4});
-    const auto drawn =
-        std::make_shared<const DrawnSiblings>(DrawnSiblings{.support = {{4, 1.0F}}, .drawn = 1});
-    scene.scheduler.take_drawn(RequestId{1}, scene.node({1, 4})->id, drawn);
+    scene.scheduler.take_drawn(draw_at(0, 3, {1, 4}));
     CHECK(scene.bound({1, 4}));
     REQUIRE(scene.scheduler.next_wave(Micros{0}));
     scene.scheduler.take_drawn(draw_at(0, 3, {}));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -84,6 +85,24 @@ inline Law law_of(const std::function<std::vector<TokenId>(Chance&)>& draw) {
         law[text] += chance.probability();
     } while (chance.next());
     return law;
+}
+
+/// Of one token that is drawn by weights.
+inline Law law_of_weights(const Weights& weights) {
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    Law law;
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        law[{static_cast<TokenId>(i)}] = weights[i] / sum;
+    return law;
+}
+
+/// Not normalised; with `zeros` some of them are 0.
+inline Weights random_weights(std::mt19937_64& random, std::size_t vocab, bool zeros = true) {
+    Weights weights(vocab);
+    for (double& weight : weights)
+        weight = zeros && random() % 4 == 0 ? 0.0 : static_cast<double>(1 + random() % 1000);
+    weights[random() % vocab] = 500.0;
+    return weights;
 }
 
 inline double distance(const Law& a, const Law& b) {

@@ -20,25 +20,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-Law law_of_weights(const Weights& weights) {
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    Law law;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-        law[{static_cast<TokenId>(i)}] = weights[i] / sum;
-    }
-    return law;
-}
-
-/// Some of them 0, not normalised.
-Weights random_weights(std::mt19937_64& random, std::size_t vocab, bool zeros) {
-    Weights weights(vocab);
-    for (double& weight : weights) {
-        weight = zeros && random() % 4 == 0 ? 0.0 : static_cast<double>(1 + random() % 1000);
-    }
-    weights[random() % vocab] = 500.0;
-    return weights;
-}
-
 /// `count` siblings drawn from q without putting back.
 std::vector<TokenId> drawn(Weights q, std::size_t count, Chance& chance) {
     std::vector<TokenId> tokens;

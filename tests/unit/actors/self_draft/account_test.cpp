@@ -41,6 +41,31 @@ std::uint64_t sublayers_of(std::span<const Row> rows) {
     return sum;
 }
 
+/// A pipeline that has answered one request.
+struct Answered {
+    Answered(const PipelineOptions& options, const Request& request)
+        : pipeline{options, request, plain_answer(request)} {
+        pipeline.backends.front()->on_rows = [this](std::span<const Row> rows) {
+            sublayers += sublayers_of(rows);
+        };
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+    }
+    [[nodiscard]] std::uint64_t counted(Counter counter) const {
+        return pipeline.world.counted(kFirstSegment, counter);
+    }
+    /// As the first segment shows it.
+    [[nodiscard]] SelfDraftState state() {
+        const auto shown = self_draft_state(pipeline.world.gauges(kFirstSegment), kFakeLayers);
+        REQUIRE(shown.has_value());
+        REQUIRE(shown->left_out.has_value());
+        return *shown;
+    }
+
+    Pipeline pipeline;
+    std::uint64_t sublayers = 0;  // that its backend was asked to run
+};
+
 }  // namespace
 
 TEST_CASE(
@@ -55,25 +80,16 @@ TEST_CASE(
             options.self_draft->skip.set(3, true);
             options.self_draft->skip.set(6, true);
         }
-        const Request request = long_request(5);
-        const Oracle oracle = plain_answer(request);
-        Pipeline pipeline{options, request, oracle};
-        std::uint64_t run = 0;
-        pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
-            run += sublayers_of(rows);
-        };
-        pipeline.open_and_begin(kOne, request);
-        pipeline.run_until_finished();
-        const auto counted = [&](Counter c) { return pipeline.world.counted(kFirstSegment, c); };
-        CHECK(counted(counters::kDraftSublayers) + counted(counters::kVerifySublayers) +
-                  counted(counters::kPrefillSublayers) ==
-              run);
+        const Answered run{options, long_request(5)};
+        CHECK(run.counted(counters::kDraftSublayers) + run.counted(counters::kVerifySublayers) +
+                  run.counted(counters::kPrefillSublayers) ==
+              run.sublayers);
         const std::uint64_t each = exits ? 6 : 2 * kFakeLayers - 2;
-        CHECK(counted(counters::kDraftSublayers) == each * counted(counters::kDraftRows));
-        CHECK(counted(counters::kPrefillSublayers) ==
-              2 * kFakeLayers * counted(counters::kPrefillRows));
-        CHECK(counted(counters::kDraftRows) > 20);
-        CHECK(counted(counters::kOptimiseSublayers) == 0);
+        CHECK(run.counted(counters::kDraftSublayers) == each * run.counted(counters::kDraftRows));
+        CHECK(run.counted(counters::kPrefillSublayers) ==
+              2 * kFakeLayers * run.counted(counters::kPrefillRows));
+        CHECK(run.counted(counters::kDraftRows) > 20);
+        CHECK(run.counted(counters::kOptimiseSublayers) == 0);
     }
 }
 
@@ -86,27 +102,16 @@ TEST_CASE("trials are counted with the sub-layers that their rows ran") {
     self.window = 4;
     self.optimise_share = 1.0;
     self.search = {.layers = kFakeLayers, .ratio = 0.4, .bayes_every = 3, .seed = 2};
-    const Request request = long_request(7);
-    const Oracle oracle = plain_answer(request);
-    Pipeline pipeline{options, request, oracle};
-    std::uint64_t run = 0;
-    pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
-        run += sublayers_of(rows);
-    };
-    pipeline.open_and_begin(kOne, request);
-    pipeline.run_until_finished();
-    pipeline.run_dry();
-    const auto counted = [&](Counter c) { return pipeline.world.counted(kFirstSegment, c); };
-    CHECK(counted(counters::kOptimiseSublayers) > 0);
-    CHECK(counted(counters::kOptimiseJobs) > 0);
-    CHECK(counted(counters::kDraftSublayers) + counted(counters::kVerifySublayers) +
-              counted(counters::kPrefillSublayers) + counted(counters::kOptimiseSublayers) ==
-          run);
-    const auto state = self_draft_state(pipeline.world.gauges(kFirstSegment), kFakeLayers);
-    REQUIRE(state.has_value());
-    REQUIRE(state->left_out.has_value());
-    CHECK(state->left_out->count() > 0);
-    CHECK(state->trials > 0);
+    Answered run{options, long_request(7)};
+    run.pipeline.run_dry();
+    CHECK(run.counted(counters::kOptimiseSublayers) > 0);
+    CHECK(run.counted(counters::kOptimiseJobs) > 0);
+    CHECK(run.counted(counters::kDraftSublayers) + run.counted(counters::kVerifySublayers) +
+              run.counted(counters::kPrefillSublayers) +
+              run.counted(counters::kOptimiseSublayers) ==
+          run.sublayers);
+    CHECK(run.state().left_out->count() > 0);
+    CHECK(run.state().trials > 0);
 }
 
 TEST_CASE("first choices that are accepted are the tokens beyond one per verdict") {
@@ -114,32 +119,20 @@ TEST_CASE("first choices that are accepted are the tokens beyond one per verdict
         CAPTURE(right);
         PipelineOptions options = drafting(right);
         options.self_draft->exit = 4;
-        const Request request = long_request(3);
-        const Oracle oracle = plain_answer(request);
-        Pipeline pipeline{options, request, oracle};
-        pipeline.open_and_begin(kOne, request);
-        pipeline.run_until_finished();
-        const auto counted = [&](Counter c) { return pipeline.world.counted(kFirstSegment, c); };
-        const std::size_t tokens = answer_of(pipeline, kOne).size();
-        CHECK(counted(counters::kChainProposed) == counted(counters::kDraftRows));
-        CHECK(counted(counters::kChainAccepted) ==
-              tokens - static_cast<std::size_t>(pipeline.conductor.verdicts));
-        CHECK((counted(counters::kChainAccepted) > 0) == (right > 0.0));
+        Answered run{options, long_request(3)};
+        const std::size_t tokens = answer_of(run.pipeline, kOne).size();
+        CHECK(run.counted(counters::kChainProposed) == run.counted(counters::kDraftRows));
+        CHECK(run.counted(counters::kChainAccepted) ==
+              tokens - static_cast<std::size_t>(run.pipeline.conductor.verdicts));
+        CHECK((run.counted(counters::kChainAccepted) > 0) == (right > 0.0));
     }
 }
 
 TEST_CASE("an exit shows the layers behind it as left out") {
     PipelineOptions options = drafting(0.5);
     options.self_draft->exit = 3;
-    const Request request = long_request(3);
-    const Oracle oracle = plain_answer(request);
-    Pipeline pipeline{options, request, oracle};
-    pipeline.open_and_begin(kOne, request);
-    pipeline.run_until_finished();
-    const auto state = self_draft_state(pipeline.world.gauges(kFirstSegment), kFakeLayers);
-    REQUIRE(state.has_value());
-    REQUIRE(state->left_out.has_value());
-    CHECK(state->left_out->first_skipped() == 6);
-    CHECK(state->left_out->count() == 2 * (kFakeLayers - 3));
-    CHECK(state->drafts);
+    const SelfDraftState state = Answered{options, long_request(3)}.state();
+    CHECK(state.left_out->first_skipped() == 6);
+    CHECK(state.left_out->count() == 2 * (kFakeLayers - 3));
+    CHECK(state.drafts);
 }

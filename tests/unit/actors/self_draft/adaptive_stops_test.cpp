@@ -11,6 +11,15 @@ TEST_CASE("thresholds that do not adapt stay what the rule says, whatever is acc
     CHECK(stops.now().product_min == 1e-3F);
 }
 
+TEST_CASE("the threshold that is shown is that which adapts; without one there is none") {
+    CHECK(AdaptiveStops{{.confidence_min = 0.4F, .product_min = 0.3F}, 0.9}.threshold() == 0.3F);
+    CHECK(AdaptiveStops{{.confidence_min = 0.4F}, std::nullopt}.threshold() == 0.4F);
+    AdaptiveStops none{{}, 0.9};
+    for (int i = 0; i < 100; ++i) none.verified(0, 4, true);
+    CHECK(none.threshold() == 0.0F);
+    CHECK(none.now().confidence_min == 0.0F);
+}
+
 TEST_CASE("the threshold of a path adapts where there is one, else that of a token") {
     AdaptiveStops token{
         {.confidence_min = 0.4F, .threshold_adapts = true, .draft_reach_min = 1e-3F}};

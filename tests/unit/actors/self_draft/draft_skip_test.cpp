@@ -1,5 +1,6 @@
 // A DraftModel that leaves sub-layers out, on the real kernels.
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -28,24 +29,15 @@ std::vector<Candidate> plain(const ModelFile& file,
                              bool whole_text) {
     const auto backend = make_backend(file, {.kv_slots = 512});
     const SublayerMask mask = some_skipped(file).mask();
-    std::vector<KvSlot> slots;
-    std::vector<Row> rows;
-    slots.reserve(tokens.size());
-    for (std::size_t p = 0; p < tokens.size(); ++p) {
-        slots.push_back(static_cast<KvSlot>(p));
-        rows.push_back({.token = tokens[p],
-                        .position = static_cast<Position>(p),
-                        .slot = slots.back(),
-                        .prefix_slots = slots.data(),
-                        .prefix_count = static_cast<std::int32_t>(p) + 1,
-                        .last = file.config().sublayers(),
-                        .mask = whole_text && p + 1 < text ? nullptr : &mask});
+    std::vector<KvSlot> slots(tokens.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    std::vector<Row> rows = text_rows(*backend, tokens, slots);
+    for (Row& row : rows) {
+        if (!whole_text || row.position + 1 >= static_cast<Position>(text)) row.mask = &mask;
     }
+    const std::vector<float> hidden = states_of(*backend, rows);
     const auto dim = static_cast<std::size_t>(file.config().dim);
-    std::vector<float> hidden(rows.size() * dim);
-    REQUIRE(backend->run_layers(rows, hidden, nullptr) == RunOutcome::Done);
-    std::vector<float> logits(static_cast<std::size_t>(file.config().vocab_size));
-    backend->head(HeadId::Final, std::span{hidden}.last(dim), 1, logits);
+    std::vector<float> logits = logits_of(*backend, HeadId::Final, std::span{hidden}.last(dim));
     SamplerScratch scratch;
     return candidates(logits, static_cast<Position>(tokens.size()), {.committed = {}, .path = {}},
                       {}, 3, scratch);
@@ -170,22 +162,12 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
     const std::vector<TokenId>& text = draft.text->tokens;
     const auto position = static_cast<Position>(text.size()) - 2;
     const auto target = make_backend(file, {.kv_slots = 512});
-    std::vector<KvSlot> slots;
-    std::vector<Row> rows;
+    std::vector<KvSlot> slots(text.size());
+    std::iota(slots.begin(), slots.end(), 0);
     std::vector<float> stack(static_cast<std::size_t>(2 * layers) * dim);
-    slots.reserve(text.size());
-    for (Position p = 0; p <= position; ++p) {
-        slots.push_back(p);
-        rows.push_back({.token = text[static_cast<std::size_t>(p)],
-                        .position = p,
-                        .slot = p,
-                        .prefix_slots = slots.data(),
-                        .prefix_count = p + 1,
-                        .last = 2 * layers});
-    }
+    std::vector<Row> rows = text_rows(*target, std::span{text}.first(text.size() - 1), slots);
     rows.back().stack = stack.data();
-    std::vector<float> hidden(rows.size() * dim);
-    REQUIRE(target->run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    (void)states_of(*target, rows);
     std::vector<float> residuals;
     for (int layer = 0; layer < layers; ++layer) {
         const auto from = stack.begin() + static_cast<std::ptrdiff_t>((2 * layer + 1) * dim);
@@ -210,11 +192,7 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
     (void)choice.finish(RunOutcome::Done);
     CHECK(choice.made() == 1);
 
-    std::vector<float> whole(hidden.begin(), hidden.begin() + static_cast<std::ptrdiff_t>(dim));
-    Row embedded = rows.back();
-    embedded.stack = nullptr;
-    embedded.last = 0;
-    REQUIRE(target->run_layers({&embedded, 1}, whole, nullptr) == RunOutcome::Done);
+    std::vector<float> whole(dim);  // what is before the first layer is not read
     whole.insert(whole.end(), residuals.begin(), residuals.end());
     const ProgrammeResult expected =
         choose_layers(whole, options, [&](int layer, std::span<float> states) {

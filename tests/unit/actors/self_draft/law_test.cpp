@@ -1,7 +1,6 @@
 // The rejection rule with the candidates of a target that drafts for itself: point masses, in chains and
 // trees. The law of the answers is that of plain sampling, by exact enumeration of what the verifier
 // may decide, and by counting with its own chance.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "actors/protocol/counters.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
+#include "tests/unit/actors/rejection/every_way.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -19,7 +19,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 namespace {
 
 using Text = std::vector<TokenId>;
-using Law = std::map<Text, double>;
 
 constexpr int kAnswer = 3;
 
@@ -101,53 +100,6 @@ Law plain_law() {
     return law;
 }
 
-/// Takes one way after the other through all decisions of a walk.
-class Ways final : public Chance {
-public:
-    [[nodiscard]] bool happens(double probability) override {
-        const double p = std::clamp(probability, 0.0, 1.0);
-        return decide({p, 1.0 - p}) == 0;
-    }
-    [[nodiscard]] std::size_t pick(std::span<const double> weights) override {
-        const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-        std::vector<double> options;
-        for (const double weight : weights) options.push_back(weight / sum);
-        return decide(options);
-    }
-    [[nodiscard]] double probability() const { return probability_; }
-    /// False when all ways were taken.
-    [[nodiscard]] bool next() {
-        depth_ = 0;
-        probability_ = 1.0;
-        while (!taken_.empty() && !left_.back()) {
-            taken_.pop_back();
-            left_.pop_back();
-        }
-        if (taken_.empty()) return false;
-        ++taken_.back();
-        return true;
-    }
-
-private:
-    std::size_t decide(const std::vector<double>& options) {
-        if (depth_ == taken_.size()) {
-            taken_.push_back(0);
-            left_.push_back(false);
-        }
-        std::size_t& at = taken_[depth_];
-        while (options[at] <= 0.0) ++at;
-        const auto rest = options.begin() + static_cast<std::ptrdiff_t>(at) + 1;
-        left_[depth_] = std::any_of(rest, options.end(), [](double p) { return p > 0.0; });
-        ++depth_;
-        probability_ *= options[at];
-        return at;
-    }
-    std::vector<std::size_t> taken_;
-    std::vector<bool> left_;  // whether a later option is possible
-    std::size_t depth_ = 0;
-    double probability_ = 1.0;
-};
-
 /// The first verify wave after a text, as the first segment sends it: the root, and what was drafted.
 std::vector<msg::WaveRow> wave_after(const PipelineOptions& options,
                                      const Request& request,
@@ -221,7 +173,7 @@ struct Drafts {
         return walk.take();
     }
     void add(const Text& text, double probability, Law& law) {
-        Ways ways;
+        EveryWay ways;
         do {
             const WalkResult result = walk(text, ways);
             Text longer = text;
@@ -252,7 +204,7 @@ TEST_CASE("the candidates of a target that drafts for itself leave the target's 
                 Law law;
                 drafts.add(drafts.request.text, 1.0, law);
                 CHECK(drafts.drafted >= (tree ? 9U : 4U));
-                for (const auto& [text, p] : plain) CHECK(std::abs(law[text] - p) < 1e-9);
+                CHECK(distance(law, plain) < 1e-9);
                 CHECK(law.size() == plain.size());
             }
         }

@@ -14,18 +14,6 @@ namespace {
 
 using State = std::vector<float>;
 
-double cosine(const State& a, const State& b) {
-    double dot = 0.0;
-    double aa = 0.0;
-    double bb = 0.0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        dot += double{a[i]} * double{b[i]};
-        aa += double{a[i]} * double{a[i]};
-        bb += double{b[i]} * double{b[i]};
-    }
-    return dot / std::sqrt(aa * bb);
-}
-
 /// Layers of a residual network, and what the whole of it makes of one state.
 struct Network {
     int dim = 0;
@@ -146,6 +134,16 @@ std::vector<double> of_all_sets(const Network& network, const LayerProgrammeOpti
 }
 
 }  // namespace
+
+TEST_CASE(
+    "the cosine of two residuals is that of the angle between them, 0 where one has no length") {
+    const State a{3.0F, 4.0F};
+    CHECK(cosine(a, a) == doctest::Approx(1.0));
+    CHECK(cosine(a, State{-8.0F, 6.0F}) == doctest::Approx(0.0));
+    CHECK(cosine(a, State{-6.0F, -8.0F}) == doctest::Approx(-1.0));
+    CHECK(cosine(a, State{2.0F, 0.0F}) == doctest::Approx(0.6));
+    CHECK(cosine(a, State{0.0F, 0.0F}) == 0.0);
+}
 
 TEST_CASE("the programme is the definition of g, evaluated in batches") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -15,7 +15,7 @@ namespace {
 // The toy's head whose candidates for the next token are right as often as the test says.
 constexpr HeadId kHintHead = HeadId::Adapter;
 
-enum class Way : std::uint8_t { Exit, Fixed, Search, Programme };
+enum class Way : std::uint8_t { Exit, Fixed, Programme, Search };
 constexpr std::size_t kWays = 4;
 
 SkipSet random_set(std::mt19937_64& random) {
@@ -185,23 +185,12 @@ TEST_CASE("a request that is stopped while it drafts gives its slots back for th
         pipeline.open_and_begin(kOne, first);
         pipeline.world.run([&] { return pipeline.conductor.verdicts >= 3; });
         pipeline.stop(kOne, Attempt{1});
-        Request second = first;
-        const std::vector<TokenId> so_far = answer_of(pipeline, kOne);
-        second.text.insert(second.text.end(), so_far.begin(), so_far.end());
-        second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
-        for (TokenId token = 0; token < 9; ++token) second.text.push_back(token);
+        const Request second = next_turn(first, answer_of(pipeline, kOne));
         const Oracle oracle = plain_answer(second);
-        pipeline.conductor.log.close(kOne);
-        CHECK(pipeline.conductor.log.open(kOne, second.text));
-        const Attempt attempt = pipeline.conductor.log.restart(kOne).value();
-        const int finished = pipeline.conductor.finished;
-        pipeline.begin(kOne, second, attempt);
-        pipeline.run_until_finished(finished + 1);
+        run_turn(pipeline, second);
         CHECK(answer_of(pipeline, kOne) == oracle.answer);
         pipeline.run_dry();
-        const std::size_t text = second.text.size() + oracle.answer.size();
-        CHECK(pipeline.segment_actors.front()->scheduler()->slots_in_use(kOne) ==
-              static_cast<std::int32_t>(text) - 1);
+        check_only_text_held(pipeline, kOne, second.text.size() + oracle.answer.size());
     }
 }
 
@@ -331,8 +320,6 @@ TEST_CASE("a new attempt that begins during a pass drafts anew and commits the s
         pipeline.run_until_finished();
         CHECK(answer_of(pipeline, kOne) == oracle.answer);
         pipeline.run_dry();
-        const std::size_t text = request.text.size() + oracle.answer.size();
-        CHECK(pipeline.segment_actors.front()->scheduler()->slots_in_use(kOne) ==
-              static_cast<std::int32_t>(text) - 1);
+        check_only_text_held(pipeline, kOne, request.text.size() + oracle.answer.size());
     }
 }

@@ -1,0 +1,122 @@
+// A session whose orders come and go from other threads than the one that runs it. A program of its own:
+// the stages of a session are the same program again.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "launch/session/pipeline_session.hpp"
+#include "launch/session/stage_main.hpp"
+#include "runtime/loop/stage_process.hpp"
+#include "tests/support/source_tree.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+int main(int argc, char** argv) {
+    if (argc == 4 && std::string_view{argv[1]} == kStageSubcommand) {
+        return stage_main(std::atoi(argv[3]));
+    }
+    doctest::Context context{argc, argv};
+    return context.run();
+}
+
+namespace {
+
+constexpr const char* kTwoSegments = R"(
+[pipeline]
+name = "test"
+[[stage]]
+name = "front"
+role = "segment"
+layers = "auto"
+threads = 1
+[[stage]]
+name = "back"
+role = "segment"
+layers = "auto"
+threads = 1
+)";
+
+struct Answer {
+    std::vector<TokenId> tokens;
+    int ends = 0;
+    bool failed = false;
+    std::promise<void> first_token;
+    std::promise<void> over;
+};
+
+AnswerOrder order_of(Answer& answer, std::thread::id runner) {
+    AnswerOrder order;
+    order.request.text = {5, 6, 7, 8};
+    order.request.max_tokens = 40;
+    order.on_token = [&answer, runner](TokenId token) {
+        CHECK(std::this_thread::get_id() == runner);
+        answer.tokens.push_back(token);
+        if (answer.tokens.size() == 1) answer.first_token.set_value();
+        return Go::On;
+    };
+    order.on_end = [&answer](const AnswerFigures&, const Status& status) {
+        answer.failed = !status.ok();
+        if (++answer.ends == 1) answer.over.set_value();
+    };
+    return order;
+}
+
+}  // namespace
+
+TEST_CASE("orders and cancellations may come from other threads, during a run and between two") {
+    RunLog log;
+    ModelOptions options;
+    options.model = testing::source_tree() + "/tests/fixtures/models/tiny-chat.gguf";
+    options.context = 64;
+    const ModelFile file = ModelFile::open(options.model).value();
+    const PipelineConfig config = parse_pipeline_config(kTwoSegments, "test.toml").value();
+    auto session = PipelineSession::open(
+                       file, options, config,
+                       {.log = &log, .told = {.table = false, .remarks = false}, .requests = 3})
+                       .value();
+    const std::thread::id runner = std::this_thread::get_id();
+    Answer whole;
+    REQUIRE(session->submit(order_of(whole, runner)));
+    REQUIRE(session->run().ok());
+    REQUIRE(whole.tokens.size() > 2);
+
+    constexpr int kThreads = 3;
+    std::atomic<int> at_work{kThreads};
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < kThreads; ++caller) {
+        callers.emplace_back([&] {
+            for (int i = 0; i < 12; ++i) {
+                Answer answer;
+                const Result<RequestId> taken = session->submit(order_of(answer, runner));
+                REQUIRE(taken);
+                const bool cancels = i % 2 == 1;
+                if (cancels) {
+                    answer.first_token.get_future().wait();
+                    session->cancel(taken.value());
+                    CHECK(answer.ends == 1);  // by now
+                } else {
+                    answer.over.get_future().wait();
+                    CHECK(answer.tokens.size() == whole.tokens.size());
+                }
+                CHECK(answer.ends == 1);
+                CHECK_FALSE(answer.failed);
+                CHECK(session->text(taken.value()).size() == 4 + answer.tokens.size());
+                CHECK(std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin()));
+                session->close(taken.value());
+            }
+            --at_work;
+        });
+    }
+    while (at_work > 0) {
+        CHECK(session->run().ok());
+        std::this_thread::yield();
+    }
+    for (std::thread& caller : callers) caller.join();
+    CHECK(session->stages().size() == 2);
+}

@@ -1,0 +1,81 @@
+// Many requests one after the other: what a stage remembers of those that are over is bounded, and what
+// it forgets is never a request that still runs or may go on.
+#include <map>
+#include <vector>
+
+#include "tests/unit/actors/cluster.hpp"
+#include "tests/unit/actors/draft_bench.hpp"
+
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
+
+namespace {
+
+constexpr std::uint64_t kOthers = 10'000;
+constexpr std::uint64_t kKept = 8;
+
+Request short_request(std::uint64_t seed) {
+    Request request;
+    request.text = {static_cast<TokenId>(seed % 11), static_cast<TokenId>(3 + seed % 5)};
+    request.max_tokens = 2;
+    request.gamma = 2;
+    request.context = 64;
+    return request;
+}
+
+/// One request after the other, in one cluster.
+struct LongRun {
+    RequestId ask(const Request& request, std::optional<RequestId> continues = std::nullopt) {
+        Request whole = request;
+        if (continues) {
+            const auto so_far = cluster.conductor.text(*continues);
+            whole.text.insert(whole.text.begin(), so_far.begin(), so_far.end());
+        }
+        const auto known = answers.try_emplace(whole.text);
+        if (known.second) known.first->second = plain_answer(whole).answer;
+        const Result<RequestId> taken = cluster.submit(request, continues);
+        REQUIRE(taken);
+        cluster.run_until_last_ended();
+        CHECK(cluster.heard.back()->status.ok());
+        CHECK(cluster.heard.back()->tokens == known.first->second);
+        return taken.value();
+    }
+    Cluster cluster{{.segments = 2, .drafting = Drafting::Lookup}};
+    std::map<std::vector<TokenId>, std::vector<TokenId>> answers;  // of plain decoding, by prompt
+};
+
+}  // namespace
+
+TEST_CASE("a conversation that is kept goes on after ten thousand other requests") {
+    LongRun run;
+    std::vector<RequestId> kept;
+    for (std::uint64_t i = 0; i < kKept; ++i) kept.push_back(run.ask(short_request(i)));
+    for (std::uint64_t i = 0; i < kOthers; ++i) {
+        run.cluster.conductor.close(run.ask(short_request(i)));
+        // The first goes on now and then, the second once, and the others after all of them.
+        if (i % 2'500 == 2'499) run.ask(short_request(i), kept[0]);
+        if (i == 5'000) run.ask(short_request(i), kept[1]);
+    }
+    for (const RequestId id : kept) run.ask(short_request(7), id);
+    run.cluster.run_dry();
+    CHECK(run.cluster.world.tensors_all_free());
+    CHECK(run.cluster.world.gauges(kTheDraft)[static_cast<std::size_t>(gauges::kRequests)] == 0);
+}
+
+TEST_CASE("a draft follows a request that runs while ten thousand others come and go") {
+    DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 2}), with_lookup()};
+    Request request = request_of(5);
+    request.text = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
+    bench.begin(request);
+    CHECK_FALSE(bench.proposals().empty());
+    for (std::uint64_t id = 100; id < 100 + kOthers; ++id) {
+        const RequestId other{id};
+        bench.actor.on_control(kConductor, control::Begin{.request = other,
+                                                          .attempt = Attempt{1},
+                                                          .payload = encode_request(request)});
+        bench.deliver(kConductor, msg::Stop{{other, Attempt{1}, Epoch{1}}});
+    }
+    (void)bench.proposals();
+    bench.verdict({3, 4});
+    CHECK_FALSE(bench.proposals().empty());
+}
