@@ -116,9 +116,7 @@ void DraftWork::stop(RequestId id) {
     if (found == requests_.end()) return inbox_.gate.ended(id);
     const RequestPtr request =
         found->second;  // a job keeps its text and source alive until it ends
-    // The Begin that it asked for is none any more.
-    if (request->missed) inbox_.gate.begun(id, request->attempt);
-    inbox_.gate.ended(id);
+    inbox_.gate.stopped(id, request->attempt);  // also if its Begin was to come once more
     request->cancel.cancel();
     if (pass_ && pass_->requests.size() == 1 && pass_->requests.front() == request) {
         pass_->given_up = true;
@@ -140,15 +138,9 @@ Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
 }
 
 Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
-    const RequestPtr request = find(stopped.route);
-    if (request && request->missed) {
-        // Early, for its Begin is to come again. But there may be none now.
-        if (inbox_.peek<msg::Stop>(from, stopped.route) != Age::Stale) stop(request->id);
-        return {};
-    }
-    const Result<Age> age = inbox_.admit(from, stopped);
-    if (!age) return age.error();
-    if (age.value() == Age::Current) stop(stopped.route.request);
+    if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
+    stop(stopped.route.request);
+    inbox_.gate.stopped(stopped.route.request, stopped.route.attempt);
     return {};
 }
 

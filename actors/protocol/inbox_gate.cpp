@@ -25,12 +25,18 @@ void InboxGate::await_again(RequestId request) {
     if (known != known_.end() && !known->second.over) --known->second.attempt.value;
 }
 
-void InboxGate::ended(RequestId request) {
-    const auto known = known_.find(request);
-    if (known == known_.end() || known->second.over) return;
-    known->second.over = true;
+void InboxGate::stopped(RequestId request, Attempt attempt) {
+    if (!is_news(request, attempt) && known_.at(request).attempt != attempt) return;
+    Known& known = known_[request];
+    const bool was_over = std::exchange(known, {attempt, true}).over;
+    if (was_over) return;
     over_.push_back(request);
     if (over_.size() > kOverMax) forget_oldest();
+}
+
+void InboxGate::ended(RequestId request) {
+    const auto known = known_.find(request);
+    if (known != known_.end()) stopped(request, known->second.attempt);
 }
 
 void InboxGate::all_ended() {

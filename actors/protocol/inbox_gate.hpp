@@ -10,11 +10,14 @@
 // Begin it belongs to: it is held (bounded) and handled when the Begin has come.
 //
 //     [unknown] -- begun() --> [runs] -- ended() --> [over] -- begun(), next attempt --> [runs]
-//         ^                      |  ^                  |
-//         |     await_again()    v  | begun(), same    |  more than kOverMax are over, and this one
-//         |                    [again] attempt         |  has been so for longest
-//         +--------------------------------------------+
+//       ^   |                    |  ^                 ^  |
+//       |   |   await_again()    v  | begun(), same   |  |  more than kOverMax are over, and this one
+//       |   |                  [again] attempt        |  |  has been so for longest
+//       |   +----------- stopped(), before its Begin -+  |
+//       +------------------------------------------------+
 //
+// A Stop that overtakes its Begin is not held: the attempt is over, and its Begin is no news. So a stage
+// that was paused while many requests came and went holds none of them.
 // What runs is never forgotten, however many other requests come and go meanwhile.
 // Threads: the actor's loop.
 #pragma once
@@ -59,6 +62,9 @@ public:
     void begun(RequestId request, Attempt attempt);
     /// Its Begin is to come once more: until then it is news, and what belongs to it is early.
     void await_again(RequestId request);
+    /// `attempt` and all before it are over, whether it has begun or not. Of an older one than is known:
+    /// nothing happens.
+    void stopped(RequestId request, Attempt attempt);
     /// The attempt that was begun last is over; unknown or over already: nothing happens.
     void ended(RequestId request);
     void all_ended();

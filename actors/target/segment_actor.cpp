@@ -228,16 +228,12 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
 }
 
 Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
-    const Result<Age> age = host_.inbox.admit(from, stop);
-    if (!age) return age.error();
     const msg::Route& route = stop.route;
-    auto state = host_.requests.find(route.request, route.attempt);
-    if (age.value() == Age::Stale && planted(PlantedBug::StopIgnoresAttempt)) {
-        state = host_.requests.latest(route.request);
-    } else if (age.value() != Age::Current) {
-        return {};
-    }
-    host_.inbox.gate.ended(route.request);
+    const Age age = host_.inbox.peek<msg::Stop>(from, route);
+    if (age == Age::Stale && !planted(PlantedBug::StopIgnoresAttempt)) return {};
+    host_.inbox.gate.stopped(route.request, route.attempt);
+    if (age == Age::Early) waiting_begins_.erase(route.request);
+    const auto state = host_.requests.latest(route.request);
     if (!state) return {};
     state->stop();
     cancel_if_stale();

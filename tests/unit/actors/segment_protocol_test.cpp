@@ -137,6 +137,29 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
 }
 
 TEST_CASE(
+    "a segment that reads the Stops of many requests before their Begins takes none of them up") {
+    const Request request = scene_request();
+    WavePool pool;
+    Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
+    ProtocolScene<SegmentActor>& first = segment.scene;
+    first.context.out = &pool.producer;
+    first.begin(request);
+    first.run_job("prefill");
+    (void)first.expect<msg::Wave>(kLast);
+    for (std::uint64_t id = 100; id < 400; ++id) {
+        first.tell(kConductor, msg::Stop{{RequestId{id}, Attempt{1}, kSceneRoute.epoch}});
+    }
+    for (std::uint64_t id = 100; id < 400; ++id) {
+        first.actor.on_control(kConductor, control::Begin{.request = RequestId{id},
+                                                          .attempt = Attempt{1},
+                                                          .payload = encode_request(request)});
+    }
+    CHECK_FALSE(first.context.failure);
+    CHECK(first.context.jobs_waiting() == 0);
+    first.expect_nothing_more();
+}
+
+TEST_CASE(
     "a wave that claims to need no prompt is not verified before the prompt is in the cache") {
     const Request request = scene_request();
     WavePool pool;

@@ -79,3 +79,22 @@ TEST_CASE("a draft follows a request that runs while ten thousand others come an
     bench.verdict({3, 4});
     CHECK_FALSE(bench.proposals().empty());
 }
+
+TEST_CASE(
+    "a draft that reads the Stops of many requests before their Begins takes none of them up") {
+    DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 2}), with_lookup()};
+    Request request = request_of(5);
+    request.text = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
+    for (std::uint64_t id = 100; id < 400; ++id) {
+        bench.deliver(kConductor, msg::Stop{{RequestId{id}, Attempt{1}, Epoch{1}}});
+    }
+    for (std::uint64_t id = 100; id < 400; ++id) {
+        bench.actor.on_control(kConductor, control::Begin{.request = RequestId{id},
+                                                          .attempt = Attempt{1},
+                                                          .payload = encode_request(request)});
+    }
+    CHECK(bench.proposals().empty());
+    CHECK_FALSE(bench.context.failure);
+    bench.begin(request);
+    CHECK_FALSE(bench.proposals().empty());
+}
