@@ -30,7 +30,6 @@ AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
     // Finite as floats and halves as well.
     cache_ = random_bf16(slots * layers_, 2 * config_.kv_dim() * static_cast<int>(words_each));
     const int width = config_.q_dim() + 2 * config_.kv_dim();
-    given_ = random_bf16(desk.rows(), 2 * width);
     qkv_ = random_bf16(desk.rows(), 2 * width);
     names_.resize(size_of(slots));
     std::iota(names_.begin(), names_.end(), 0);
@@ -70,7 +69,7 @@ AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
                                                                 : cuda::AttentionKernel::Plain;
 }
 
-AttentionDesk::Planned AttentionDesk::planned(const cuda::Variants& variants) const {
+AttentionDesk::Planned AttentionDesk::planned() const {
     std::vector<Row> rows;
     for (int r = 0; r < desk_.rows(); ++r) {
         Row row;
@@ -88,14 +87,12 @@ AttentionDesk::Planned AttentionDesk::planned(const cuda::Variants& variants) co
     planned.partials = take(size_of(std::max(1, plan.header().partials)) * size_of(config_.heads) *
                             size_of(cuda::attention_partial_floats(config_.head_dim)) * 4);
     planned.how = {kernel_, unit_rows, 4 * desk_.processors(), plan.header().merges == 0};
-    planned.early_launch = variants.early_launch;
     return planned;
 }
 
-void AttentionDesk::rotate(const Planned& planned, int i) const {
+void AttentionDesk::rotate(int i) const {
     cuda::RotateArgs args = rotate_;
     args.layer = i % layers_;
-    args.early_launch = planned.early_launch;
     cuda::launch_rotate(desk_.stream(), args, desk_.rows());
 }
 
@@ -105,13 +102,6 @@ void AttentionDesk::attend(const Planned& planned, int i) const {
     args.partials = planned.partials.as<float>();
     args.layer = i % layers_;
     cuda::launch_attention(desk_.stream(), args, planned.how);
-}
-
-std::uint64_t AttentionDesk::result(const Planned& planned) const {
-    desk_.stream().on_device(qkv_.data(), given_.data(), qkv_.bytes());
-    rotate(planned, 0);
-    attend(planned, 0);
-    return checksum(desk_.stream(), out_.data(), out_.bytes());
 }
 
 }  // namespace paceline::bench

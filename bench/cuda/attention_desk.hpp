@@ -16,20 +16,16 @@ public:
     /// For as many rows as `desk` has now, at the positions after `context` keys.
     AttentionDesk(const Bench& bench, ProductDesk& desk, int context);
 
-    /// How these rows are launched with some variants: the plan on the device, room for partials.
+    /// How these rows are launched: the plan on the device, room for partials.
     struct Planned {
         cuda::DeviceMemory words, partials;
         cuda::AttentionLaunch how;
-        bool early_launch = false;  // of the rotation
     };
-    [[nodiscard]] Planned planned(const cuda::Variants& variants) const;
+    [[nodiscard]] Planned planned() const;
 
     /// Put one launch into the desk's stream; `i`: which of the layers.
-    void rotate(const Planned& planned, int i) const;
+    void rotate(int i) const;
     void attend(const Planned& planned, int i) const;
-    /// A checksum of attention's output after a rotation, on the same queries, keys and values each
-    /// time.
-    [[nodiscard]] std::uint64_t result(const Planned& planned) const;
 
 private:
     const ModelConfig& config_;
@@ -38,7 +34,7 @@ private:
     cuda::AttentionKernel kernel_;
     int layers_ = 1;
     std::vector<KvSlot> names_;  // slot of each position
-    cuda::DeviceMemory cache_, qkv_, given_, slot_of_, angles_, out_;
+    cuda::DeviceMemory cache_, qkv_, slot_of_, angles_, out_;
     cuda::RotateArgs rotate_;
     cuda::AttentionArgs attend_;
 };

@@ -16,7 +16,6 @@
 #include <CLI/CLI.hpp>
 
 #include "model/kernels/cuda/blas.hpp"
-#include "model/kernels/cuda/variant_words.hpp"
 #include "model/weights/synthetic_model.hpp"
 
 #include "bench/cuda/card.hpp"
@@ -25,8 +24,8 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels",  "ladder", "blas",  "waves",
-                                         "drawing", "variants", "upload", "goals", "costs"};
+const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "waves",
+                                         "drawing", "upload",  "goals",  "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
     "temperature.gpu --format=csv,noheader -i ";
@@ -38,7 +37,6 @@ struct Arguments {
     std::string json;
     std::string costs;
     std::vector<std::string> only;
-    std::string variant;
 
     [[nodiscard]] bool wants(const std::string& section) const {
         return only.empty() || std::find(only.begin(), only.end(), section) != only.end();
@@ -83,9 +81,6 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
         if (Status measured = waves_section(bench); !measured) return measured;
     }
     if (arguments.wants("drawing")) drawing_section(bench);
-    if (arguments.wants("variants")) {
-        if (Status measured = variants_section(bench); !measured) return measured;
-    }
     if (arguments.wants("goals")) goals_section(bench);
     if (arguments.wants("costs") && !arguments.costs.empty())
         return write_costs(bench, arguments.costs);
@@ -108,7 +103,6 @@ Status run(const Arguments& arguments, const std::string& command) {
     Report report;
     report.say("command", command);
     report.say("date", now());
-    report.say("variants", cuda::variants_text(arguments.settings.variants));
     report.say("card", card(arguments.settings));
     const cuda::DeviceInfo device = cuda::use_device(arguments.settings.device);
     report.say("device",
@@ -174,20 +168,8 @@ int main_with(int argc, char** argv) {
     app.add_option("--copy", settings.copy_bytes, "bytes that the yardstick copies")
         ->check(CLI::Range(std::size_t{16}, std::size_t{1} << 40U))
         ->capture_default_str();
-    app.add_option("--variant", arguments.variant,
-                   "kernel variants of all sections but `variants`, separated by commas: "
-                   "early-launch, finish-ahead, all; default: all, as the backend");
     app.add_option("--seed", settings.seed)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
-    if (!arguments.variant.empty()) {
-        const Result<cuda::Variants> variants = cuda::parse_variants(arguments.variant);
-        if (!variants) {
-            std::fprintf(stderr, "paceline_cuda_bench: --variant: %s\n",
-                         variants.error().what.c_str());
-            return 1;
-        }
-        settings.variants = variants.value();
-    }
     std::string command;
     for (int i = 0; i < argc; ++i) command += (i > 0 ? " " : "") + std::string{argv[i]};
     try {

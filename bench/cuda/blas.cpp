@@ -22,8 +22,7 @@ int products_max(const ModelConfig& config) {
 class Rival {
 public:
     Rival(const Bench& bench, int rows_max)
-        : variants_{bench.settings.variants},
-          times_{4 * bench.settings.times},
+        : times_{4 * bench.settings.times},
           products_{take(static_cast<std::size_t>(rows_max) *
                          static_cast<std::size_t>(products_max(bench.file.config())) * 4)},
           desk_{bench, rows_max, products_max(bench.file.config())} {}
@@ -45,14 +44,13 @@ public:
         };
         const auto finished = [&](int i) {
             cuda::launch_gemm_blas(desk_.stream(), blas_, desk_.args(product, i), rows,
-                                   products_.as<float>(), variants_);
+                                   products_.as<float>());
         };
         return {desk_.seconds(product), device_seconds(desk_.stream(), times_, bare),
                 device_seconds(desk_.stream(), times_, finished)};
     }
 
 private:
-    cuda::Variants variants_;
     int times_;
     cuda::DeviceMemory products_;
     ProductDesk desk_;

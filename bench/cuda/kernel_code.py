@@ -6,7 +6,7 @@
 
 Needs cuobjdump (CUDA toolkit) and c++filt (binutils); no GPU. Columns: registers of a thread, static shared memory of
 a block in bytes, local memory of a thread in bytes (stack and spilled registers), instructions without padding, those
-of them on tensor cores, bytes of code. Nothing here is a time: that takes a device (section `variants` of the bench).
+of them on tensor cores, bytes of code. Nothing here is a time: that takes a device (paceline_cuda_bench).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEADERS = ROOT / "model" / "kernels" / "cuda"
 BUILT = ("bench/cuda/paceline_cuda_bench", "model/kernels/cuda/libpaceline_cuda.a")
-HEADER = ["kernel", "variant", "registers", "shared", "local", "instructions", "tensor core", "bytes"]
+HEADER = ["kernel", "registers", "shared", "local", "instructions", "tensor core", "bytes"]
 
 
 class Problem(Exception):
@@ -92,29 +92,22 @@ def read_enums(folder: Path) -> dict:
     return enums
 
 
-def short_name(demangled: str, enums: dict) -> tuple:
-    """'gemm_wave<BF16, 1, 2>' and the value of its last argument if that is a WaveCode, else '-'."""
+def short_name(demangled: str, enums: dict) -> str:
+    """'gemm_wave<BF16, 1, 2>'."""
     text = re.sub(r"paceline::cuda::|attention::|\(anonymous namespace\)::|^void ", "", demangled)
-    variant = "-"
 
     def named(match):
-        nonlocal variant
         values = enums.get(match[1], [])
-        value = values[int(match[2])] if int(match[2]) < len(values) else match[2]
-        if match[1] == "WaveCode":
-            variant = value
-        return value
+        return values[int(match[2])] if int(match[2]) < len(values) else match[2]
 
     text = re.sub(r"\((\w+)\)(\d+)", named, text)
-    if variant != "-":
-        text = re.sub(rf", {variant}>", ">", text)
     depth, end = 0, len(text)
     for i, letter in enumerate(text):  # the arguments begin at the first bracket outside of <>
         depth += (letter == "<") - (letter == ">")
         if letter == "(" and depth == 0:
             end = i
             break
-    return text[:end], variant
+    return text[:end]
 
 
 def table_of(resources: dict, code: dict, names: dict, only: str) -> dict:
@@ -122,19 +115,19 @@ def table_of(resources: dict, code: dict, names: dict, only: str) -> dict:
     tables = {}
     for key in sorted(resources.keys() & code.keys()):
         arch, mangled = key
-        kernel, variant = names[mangled]
+        kernel = names[mangled]
         if not re.search(only, kernel):
             continue
         used, what = resources[key], code[key]
         tables.setdefault(arch, []).append(
-            [kernel, variant, used["registers"], used["shared"], used["local"], what["instructions"], what["tensor"],
+            [kernel, used["registers"], used["shared"], used["local"], what["instructions"], what["tensor"],
              what["bytes"]])
-    return {arch: sorted(rows, key=lambda row: (row[0], row[1] != "Base", row[1])) for arch, rows in tables.items()}
+    return {arch: sorted(rows) for arch, rows in tables.items()}
 
 
 def markdown(rows: list) -> str:
-    lines = ["| " + " | ".join(HEADER) + " |", "|---|---|" + "---:|" * (len(HEADER) - 2)]
-    return "\n".join(lines + ["| " + " | ".join(f"`{cell}`" if i == 0 else f"{cell:,}" if i > 1 else cell
+    lines = ["| " + " | ".join(HEADER) + " |", "|---|" + "---:|" * (len(HEADER) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(f"`{cell}`" if i == 0 else f"{cell:,}"
                                                 for i, cell in enumerate(row)) + " |" for row in rows])
 
 

@@ -93,9 +93,9 @@ void kernels_section(const Bench& bench) {
         for (const int count : few_rows(bench.settings)) {
             desk.set_rows(count);
             const AttentionDesk attention{bench, desk, context};
-            const AttentionDesk::Planned planned = attention.planned(bench.settings.variants);
+            const AttentionDesk::Planned planned = attention.planned();
             const double rotating =
-                device_seconds(desk.stream(), times, [&](int i) { attention.rotate(planned, i); });
+                device_seconds(desk.stream(), times, [&](int i) { attention.rotate(i); });
             const double attending =
                 device_seconds(desk.stream(), times, [&](int i) { attention.attend(planned, i); });
             const double bytes = cache_bytes(bench, count, context) / bench.file.config().layers;

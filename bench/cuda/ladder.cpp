@@ -22,10 +22,7 @@ std::string name_of(const GemmChoice& choice) {
 }
 
 /// Rungs worth climbing: no block has more than twice the rows there are.
-std::vector<GemmChoice> rungs(WeightType type,
-                              int rows,
-                              const cuda::Variants& variants,
-                              bool wgmma) {
+std::vector<GemmChoice> rungs(WeightType type, int rows, bool wgmma) {
     std::vector<GemmChoice> all;
     for (const int row_tiles : {1, 2, 4, 8}) {
         if (row_tiles > 1 && row_tiles * cuda::kTileRows >= 2 * rows) break;
@@ -33,17 +30,13 @@ std::vector<GemmChoice> rungs(WeightType type,
         // Weights again and again: left to the squares, which float32 has none of.
         if (groups > 8 && type != WeightType::F32) continue;
         for (int tiles = 1; tiles <= cuda::tiles_max(type, row_tiles); ++tiles)
-            all.push_back({0, row_tiles, tiles, groups,
-                           cuda::has_wave_variants(type, row_tiles) ? cuda::wave_code(variants)
-                                                                    : cuda::WaveCode::Base,
-                           variants.early_launch});
+            all.push_back({0, row_tiles, tiles, groups});
     }
     if (type == WeightType::F32) return all;
     for (const int tile : {cuda::kSmallTile, cuda::kLargeTile}) {
         if (tile >= 4 * rows) continue;
         all.push_back({tile, 1, 1, 1});
-        if (wgmma && type == WeightType::BF16)
-            all.push_back({tile, 1, 1, 1, cuda::WaveCode::Base, false, true});
+        if (wgmma && type == WeightType::BF16) all.push_back({tile, 1, 1, 1, true});
     }
     return all;
 }
@@ -55,9 +48,9 @@ bool same(const GemmChoice& a, const GemmChoice& b) {
 void climb(const Bench& bench, ProductDesk& desk, const Product& product, int rows, Table& table) {
     desk.set_rows(rows);
     const WeightType type = product.at(0).type;
-    const std::vector<GemmChoice> all = rungs(type, rows, bench.settings.variants, desk.wgmma());
-    const GemmChoice chosen = cuda::choose_gemm(
-        product.at(0), {rows, desk.processors(), bench.settings.variants, desk.wgmma()});
+    const std::vector<GemmChoice> all = rungs(type, rows, desk.wgmma());
+    const GemmChoice chosen =
+        cuda::choose_gemm(product.at(0), {rows, desk.processors(), desk.wgmma()});
     std::vector<double> seconds;
     seconds.reserve(all.size());
     for (const GemmChoice& rung : all) seconds.push_back(desk.seconds(product, rung));

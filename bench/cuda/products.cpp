@@ -135,16 +135,8 @@ cuda::GemmArgs ProductDesk::args(const Product& product, int i) const {
 
 double ProductDesk::seconds(const Product& product) {
     return device_seconds(stream_, 4 * bench_.settings.times, [&](int i) {
-        cuda::launch_gemm(stream_, args(product, i),
-                          {rows_, processors_, bench_.settings.variants, wgmma_});
+        cuda::launch_gemm(stream_, args(product, i), {rows_, processors_, wgmma_});
     });
-}
-
-TimedWork ProductDesk::timed(const Product& product, int times, const cuda::Variants& variants) {
-    return {
-        stream_, times, [&](int i) {
-            cuda::launch_gemm(stream_, args(product, i), {rows_, processors_, variants, wgmma_});
-        }};
 }
 
 double ProductDesk::seconds(const Product& product, const cuda::GemmChoice& choice) {

@@ -61,12 +61,8 @@ public:
     [[nodiscard]] cuda::GemmArgs args(const Product& product, int i) const;
     /// Of one product, launched as the backend launches it.
     [[nodiscard]] double seconds(const Product& product);
-    /// Of one, spread as `choice` says, with its variants instead of those of the settings.
+    /// Of one, spread as `choice` says.
     [[nodiscard]] double seconds(const Product& product, const cuda::GemmChoice& choice);
-    /// `times` of one, recorded with these variants instead of those of the settings.
-    [[nodiscard]] TimedWork timed(const Product& product,
-                                  int times,
-                                  const cuda::Variants& variants);
     /// A checksum of all that the product leaves behind, and how many of its results are NaN. Product,
     /// rows and choice of the rung are the caller's to fill in.
     [[nodiscard]] Rung result(const Product& product, const cuda::GemmChoice& choice);

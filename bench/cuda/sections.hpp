@@ -10,8 +10,6 @@
 //               bandwidth and wave.sheet_share of the data sheet's, ...; prefill.share.ROWS in waves of
 //               ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
 //     drawing   draw.share.KIND of a wave of 8
-//     variants  variant.NAME.WHAT.ROWS[.CONTEXT]: time with the variant over that of the base, the
-//               median; WHAT is a product, "attention" or "wave"
 //
 // "The device alone" is the time between two events around replays of a recording; "wall" is what a
 // caller of the backend waits, copies of hidden states included.
@@ -42,8 +40,6 @@ struct Settings {
     std::size_t spread_bytes = 512U << 20U;  // weights that a kernel goes round: more than L2
     std::size_t copy_bytes = 1024U << 20U;   // of the yardstick
     std::uint64_t seed = 1;
-    // Of the kernels in all sections; the section `variants` sets its own.
-    cuda::Variants variants = cuda::kAllVariants;
 };
 
 struct Bench {
@@ -70,9 +66,6 @@ void ladder_section(const Bench& bench);
 /// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
 void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
-/// Every variant beside the base; bits that differ are a fault of the report. Errors: those of
-/// cuda_options() and make_cuda_backend().
-[[nodiscard]] Status variants_section(const Bench& bench);
 [[nodiscard]] Status waves_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,
                                     const std::string& path,

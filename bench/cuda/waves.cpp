@@ -198,7 +198,6 @@ Result<CudaOptions> cuda_options(const Bench& bench) {
         std::max(largest(settings.contexts) + largest(settings.rows), settings.prefill);
     options.kv_slots = pages_for(keys) * kKvPageSlots;
     options.random = settings.seed;
-    options.variants = settings.variants;
     return options;
 }
 

@@ -48,11 +48,6 @@ public:
         return parts_->forward->wave_rows(rows);
     }
 
-    void set_variants(const cuda::Variants& variants) override {
-        cuda::set_device(parts_->options.device);
-        parts_->forward->set_variants(variants);
-    }
-
     [[nodiscard]] double wave_seconds(std::span<const Row> rows, int times) override {
         for (const Row& row : rows) check(row);
         cuda::set_device(parts_->options.device);

@@ -23,9 +23,6 @@ public:
     /// How many of a call's rows, from the first on, go through the layers at once: rows_max, or
     /// fewer where they see more keys than there is room for.
     [[nodiscard]] virtual std::size_t wave_rows(std::span<const Row> rows) const = 0;
-    /// Replaces CudaOptions::variants from the next call on and drops all recordings. For benches,
-    /// which compare variants on the same weights.
-    virtual void set_variants(const cuda::Variants& variants) = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that is not timed. Rows as
     /// for run_layers(), one wave of them, all through every sub-layer; those that begin

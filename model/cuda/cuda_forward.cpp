@@ -33,13 +33,7 @@ CudaForward::CudaForward(const ModelConfig& config,
       processors_{device.processors},
       wgmma_{cuda::has_wgmma(device)},
       graphs_on_{options.graphs},
-      variants_{options.variants},
       rope_{config.rope} {}
-
-void CudaForward::set_variants(const cuda::Variants& variants) {
-    variants_ = variants;
-    recorded_.clear();
-}
 
 std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row> rows) const {
     std::vector<Stretch> stretches;
@@ -175,10 +169,8 @@ RunOutcome CudaForward::finish_run(HiddenRows out, const CudaDraws& draws, const
 }
 
 void CudaForward::embed() {
-    cuda::launch_embed(stream_,
-                       {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden,
-                        variants_.early_launch},
-                       rows_now_);
+    cuda::launch_embed(
+        stream_, {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden}, rows_now_);
 }
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
@@ -199,7 +191,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     if (embeds) embed();
     cuda::launch_ready(stream_,
                        {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim,
-                        input_of_sublayer(stretch.first), variants_.early_launch},
+                        input_of_sublayer(stretch.first)},
                        rows_now_);
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
         if (left_out_.skips(sublayer)) continue;
@@ -265,8 +257,8 @@ GemmArgs CudaForward::product(const DeviceMatrix& weights,
 /// The one place where `exact = off` matters.
 void CudaForward::multiply(const GemmArgs& product) {
     if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
-        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, variants_, wgmma_});
-    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products, variants_);
+        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, wgmma_});
+    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products);
 }
 
 void CudaForward::attention(const CudaAttention& of,
@@ -302,7 +294,6 @@ void CudaForward::attention(const CudaAttention& of,
     rotate.type = cache.type;
     rotate.layers = cache.layers;
     rotate.layer = layer;
-    rotate.early_launch = variants_.early_launch;
     cuda::launch_rotate(stream_, rotate, rows_now_);
 
     cuda::AttentionArgs attend;
@@ -362,10 +353,8 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
     give_hidden(states.in);
     send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
     const NextInput input = input_for(adapter.norm, adapter.qkv);
-    cuda::launch_ready(stream_,
-                       {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input,
-                        variants_.early_launch},
-                       rows_now_);
+    cuda::launch_ready(
+        stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
     attention(adapter, *adapter_cache_, 0, input);
     return finish_run(states.out, {}, {.cancel = cancel});
 }

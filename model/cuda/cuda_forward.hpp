@@ -140,8 +140,6 @@ public:
     [[nodiscard]] RowMemory make_rows(std::size_t rows);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);
-    /// CudaBackend::set_variants().
-    void set_variants(const cuda::Variants& variants);
     /// CudaBackend::wave_seconds().
     double wave_seconds(std::span<const Row> rows, int times);
     /// What is drawn from hidden states that are given: at most head_rows() of them, each with a job.
@@ -267,7 +265,6 @@ private:
     int processors_;
     bool wgmma_;  // cuda::has_wgmma()
     bool graphs_on_;
-    cuda::Variants variants_;
     RopeTable rope_;
     cuda::Stream stream_;
     cuda::Stream urgent_;

@@ -60,7 +60,7 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     const bool norm_now = !head.turns || head.norm_first;
     cuda::launch_ready(stream_,
                        {at_.hidden, at_.head_rows + 1, at_.head_rows, config_.dim,
-                        input_for(norm_now ? head.norm : nullptr, first), variants_.early_launch},
+                        input_for(norm_now ? head.norm : nullptr, first)},
                        rows);
     GemmArgs output = product(head.output, at_.input, stride, norm_now);
     if (head.turns) {
@@ -71,13 +71,13 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
         turn.finish.next = {norm_now ? nullptr : head.norm, at_.turned,
                             norm_now ? nullptr : at_.squares, stride,
                             cuda::takes_floats(head.output)};
-        cuda::launch_gemm(stream_, turn, {rows, processors_, variants_, wgmma_});
+        cuda::launch_gemm(stream_, turn, {rows, processors_, wgmma_});
         output = product(head.output, at_.turned, stride, !norm_now);
     }
     output.rows = at_.head_rows;
     output.finish.out = at_.logits;
     output.finish.out_stride = head.output.outputs;
-    cuda::launch_gemm(stream_, output, {rows, processors_, variants_, wgmma_});
+    cuda::launch_gemm(stream_, output, {rows, processors_, wgmma_});
 }
 
 void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {

@@ -16,7 +16,6 @@
 #include "model/cpu/cpu_options.hpp"
 #include "model/kernels/cuda/gemm.hpp"
 #include "model/kernels/cuda/rows.hpp"
-#include "model/kernels/cuda/variants.hpp"
 #include "model/rows.hpp"
 
 namespace paceline {
@@ -35,8 +34,6 @@ struct CudaOptions {
     // Whether a row's bits are the same in any wave. If not, waves of more than 64 rows are
     // multiplied by cuBLAS where weights are bf16 (gemm_blas.hpp): two runs may give two texts.
     bool exact = true;
-    // Of the kernels, for benches and tests: no bit of an output depends on them.
-    cuda::Variants variants = cuda::kAllVariants;  // what an H100 was measured to like best
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer

@@ -29,7 +29,6 @@ PROGRAMS = [
     _test("attention"),
     _test("sample"),
     _test("copy"),
-    _test("variants"),
     _test("backend"),
     _test("wgmma", emulated=False),
     Program("gpu_links", "tests/unit/ipc_device/gpu_links"),

@@ -10,7 +10,7 @@ import machine
 from place import Place
 from steps import Failure, Shell, Skip, Step
 
-SECTIONS = ["machine", "kernels", "backend", "links", "bench", "variants", "sanitizer", "parity", "loss", "peers",
+SECTIONS = ["machine", "kernels", "backend", "links", "bench", "sanitizer", "parity", "loss", "peers",
             "equality"]
 SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-70b"]
 PEER_SHAPES = SHAPES[:3]  # 70B does not fit as a whole
@@ -157,18 +157,12 @@ def bench_step(choice: Choice, section: str, shape: str, sections: str, seconds:
 
 
 def early_bench_steps(choice: Choice) -> list:
-    same_bits = family_step(choice, "variants")  # before anything is said about their times
     if choice.emulated:
-        return [bench_step(choice, "bench", "tiny", "copy,kernels,waves", 300), same_bits,
-                bench_step(choice, "variants", "tiny", "variants", 300)]
+        return [bench_step(choice, "bench", "tiny", "copy,kernels,waves", 300)]
     steps = []
     for shape in ("llama-8b", "smollm2-135m"):
         if shape in choice.shapes:
             steps.append(bench_step(choice, "bench", shape, "copy,kernels,waves,drawing,goals", 180))
-    steps.append(same_bits)
-    for shape in ("llama-8b", "smollm2-135m"):
-        if shape in choice.shapes:
-            steps.append(bench_step(choice, "variants", shape, "variants", 180))
     return steps
 
 

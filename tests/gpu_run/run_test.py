@@ -200,7 +200,6 @@ class PlanTest(Folder):
         order = ["machine: card", "machine: libraries", "kernels: equal bits, however spread", "kernels: gpu_gemm",
                  "kernels: gpu_attention", "kernels: gpu_rows", "kernels: gpu_sample", "backend: gpu_backend",
                  "bench: llama-8b: copy,kernels,waves", "bench: smollm2-135m: copy,kernels,waves",
-                 "kernels: gpu_variants", "variants: llama-8b", "variants: smollm2-135m",
                  "sanitizer: memcheck gpu_gemm", "kernels: gpu_blas", "bench: llama-8b: ladder",
                  "peers: smollm2-135m", "equality: greedy"]
         places = [self.at(name) for name in order]

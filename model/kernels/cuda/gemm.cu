@@ -17,8 +17,7 @@ void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how) {
     float* const factors = norm.factors;
     norm.factors = nullptr;
     if (norm.squares != nullptr && factors != nullptr && how.rows > kFusedNormRows) {
-        launch_norm_factors(stream, {norm, args.rows, factors, how.variants.early_launch},
-                            how.rows);
+        launch_norm_factors(stream, {norm, args.rows, factors}, how.rows);
         norm.factors = factors;
     }
     launch_gemm_as(stream, kernel_args, choose_gemm(args.weights, how), how.rows);
@@ -30,10 +29,7 @@ void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choi
     if (choice.groups * choice.row_tiles * kTileRows < rows ||
         choice.tiles > tiles_max(args.weights.type, choice.row_tiles))
         throw DeviceError("a product: its blocks do not cover its rows");
-    if (choice.code == WaveCode::Base) return launch_gemm_wave(stream, args, choice);
-    if (!has_wave_variants(args.weights.type, choice.row_tiles))
-        throw DeviceError("a product: this variant of the wave kernel is not compiled");
-    launch_gemm_wave_variant(stream, args, choice);
+    launch_gemm_wave(stream, args, choice);
 }
 
 }  // namespace paceline::cuda

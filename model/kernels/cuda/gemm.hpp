@@ -20,7 +20,6 @@
 #include <cstdint>
 
 #include "model/kernels/cuda/runtime.hpp"
-#include "model/kernels/cuda/variants.hpp"
 
 namespace paceline::cuda {
 
@@ -137,7 +136,6 @@ struct GemmArgs {
 struct GemmLaunch {
     int rows = 1;        // at most, 1 .. kGemmRowsMax
     int processors = 1;  // of the device
-    Variants variants{};
     bool wgmma = false;  // the device has it: has_wgmma()
 };
 

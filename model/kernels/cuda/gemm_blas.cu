@@ -20,13 +20,12 @@ struct FinishArgs {
     int tiles = 0;
     bool paired = false;
     const std::int32_t* rows = nullptr;
-    bool early_launch = false;  // Variants::early_launch
 };
 
 /// A row a block, and kTiles * kPasses of its tiles.
 PACE_KERNEL void finish(FinishArgs args) {
     wait_for_previous();
-    if (args.early_launch) let_next_start();
+    let_next_start();
     const int row = block_x();
     // Another stream may be setting it to 0: all lanes of a warp take what the first one saw.
     if (row >= shuffle(*args.rows, 0)) return;
@@ -74,12 +73,7 @@ void multiply(Blas& blas, const GemmArgs& args, int rows, float* y, int y_stride
 
 }  // namespace
 
-void launch_gemm_blas(Stream& stream,
-                      Blas& blas,
-                      const GemmArgs& args,
-                      int rows,
-                      float* scratch,
-                      const Variants& variants) {
+void launch_gemm_blas(Stream& stream, Blas& blas, const GemmArgs& args, int rows, float* scratch) {
     if (!blas_takes(args.weights)) throw DeviceError("a product by cuBLAS: rows of bf16 alone");
     FinishArgs behind;
     behind.finish = args.finish;
@@ -87,7 +81,6 @@ void launch_gemm_blas(Stream& stream,
     behind.tiles = args.weights.tiles();
     behind.paired = args.weights.paired;
     behind.rows = args.rows;
-    behind.early_launch = variants.early_launch;
     RowNorm& norm = behind.finish.norm;
     const bool store = args.finish.kind == FinishKind::Store;
     behind.y = store ? args.finish.out : scratch;
@@ -98,7 +91,7 @@ void launch_gemm_blas(Stream& stream,
     float* const factors = norm.factors;
     norm.factors = nullptr;
     if (norm.squares != nullptr && factors != nullptr) {
-        launch_norm_factors(stream, {norm, args.rows, factors, variants.early_launch}, rows);
+        launch_norm_factors(stream, {norm, args.rows, factors}, rows);
         norm.factors = factors;
     }
     LaunchShape shape;

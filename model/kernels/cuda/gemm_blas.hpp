@@ -32,12 +32,7 @@ inline constexpr int kBlasRowsMin = kWaveRows + 1;
 
 /// Puts the product for exactly `rows` rows into the stream that `blas` is on; the finish takes as
 /// many of them as *args.rows says. x holds `rows` rows. `scratch`: [rows][blas_floats()], not
-/// touched by FinishKind::Store. Of `variants` early_launch matters alone, for what follows cuBLAS.
-void launch_gemm_blas(Stream& stream,
-                      Blas& blas,
-                      const GemmArgs& args,
-                      int rows,
-                      float* scratch,
-                      const Variants& variants = {});
+/// touched by FinishKind::Store.
+void launch_gemm_blas(Stream& stream, Blas& blas, const GemmArgs& args, int rows, float* scratch);
 
 }  // namespace paceline::cuda

@@ -16,13 +16,11 @@ inline constexpr int kSmallTile = 64;
 inline constexpr int kWgmmaRowsAbove = 32;
 
 struct GemmChoice {
-    int tile = 0;       // kLargeTile or kSmallTile of the tiled kernel; 0: the wave kernel, where
-    int row_tiles = 1;  // a block has so many tiles of kTileRows rows: 1, 2, 4 or 8
-    int tiles = 1;      // and of outputs: 1 or 2
-    int groups = 1;     // of row_tiles * kTileRows rows: blocks in the grid's other direction
-    WaveCode code = WaveCode::Base;  // of the wave kernel
-    bool early_launch = false;       // of the wave kernel (Variants::early_launch)
-    bool wgmma = false;              // the tiled kernel for bf16 that multiplies by it
+    int tile = 0;        // kLargeTile or kSmallTile of the tiled kernel; 0: the wave kernel, where
+    int row_tiles = 1;   // a block has so many tiles of kTileRows rows: 1, 2, 4 or 8
+    int tiles = 1;       // and of outputs: 1 or 2
+    int groups = 1;      // of row_tiles * kTileRows rows: blocks in the grid's other direction
+    bool wgmma = false;  // the tiled kernel for bf16 that multiplies by it
 };
 
 [[nodiscard]] constexpr int divided_up(int a, int b) {
@@ -39,12 +37,6 @@ struct GemmChoice {
 [[nodiscard]] constexpr int tiles_max(WeightType type, int row_tiles) {
     if (type == WeightType::F32 || row_tiles == 1) return 1;
     return type == WeightType::Q4 && row_tiles == 8 ? 1 : 2;
-}
-
-/// Whether the wave kernel is compiled with the code of a variant: where decoding happens, in waves of
-/// up to 16 rows. Elsewhere products take the base code. Bounds the time that compiling takes.
-[[nodiscard]] constexpr bool has_wave_variants(WeightType type, int row_tiles) {
-    return type != WeightType::F32 && row_tiles <= 2;
 }
 
 [[nodiscard]] constexpr GemmChoice choose_gemm(const DeviceMatrix& matrix, const GemmLaunch& how) {
@@ -67,14 +59,12 @@ struct GemmChoice {
     if (tiles_max(matrix.type, choice.row_tiles) == 2 &&
         fills(divided_up(tiles, 2) * choice.groups, how.processors))
         choice.tiles = 2;
-    if (has_wave_variants(matrix.type, choice.row_tiles)) choice.code = wave_code(how.variants);
-    choice.early_launch = how.variants.early_launch;
     return choice;
 }
 
 /// launch_gemm() with a choice of the caller's, for tests and benches. `rows`: at most, of the call.
 /// RowNorm::factors is not scratch here: nullptr, or factors that are there. Throws DeviceError if
-/// the choice does not cover the rows or has a code that is not compiled for it.
+/// the choice does not cover the rows.
 void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows);
 
 }  // namespace paceline::cuda

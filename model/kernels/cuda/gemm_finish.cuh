@@ -67,8 +67,8 @@ PACE_DEVICE float silu(float x) {
     return x / (1.0f + exp(-x));
 }
 
-/// What the finish of one output reads beside its product, loaded before the product
-/// (Variants::finish_ahead). Only this thread writes the hidden state, so that it cannot change.
+/// What the finish of one output reads beside its product, loaded before the product.
+/// Only this thread writes the hidden state, so that it cannot change.
 struct FinishInputs {
     int place;     // of the row in `out`
     float hidden;  // the element there

@@ -5,10 +5,7 @@
 
 namespace paceline::cuda {
 
-/// With WaveCode::Base.
 void launch_gemm_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice);
-/// With WaveCode::FinishAhead; precondition: has_wave_variants().
-void launch_gemm_wave_variant(Stream& stream, const GemmArgs& args, const GemmChoice& choice);
 /// `rows`: at most, of the call. Not for F32.
 void launch_gemm_tiled(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows);
 /// The same for BF16 alone, where has_wgmma().

@@ -1,4 +1,4 @@
-// The wave kernel with the base code, for all types of weights and all numbers of rows.
+// The wave kernel for all types of weights and all numbers of rows.
 #include "model/kernels/cuda/gemm_kernels.hpp"
 #include "model/kernels/cuda/gemm_wave.cuh"
 
@@ -9,13 +9,13 @@ template <WeightType kType>
 void launch_rows(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     switch (choice.row_tiles) {
         case 1:
-            return launch_wave_tiles<kType, 1, WaveCode::Base>(stream, args, choice);
+            return launch_wave_tiles<kType, 1>(stream, args, choice);
         case 2:
-            return launch_wave_tiles<kType, 2, WaveCode::Base>(stream, args, choice);
+            return launch_wave_tiles<kType, 2>(stream, args, choice);
         case 4:
-            return launch_wave_tiles<kType, 4, WaveCode::Base>(stream, args, choice);
+            return launch_wave_tiles<kType, 4>(stream, args, choice);
         default:
-            return launch_wave_tiles<kType, 8, WaveCode::Base>(stream, args, choice);
+            return launch_wave_tiles<kType, 8>(stream, args, choice);
     }
 }
 

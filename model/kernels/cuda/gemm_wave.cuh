@@ -5,10 +5,9 @@
 //               sums[tile][row tile][4]
 //     block     tile by tile: slices added in ascending order in shared memory, then Finish
 //
-// More than 64 rows are groups in the grid's second direction. WaveCode chooses among variants of the
-// code (variants.hpp); all have the same bits.
+// More than 64 rows are groups in the grid's second direction.
 //
-// Included by gemm_wave.cu and gemm_wave_variants.cu alone, which compile disjoint sets of codes.
+// Included by gemm_wave.cu alone.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
@@ -27,11 +26,11 @@ constexpr std::size_t wave_shared_bytes(int slices, int row_tiles) {
     return static_cast<std::size_t>(slices * rows * kRowFloats + rows) * sizeof(float);
 }
 
-/// What the kernel gets.
-struct WaveArgs {
-    GemmArgs call;
-    bool early_launch = false;  // Variants::early_launch
-};
+/// Whether what the finish reads (row index, hidden state, norm weight) is loaded before the products:
+/// in waves of up to 16 rows, where decoding happens. Measured there (docs/gpu.md).
+constexpr bool loads_finish_ahead(WeightType type, int row_tiles) {
+    return type != WeightType::F32 && row_tiles <= 2;
+}
 
 /// The rows of a block: [first, first + count) of the call.
 struct BlockRows {
@@ -101,8 +100,8 @@ struct WeightRing {
     }
 };
 
-/// What the finish of a thread's first row reads, for each tile; nothing unless kCode loads it ahead.
-template <int kTiles, WaveCode kCode>
+/// What the finish of a thread's first row reads, for each tile; not used unless loads_finish_ahead().
+template <int kTiles>
 struct WaveFinish {
     FinishInputs loaded[kTiles];
 
@@ -162,13 +161,13 @@ PACE_DEVICE void share_sums(const float (&sums)[kRowTiles][4], float* part) {
 }
 
 /// Adds the slices of one tile's products and finishes its outputs, row by row.
-template <int kTiles, int kRowTiles, WaveCode kCode>
+template <bool kAhead, int kTiles, int kRowTiles>
 PACE_DEVICE void finish_tile(const GemmArgs& args,
                              const BlockRows& rows,
                              int tile,
                              const float* parts,
                              const float* factors,
-                             const WaveFinish<kTiles, kCode>& ahead) {
+                             const WaveFinish<kTiles>& ahead) {
     constexpr int kRows = kRowTiles * kTileRows;
     const int slices = block_size() / 32;
     const int o = thread_index() % kTileOutputs;
@@ -180,7 +179,7 @@ PACE_DEVICE void finish_tile(const GemmArgs& args,
         float y = parts[row * kRowFloats + o];
         for (int s = 1; s < slices; ++s) y += parts[(s * kRows + row) * kRowFloats + o];
         y = there ? y * factors[row] : 0.0f;
-        if constexpr (loads_finish_ahead(kCode)) {
+        if constexpr (kAhead) {
             // Blocks of few slices have fewer threads and go round: further rows are loaded here.
             FinishInputs inputs = ahead.loaded[tile];
             if (row != first_row)
@@ -195,9 +194,9 @@ PACE_DEVICE void finish_tile(const GemmArgs& args,
     }
 }
 
-template <WeightType kType, int kTiles, int kRowTiles, WaveCode kCode>
-PACE_KERNEL void gemm_wave(WaveArgs wave) {
-    const GemmArgs& args = wave.call;
+template <WeightType kType, int kTiles, int kRowTiles>
+PACE_KERNEL void gemm_wave(GemmArgs args) {
+    constexpr bool kAhead = loads_finish_ahead(kType, kRowTiles);
     constexpr int kRows = kRowTiles * kTileRows;
     const int slices = block_size() / 32;
     float* parts = shared_memory<float>(0);  // [slices][kRows][kRowFloats]
@@ -211,11 +210,11 @@ PACE_KERNEL void gemm_wave(WaveArgs wave) {
     }
     // No kernel writes weights; rows are the output of the kernel before.
     wait_for_previous();
-    if (wave.early_launch) let_next_start();
+    let_next_start();
     const BlockRows rows = block_rows<kRowTiles>(args);
-    WaveFinish<kTiles, kCode> finish;
+    WaveFinish<kTiles> finish;
     [[maybe_unused]] int place = 0;
-    if constexpr (loads_finish_ahead(kCode)) {
+    if constexpr (kAhead) {
         const int row = thread_index() / kTileOutputs;
         place = finish_place(args.finish, rows.first + row, row < rows.count);
     }
@@ -224,22 +223,21 @@ PACE_KERNEL void gemm_wave(WaveArgs wave) {
         const float factor = norm_factor(args.finish.norm, rows.first + row);
         if (lane() == 0) factors[row] = factor;
     }
-    if constexpr (loads_finish_ahead(kCode)) finish.load(args, rows, place);
+    if constexpr (kAhead) finish.load(args, rows, place);
 
     float sums[kTiles][kRowTiles][4] = {};
     multiply_slice<kType, kTiles, kRowTiles>(args, slice, rows, ring, sums);
-    if (!wave.early_launch) let_next_start();
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
         if (tile > 0) sync_block();  // the tile before has been read
         share_sums(sums[tile], parts + warp() * kRows * kRowFloats);
         sync_block();
-        finish_tile<kTiles, kRowTiles, kCode>(args, rows, tile, parts, factors, finish);
+        finish_tile<kAhead, kTiles, kRowTiles>(args, rows, tile, parts, factors, finish);
     }
 }
 
-/// Launches the kernel as `choice` says, whose code is kCode.
-template <WeightType kType, int kTiles, int kRowTiles, WaveCode kCode>
+/// Launches the kernel as `choice` says.
+template <WeightType kType, int kTiles, int kRowTiles>
 void launch_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     LaunchShape shape;
     const int slices = slices_of(steps_of(kType, args.weights.inputs));
@@ -248,15 +246,15 @@ void launch_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice)
     shape.threads = 32 * slices;
     shape.shared_bytes = wave_shared_bytes(slices, kRowTiles);
     shape.overlaps_previous = true;
-    launch(stream, shape, gemm_wave<kType, kTiles, kRowTiles, kCode>, {args, choice.early_launch});
+    launch(stream, shape, gemm_wave<kType, kTiles, kRowTiles>, args);
 }
 
-template <WeightType kType, int kRowTiles, WaveCode kCode>
+template <WeightType kType, int kRowTiles>
 void launch_wave_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     if constexpr (tiles_max(kType, kRowTiles) == 2) {
-        if (choice.tiles == 2) return launch_wave<kType, 2, kRowTiles, kCode>(stream, args, choice);
+        if (choice.tiles == 2) return launch_wave<kType, 2, kRowTiles>(stream, args, choice);
     }
-    launch_wave<kType, 1, kRowTiles, kCode>(stream, args, choice);
+    launch_wave<kType, 1, kRowTiles>(stream, args, choice);
 }
 
 }  // namespace paceline::cuda

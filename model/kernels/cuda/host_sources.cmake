@@ -3,5 +3,4 @@
 set(PACELINE_CUDA_HOST_SOURCES
     attention_plan.cpp
     gemm_records.cpp
-    variant_words.cpp
 )

@@ -9,7 +9,6 @@ set(PACELINE_KERNEL_SOURCES
     gemm_tiled.cu
     gemm_tiled_wgmma.cu
     gemm_wave.cu
-    gemm_wave_variants.cu
     random.cu
     rows.cu
     sampling/sample.cu

@@ -55,7 +55,7 @@ PACE_DEVICE int rows_of(const std::int32_t* rows) {
 
 PACE_KERNEL void embed(EmbedArgs args) {
     wait_for_previous();
-    if (args.early_launch) let_next_start();
+    let_next_start();
     const int row = block_x();
     if (row >= rows_of(args.rows)) return;
     const int token = args.tokens[row];
@@ -68,7 +68,7 @@ PACE_KERNEL void embed(EmbedArgs args) {
 
 PACE_KERNEL void ready(ReadyArgs args) {
     wait_for_previous();
-    if (args.early_launch) let_next_start();
+    let_next_start();
     const int row = block_x();
     if (row >= rows_of(args.rows)) return;
     const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) *
@@ -109,7 +109,7 @@ PACE_DEVICE float head_factor(int head_dim, float epsilon, Of of) {
 /// One head of one row per block of one warp: heads of q, then of k, then of v.
 PACE_KERNEL void rotate(RotateArgs args) {
     wait_for_previous();
-    if (args.early_launch) let_next_start();
+    let_next_start();
     const int row = block_x();
     const int head = block_y();
     if (row >= rows_of(args.rows)) return;
@@ -165,7 +165,7 @@ PACE_KERNEL void rotate(RotateArgs args) {
 
 PACE_KERNEL void norm_factors(NormFactorsArgs args) {
     wait_for_previous();
-    if (args.early_launch) let_next_start();
+    let_next_start();
     const int row = block_x() * block_size() / 32 + warp();
     if (row >= rows_of(args.rows)) return;
     const float factor = norm_factor(args.norm, row);

@@ -1,7 +1,7 @@
 // What happens to rows between products: embedding, making ready, rotation, keys and values.
 //
 // One block a row (or a row and a head, or a warp a row); a row's bits depend on that row alone. Plain structs of
-// device pointers; the caller owns all memory. `early_launch` of each is Variants::early_launch. C++17.
+// device pointers; the caller owns all memory. C++17.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,6 @@ struct EmbedArgs {
     const std::int32_t* tokens = nullptr;  // of each row; negative: its hidden state is given
     const std::int32_t* rows = nullptr;
     float* hidden = nullptr;  // [rows][dim]
-    bool early_launch = false;
 };
 /// hidden[row] = the embedding of its token.
 void launch_embed(Stream& stream, const EmbedArgs& args, int rows_max);
@@ -28,7 +27,6 @@ struct ReadyArgs {
     const std::int32_t* rows = nullptr;
     int dim = 0;
     NextInput next;
-    bool early_launch = false;
 };
 /// Makes rows ready for a product, as the Residual finish of the product before would have.
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max);
@@ -37,7 +35,6 @@ struct NormFactorsArgs {
     RowNorm norm;
     const std::int32_t* rows = nullptr;
     float* factors = nullptr;  // [rows]
-    bool early_launch = false;
 };
 /// The factor 1 / rms of each row, once for all blocks of a product (RowNorm::factors).
 void launch_norm_factors(Stream& stream, const NormFactorsArgs& args, int rows_max);
@@ -69,7 +66,6 @@ struct RotateArgs {
     CacheType type = CacheType::BF16;
     int layers = 0;  // of the cache
     int layer = 0;   // this one, from 0
-    bool early_launch = false;
 };
 /// Bias, norm per head and rotation of queries and keys; keys and values into their slots.
 void launch_rotate(Stream& stream, const RotateArgs& args, int rows_max);

@@ -191,6 +191,32 @@ TEST_CASE("the order of threads, the number of blocks and the size of units chan
     }
 }
 
+TEST_CASE("attention planned for the rows of a wave has the bits of a plan for eight rows") {
+    for (const int group : {1, 3, 4, 16}) {
+        Cache cache{{2 * group, 2, 64, CacheType::BF16}, 12};
+        std::vector<KvSlot> slots(300);
+        std::iota(slots.begin(), slots.end(), 0);
+        for (const KvSlot slot : slots) cache.put(slot, static_cast<unsigned>(slot));
+        for (const int rows : {1, 2, 3, 4, 5, 8}) {
+            CAPTURE(group);
+            CAPTURE(rows);
+            std::vector<TestRow> wave;
+            for (int r = 0; r < rows; ++r)
+                wave.push_back(
+                    {{slots.begin(), slots.begin() + 260 + r}, 0, static_cast<unsigned>(r)});
+            How how;
+            how.unit_rows = attention_unit_rows(8, group);
+            const std::vector<float> base = attend(cache, wave, how);
+            how.unit_rows = attention_unit_rows(rows, group);
+            CHECK(same_bits(attend(cache, wave, how), base));
+        }
+    }
+    // What it is for: decoding with four queries a KV head takes a smaller kernel.
+    CHECK(attention_tiles(attention_unit_rows(8, 4), 4) == 4);
+    CHECK(attention_tiles(attention_unit_rows(1, 4), 4) == 1);
+    CHECK(attention_tiles(attention_unit_rows(3, 4), 4) == 2);
+}
+
 TEST_CASE("a result in bf16 is the wide one, rounded") {
     Cache cache{{4, 2, 64, CacheType::BF16}, 8};
     const std::vector<KvSlot> slots = put_text(cache, 200, 8);

@@ -26,7 +26,7 @@ macro(take_tests prefix variable)
     list(FILTER not_yet_taken EXCLUDE REGEX "^${prefix}")
 endmacro()
 
-foreach(family copy gemm blas rows attention sample variants)
+foreach(family copy gemm blas rows attention sample)
     take_tests(${family}_ sources)
     gpu_test(NAME gpu_${family} SOURCES ${sources}
         LIBS paceline_cuda_host paceline_reference paceline_sampling paceline_weights)

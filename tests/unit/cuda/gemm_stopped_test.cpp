@@ -1,9 +1,9 @@
-// Products with each variant: all that they leave behind has the bits of the base.
+// Products of fewer rows than they are launched for, down to those of a stopped wave: all that they leave
+// behind.
 #include <cstring>
 
 #include <doctest/doctest.h>
 
-#include "model/kernels/cuda/variant_words.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/cuda/gemm_fixture.hpp"
 
@@ -47,7 +47,7 @@ public:
     }
 
     /// `there` of the launch's rows exist: 0 if the wave was stopped.
-    [[nodiscard]] Left run(int rows, int there, const Variants& variants) const {
+    [[nodiscard]] Left run(int rows, int there) const {
         const OnDevice<std::int32_t> count{{there}};
         const OnDevice<float> out{random_floats(size_of(kPlaces * kWidth), 3)};
         const OnDevice<std::byte> next{
@@ -68,7 +68,7 @@ public:
         if (kind_ == FinishKind::Store || kind_ == FinishKind::Gated)
             args.finish.norm = {old_squares_.data(), tiles_of(kWidth), kWidth, 1e-5f, nullptr};
         Stream stream;
-        launch_gemm(stream, args, {rows, 1, variants});
+        launch_gemm(stream, args, {rows, 1});
         stream.finish();
         return {out.take(), next.take(), squares.take()};
     }
@@ -84,84 +84,46 @@ private:
     OnDevice<float> old_squares_{std::vector<float>(size_of(kRowsMax * tiles_of(kWidth)), 16.0f)};
 };
 
-void check_variants(const Call& call, int rows, int there) {
-    const Left base = call.run(rows, there, {});
-    for (const NamedVariants& named : kNamedVariants) {
-        CAPTURE(named.name);
-        CHECK(call.run(rows, there, named.variants).same_bits(base));
-    }
-}
-
-TEST_CASE("products of every type, finish and number of rows have equal bits in every variant") {
+TEST_CASE("a product launched for more rows than there are leaves what one for those rows leaves") {
     for (const WeightType type : kTypes) {
         for (const FinishKind kind : kKinds) {
             CAPTURE(static_cast<int>(type));
             CAPTURE(static_cast<int>(kind));
             // Ragged outputs; one slice, in which blocks of a warp go round their rows.
             const Call call{type, kind, 40, 192};
-            for (const int rows : {1, 3, 8, 9, 16, 20}) {
-                CAPTURE(rows);
-                check_variants(call, rows, rows);
-            }
-            check_variants(call, 16, 11);  // a recording is launched for more rows than there are
+            CHECK(call.run(16, 11).same_bits(call.run(11, 11)));
+            CHECK(call.run(kRowsMax, 3).same_bits(call.run(3, 3)));
         }
     }
 }
 
-TEST_CASE("products of several slices have equal bits in every variant") {
-    for (const WeightType type : kTypes) {
-        for (const int inputs : {512, 1088, 2112}) {
-            CAPTURE(static_cast<int>(type));
-            CAPTURE(inputs);
-            const Call call{type, FinishKind::Residual, 40, inputs};
-            for (const int rows : {1, 8, 16}) {
-                CAPTURE(rows);
-                check_variants(call, rows, rows);
-            }
-        }
-    }
-}
-
-TEST_CASE("a stopped wave leaves everything as it is in every variant") {
+TEST_CASE("a product of a stopped wave leaves everything as it is, in every order of threads") {
     for (const WeightType type : kTypes) {
         for (const FinishKind kind : kKinds) {
             CAPTURE(static_cast<int>(type));
             CAPTURE(static_cast<int>(kind));
             const Call call{type, kind, 40, 320};
-            const Left stopped = call.run(16, 0, {});
-            CHECK_FALSE(call.run(16, 16, {}).same_bits(stopped));
+            const Left stopped = call.run(16, 0);
+            CHECK_FALSE(call.run(16, 16).same_bits(stopped));
             CHECK(stopped.next[5] == std::byte{0x11});
-            check_variants(call, 16, 0);
         }
     }
-}
-
-TEST_CASE("the order of threads changes no bit of a variant") {
     const Call call{WeightType::BF16, FinishKind::Residual, 40, 512};
-    const Left base = call.run(9, 9, {});
+    const Left base = call.run(9, 9);
+    const Left stopped = call.run(9, 0);
     for (const emulated::Order order : all_orders()) {
         const OrderScope scope{order};
-        CHECK(call.run(9, 9, kAllVariants).same_bits(base));
+        CHECK(call.run(9, 9).same_bits(base));
+        CHECK(call.run(9, 0).same_bits(stopped));
     }
-}
-
-TEST_CASE("a variant of the wave kernel that is not compiled is refused") {
-    const Weights weights = make_weights(WeightType::F32, 16, 64, false, 1);
-    GemmChoice choice;
-    choice.code = WaveCode::FinishAhead;
-    CHECK(contains(error_of([&] { (void)multiply(weights, std::vector<float>(64), 1, &choice); }),
-                   "not compiled"));
 }
 
 #ifdef PACELINE_EMULATED_DEVICE
-TEST_CASE("with early launch a product lets the next kernel start right after its wait") {
+TEST_CASE("a product lets the next kernel start early") {
     const Call call{WeightType::BF16, FinishKind::Store, 40, 64};
-    for (const NamedVariants& named : kNamedVariants) {
-        CAPTURE(named.name);
-        const std::uint64_t before = emulated::early_launches();
-        (void)call.run(16, 16, named.variants);
-        CHECK(emulated::early_launches() - before == (named.variants.early_launch ? 1 : 0));
-    }
+    const std::uint64_t before = emulated::early_launches();
+    (void)call.run(16, 16);
+    CHECK(emulated::early_launches() - before == 1);
 }
 #endif
 
