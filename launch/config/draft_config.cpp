@@ -191,6 +191,13 @@ std::vector<Field> fields_of(DraftConfig& d) {
     return joined({first, fields_of(d.skip), rest});
 }
 
+Status check_threshold(const TomlTable& table, float confidence_min, float reach_min) {
+    if (confidence_min > 0.0F || reach_min >= AdaptiveThreshold::kLeast) return {};
+    return table.error("threshold_adapts",
+                       fmt::format("needs confidence_min, or reach_min of at least {}",
+                                   AdaptiveThreshold::kLeast));
+}
+
 Status check_draft(const TomlTable& table, const DraftConfig& draft) {
     if (Status s = check_source(table, draft); !s.ok()) return s;
     if (draft.min_ngram > draft.max_ngram) {
@@ -204,11 +211,9 @@ Status check_draft(const TomlTable& table, const DraftConfig& draft) {
         return table.error("gamma_early", fmt::format("must be less than gamma {}", growth.gamma));
     if (growth.adaptive && growth.pace != DraftPace::Sequential)
         return table.error("adaptive", "is for pace = \"sequential\"");
-    if (growth.threshold_adapts && growth.confidence_min <= 0.0F &&
-        growth.draft_reach_min < AdaptiveThreshold::kLeast) {
-        return table.error("threshold_adapts",
-                           fmt::format("needs confidence_min, or reach_min of at least {}",
-                                       AdaptiveThreshold::kLeast));
+    if (growth.threshold_adapts) {
+        Status s = check_threshold(table, growth.confidence_min, growth.draft_reach_min);
+        if (!s.ok()) return s;
     }
     if (growth.while_worth && growth.pace != DraftPace::Sequential)
         return table.error("while_worth",

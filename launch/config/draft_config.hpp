@@ -61,6 +61,8 @@ struct DraftConfig {
 };
 
 [[nodiscard]] std::vector<Field> fields_of(DraftConfig& draft);
+/// Errors: BadArgument if `threshold_adapts` has no threshold to move.
+[[nodiscard]] Status check_threshold(const TomlTable& table, float confidence_min, float reach_min);
 /// Errors: BadArgument for keys that the source does not have, or that contradict each other.
 [[nodiscard]] Status check_draft(const TomlTable& table, const DraftConfig& draft);
 

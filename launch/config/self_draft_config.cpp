@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ipc/base/limits.hpp"
+#include "launch/config/draft_config.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
 
@@ -91,6 +92,10 @@ Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
         const bool changes = skips && config.skip.choose != SkipChoice::Fixed;
         if (!changes && table.has(key))
             return table.error(key, "is for choose = \"search\" or \"programme\"");
+    }
+    if (config.threshold_adapts) {
+        Status s = check_threshold(table, config.confidence_min, config.reach_min);
+        if (!s.ok()) return s;
     }
     if (config.exit <= 0.0 || (config.exit > 1.0 && config.exit != std::floor(config.exit)))
         return table.error("exit", "must be a number of layers, or a part of the depth below 1");

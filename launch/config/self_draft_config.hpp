@@ -52,7 +52,8 @@ struct SelfDraftConfig {
 };
 
 [[nodiscard]] std::vector<Field> fields_of(SelfDraftConfig& config);
-/// Errors: BadArgument for keys of the other source, and a skip set that is not understood.
+/// Errors: BadArgument for keys of the other source, a skip set that is not understood, and
+/// `threshold_adapts` without a threshold.
 [[nodiscard]] Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config);
 
 }  // namespace paceline
