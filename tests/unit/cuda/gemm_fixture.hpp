@@ -147,8 +147,7 @@ inline std::vector<GemmChoice> all_choices(WeightType type, int rows) {
         for (const int tile : {kSmallTile, kLargeTile}) choices.push_back({tile, 1, 1, 1});
     }
     if (type == WeightType::BF16 && has_wgmma(use_device(0))) {
-        for (const int tile : {kSmallTile, kLargeTile})
-            choices.push_back({tile, 1, 1, 1, WaveCode::Base, false, true});
+        for (const int tile : {kSmallTile, kLargeTile}) choices.push_back({tile, 1, 1, 1, true});
     }
     return choices;
 }

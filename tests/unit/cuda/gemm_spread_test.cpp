@@ -67,7 +67,7 @@ TEST_CASE("the order in which an emulated block's threads run changes nothing of
         const Weights weights = make_weights(type, 72, 352, false, 20);
         const std::vector<float> x = random_floats(70 * 352, 21);
         for (const bool wgmma : {false, type == WeightType::BF16}) {
-            const GemmChoice tiled{kSmallTile, 1, 1, 1, WaveCode::Base, false, wgmma};
+            const GemmChoice tiled{kSmallTile, 1, 1, 1, wgmma};
             const std::vector<float> forward = multiply(weights, x, 70, &tiled);
             for (const Order order :
                  {Order{Order::Kind::Backward}, Order{Order::Kind::Shuffled, 7}}) {

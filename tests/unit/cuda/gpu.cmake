@@ -18,6 +18,7 @@ endfunction()
 
 file(GLOB not_yet_taken RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *_test.cpp)
 list(FILTER not_yet_taken EXCLUDE REGEX "_emulated_test\\.cpp$")
+list(REMOVE_ITEM not_yet_taken ${backend_tests_of_any_device})
 
 # take_tests(<prefix> <variable>): the files that begin with `prefix` and that no program has taken.
 macro(take_tests prefix variable)
@@ -33,7 +34,7 @@ foreach(family copy gemm blas rows attention sample)
 endforeach()
 
 take_tests("(backend|random|gpu)_" sources)
-gpu_test(NAME gpu_backend SOURCES ${sources}
+gpu_test(NAME gpu_backend SOURCES ${sources} $<TARGET_OBJECTS:cuda_backend_tests>
     LIBS paceline_cuda_host paceline_reference paceline_parity_support)
 
 # Code of 9.0a, whatever the other kernels are built for: only that has wgmma.
