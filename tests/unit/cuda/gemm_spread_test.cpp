@@ -92,9 +92,9 @@ TEST_CASE("a product of many rows takes squares that fill the device, one of few
     CHECK(choose_gemm(matrix, {512, kProcessors}).tile == kLargeTile);
     CHECK(choose_gemm(matrix, {128, kProcessors}).tile == kSmallTile);
     CHECK_FALSE(choose_gemm(matrix, {512, kProcessors}).wgmma);
-    CHECK(choose_gemm(matrix, {512, kProcessors, {}, true}).wgmma);
-    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove + 1, kProcessors, {}, true}).tile == kSmallTile);
-    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove, kProcessors, {}, true}).tile == 0);
+    CHECK(choose_gemm(matrix, {512, kProcessors, true}).wgmma);
+    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove + 1, kProcessors, true}).tile == kSmallTile);
+    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove, kProcessors, true}).tile == 0);
     matrix.outputs = 576;  // too few tiles for two a block
     CHECK(choose_gemm(matrix, {16, kProcessors}).tiles == 1);
     matrix.type = WeightType::F32;  // which only the wave kernel has
