@@ -72,6 +72,7 @@ RopeTable::RopeTable(const RopeConfig& config) {
                 PACE_CHECK(config.factors[i] > 0.0f, "rope factors are positive");
                 frequencies_[i] /= static_cast<double>(config.factors[i]);
             }
+            if (config.attention_factor != 0.0f) magnitude_ = config.attention_factor;
             break;
     }
 }

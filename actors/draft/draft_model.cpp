@@ -64,9 +64,11 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     hidden_ = backend.make_rows(options_.rows_max);
     head_hidden_ = backend.make_rows(kHeadsAtOnce);
     logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
-    vocab_both_ = static_cast<std::size_t>(std::min(config.vocab_size, options_.vocab_size));
+    const int shared = options_.shared_tokens > 0 ? options_.shared_tokens : options_.vocab_size;
+    const int both = std::min({config.vocab_size, options_.vocab_size, shared});
+    vocab_both_ = static_cast<std::size_t>(both);
     const std::span<const TokenId> list = backend.short_list(options_.head);
-    if (!list.empty() && list.back() < options_.vocab_size) short_list_ = list;
+    if (!list.empty() && list.back() < both) short_list_ = list;
     if (!short_list_.empty() || options_.vocab_size > config.vocab_size) {
         target_row_.resize(static_cast<std::size_t>(options_.vocab_size));
     }

@@ -37,7 +37,8 @@ namespace paceline {
 
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
-    int vocab_size = 0;           // the target's; what lies above is never proposed
+    int vocab_size = 0;           // the target's; what lies above is never proposed,
+    int shared_tokens = 0;        // nor what lies above this: ids of both vocabularies; 0: no bound
     std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
     Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
     SkipSet skip = {};            // the sub-layers that candidates leave out
@@ -191,6 +192,7 @@ private:
     RunOutcome run_and_draw(const CancelToken* cancel);
     [[nodiscard]] DrawJob job_of(const PassHead& head) const;
     bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
+    void take_drawn(PassHead& head, std::vector<Candidate> drawn) const;
     [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
     [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
@@ -213,7 +215,7 @@ private:
     RowMemory hidden_;                     // [rows, dim]
     RowMemory head_hidden_;                // [heads at once, dim]
     std::vector<float> logits_;            // [heads at once, the model's vocabulary]
-    std::size_t vocab_both_ = 0;           // tokens that the model and the target have
+    std::size_t vocab_both_ = 0;           // ids below it may be proposed
     std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty
     std::vector<float> target_row_;        // [the target's vocabulary] if logits are fewer
     SamplerScratch scratch_;

@@ -40,7 +40,7 @@ RunOutcome DraftModel::run_and_draw(const CancelToken* cancel) {
     std::vector<std::vector<Candidate>> best(rows_.size());
     const RunOutcome outcome =
         backend_.run_and_draw_candidates(options_.head, rows_, {}, {.jobs = jobs}, best, cancel);
-    for (PassHead& head : heads_) head.candidates = std::move(best[head.row]);
+    for (PassHead& head : heads_) take_drawn(head, std::move(best[head.row]));
     return outcome;
 }
 
@@ -79,11 +79,19 @@ DrawJob DraftModel::job_of(const PassHead& head) const {
 bool DraftModel::device_draws(std::span<const PassHead> heads) const {
     // Another vocabulary than the target's, smaller or larger, needs the whole row here. A short
     // list has none but the target's tokens.
-    const bool same = target_row_.empty() && backend_.config().vocab_size <= options_.vocab_size;
+    const bool same = backend_.config().vocab_size == options_.vocab_size;
     if (short_list_.empty() && !same) return false;
     return std::all_of(heads.begin(), heads.end(), [&](const PassHead& head) {
         return head.draw_top == 0 && head.count <= backend_.candidates_max() &&
                backend_.draws(pass_[head.row].text->sampling);
+    });
+}
+
+/// What a device has drawn. It does not know which rows of the embedding are padding.
+void DraftModel::take_drawn(PassHead& head, std::vector<Candidate> drawn) const {
+    head.candidates = std::move(drawn);
+    std::erase_if(head.candidates, [this](const Candidate& one) {
+        return static_cast<std::size_t>(one.token) >= vocab_both_;
     });
 }
 
@@ -96,7 +104,7 @@ bool DraftModel::draw_candidates(std::size_t first, std::size_t count, ConstHidd
     for (const PassHead& head : heads) jobs.push_back(job_of(head));
     std::vector<std::vector<Candidate>> best(count);
     backend_.draw_candidates(options_.head, hidden, jobs, best);
-    for (std::size_t i = 0; i < count; ++i) heads[i].candidates = std::move(best[i]);
+    for (std::size_t i = 0; i < count; ++i) take_drawn(heads[i], std::move(best[i]));
     return true;
 }
 
@@ -113,7 +121,7 @@ std::vector<Candidate> DraftModel::candidates_of(const PassHead& head, std::span
     return candidates(target_logits(logits), at, seen, params, head.count, scratch_);
 }
 
-/// A row of the target's vocabulary: tokens that the model does not have cannot be drawn.
+/// A row of the target's vocabulary: tokens that are not shared cannot be drawn.
 std::span<float> DraftModel::target_logits(std::span<float> logits) {
     constexpr float kNever = -std::numeric_limits<float>::infinity();
     if (!short_list_.empty()) {
@@ -122,11 +130,13 @@ std::span<float> DraftModel::target_logits(std::span<float> logits) {
             target_row_[static_cast<std::size_t>(short_list_[i])] = logits[i];
         return target_row_;
     }
-    logits = logits.first(vocab_both_);
-    if (target_row_.empty()) return logits;
-    std::fill(std::copy(logits.begin(), logits.end(), target_row_.begin()), target_row_.end(),
-              kNever);
-    return target_row_;
+    if (!target_row_.empty()) {
+        std::copy_n(logits.begin(), vocab_both_, target_row_.begin());
+        logits = target_row_;
+    }
+    logits = logits.first(static_cast<std::size_t>(options_.vocab_size));
+    std::fill(logits.begin() + static_cast<std::ptrdiff_t>(vocab_both_), logits.end(), kNever);
+    return logits;
 }
 
 /// log_prob is that of q, as far as the list goes: it orders candidates and ends chains.

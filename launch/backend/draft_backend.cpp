@@ -1,12 +1,12 @@
 #include "launch/backend/draft_backend.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
 #include <numeric>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "launch/backend/shared_vocabulary.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/kv_layers.hpp"
 #include "model/weights/synthetic_model.hpp"
@@ -14,34 +14,19 @@
 
 namespace paceline {
 
-Status check_same_tokens(const ModelFile& draft, const ModelFile& target) {
-    const TokenizerData& ours = draft.tokenizer();
-    const TokenizerData& theirs = target.tokenizer();
-    const auto refuse = [&](const std::string& what) {
-        return Error{Errc::BadArgument, "draft model " + draft.path() + " does not fit " +
-                                            target.path() + ": " + what};
-    };
-    const std::size_t both = std::min(ours.tokens.size(), theirs.tokens.size());
-    const auto [mine, other] =
-        std::mismatch(ours.tokens.begin(), ours.tokens.begin() + static_cast<std::ptrdiff_t>(both),
-                      theirs.tokens.begin());
-    const auto same = static_cast<std::size_t>(mine - ours.tokens.begin());
-    if (same < both) {
-        return refuse(fmt::format("token {} is '{}', the target's is '{}'", same, *mine, *other));
-    }
-    if (both == 0) return refuse("one of them has no tokens");
-    return {};
-}
-
 namespace {
 
 /// Beside a shape a draft may be one too: there is no text whose tokens could differ.
-Result<ModelFile> open_draft_model(const std::string& path, const ModelFile& target) {
-    if (is_synthetic(target)) return open_shape(path);
-    Result<ModelFile> own = ModelFile::open(path);
-    if (!own) return own;
-    if (Status s = check_same_tokens(own.value(), target); !s.ok()) return s.error();
-    return own;
+Status open_draft_model(const std::string& path, const ModelFile& target, DraftBackend& plan) {
+    Result<ModelFile> own = is_synthetic(target) ? open_shape(path) : ModelFile::open(path);
+    if (!own) return own.error();
+    if (!is_synthetic(target)) {
+        const Result<int> shared = shared_vocabulary(own.value(), target);
+        if (!shared) return shared.error();
+        plan.shared_tokens = shared.value();
+    }
+    plan.own = std::move(own).value();
+    return {};
 }
 
 }  // namespace
@@ -88,9 +73,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options.adapter.reset();
     HeadSpec head;
     if (draft.model == DraftModelKind::File) {
-        Result<ModelFile> own = open_draft_model(draft.model_file, target);
-        if (!own) return own.error();
-        plan.own = std::move(own).value();
+        if (Status s = open_draft_model(draft.model_file, target, plan); !s) return s.error();
     }
     if (draft.model == DraftModelKind::Trained) {
         PACE_CHECK(!draft.model_file.empty(), "use_parts() has found the draft's part");

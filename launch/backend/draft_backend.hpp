@@ -1,8 +1,7 @@
 // DraftBackend: which model a draft thinks with, how large it is, and whether it fits the target.
 //
 // A file of its own, the first layers of the target's, or a part that was trained for the target. The
-// tokens of a file of its own must be the target's, id by id, as far as both go: a vocabulary may be
-// smaller or padded, never different. A trained part borrows what it has not from the target's file,
+// tokens of a file of its own must be the target's (shared_vocabulary.hpp). A trained part borrows what it has not from the target's file,
 // which must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
@@ -26,6 +25,7 @@ struct DraftBackend {
     SkipSet skip = {};                                    // sub-layers that candidates leave out,
     bool whole_text = false;                              // and the committed text does not
     std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew
+    int shared_tokens = 0;  // of a file of its own: ids that it may propose; 0: all of the target's
 
     [[nodiscard]] const ModelFile& file(const ModelFile& target) const {
         return own ? *own : target;
@@ -38,8 +38,7 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
 /// Of a target that is a shape (--random), the draft's model is one too: a name, or a file of one.
 /// Preconditions: draft.computes(); use_parts() has settled where a trained draft comes from.
-/// Errors: those of ModelFile::open() and open_draft_part(); BadArgument with the first token that
-/// differs.
+/// Errors: those of ModelFile::open(), shared_vocabulary() and open_draft_part().
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);
@@ -53,8 +52,5 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 
 /// Bytes of one position's keys and values over all layers of a draft.
 [[nodiscard]] std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target);
-
-/// Errors: BadArgument naming both files and the first token that differs.
-[[nodiscard]] Status check_same_tokens(const ModelFile& draft, const ModelFile& target);
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
 #include "launch/backend/model_use.hpp"
 
+#include "model/weights/model_parts.hpp"
 #include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
@@ -21,7 +22,7 @@ Result<Tokenizer> tokenizer_of(const ModelFile& file) {
 }
 
 Result<ChatTemplate> chat_template_of(const ModelFile& file) {
-    Result<ChatTemplate> chat = ChatTemplate::make(file.tokenizer());
+    Result<ChatTemplate> chat = ChatTemplate::make(file.tokenizer(), file.contents().parts.chat);
     if (!chat) return named(file, chat.error());
     return chat;
 }
@@ -30,7 +31,8 @@ std::string use_text(const ModelFile& file) {
     if (is_synthetic(file)) return "cannot run: synthetic weights have no tokenizer";
     const Result<Tokenizer> tokenizer = Tokenizer::make(file.tokenizer());
     if (!tokenizer) return "cannot run: " + tokenizer.error().what;
-    const Result<ChatTemplate> chat = ChatTemplate::make(file.tokenizer());
+    const Result<ChatTemplate> chat =
+        ChatTemplate::make(file.tokenizer(), file.contents().parts.chat);
     return chat ? "runs" : "runs with --raw only: " + chat.error().what;
 }
 

@@ -1,4 +1,4 @@
-// PartsSearch: the folders in which trained parts are looked for (docs/trained-parts.md).
+// PartsSearch: where trained parts are looked for (docs/trained-parts.md), and draft models by name.
 //
 // A plain value; reads the names of folders, no part.
 #pragma once
@@ -13,6 +13,7 @@ namespace paceline {
 struct PartsSearch {
     std::string wish;                  // --parts: a folder, "none", or empty
     std::vector<std::string> folders;  // searched without a wish, in this order
+    std::string hub_cache = {};        // of draft models that are named owner/name
 };
 
 /// The word of --parts that switches parts off.

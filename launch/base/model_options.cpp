@@ -126,22 +126,22 @@ void add_parts_option(Command& app, ModelOptions& options) {
                    "$PACELINE_PRETRAINED, else those that came with the program)");
 }
 
-Result<std::string> find_model(const std::string& name, const Environment& environment) {
+Result<std::string> find_model(const std::string& name, const std::string& hub_cache) {
     std::error_code ignored;
     if (std::filesystem::exists(name, ignored)) return name;
-    Result<std::optional<std::string>> cached = find_in_hub(environment.hub_cache, name);
+    Result<std::optional<std::string>> cached = find_in_hub(hub_cache, name);
     if (!cached) return cached.error();
     if (cached.value()) return *std::move(cached).value();
     if (!is_hub_name(name) || name.ends_with(".gguf")) return name;
     return Error{Errc::BadFile, "there is no file or folder " + name +
                                     ", and no model of that name in the Hugging Face cache " +
-                                    environment.hub_cache + "; hf download " + name +
+                                    hub_cache + "; hf download " + name +
                                     " brings it there"};
 }
 
 Result<std::string> choose_model(const ModelOptions& options, const Environment& environment) {
-    if (!options.model.empty()) return find_model(options.model, environment);
-    if (!environment.model.empty()) return find_model(environment.model, environment);
+    if (!options.model.empty()) return find_model(options.model, environment.hub_cache);
+    if (!environment.model.empty()) return find_model(environment.model, environment.hub_cache);
     const std::string demo = demo_model_path(environment);
     std::error_code ignored;
     if (std::filesystem::is_regular_file(demo, ignored)) return demo;

@@ -10,15 +10,18 @@
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/model_summary.hpp"
 #include "launch/backend/model_use.hpp"
+#include "launch/backend/parts_search.hpp"
 #include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/placement/method_fit.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/message_text.hpp"
+#include "model/weights/model_parts.hpp"
 #include "model/weights/synthetic_model.hpp"
 
 namespace paceline {
@@ -72,12 +75,19 @@ nlohmann::json lora_json(const ModelFile& file) {
             {"plain_fingerprint", fingerprint_text(file.plain_fingerprint())}};
 }
 
+/// What a file says of its architecture, which may be another name than that of the arithmetic.
+std::string architecture_text(const ModelFile& file) {
+    const std::string name = name_of(file.config().architecture);
+    const std::string& stated = file.contents().parts.architecture;
+    return stated.empty() || stated == name ? name : name + " (" + visible(stated) + ")";
+}
+
 void print_model(const ModelFile& file, const InspectSummary& summary) {
     const ModelConfig& c = file.config();
-    std::printf("file          %s (%s)\n", visible(summary.path, kLineShownBytesMax).c_str(),
-                human_bytes(summary.file_bytes).c_str());
+    std::printf("file          %s (%s, %s)\n", visible(summary.path, kLineShownBytesMax).c_str(),
+                file.format().c_str(), human_bytes(summary.file_bytes).c_str());
     std::printf("name          %s\n", visible(c.name).c_str());
-    std::printf("architecture  %s, %s parameters, %s\n", name_of(c.architecture),
+    std::printf("architecture  %s, %s parameters, %s\n", architecture_text(file).c_str(),
                 human_count(summary.parameters).c_str(), switches_text(c).c_str());
     std::printf("shape         %d layers, %d wide, %d heads of %d, %d KV heads, feed-forward %d\n",
                 c.layers, c.dim, c.heads, c.head_dim, c.kv_heads, c.ffn_dim);
@@ -93,6 +103,10 @@ void print_model(const ModelFile& file, const InspectSummary& summary) {
         std::printf("lora          %s\n", lora_text(*lora).c_str());
     }
     std::printf("use           %s\n", use_text(file).c_str());
+    for (const auto& [template_name, text] : file.contents().parts.chat.more)
+        std::printf("chat template %s, beside the default one\n", visible(template_name).c_str());
+    for (const std::string& remark : file.contents().parts.remarks)
+        std::printf("remark        %s\n", visible(remark, kLineShownBytesMax).c_str());
 }
 
 void print_tensors(const InspectSummary& summary) {
@@ -145,6 +159,53 @@ nlohmann::json uses_json(const ModelFile& file) {
     return uses;
 }
 
+void print_wrapped(const char* head, const std::string& names) {
+    constexpr std::size_t kColumns = 100;
+    constexpr std::size_t kIndent = 14;
+    std::string line = fmt::format("{:<{}}", head, kIndent);
+    for (std::size_t begin = 0; begin < names.size();) {
+        const std::size_t end = std::min(names.find(' ', begin), names.size() - 1) + 1;
+        if (line.size() > kIndent && line.size() + end - begin > kColumns) {
+            std::printf("%s\n", line.substr(0, line.find_last_not_of(' ') + 1).c_str());
+            line = std::string(kIndent, ' ');
+        }
+        line += names.substr(begin, end - begin);
+        begin = end;
+    }
+    std::printf("%s\n", line.c_str());
+}
+
+/// Which methods can decode the model, by the parts that they would use; which of them cannot, and why.
+void print_methods(const std::vector<MethodFit>& fits, const std::vector<std::string>& parts) {
+    std::printf("\n");
+    for (const std::string& part : parts)
+        std::printf("trained part  %s\n", visible(part, kLineShownBytesMax).c_str());
+    if (parts.empty()) std::printf("trained part  none was found for this model\n");
+    const std::pair<const char*, PartsUse> groups[] = {{"with parts", PartsUse::Trained},
+                                                       {"stand-ins", PartsUse::StandIns},
+                                                       {"no part used", PartsUse::None}};
+    for (const auto& [head, use] : groups) {
+        if (const std::string names = names_of(fits, use); !names.empty())
+            print_wrapped(head, names);
+    }
+    for (const MethodFit& fit : fits) {
+        if (fit.refusal.empty()) continue;
+        std::printf("not possible  %s: %s\n", std::string{fit.name}.c_str(),
+                    visible(fit.refusal, kLineShownBytesMax).c_str());
+    }
+}
+
+nlohmann::json methods_json(const std::vector<MethodFit>& fits) {
+    constexpr const char* kWords[] = {"none", "trained", "stand-ins"};
+    nlohmann::json methods = nlohmann::json::object();
+    for (const MethodFit& fit : fits) {
+        methods[std::string{fit.name}] = {{"fits", fit.refusal.empty()},
+                                          {"parts", kWords[static_cast<std::size_t>(fit.parts)]},
+                                          {"refusal", fit.refusal}};
+    }
+    return methods;
+}
+
 nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int context) {
     const ModelConfig& c = file.config();
     nlohmann::json tensors = nlohmann::json::array();
@@ -159,11 +220,13 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
     for (const DtypeMemory& m : summary.memory) memory[m.dtype] = m.weight_bytes;
     return {
         {"path", summary.path},
+        {"format", file.format()},
         {"file_bytes", summary.file_bytes},
         {"fingerprint", fingerprint_text(file.fingerprint())},
         {"lora", lora_json(file)},
         {"name", c.name},
         {"architecture", name_of(c.architecture)},
+        {"stated_architecture", file.contents().parts.architecture},
         {"parameters", summary.parameters},
         {"layers", c.layers},
         {"dim", c.dim},
@@ -181,6 +244,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
         {"pre_tokenizer", file.tokenizer().pre},
         {"has_chat_template", !file.tokenizer().chat_template.empty()},
         {"use", use_text(file)},
+        {"remarks", file.contents().parts.remarks},
         {"tensors", tensors},
         {"types", uses_json(file)},
         {"packed_bytes", memory},
@@ -198,6 +262,7 @@ Command add_inspect(Command& app, InspectOptions& options) {
         "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the Hugging "
         "Face cache (default: $PACELINE_MODEL, else the demo model)");
     add_lora_option(command, options.model);
+    add_parts_option(command, options.model);
     add_random_options(command, options.model);
     command
         .add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
@@ -222,8 +287,14 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
     const InspectSummary summary = summarize(file.value(), grouping);
     const int context = context_of(options.model, file.value().config());
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    const Result<FoundParts> found = find_parts(search, file.value());
+    if (!found) return report(found.error());
+    const std::vector<MethodFit> fits = method_fits(file.value(), search);
     if (options.format == "json") {
-        const nlohmann::json json = to_json(file.value(), summary, context);
+        nlohmann::json json = to_json(file.value(), summary, context);
+        json["methods"] = methods_json(fits);
+        json["trained_parts"] = files_of(found.value());
         std::puts(json_text(json, 2).c_str());
         return kExitOk;
     }
@@ -231,6 +302,10 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     print_tensors(summary);
     print_uses(file.value());
     print_memory(summary, context);
+    if (!use_text(file.value()).starts_with("cannot run"))
+        print_methods(fits, files_of(found.value()));
+    for (const std::string& why : found.value().left_out)
+        std::printf("left out      %s\n", visible(why, kLineShownBytesMax).c_str());
     return kExitOk;
 }
 

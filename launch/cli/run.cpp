@@ -97,9 +97,8 @@ void add_method_options(Command& command, RunOptions& options) {
     command.add_flag("--list-settings", options.list_settings,
                      "print the keys of a --config file (docs/configuration.md) and end");
     command.add_option("--draft-model", options.draft_model,
-                       "what drafts think with: a GGUF file or Hugging Face folder with the same "
-                       "tokenizer (default: as "
-                       "the method says, prompt lookup or the target's own first layers)");
+                       "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder, or "
+                       "OWNER/NAME of one in its cache (default: as the method says)");
     command.add_flag("--figures", options.figures,
                      "print a table at the end: what was accepted, wasted, waited for");
     command.add_flag(

@@ -32,7 +32,9 @@ Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
                                          CostPlan& plan) {
     MeasuredDrafts drafts;
     for (const std::string& path : options.measure_drafts) {
-        Result<ModelFile> file = ModelFile::open(path);
+        const Result<std::string> found = find_model(path, environment.hub_cache);
+        if (!found) return found.error();
+        Result<ModelFile> file = ModelFile::open(found.value());
         if (!file) return file.error();
         drafts.files.push_back(std::move(file).value());
     }
@@ -59,7 +61,7 @@ void add_measure_options(Command& command, SimulateOptions& options) {
     command.add_option("--measure-costs", options.measure_file,
                        "measure this machine, write a cost table to FILE, and do nothing else");
     command.add_option("--draft-models", options.measure_drafts,
-                       "models to measure beside -m, GGUF files");
+                       "models to measure beside -m: GGUF files, Hugging Face folders or OWNER/NAME");
     const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
         command.add_option(name, value, text).check(whole_number_list(low)).show_default();
     };

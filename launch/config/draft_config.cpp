@@ -136,7 +136,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, kStandIns),
          "`trained`: the source for a target without such a draft"},
         {"model", TextField{&d.model_file},
-         "`model`: a GGUF file or Hugging Face folder with the target's tokenizer",
+         "`model`: a GGUF file, a Hugging Face folder or OWNER/NAME, with the target's vocabulary",
          "must be given"},
         {"layers", number(d.layers, 0, kLayersMax),
          "`first-layers`: how many; below 1: that part of the depth"},

@@ -7,6 +7,7 @@
 
 #include "launch/backend/exit_heads.hpp"
 #include "launch/backend/lora_part.hpp"
+#include "launch/base/model_options.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {
@@ -166,6 +167,14 @@ void settle_self_draft(SelfDraftConfig& self, const FoundParts& found) {
 
 }  // namespace
 
+std::vector<std::string> files_of(const FoundParts& found) {
+    std::vector<std::string> files;
+    for (const PartName& name : kNames) {
+        if (!(found.*name.place).empty()) files.push_back(found.*name.place);
+    }
+    return files;
+}
+
 Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target) {
     if (search.wish == kNoParts) return FoundParts{};
     if (!search.wish.empty()) return wished_parts(search.wish, target);
@@ -175,6 +184,11 @@ Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target
 }
 
 Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelFile& target) {
+    if (config.draft && config.draft->model == DraftModelKind::File) {
+        Result<std::string> path = find_model(config.draft->model_file, search.hub_cache);
+        if (!path) return path.error();
+        config.draft->model_file = std::move(path).value();
+    }
     if (search.wish == kNoParts) {
         if (config.draft && config.draft->model == DraftModelKind::Trained)
             config.draft->model_file.clear();

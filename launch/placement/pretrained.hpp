@@ -35,12 +35,16 @@ struct FoundParts {
     std::vector<std::string> left_out;  // files that cannot be read, and why
 };
 
+/// Those that there are.
+[[nodiscard]] std::vector<std::string> files_of(const FoundParts& found);
+
 /// Errors, for a wished folder only: BadFile if it holds no part or one that cannot be read,
 /// BadArgument with both fingerprints if one is another target's.
 [[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
 
 /// Settles [draft], [self_draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
-/// takes its place. Errors: those of find_parts(), and of reading a part that is used or named.
+/// takes its place; a draft model that is named owner/name becomes its folder. Errors: those of find_parts()
+/// and find_model(), and of reading a part that is used or named.
 [[nodiscard]] Status use_parts(PipelineConfig& config,
                                const PartsSearch& search,
                                const ModelFile& target);

@@ -204,6 +204,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
         tools.model = std::make_unique<DraftModel>(
             *backend, DraftModelOptions{.head = plan.value().head,
                                         .vocab_size = vocab_size,
+                                        .shared_tokens = plan.value().shared_tokens,
                                         .rows_max = duty.rows_max,
                                         .skip = plan.value().skip,
                                         .whole_text = plan.value().whole_text});

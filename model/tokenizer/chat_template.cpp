@@ -4,6 +4,7 @@
 #include <array>
 
 #include "model/templates/json_value.hpp"
+#include "model/tokenizer/chat_messages.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -13,6 +14,7 @@ using jinja::Origin;
 using jinja::Value;
 
 constexpr std::string_view kWithoutIt = "; --raw works without";
+constexpr std::string_view kForTools = "tool_use";
 
 /// As transformers gives it to templates: role, content.
 Value as_value(jinja::Variables& variables, const ChatMessage& message) {
@@ -33,6 +35,12 @@ std::string_view next_control_text(std::string_view text, std::size_t& at) {
         if (end != text.npos && word.find_first_of(" \n", 0) == word.npos) return word;
     }
     return {};
+}
+
+/// An error may quote what a message or a template says.
+Result<jinja::Text> fit_to_print(Result<jinja::Text> text) {
+    if (!text) return Error{text.error().code, visible(text.error().what, kLineShownBytesMax)};
+    return text;
 }
 
 }  // namespace
@@ -56,10 +64,10 @@ ChatTemplate::ChatTemplate(jinja::Template parsed, const TokenizerData& data)
     }
 }
 
-Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data) {
+Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data, const ChatSources& sources) {
     if (data.chat_template.empty()) {
-        return Error{Errc::Unsupported, "the file has no chat template (tokenizer.chat_template)" +
-                                            std::string{kWithoutIt}};
+        return Error{Errc::Unsupported,
+                     "there is no chat template (" + sources.place + ")" + std::string{kWithoutIt}};
     }
     const auto refused = [](const Error& error) {
         return Error{error.code, error.what + std::string{kWithoutIt}};
@@ -68,12 +76,17 @@ Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data) {
     if (!parsed)
         return refused({parsed.error().code, visible(parsed.error().what, kLineShownBytesMax)});
     ChatTemplate chat{std::move(parsed).value(), data};
-    if (Status fits = chat.check_control_tokens(data); !fits) return refused(fits.error());
+    if (Status fits = chat.check_control_tokens(data, sources); !fits)
+        return refused(fits.error());
+    for (const auto& [name, text] : sources.more) {
+        if (name == kForTools) chat.for_tools_ = jinja::Template::parse(text);
+    }
     return chat;
 }
 
 /// Renders a message: what looks like a control token and is in the vocabulary must be one.
-Status ChatTemplate::check_control_tokens(const TokenizerData& data) const {
+Status ChatTemplate::check_control_tokens(const TokenizerData& data,
+                                          const ChatSources& sources) const {
     const Result<jinja::Text> text = render(std::array{ChatMessage{"user", "x"}}, std::tm{});
     if (!text) return text.error();
     for (std::size_t at = 0;;) {
@@ -85,7 +98,8 @@ Status ChatTemplate::check_control_tokens(const TokenizerData& data) const {
         const TokenKind kind = token < data.kinds.size() ? data.kinds[token] : TokenKind::Normal;
         if (kind == TokenKind::Normal) {
             return Error{Errc::BadFile, "the chat template writes " + std::string{word} +
-                                            ", which is no control token of tokenizer.ggml.tokens"};
+                                            ", which is no control token of " +
+                                            sources.tokens_place};
         }
     }
 }
@@ -97,13 +111,41 @@ Result<jinja::Text> ChatTemplate::render(std::span<const ChatMessage> messages,
     for (const ChatMessage& message : messages) list.items.push_back(as_value(variables, message));
     variables.set("messages", variables.heap().add(std::move(list)));
     variables.set("tools", Value::none());
+    add_specials(variables);
+    return fit_to_print(template_.render(variables, now));
+}
+
+void ChatTemplate::add_specials(jinja::Variables& variables) const {
     variables.set("documents", Value::none());
     variables.set("add_generation_prompt", Value::boolean(true));
     for (const auto& [name, text] : special_) variables.set_text(name, text, Origin::Template);
-    Result<jinja::Text> text = template_.render(variables, now);
-    // It may quote what a message says.
-    if (!text) return Error{text.error().code, visible(text.error().what, kLineShownBytesMax)};
-    return text;
+}
+
+Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
+                                              std::string_view tools,
+                                              const std::tm& now) const {
+    jinja::Variables variables;
+    const Result<Value> list = chat_messages(variables.heap(), messages);
+    if (!list) return fit_to_print(list.error());
+    variables.set("messages", list.value());
+    Value tool_list = Value::none();
+    if (!tools.empty()) {
+        const Result<Value> parsed = jinja::json_value(variables.heap(), tools);
+        if (!parsed || !parsed.value().is(jinja::Kind::List)) {
+            return Error{Errc::BadArgument, "tools must be a list of objects" +
+                                                (parsed ? "" : ": " + parsed.error().what)};
+        }
+        tool_list = parsed.value();
+    }
+    variables.set("tools", tool_list);
+    add_specials(variables);
+    const bool own = for_tools_ && !tool_list.is(jinja::Kind::None);
+    if (own && !*for_tools_) {
+        const Error& error = for_tools_->error();
+        return fit_to_print(Error{error.code, "the chat template \"tool_use\": " + error.what});
+    }
+    const jinja::Template& chosen = own ? for_tools_->value() : template_;
+    return fit_to_print(chosen.render(variables, now));
 }
 
 Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer,

@@ -1,11 +1,13 @@
 // ChatTemplate: a conversation as the text and the token ids that a model was trained on.
 //
-// The file's own template is rendered (model/templates). What messages bring is text of the user:
-// the ids of control tokens come only from what the template itself wrote.
+// The file's own template is rendered (model/templates); with tools that which is named "tool_use", if there
+// is one. What messages bring is text of the user: the ids of control tokens come only from what the
+// template itself wrote.
 // Immutable, any thread.
 #pragma once
 
 #include <ctime>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,7 @@
 #include "ipc/base/result.hpp"
 #include "model/templates/template.hpp"
 #include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/chat_sources.hpp"
 
 namespace paceline {
 
@@ -31,12 +34,18 @@ public:
     /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the line);
     /// it cannot render a single message of a user. BadFile: it writes a control token that the
     /// vocabulary has as an ordinary one.
-    static Result<ChatTemplate> make(const TokenizerData& data);
+    /// One for tools that cannot be used is refused when it is asked for.
+    static Result<ChatTemplate> make(const TokenizerData& data, const ChatSources& sources = {});
 
     /// The conversation, ending with the opening of the assistant's turn.
     /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit.
     [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
                                              const std::tm& now) const;
+    /// A conversation in the JSON of chat APIs (chat_messages.hpp); `tools`: a list of them, or empty.
+    /// Errors: also BadArgument: no JSON, or not of that form.
+    [[nodiscard]] Result<jinja::Text> render_json(std::string_view messages,
+                                                  std::string_view tools,
+                                                  const std::tm& now) const;
     /// Its token ids.
     [[nodiscard]] Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
                                                       std::span<const ChatMessage> messages,
@@ -44,9 +53,12 @@ public:
 
 private:
     ChatTemplate(jinja::Template parsed, const TokenizerData& data);
-    [[nodiscard]] Status check_control_tokens(const TokenizerData& data) const;
+    [[nodiscard]] Status check_control_tokens(const TokenizerData& data,
+                                              const ChatSources& sources) const;
+    void add_specials(jinja::Variables& variables) const;
 
     jinja::Template template_;
+    std::optional<Result<jinja::Template>> for_tools_;  // nothing: the same for all
     std::vector<std::pair<std::string, std::string>> special_;  // "bos_token" and its text
 };
 

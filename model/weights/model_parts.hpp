@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/config.hpp"
+#include "model/weights/chat_sources.hpp"
 #include "model/weights/low_rank.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/model_file.hpp"
@@ -19,9 +20,12 @@
 namespace paceline {
 
 struct ModelParts {
-    std::string format;  // "GGUF v3", for people
+    std::string format;        // "GGUF v3", for people
+    std::string architecture;  // as the file names it: "llama", "MistralForCausalLM"
+    std::vector<std::string> remarks = {};  // what the file limits, or cannot say: sentences for people
     ModelConfig config;
     TokenizerData tokenizer;
+    ChatSources chat = {};
     SamplingDefaults sampling;
     std::vector<TensorView> tensors;  // all, in file order
     std::vector<LayerTensors> layers;

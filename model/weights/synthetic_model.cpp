@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/weights/config_limits.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
@@ -18,8 +19,8 @@
 namespace paceline {
 namespace {
 
-constexpr int kVectorMax = 1 << 17;
-constexpr int kHeadDimMax = 1024;
+constexpr int kVectorMax = config_limits::kDimMax;
+using config_limits::kHeadDimMax;
 constexpr std::size_t kShapeBytesMax = 64 << 10;  // far more than people write
 
 /// Vectors of all shapes point here: numbers that every norm (ones) or bias (zeros) may have.

@@ -70,7 +70,25 @@ class Folder(CliTest):
         for key in ("architecture", "parameters", "layers", "vocab_size", "rope_scaling", "packed_bytes"):
             self.assertEqual(said[key], of_gguf[key], key)
         self.assertEqual({t["name"] for t in said["tensors"]}, {t["name"] for t in of_gguf["tensors"]})
+        self.assertEqual((said["format"], said["stated_architecture"]), ("Hugging Face folder", "LlamaForCausalLM"))
+        self.assertEqual(said["remarks"], [])
+        self.assertIn("cannot say whether", of_gguf["remarks"][0])
+        window = self.run_ok("inspect", str(FIXTURES / "folders" / "mistral-window-bf16"))
+        self.assertIn("remark        the context is 48 of 256 tokens", window)
+        self.assertIn("context       48 tokens", window)
+        plain = self.run_ok("inspect", str(FIXTURES / "folders" / "qwen2-f16"))
+        self.assertIn("runs with --raw only: there is no chat template (chat_template.jinja", plain)
+        self.assertNotIn("tokenizer.chat_template", plain)
         self.assertIn("without config.json", self.run_fails(1, "inspect", str(FIXTURES / "folders")))
+
+    def test_inspect_says_why_a_folder_cannot_run(self):
+        folder = Path(shutil.copytree(FOLDER, self.folder / "strange"))
+        config = json.loads((folder / "config.json").read_text())
+        config["architectures"], config["model_type"] = ["MambaForCausalLM"], "mamba"
+        (folder / "config.json").write_text(json.dumps(config))
+        said = self.run_fails(1, "inspect", str(folder))
+        self.assertIn("cannot run: ", said)
+        self.assertIn('config.json: architecture "MambaForCausalLM" (architectures) is not supported', said)
 
     def test_a_model_of_the_hubs_cache_is_found_by_its_name(self):
         cache = self.cached()

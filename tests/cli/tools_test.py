@@ -61,6 +61,32 @@ class Inspect(CliTest):
         lines = [line for line in self.run_ok("inspect", TINY, "--tensors").splitlines() if "weight" in line]
         self.assertGreaterEqual(len(lines), count)
 
+    def test_methods_are_listed_by_what_they_would_draft_with(self):
+        out = self.run_ok("inspect", TINY)
+        self.assertIn("trained part  none was found for this model\n", out)
+        self.assertRegex(out, r"\nstand-ins     (.|\n)*four-stages")
+        self.assertRegex(out, r"\nno part used  (.|\n)*autoregressive")
+        self.assertNotIn("with parts", out)
+        self.assertRegex(out, "\nnot possible  adadecode: .*layers")  # four segments; the tiny model has two layers
+        methods = json.loads(self.run_ok("inspect", TINY, "-o", "json"))["methods"]
+        names = [line.split()[0] for line in self.run_ok("run", "--list-methods").splitlines() if line[0] != " "]
+        self.assertEqual({"plain", *methods}, set(names))
+        for name, method in methods.items():
+            self.assertEqual(method["fits"], method["refusal"] == "", name)
+            if method["fits"] and name != "four-stages":
+                continue
+            done = paceline("run", "-m", TINY, "--method", name, "-p", "x", "-n", "1", "-q", "-t", "1")
+            self.assertEqual(done.returncode == 0, method["fits"], name)
+
+    @needs_demo_model
+    def test_the_demo_model_has_trained_parts(self):
+        out = self.run_ok("inspect", demo_model())
+        self.assertRegex(out, r"\ntrained part  .*draft-small.safetensors\n")
+        self.assertRegex(out, r"\nwith parts    (.|\n)*speculative")
+        without = json.loads(self.run_ok("inspect", demo_model(), "--parts", "none", "-o", "json"))
+        self.assertEqual(without["trained_parts"], [])
+        self.assertEqual(without["methods"]["speculative"]["parts"], "stand-ins")
+
     def test_json_adds_up(self):
         out = json.loads(self.run_ok("inspect", TINY, "-o", "json"))
         self.assertEqual(out["parameters"], sum(t["rows"] * t["cols"] for t in out["tensors"]))
@@ -142,7 +168,7 @@ class HostileModel(CliTest):
     def test_inspect_says_whether_a_model_runs_and_why_not(self):
         self.assertIn("use           runs\n", self.run_ok("inspect", TINY))
         raw = self.written("raw.gguf", tokenizer__chat_template=None)
-        self.assertIn("use           runs with --raw only: the file has no chat template", self.run_ok("inspect", raw))
+        self.assertIn("use           runs with --raw only: there is no chat template", self.run_ok("inspect", raw))
         self.run_ok("run", "-m", raw, "--raw", "-p", "x", "-n", "1")
         other = self.written("other.gguf", tokenizer__chat_template=b"{{ messages | pprint }}")
         self.assertIn("runs with --raw only: the chat template, line 1: the filter 'pprint' is not supported", self.run_ok("inspect", other))

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.hpp"
@@ -163,8 +164,11 @@ int main(int count, char** arguments) {
     const auto start = std::chrono::steady_clock::now();
     for (std::uint64_t run = first; run < first + runs; ++run) run_one(current_seed, run);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    std::printf("%llu inputs of seed %llu, no failure, %.1f s\n",
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    std::printf("%llu inputs of seed %llu, no failure, %.1f s, at most %ld MiB of memory\n",
                 static_cast<unsigned long long>(runs),
-                static_cast<unsigned long long>(current_seed), took.count());
+                static_cast<unsigned long long>(current_seed), took.count(),
+                use.ru_maxrss / 1024);
     return 0;
 }

@@ -85,9 +85,26 @@ FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     FuzzBytes input{mode};
     TinyModel tiny = smallest_model();
     tiny.seed = random.next();
-    if (mode == 0) put(input, tiny_model(tiny).bytes());
+    const bool fused = random.below(4) == 0;
+    if (fused) tiny.architecture = "phi3";
+    const auto model = [&] {
+        GgufBuilder builder = tiny_model(tiny);
+        if (fused) {
+            builder.fuse({"attn_q", "attn_k", "attn_v"}, "attn_qkv");
+            builder.fuse({"ffn_gate", "ffn_up"}, "ffn_up");
+            builder.add_f32_tensor("rope_factors_long.weight", {2}, {3.0F, 9.0F});
+            builder.add_f32_tensor("rope_factors_short.weight", {2}, {1.0F, 2.0F});
+            builder.set_u32("phi3.rope.scaling.original_context_length", 16);
+        }
+        if (random.below(4) == 0) {
+            builder.set_texts("tokenizer.chat_templates", {"a"});
+            builder.set_text("tokenizer.chat_template.a", "{{ tools }}");
+        }
+        return builder;
+    };
+    if (mode == 0) put(input, model().bytes());
     if (mode == 1) {
-        const GgufBuilder whole = tiny_model(tiny);
+        const GgufBuilder whole = model();
         const Bytes first = shard_of(whole, 0);
         for (int shift = 0; shift < 16; shift += 8)
             input.push_back(static_cast<std::uint8_t>(first.size() >> shift));

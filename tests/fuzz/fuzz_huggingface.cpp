@@ -1,16 +1,20 @@
-// Fuzzes the JSON of Hugging Face folders: the input is a config.json, an index of shards or a
-// tokenizer.json. What is accepted keeps its promises to those that trust it: a configuration gives a rope
+// Fuzzes the JSON of Hugging Face folders: the input is a config.json, an index of shards, a
+// tokenizer.json, or the keys of tokenizer_config.json and generation_config.json; or messages of a chat. What is accepted keeps its promises to those that trust it: a configuration gives a rope
 // table, an index names plain files, a tokenizer encodes text.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "model/rope_table.hpp"
+#include "model/tokenizer/chat_messages.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/huggingface/folder_config.hpp"
+#include "model/weights/huggingface/folder_template.hpp"
 #include "model/weights/huggingface/folder_tokenizer.hpp"
+#include "model/weights/huggingface/generation_config.hpp"
 #include "model/weights/huggingface/json_file.hpp"
 #include "model/weights/huggingface/shards.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -20,7 +24,7 @@ using namespace paceline::test;
 
 namespace {
 
-enum Kind : std::uint8_t { Config, Index, TokenizerJson, Kinds };
+enum Kind : std::uint8_t { Config, Index, TokenizerJson, Special, Messages, Kinds };
 
 constexpr const char* kRopes[] = {
     R"("rope_theta":10000.0,"rope_scaling":null)",
@@ -29,20 +33,24 @@ constexpr const char* kRopes[] = {
     R"("rope_parameters":{"rope_type":"yarn","rope_theta":1e4,"factor":4.0,"beta_fast":32,"mscale":1.0,)"
     R"("mscale_all_dim":0.5,"original_max_position_embeddings":64})",
     R"("rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
-    R"("original_max_position_embeddings":64})"};
+    R"("original_max_position_embeddings":64})",
+    R"("rope_scaling":{"type":"longrope","short_factor":[1,1,1,1,2,2,2,2],"long_factor":[]},)"
+    R"("original_max_position_embeddings":64)",
+    R"("rope_parameters":{"rope_type":"su","partial_rotary_factor":0.5,"short_factor":[1,1.5,2,3]})"};
 
 constexpr std::pair<const char*, const char*> kClasses[] = {{"LlamaForCausalLM", "llama"},
                                                             {"MistralForCausalLM", "mistral"},
                                                             {"Qwen2ForCausalLM", "qwen2"},
-                                                            {"Qwen3ForCausalLM", "qwen3"}};
+                                                            {"Qwen3ForCausalLM", "qwen3"},
+                                                            {"Phi3ForCausalLM", "phi3"}};
 
 std::string config_text(SeededRandom& random) {
-    const auto& [class_name, type] = kClasses[random.below(4)];
+    const auto& [class_name, type] = kClasses[random.below(std::size(kClasses))];
     return std::string{R"({"architectures":[")"} + class_name + R"("],"model_type":")" + type +
            R"(","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
            R"("head_dim":16,"intermediate_size":96,"vocab_size":320,"max_position_embeddings":256,)"
            R"("rms_norm_eps":1e-05,"sliding_window":48,"tie_word_embeddings":true,)" +
-           kRopes[random.below(5)] + "}";
+           kRopes[random.below(std::size(kRopes))] + "}";
 }
 
 std::string index_text(SeededRandom& random) {
@@ -70,6 +78,15 @@ std::string tokenizer_text(SeededRandom& random) {
            (pairs ? R"(["a","b"])" : R"("a b")") + "]}}";
 }
 
+constexpr const char* kSpecial =
+    R"({"bos_token":"<s>","eos_token":{"content":"</s>"},"add_bos_token":true,"chat_template":[{"name":)"
+    R"("default","template":"x"}],"eos_token_id":[1,2],"do_sample":true,"temperature":0.6,"top_k":20,)"
+    R"("top_p":0.9,"min_p":0.1,"repetition_penalty":1.1})";
+
+constexpr const char* kMessages =
+    R"([{"role":"user","content":"a","name":null},{"role":"assistant","reasoning":"b","tool_calls":)"
+    R"([{"id":"c","function":{"name":"f","arguments":"{\"x\":[1,2.5,null]}"}}]}])";
+
 void check_code(const Error& error) {
     PACE_CHECK(error.code == Errc::BadFile || error.code == Errc::Unsupported,
                "another error than it promises");
@@ -85,7 +102,8 @@ void read_one_config(std::string_view text) {
     const ModelConfig& config = read.value().model;
     PACE_CHECK(config.heads % config.kv_heads == 0 && config.context_length > 0, "its promises");
     const RopeTable rope(config.rope);
-    PACE_CHECK(rope.pairs() == config.head_dim / 2, "a pair for every two dimensions");
+    PACE_CHECK(rope.pairs() == config.rope.dims / 2, "a pair for every two dimensions");
+    PACE_CHECK(std::isfinite(rope.magnitude()) && rope.magnitude() > 0.0, "a magnitude");
 }
 
 void read_one_index(std::string_view text) {
@@ -108,13 +126,47 @@ void read_one_tokenizer(std::string_view text) {
         PACE_CHECK(token >= 0 && token < kVocabulary, "a token of the vocabulary");
 }
 
+void read_special(std::string_view text) {
+    constexpr int kVocabulary = 8;
+    const Result<nlohmann::json> root = huggingface::parse_json_object(text, "fuzz");
+    if (!root.ok()) return check_code(root.error());
+    Status status;
+    huggingface::JsonKeys keys(root.value(), "fuzz", status);
+    huggingface::FolderTokenizer tokenizer;
+    tokenizer.data.tokens = {"<s>", "</s>"};
+    huggingface::add_tokenizer_config(keys, tokenizer);
+    huggingface::add_end_tokens(keys, kVocabulary, tokenizer.data);
+    const SamplingDefaults sampling = huggingface::read_sampling_defaults(keys);
+    if (!status) return check_code(status.error());
+    for (const TokenId token : tokenizer.data.end_tokens)
+        PACE_CHECK(token >= 0 && token < kVocabulary, "a token of the vocabulary");
+    PACE_CHECK(!sampling.temperature || std::isfinite(*sampling.temperature), "a temperature");
+    const auto chat = huggingface::read_chat_templates("/nowhere", keys);
+    if (!chat.ok()) check_code(chat.error());
+}
+
+void read_messages(std::string_view text) {
+    jinja::Heap heap;
+    const Result<jinja::Value> messages = chat_messages(heap, text);
+    if (!messages.ok()) {
+        PACE_CHECK(messages.error().code == Errc::BadArgument, "another error than it promises");
+        return;
+    }
+    for (const jinja::Value& message : messages.value().list().items) {
+        for (const auto& [key, value] : message.dict().items)
+            PACE_CHECK(!value.is(jinja::Kind::None), "a key that is null");
+    }
+}
+
 }  // namespace
 
 FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     const auto kind = static_cast<std::uint8_t>(random.below(Kinds));
-    const std::string text = kind == Config  ? config_text(random)
-                             : kind == Index ? index_text(random)
-                                             : tokenizer_text(random);
+    const std::string text = kind == Config    ? config_text(random)
+                             : kind == Index   ? index_text(random)
+                             : kind == Special ? std::string{kSpecial}
+                             : kind == Messages ? std::string{kMessages}
+                                                : tokenizer_text(random);
     FuzzBytes input(1 + text.size(), kind);
     std::copy(text.begin(), text.end(), input.begin() + 1);
     return input;
@@ -129,6 +181,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             break;
         case Index:
             read_one_index(text);
+            break;
+        case Special:
+            read_special(text);
+            break;
+        case Messages:
+            read_messages(text);
             break;
         default:
             read_one_tokenizer(text);

@@ -58,7 +58,7 @@ std::vector<std::string> golden_names() {
     return {"llama-f32",   "llama-untied-f16", "llama-linear-bf16",  "llama-yarn-f16",
             "llama3-bf16", "mistral-q8_0",     "qwen2-f16",          "qwen3-bf16",
             "llama-q4_0",  "llama-q4_1",       "llama-small-blocks", "llama-q4_k_m",
-            "qwen3-k-mix", "tiny-chat"};
+            "qwen3-k-mix", "tiny-chat",        "llama-bias-f16",     "phi3-f16"};
 }
 
 Result<Golden> read_golden(const std::string& stem) {

@@ -4,20 +4,13 @@
 #include <fmt/core.h>
 #include <string>
 
+#include "model/weights/config_limits.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
 
-// What no real model reaches; products of any two of these fit an int64 many times over.
-constexpr int kLayersMax = 1024;
-constexpr int kDimMax = 1 << 17;
-constexpr int kHeadsMax = 4096;
-constexpr int kHeadDimMax = 1024;
-constexpr int kFfnDimMax = 1 << 20;
-constexpr int kVocabMax = 1 << 24;
-constexpr int kContextMax = 1 << 24;
-constexpr double kRopeFactorMax = 4096;
+using namespace config_limits;  // NOLINT(google-build-using-namespace): constants alone
 
 struct ArchitectureRow {
     const char* name;  // general.architecture
@@ -25,11 +18,13 @@ struct ArchitectureRow {
     RopePairing pairing;
     bool qkv_bias;  // always there; where false, the tensors decide
     bool qk_norm;
+    bool longrope;  // may have two lists of rope factors, and their magnitude
 };
 constexpr ArchitectureRow kArchitectures[] = {
-    {"llama", Architecture::Llama, RopePairing::Adjacent, false, false},
-    {"qwen2", Architecture::Qwen2, RopePairing::Halves, true, false},
-    {"qwen3", Architecture::Qwen3, RopePairing::Halves, false, true},
+    {"llama", Architecture::Llama, RopePairing::Adjacent, false, false, false},
+    {"qwen2", Architecture::Qwen2, RopePairing::Halves, true, false, false},
+    {"qwen3", Architecture::Qwen3, RopePairing::Halves, false, true, false},
+    {"phi3", Architecture::Llama, RopePairing::Halves, false, false, true},
 };
 
 /// A key that changes the arithmetic unless it has its neutral value.
@@ -119,13 +114,35 @@ void read_head_dim(GgufKeys& keys, const std::string& arch, ModelConfig& config)
     }
 }
 
-void read_window(GgufKeys& keys, const std::string& arch, const ModelConfig& config) {
+/// The shape of Mistral 7B v0.1 and its descendants, whose converter does not write the window of 4096
+/// tokens; v0.2 and later have another base, and no window.
+bool is_mistral_with_window(const ModelConfig& config, float rope_base) {
+    return config.architecture == Architecture::Llama && config.layers == 32 &&
+           config.dim == 4096 && config.heads == 32 && config.kv_heads == 8 &&
+           config.ffn_dim == 14336 && config.context_length == 32768 && rope_base == 10000.0F;
+}
+
+/// Layers that see only the last tokens. A context within the window is the same without it, so the
+/// model's context is cut to it.
+void read_window(GgufKeys& keys,
+                 const std::string& arch,
+                 ModelConfig& config,
+                 std::vector<std::string>& remarks) {
+    constexpr int kMistralWindow = 4096;
     const std::string key = arch + ".attention.sliding_window";
-    const auto window = keys.find_int(key, {0, INT32_MAX});
-    if (window && *window != 0 && *window < config.context_length) {
-        refuse(keys, fmt::format("sliding-window attention ({} = {}, context {}) is not supported",
-                                 key, *window, config.context_length));
+    const auto stated = keys.find_int(key, {0, INT32_MAX});
+    std::int64_t window = stated.value_or(0);
+    std::string why = fmt::format("layers see the last {} tokens ({})", window, key);
+    if (!stated && is_mistral_with_window(config, config.rope.base)) {
+        window = kMistralWindow;
+        why = fmt::format("this is the shape of Mistral 7B v0.1, whose layers see the last {} "
+                          "tokens; GGUF files of it do not say so",
+                          window);
     }
+    if (window == 0 || window >= config.context_length) return;
+    remarks.push_back(
+        fmt::format("the context is {} of {} tokens: {}", window, config.context_length, why));
+    config.context_length = static_cast<int>(window);
 }
 
 void read_yarn(GgufKeys& keys, const std::string& prefix, ModelConfig& config) {
@@ -141,7 +158,15 @@ void read_yarn(GgufKeys& keys, const std::string& prefix, ModelConfig& config) {
     if (magnitude != own) rope.attention_factor = magnitude;
 }
 
-void read_scaling(GgufKeys& keys, const std::string& arch, ModelConfig& config) {
+/// Of the lists of factors, which are tensors (gguf_tensors.cpp).
+void read_longrope(GgufKeys& keys, const std::string& prefix, ModelConfig& config) {
+    config.rope.original_context =
+        keys.int_or(prefix + "original_context_length", config.context_length, {1, kContextMax});
+    config.rope.attention_factor = keys.float_or(prefix + "attn_factor", 1.0F, {1e-3, 1e3});
+}
+
+void read_scaling(GgufKeys& keys, const ArchitectureRow& row, ModelConfig& config) {
+    const std::string arch = row.name;
     const std::string prefix = arch + ".rope.scaling.";
     const float legacy = keys.float_or(arch + ".rope.scale_linear", 1.0F, {1, kRopeFactorMax});
     config.rope.factor = keys.float_or(prefix + "factor", legacy, {0, kRopeFactorMax});
@@ -168,6 +193,7 @@ void read_scaling(GgufKeys& keys, const std::string& arch, ModelConfig& config) 
         refuse(keys, "rope scaling " + quoted(type) + " (" + prefix +
                          "type) is not supported; none, linear, yarn and llama3's factors are");
     }
+    if (row.longrope) return read_longrope(keys, prefix, config);
     const float attention = keys.float_or(prefix + "attn_factor", 1.0F, {-1e3, 1e3});
     if (attention != 1.0F && attention != 0.0F) {
         refuse(keys, prefix + "attn_factor = " + number_text(static_cast<double>(attention)) +
@@ -175,7 +201,8 @@ void read_scaling(GgufKeys& keys, const std::string& arch, ModelConfig& config) 
     }
 }
 
-void read_rope(GgufKeys& keys, const std::string& arch, ModelConfig& config) {
+void read_rope(GgufKeys& keys, const ArchitectureRow& row, ModelConfig& config) {
+    const std::string arch = row.name;
     config.rope.base = keys.float_or(arch + ".rope.freq_base", 10000.0F, {1, 1e12});
     config.rope.dims =
         keys.int_or(arch + ".rope.dimension_count", config.head_dim, {2, kHeadDimMax});
@@ -185,7 +212,7 @@ void read_rope(GgufKeys& keys, const std::string& arch, ModelConfig& config) {
             fmt::format("{}.rope.dimension_count is {}; it must be even and at most the head's {}",
                         arch, config.rope.dims, config.head_dim));
     }
-    read_scaling(keys, arch, config);
+    read_scaling(keys, row, config);
 }
 
 const ArchitectureRow* find_architecture(std::string_view name) {
@@ -197,7 +224,7 @@ const ArchitectureRow* find_architecture(std::string_view name) {
 
 }  // namespace
 
-Result<ModelConfig> read_config(GgufKeys& keys) {
+Result<ModelConfig> read_config(GgufKeys& keys, std::vector<std::string>& remarks) {
     ModelConfig config;
     const std::string arch(keys.text_or("general.architecture", ""));
     if (!keys.has("general.architecture")) {
@@ -207,7 +234,7 @@ Result<ModelConfig> read_config(GgufKeys& keys) {
     const ArchitectureRow* row = find_architecture(arch);
     if (row == nullptr) {
         refuse(keys, "architecture " + quoted(arch) +
-                         " (general.architecture) is not supported; llama, qwen2 and qwen3 are");
+                         " (general.architecture) is not supported; llama, phi3, qwen2 and qwen3 are");
         return keys.status().error();
     }
     config.architecture = row->architecture;
@@ -219,8 +246,8 @@ Result<ModelConfig> read_config(GgufKeys& keys) {
     read_widths(keys, arch, config);
     if (!keys.status()) return keys.status().error();
     read_head_dim(keys, arch, config);
-    read_window(keys, arch, config);
-    read_rope(keys, arch, config);
+    read_rope(keys, *row, config);
+    read_window(keys, arch, config, remarks);
     refuse_what_is_no_switch(keys, arch);
     if (!keys.status()) return keys.status().error();
     return config;

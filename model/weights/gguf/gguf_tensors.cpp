@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ipc/base/checked.hpp"
+#include "model/weights/config_limits.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -145,6 +146,8 @@ public:
 
     TensorView matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
     TensorView vector(const std::string& name, std::int64_t count);
+    /// Takes a bias that no layer has a place for, if it is there: it must be zero.
+    void zeros(const std::string& name, std::int64_t count);
     void refuse_leftovers();
     void fail(Errc code, const std::string& what) {
         if (status_.ok()) status_ = Error{code, file_ + ": " + what};
@@ -191,6 +194,20 @@ TensorView Assigner::vector(const std::string& name, std::int64_t count) {
     return tensor;
 }
 
+void Assigner::zeros(const std::string& name, std::int64_t count) {
+    if (!has(name)) return;
+    const TensorView bias = vector(name, count);
+    if (!status_) return;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    dequantize_row(bias, 0, values);
+    const auto other = std::find_if(values.begin(), values.end(), [](float v) { return v != 0; });
+    if (other == values.end()) return;
+    fail(Errc::Unsupported,
+         fmt::format("tensor {} holds {} at {}; this bias is supported only where it is zero",
+                     quoted(name), number_text(static_cast<double>(*other)),
+                     other - values.begin()));
+}
+
 void Assigner::check_finite(const TensorView& vector) {
     std::vector<float> values(static_cast<std::size_t>(vector.cols));
     dequantize_row(vector, 0, values);
@@ -229,6 +246,7 @@ LayerTensors assign_layer(Assigner& assigner, const ModelConfig& config, int ind
         layer.q_bias = assigner.vector(block + "attn_q.bias", config.q_dim());
         layer.k_bias = assigner.vector(block + "attn_k.bias", config.kv_dim());
         layer.v_bias = assigner.vector(block + "attn_v.bias", config.kv_dim());
+        assigner.zeros(block + "attn_output.bias", config.dim);
     }
     if (config.qk_norm) {
         layer.q_norm = assigner.vector(block + "attn_q_norm.weight", config.head_dim);
@@ -237,28 +255,47 @@ LayerTensors assign_layer(Assigner& assigner, const ModelConfig& config, int ind
     return layer;
 }
 
-/// Llama 3's rope scaling is a tensor: base frequencies are divided by it.
-void take_rope_factors(Assigner& assigner, RopeConfig& rope) {
-    constexpr const char* kName = "rope_freqs.weight";
-    if (!assigner.has(kName)) return;
+/// Base frequencies are divided by the tensor `name`.
+void take_factors(Assigner& assigner, const char* name, RopeConfig& rope) {
     if (rope.scaling != RopeScaling::None) {
         assigner.fail(Errc::Unsupported,
-                      std::string(kName) + " together with another rope scaling is not supported");
+                      std::string(name) + " together with another rope scaling is not supported");
         return;
     }
-    const TensorView tensor = assigner.vector(kName, rope.dims / 2);
+    const TensorView tensor = assigner.vector(name, rope.dims / 2);
     if (!assigner.status()) return;
     rope.scaling = RopeScaling::Factors;
     rope.factors.resize(static_cast<std::size_t>(tensor.cols));
     dequantize_row(tensor, 0, rope.factors);
     for (const float factor : rope.factors) {
         if (factor < 1e-4F || factor > 1e6F) {
-            assigner.fail(Errc::BadFile, std::string(kName) + " holds the factor " +
+            assigner.fail(Errc::BadFile, std::string(name) + " holds the factor " +
                                              number_text(static_cast<double>(factor)) +
                                              "; possible are 0.0001 to 1000000");
             return;
         }
     }
+}
+
+/// Llama 3's rope scaling is a tensor. Phi's are two: one for texts within the original context, which the
+/// context is cut to, and one for longer texts, where keys that were computed before would be wrong.
+void take_rope_factors(Assigner& assigner, ModelParts& parts) {
+    constexpr const char* kLlama3 = "rope_freqs.weight";
+    constexpr const char* kShort = "rope_factors_short.weight";
+    constexpr const char* kLong = "rope_factors_long.weight";
+    ModelConfig& config = parts.config;
+    if (assigner.has(kLlama3)) take_factors(assigner, kLlama3, config.rope);
+    if (!assigner.has(kShort)) {
+        if (config.rope.scaling == RopeScaling::None) config.rope.attention_factor = 0.0F;
+        return;
+    }
+    take_factors(assigner, kShort, config.rope);
+    (void)assigner.vector(kLong, config.rope.dims / 2);
+    if (config.context_length <= config.rope.original_context) return;
+    parts.remarks.push_back(
+        fmt::format("the context is {} of {} tokens: beyond it other rope factors count ({})",
+                    config.rope.original_context, config.context_length, kLong));
+    config.context_length = config.rope.original_context;
 }
 
 }  // namespace
@@ -288,7 +325,7 @@ Status assign_tensors(ModelParts& parts, const std::string& file) {
         std::find_if(parts.tensors.begin(), parts.tensors.end(),
                      [](const TensorView& t) { return t.name == "token_embd.weight"; });
     if (embedding != parts.tensors.end() && config.vocab_size == 0) {
-        constexpr std::int64_t kVocabMax = 1 << 24;
+        constexpr std::int64_t kVocabMax = config_limits::kVocabMax;
         if (embedding->rows > kVocabMax) {
             assigner.fail(Errc::BadFile,
                           fmt::format("tensor \"token_embd.weight\" has {} rows; the limit is {}",
@@ -304,7 +341,7 @@ Status assign_tensors(ModelParts& parts, const std::string& file) {
     parts.output_head = config.tied_embeddings
                             ? parts.embedding
                             : assigner.matrix("output.weight", config.vocab_size, config.dim);
-    take_rope_factors(assigner, config.rope);
+    take_rope_factors(assigner, parts);
     for (int i = 0; i < config.layers && assigner.status().ok(); ++i) {
         parts.layers.push_back(assign_layer(assigner, config, i));
     }

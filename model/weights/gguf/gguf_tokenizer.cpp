@@ -58,6 +58,23 @@ std::optional<TokenId> read_id(GgufKeys& keys, const char* name, int vocab_size)
 
 }  // namespace
 
+Result<ChatSources> read_chat_sources(GgufKeys& keys) {
+    constexpr std::size_t kTemplatesMax = 64;
+    ChatSources sources;
+    const std::vector<std::string_view> names = keys.texts("tokenizer.chat_templates");
+    if (names.size() > kTemplatesMax) {
+        keys.fail(Errc::BadFile, fmt::format("tokenizer.chat_templates has {} entries; the limit is {}",
+                                             names.size(), kTemplatesMax));
+    }
+    for (const std::string_view name : names) {
+        if (!keys.status()) return keys.status().error();
+        const std::string key = sources.place + "." + std::string{name};
+        sources.more.emplace_back(name, keys.text_or(key, ""));
+    }
+    if (!keys.status()) return keys.status().error();
+    return sources;
+}
+
 Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     TokenizerData data;
     if (!keys.has("tokenizer.ggml.tokens")) return data;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ipc/base/result.hpp"
+#include "model/weights/chat_sources.hpp"
 #include "model/weights/gguf/gguf_keys.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -14,5 +15,9 @@ inline constexpr std::size_t kTokenBytesMax = 65'536;  // of one vocabulary entr
 /// `vocab_size` is the number of rows of the embedding; tokens must be exactly as many.
 /// Errors: BadFile (counts that disagree, ids or kinds out of range, wrong types).
 Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size);
+
+/// The further chat templates: tokenizer.chat_template.NAME for each NAME of tokenizer.chat_templates.
+/// Errors: BadFile (wrong types, more than 64).
+Result<ChatSources> read_chat_sources(GgufKeys& keys);
 
 }  // namespace paceline

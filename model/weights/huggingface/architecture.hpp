@@ -35,12 +35,26 @@ struct TensorRule {
     RowOrder order = RowOrder::AsStored;
 };
 
+/// Rows of a matrix that holds those of several, which then go by the names of TensorRules.
+struct FusedPart {
+    const char* suffix = nullptr;
+    Side rows = Side::One;
+};
+struct FusedRule {
+    const char* suffix;
+    std::array<FusedPart, 3> parts;  // in the order of their rows; unused ones are empty
+};
+
 struct FolderArchitecture {
     const char* class_name;  // "LlamaForCausalLM", of `architectures`
     const char* model_type;  // "llama"
     Architecture architecture;
     RopePairing pairing;
-    std::array<std::span<const TensorRule>, 3> layer;  // unused ones are empty
+    std::array<std::span<const TensorRule>, 2> layer;  // unused ones are empty
+    std::span<const TensorRule> biases = {};           // that a layer has too, with config.qkv_bias
+    std::span<const FusedRule> fused = {};
+    bool partial_rotary = false;    // partial_rotary_factor may be below 1
+    bool yarn_is_longrope = false;  // as old files of the class called it
     bool qkv_bias = false;
     bool qk_norm = false;
     int kv_heads = 0;  // what the class takes where config.json does not say; 0: as many as heads
@@ -57,6 +71,7 @@ struct FolderArchitecture {
 
 extern const FolderArchitecture kLlama;
 extern const FolderArchitecture kMistral;
+extern const FolderArchitecture kPhi3;
 extern const FolderArchitecture kQwen2;
 extern const FolderArchitecture kQwen3;
 

@@ -3,7 +3,7 @@
 namespace paceline::huggingface {
 namespace {
 
-constexpr std::array kArchitectures = {&kLlama, &kMistral, &kQwen2, &kQwen3};
+constexpr std::array kArchitectures = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kPhi3};
 
 }  // namespace
 

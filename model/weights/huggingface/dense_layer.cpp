@@ -7,12 +7,13 @@
 
 namespace paceline::huggingface {
 
+void refuse_bias(JsonKeys& keys, const char* key) {
+    if (keys.bool_or(key, false))
+        keys.fail(Errc::Unsupported, keys.name(key) + " is true; these biases are not supported");
+}
+
 void refuse_biases(JsonKeys& keys) {
-    for (const char* key : {"attention_bias", "mlp_bias"}) {
-        if (keys.bool_or(key, false))
-            keys.fail(Errc::Unsupported,
-                      keys.name(key) + " is true; these biases are not supported");
-    }
+    for (const char* key : {"attention_bias", "mlp_bias"}) refuse_bias(keys, key);
 }
 
 void cut_to_window(ModelConfig& config, int window) {

@@ -24,13 +24,13 @@ constexpr std::array<TensorRule, 9> dense_layer(RowOrder order) {
     }};
 }
 
-/// A bias on each of q, k and v.
-constexpr std::array<TensorRule, 3> qkv_biases() {
+/// A bias on each of q, k and v. `order`: of the numbers of those of q and k.
+constexpr std::array<TensorRule, 3> qkv_biases(RowOrder order) {
     using L = LayerTensors;
     using enum Side;
     return {{
-        {"self_attn.q_proj.bias", "attn_q.bias", One, Heads, nullptr, &L::q_bias},
-        {"self_attn.k_proj.bias", "attn_k.bias", One, KvHeads, nullptr, &L::k_bias},
+        {"self_attn.q_proj.bias", "attn_q.bias", One, Heads, nullptr, &L::q_bias, order},
+        {"self_attn.k_proj.bias", "attn_k.bias", One, KvHeads, nullptr, &L::k_bias, order},
         {"self_attn.v_proj.bias", "attn_v.bias", One, KvHeads, nullptr, &L::v_bias},
     }};
 }
@@ -46,6 +46,8 @@ constexpr std::array<TensorRule, 2> qk_norms() {
 }
 
 /// What the rules of biases and norms cannot say: a bias of other matrices too.
+void refuse_bias(JsonKeys& keys, const char* key);
+/// attention_bias and mlp_bias.
 void refuse_biases(JsonKeys& keys);
 
 /// Layers that see only the last `window` tokens. A context within the window is the same without it, so

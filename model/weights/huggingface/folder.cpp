@@ -14,6 +14,7 @@
 #include "model/weights/huggingface/generation_config.hpp"
 #include "model/weights/huggingface/json_file.hpp"
 #include "model/weights/huggingface/shards.hpp"
+#include "model/weights/huggingface/stored_order.hpp"
 
 namespace paceline::huggingface {
 namespace {
@@ -102,9 +103,10 @@ Status read_text_parts(const std::string& folder,
     add_tokenizer_config(special_keys, tokenizer.value());
     if (!status) return status;
     parts.tokenizer = std::move(tokenizer).value().data;
-    Result<std::string> chat = read_chat_template(folder, special_keys);
+    Result<FolderTemplates> chat = read_chat_templates(folder, special_keys);
     if (!chat) return chat.error();
-    parts.tokenizer.chat_template = std::move(chat).value();
+    parts.tokenizer.chat_template = std::move(chat.value().text);
+    parts.chat = std::move(chat.value().sources);
 
     const Result<Document> generation = read_document(folder, "generation_config.json");
     if (!generation) return generation.error();
@@ -144,14 +146,17 @@ Result<ModelFile::Contents> read_folder(const std::string& path) {
     parts.format = "Hugging Face folder";
     parts.config = read.value().model;
     parts.config.name = std::filesystem::path{folder}.filename().string();
+    parts.architecture = read.value().architecture->class_name;
+    parts.remarks = read.value().remarks;
     Result<Shards> shards = open_shards(folder);
     if (!shards) return shards.error();
-    if (Status s = assign_tensors(read.value(), shards.value(), folder, parts); !s)
-        return s.error();
     for (std::size_t i = 0; i < shards.value().files.size(); ++i) {
         const auto bytes = shards.value().files[i].bytes();
         identity.add("tensors", bytes.first(shards.value().data_starts[i]));
     }
+    if (Status s = put_in_order(read.value(), folder, shards.value()); !s) return s.error();
+    if (Status s = assign_tensors(read.value(), shards.value(), folder, parts); !s)
+        return s.error();
     if (Status s = read_text_parts(folder, config.value(), identity, parts); !s) return s.error();
     Result<MappedFile> file = MappedFile::of_text(folder, identity.text());
     if (!file) return file.error();

@@ -2,23 +2,18 @@
 
 #include <fmt/core.h>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "model/weights/config_limits.hpp"
 #include "model/weights/huggingface/rope_keys.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::huggingface {
 namespace {
 
-// What no real model reaches; products of any two of these fit an int64 many times over.
-constexpr int kLayersMax = 1024;
-constexpr int kDimMax = 1 << 17;
-constexpr int kHeadsMax = 4096;
-constexpr int kHeadDimMax = 1024;
-constexpr int kFfnDimMax = 1 << 20;
-constexpr int kVocabMax = 1 << 24;
-constexpr int kContextMax = 1 << 24;
+using namespace config_limits;  // NOLINT(google-build-using-namespace): constants alone
 
 std::string class_name_of(JsonKeys& keys) {
     const nlohmann::json* classes = keys.find("architectures");
@@ -120,10 +115,17 @@ Result<FolderConfig> read_config(JsonKeys& keys) {
     read_widths(keys, architecture, config);
     if (!keys.status()) return keys.status().error();
     config.rope.pairing = architecture.pairing;
-    config.rope.dims = config.head_dim;
-    read_rope(keys, config);
+    if (std::string limit = read_rope(keys, architecture, config); !limit.empty())
+        out.remarks.push_back(std::move(limit));
+    const int stated_context = config.context_length;
     if (architecture.read_more != nullptr) architecture.read_more(keys, config);
     if (!keys.status()) return keys.status().error();
+    if (config.context_length < stated_context) {
+        out.remarks.push_back(
+            fmt::format("the context is {} of {} tokens: layers see no further back "
+                        "(sliding_window)",
+                        config.context_length, stated_context));
+    }
     return out;
 }
 

@@ -4,6 +4,9 @@
 // switch of ModelConfig (another activation, quantised weights, a rope kind) is refused by name.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ipc/base/result.hpp"
 #include "model/config.hpp"
 #include "model/weights/huggingface/architecture.hpp"
@@ -14,6 +17,7 @@ namespace paceline::huggingface {
 struct FolderConfig {
     ModelConfig model;  // tied_embeddings: as the file says; tensors decide (folder_tensors.hpp)
     const FolderArchitecture* architecture = nullptr;
+    std::vector<std::string> remarks = {};  // what limits the context: sentences for people
 };
 
 /// Errors: Unsupported (by name), BadFile (missing key, wrong type, value out of range).

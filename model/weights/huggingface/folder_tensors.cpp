@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "model/weights/huggingface/tensor_types.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::huggingface {
@@ -15,31 +16,6 @@ namespace {
 
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
-
-std::int64_t length_of(Side side, const ModelConfig& config) {
-    switch (side) {
-        case Side::One:
-            return 1;
-        case Side::Width:
-            return config.dim;
-        case Side::Heads:
-            return config.q_dim();
-        case Side::KvHeads:
-            return config.kv_dim();
-        case Side::FeedForward:
-            return config.ffn_dim;
-        case Side::HeadWidth:
-            return config.head_dim;
-    }
-    return 0;
-}
-
-std::optional<StoredType> stored_type(SafetensorsType type) {
-    if (type == SafetensorsType::F32) return StoredType::F32;
-    if (type == SafetensorsType::F16) return StoredType::F16;
-    if (type == SafetensorsType::BF16) return StoredType::BF16;
-    return std::nullopt;
-}
 
 /// Hands out the tensors by name and checks them; the first error wins.
 class Assigner {
@@ -56,6 +32,8 @@ public:
                     const std::string& as,
                     std::int64_t rows,
                     std::int64_t cols);
+    /// Whether a bias that no layer has a place for is zero, so that it may be left out.
+    void take_zeros(const std::string& name, std::int64_t count);
     void refuse_leftovers();
 
 private:
@@ -114,6 +92,20 @@ void Assigner::check_finite(const TensorView& vector, const std::string& name) {
                                     number_text(static_cast<double>(*bad)), bad - values.begin()));
 }
 
+void Assigner::take_zeros(const std::string& name, std::int64_t count) {
+    if (!has(name)) return;
+    const TensorView bias = take(name, name, 1, count);
+    if (!status_) return;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    dequantize_row(bias, 0, values);
+    const auto other = std::find_if(values.begin(), values.end(), [](float v) { return v != 0; });
+    if (other == values.end()) return;
+    fail(Errc::Unsupported,
+         fmt::format("{} holds {} at {}; this bias is supported only where it is zero",
+                     paceline::quoted(name), number_text(static_cast<double>(*other)),
+                     other - values.begin()));
+}
+
 void Assigner::refuse_leftovers() {
     for (const auto& [name, tensor] : left_) {
         if (name.ends_with(".rotary_emb.inv_freq")) continue;  // computed from the configuration
@@ -133,7 +125,8 @@ void assign_rule(Assigner& assigner,
     TensorView view = assigner.take(fmt::format("model.layers.{}.{}", index, rule.suffix),
                                     fmt::format("blk.{}.{}", index, rule.name),
                                     length_of(rule.rows, config), length_of(rule.cols, config));
-    if (rule.order == RowOrder::PairsOfHeads) view.head_rows = config.head_dim;
+    // Of a vector put_in_order() has changed the order itself.
+    if (rule.order == RowOrder::PairsOfHeads && view.rows > 1) view.head_rows = config.head_dim;
     if (rule.place != nullptr) {
         layer.*rule.place = view;
     } else {
@@ -183,6 +176,12 @@ Status assign_tensors(const FolderConfig& config,
         for (const std::span<const TensorRule> rules : config.architecture->layer) {
             for (const TensorRule& rule : rules)
                 assign_rule(assigner, rule, i, parts.config, layer, parts.tensors);
+        }
+        if (parts.config.qkv_bias) {
+            for (const TensorRule& rule : config.architecture->biases)
+                assign_rule(assigner, rule, i, parts.config, layer, parts.tensors);
+            assigner.take_zeros(fmt::format("model.layers.{}.self_attn.o_proj.bias", i),
+                                parts.config.dim);
         }
         parts.layers.push_back(std::move(layer));
     }

@@ -8,6 +8,14 @@ namespace paceline::huggingface {
 namespace {
 
 constexpr auto kLayer = dense_layer(RowOrder::PairsOfHeads);
+constexpr auto kBiases = qkv_biases(RowOrder::PairsOfHeads);
+
+/// attention_bias is a bias of the output projection too, which has to be zero (folder_tensors.cpp): so are those
+/// of models that were rewritten from Qwen's.
+void read_biases(JsonKeys& keys, ModelConfig& config) {
+    config.qkv_bias = keys.bool_or("attention_bias", false);
+    refuse_bias(keys, "mlp_bias");
+}
 
 }  // namespace
 
@@ -17,6 +25,7 @@ const FolderArchitecture kLlama = {
     .architecture = Architecture::Llama,
     .pairing = RopePairing::Adjacent,
     .layer = {kLayer},
-    .read_more = [](JsonKeys& keys, ModelConfig& /*config*/) { refuse_biases(keys); }};
+    .biases = kBiases,
+    .read_more = read_biases};
 
 }  // namespace paceline::huggingface

@@ -5,7 +5,7 @@ namespace paceline::huggingface {
 namespace {
 
 constexpr auto kLayer = dense_layer(RowOrder::AsStored);
-constexpr auto kBiases = qkv_biases();
+constexpr auto kBiases = qkv_biases(RowOrder::AsStored);
 
 }  // namespace
 
@@ -13,7 +13,8 @@ const FolderArchitecture kQwen2 = {.class_name = "Qwen2ForCausalLM",
                                    .model_type = "qwen2",
                                    .architecture = Architecture::Qwen2,
                                    .pairing = RopePairing::Halves,
-                                   .layer = {kLayer, kBiases},
+                                   .layer = {kLayer},
+                                   .biases = kBiases,
                                    .qkv_bias = true,
                                    .kv_heads = 32,
                                    .read_more = read_windows_of_layers};

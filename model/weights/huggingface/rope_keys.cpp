@@ -8,20 +8,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/weights/config_limits.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::huggingface {
 namespace {
 
-constexpr JsonKeys::NumberRange kFactors{1, 4096};
+constexpr JsonKeys::NumberRange kFactors{1, config_limits::kRopeFactorMax};
 constexpr JsonKeys::NumberRange kScales{1e-3, 1e3};
 constexpr JsonKeys::NumberRange kBetas{1e-3, 1e6};
-constexpr int kContextMax = 1 << 24;
+
+constexpr const char* kOriginalContext = "original_max_position_embeddings";
 
 /// The context before the extension; without the key that of the model.
 int original_context(JsonKeys& scaling, const ModelConfig& config) {
-    return scaling.int_or("original_max_position_embeddings", config.context_length,
-                          {1, kContextMax});
+    return scaling.int_or(kOriginalContext, config.context_length,
+                          {1, config_limits::kContextMax});
 }
 
 double mscale(double factor, double scale) {
@@ -77,7 +79,40 @@ void read_llama3(JsonKeys& scaling, ModelConfig& config) {
     }
 }
 
-void read_scaling(JsonKeys& scaling, const std::string& type, ModelConfig& config) {
+/// The list for short texts; the context is cut to the length that it is for.
+void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config) {
+    RopeConfig& rope = config.rope;
+    rope.original_context = original_context(keys.has(kOriginalContext) ? keys : scaling, config);
+    const nlohmann::json* list = scaling.find("short_factor");
+    const auto pairs = static_cast<std::size_t>(rope.dims / 2);
+    if (list == nullptr || !list->is_array() || list->size() != pairs) {
+        scaling.fail(Errc::BadFile, fmt::format("{} must be a list of {} numbers",
+                                                scaling.name("short_factor"), pairs));
+        return;
+    }
+    for (const nlohmann::json& factor : *list) {
+        if (!factor.is_number() || !(factor.get<double>() >= 1e-4 && factor.get<double>() <= 1e6)) {
+            scaling.fail(Errc::BadFile, scaling.name("short_factor") + " holds " +
+                                            json_text_of(factor) + "; possible are 0.0001 to 1e6");
+            return;
+        }
+        rope.factors.push_back(factor.get<float>());
+    }
+    const double original = std::max(rope.original_context, 2);  // its logarithm is divided by
+    const double extension =
+        scaling.number_or("factor", config.context_length / original, kFactors);
+    const double own =
+        extension <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(extension) / std::log(original));
+    rope.attention_factor =
+        static_cast<float>(scaling.number_or("attention_factor", own, kScales));
+    rope.scaling = RopeScaling::Factors;
+    config.context_length = std::min(config.context_length, rope.original_context);
+}
+
+void read_scaling(JsonKeys& keys,
+                  JsonKeys& scaling,
+                  const std::string& type,
+                  ModelConfig& config) {
     if (type == "default" || type == "dynamic") {
         if (type == "dynamic") (void)scaling.required_number("factor", kFactors);
     } else if (type == "linear") {
@@ -87,16 +122,20 @@ void read_scaling(JsonKeys& scaling, const std::string& type, ModelConfig& confi
         read_yarn(scaling, config);
     } else if (type == "llama3") {
         read_llama3(scaling, config);
+    } else if (type == "longrope" || type == "su") {
+        read_longrope(keys, scaling, config);
     } else {
         scaling.fail(Errc::Unsupported,
                      "rope scaling " + paceline::quoted(type) + " (" + scaling.name("rope_type") +
-                         ") is not supported; linear, dynamic, yarn and llama3 are");
+                         ") is not supported; linear, dynamic, yarn, llama3 and longrope are");
     }
 }
 
 }  // namespace
 
-void read_rope(JsonKeys& keys, ModelConfig& config) {
+std::string read_rope(JsonKeys& keys,
+                      const FolderArchitecture& architecture,
+                      ModelConfig& config) {
     constexpr double kBase = 10000.0;
     constexpr JsonKeys::NumberRange kBases{1.001, 1e12};  // yarn divides by its logarithm
     const bool version5 = keys.has("rope_parameters");
@@ -104,14 +143,33 @@ void read_rope(JsonKeys& keys, ModelConfig& config) {
     const double outer = keys.number_or("rope_theta", kBase, kBases);
     config.rope.base = static_cast<float>(scaling.number_or("rope_theta", outer, kBases));
     const double inner = scaling.number_or("partial_rotary_factor", 1.0, {0, 1});
-    if (keys.number_or("partial_rotary_factor", inner, {0, 1}) != 1.0) {
+    const double part = keys.number_or("partial_rotary_factor", inner, {0, 1});
+    config.rope.dims = static_cast<int>(config.head_dim * part);
+    if (architecture.partial_rotary) {
+        if (config.rope.dims < 2 || config.rope.dims % 2 != 0) {
+            keys.fail(Errc::BadFile,
+                      fmt::format("partial_rotary_factor {} of {} dimensions is not an even number "
+                                  "of them",
+                                  number_text(part), config.head_dim));
+        }
+    } else if (part != 1.0) {
         keys.fail(Errc::Unsupported,
                   "partial_rotary_factor other than 1 is not supported with this architecture");
     }
     std::optional<std::string> type = scaling.find_text("rope_type");
     if (!type) type = scaling.find_text("type");
-    if (!keys.status()) return;
-    read_scaling(scaling, type.value_or("default"), config);
+    if (!keys.status()) return {};
+    const int stated = config.context_length;
+    if (type == "yarn" && architecture.yarn_is_longrope) type = "longrope";
+    read_scaling(keys, scaling, type.value_or("default"), config);
+    if (config.context_length < stated) {
+        return fmt::format("the context is {} of {} tokens: beyond it other rope factors count "
+                           "(longrope)",
+                           config.context_length, stated);
+    }
+    if (type != "dynamic") return {};
+    return fmt::format("the context ends at {} tokens, where dynamic rope scaling would begin",
+                       config.context_length);
 }
 
 }  // namespace paceline::huggingface

@@ -6,14 +6,22 @@
 //               base moves with the text, and keys that were computed would be wrong
 //     yarn      see rope_table.hpp; attention_factor is absolute, else from mscale, mscale_all_dim
 //     llama3    a divisor per frequency, as a GGUF file carries it
+//     longrope  a divisor per frequency up to original_max_position_embeddings, where the context ends here:
+//               beyond it others count, and keys that were computed would be wrong
 #pragma once
 
+#include <string>
+
 #include "model/config.hpp"
+#include "model/weights/huggingface/architecture.hpp"
 #include "model/weights/huggingface/json_keys.hpp"
 
 namespace paceline::huggingface {
 
-/// Completes config.rope, whose dims and pairing are set. What is wrong or unknown fails `keys`.
-void read_rope(JsonKeys& keys, ModelConfig& config);
+/// Completes config.rope, whose pairing is set. What is wrong or unknown fails `keys`. Returns how
+/// the scaling limits the context, a sentence for people; empty: it does not.
+std::string read_rope(JsonKeys& keys,
+                      const FolderArchitecture& architecture,
+                      ModelConfig& config);
 
 }  // namespace paceline::huggingface

@@ -302,6 +302,31 @@ TEST_CASE("a padded vocabulary is never proposed from") {
     }
 }
 
+TEST_CASE("tokens beyond the shared ones are never proposed, whichever vocabulary is larger") {
+    for (const int target_vocab : {kFakeVocab - 7, kFakeVocab, kFakeVocab + 9}) {
+        for (const bool on_a_device : {false, true}) {
+            CAPTURE(target_vocab);
+            CAPTURE(on_a_device);
+            FakeBackend backend{0, kFakeLayers, 512};
+            backend.draws_itself = on_a_device;
+            backend.on_device = on_a_device;
+            DraftModel model{backend, {.vocab_size = target_vocab, .shared_tokens = 10}};
+            Request request;
+            request.context = 200;
+            for (int i = 0; i < 30; ++i) request.text.push_back(i * 7 % 10);
+            const auto text = std::make_shared<DraftText>(request);
+            model.open(*text);
+            const bool drawn_there = on_a_device && target_vocab == kFakeVocab;
+            const int asked = drawn_there ? backend.candidates_max() : kFakeVocab;
+            const auto said = pass(model, {{text, {text->tree.root().id}, asked}});
+            REQUIRE(said.size() == 1);
+            CHECK(!said[0].candidates.empty());
+            if (!drawn_there) CHECK(said[0].candidates.size() == 10);
+            for (const Candidate& one : said[0].candidates) CHECK(one.token < 10);
+        }
+    }
+}
+
 TEST_CASE("without pages a request has no model, and it gets one when another one goes") {
     std::mt19937_64 random{7};
     FakeBackend backend{0, kFakeLayers, 512};

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/model_parts.hpp"
 #include "tests/unit/huggingface/folder_copy.hpp"
 
 namespace paceline::testing {
@@ -74,18 +75,66 @@ TEST_CASE("what would change the arithmetic is refused by name") {
     check_unsupported({{"architectures", {"LlamaForSequenceClassification"}}},
                       "LlamaForCausalLM, Mistral");
     check_unsupported({{"model_type", "granite"}}, "model_type \"granite\"");
-    check_unsupported({{"architectures", nullptr}, {"model_type", "phi3"}},
-                      "\"phi3\" (model_type)");
+    check_unsupported({{"architectures", nullptr}, {"model_type", "gemma"}},
+                      "\"gemma\" (model_type)");
     check_unsupported({{"quantization_config", {{"quant_method", "awq"}}}}, "\"awq\"");
     check_unsupported({{"hidden_act", "gelu"}}, "hidden_act \"gelu\"");
-    check_unsupported({{"attention_bias", true}}, "attention_bias");
     check_unsupported({{"mlp_bias", true}}, "mlp_bias");
-    check_unsupported({{"rope_scaling", {{"type", "longrope"}, {"rope_type", "longrope"}}}},
-                      "\"longrope\"");
+    check_unsupported({{"rope_scaling", {{"type", "ntk"}, {"rope_type", "ntk"}}}}, "\"ntk\"");
     check_unsupported({{"partial_rotary_factor", 0.5}}, "partial_rotary_factor");
     check_unsupported(
         {{"rope_scaling", {{"type", "yarn"}, {"rope_type", "yarn"}, {"truncate", false}}}},
         "rope_scaling.truncate");
+}
+
+TEST_CASE("a window and rope kinds that end a context are said in a remark") {
+    const auto remarks = [](const std::string& fixture) {
+        const ModelFile file = ModelFile::open(folder_fixture(fixture)).value();
+        return file.contents().parts.remarks;
+    };
+    REQUIRE(remarks("mistral-window-bf16").size() == 1);
+    CHECK(contains(remarks("mistral-window-bf16")[0], "the context is 48 of 256 tokens"));
+    REQUIRE(remarks("llama-dynamic-f32").size() == 1);
+    CHECK(contains(remarks("llama-dynamic-f32")[0], "dynamic rope scaling would begin"));
+    CHECK(remarks("qwen3-bf16").empty());
+}
+
+TEST_CASE("a bias of the output projection is refused by its tensor unless it is zero") {
+    const FolderCopy copy("llama-bias-f16");
+    CHECK(copy.opened().config().qkv_bias);
+    copy.patch(kConfig, {{"attention_bias", false}});
+    CHECK(contains(copy.refused().what, "bias\" has no place in this architecture"));
+    copy.patch(kConfig, {{"attention_bias", true}});
+    // The numbers of a bias in the file: the last bytes of the tensor are made those of 1.0.
+    std::string bytes = text_of(copy.file("model.safetensors"));
+    const std::uint64_t header = *reinterpret_cast<const std::uint64_t*>(bytes.data());
+    const auto names = nlohmann::json::parse(bytes.substr(8, header));
+    const auto& bias = names.at("model.layers.1.self_attn.o_proj.bias");
+    const std::size_t end = 8 + header + bias.at("data_offsets")[1].get<std::size_t>();
+    bytes.replace(end - 4, 4, std::string{"\0\0\x80\x3f", 4});
+    copy.write("model.safetensors", bytes);
+    CHECK(contains(copy.refused().what, "o_proj.bias\" holds 1 at 31; this bias is supported only"));
+}
+
+TEST_CASE("phi3: lists of rope factors, partial rotation and fused rows are checked") {
+    const auto refused = [](const nlohmann::json& patch) {
+        const FolderCopy copy("phi3-f16");
+        copy.patch(kConfig, patch);
+        return copy.refused().what;
+    };
+    const ModelFile file = ModelFile::open(folder_fixture("phi3-f16")).value();
+    CHECK(file.config().rope.dims == 4);
+    CHECK(file.config().rope.factors.size() == 2);
+    CHECK(file.config().context_length == 96);
+    CHECK(contains(file.contents().parts.remarks.at(0), "the context is 96 of 256 tokens"));
+    CHECK(contains(refused({{"rope_parameters", {{"short_factor", {1.0, 2.0, 3.0}}}}}),
+                   "short_factor must be a list of 2 numbers"));
+    CHECK(contains(refused({{"rope_parameters", {{"short_factor", {1.0, -2.0}}}}}),
+                   "short_factor holds -2"));
+    CHECK(contains(refused({{"num_key_value_heads", 4}}), "qkv_proj.weight"));
+    CHECK(contains(refused({{"partial_rotary_factor", 0.4},
+                            {"rope_parameters", {{"partial_rotary_factor", 0.4}}}}),
+                   "is not an even number of them"));
 }
 
 TEST_CASE("a number that is missing, of another type or out of range is named with its value") {

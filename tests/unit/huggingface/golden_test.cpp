@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "model/tokenizer/chat_template.hpp"
+#include "model/weights/model_parts.hpp"
 #include "tests/support/fixture_model.hpp"
 #include "tests/support/parity.hpp"
 #include "tests/unit/cpu/cpu_traits.hpp"
@@ -14,7 +15,8 @@ namespace {
 
 /// Folders that a GGUF fixture has the weights of, bit by bit.
 constexpr const char* kWithGguf[] = {"llama-untied-f16", "llama-linear-bf16", "llama-yarn-f16",
-                                     "llama3-bf16",      "qwen2-f16",         "qwen3-bf16"};
+                                     "llama3-bf16",      "qwen2-f16",         "qwen3-bf16",
+                                     "llama-bias-f16",   "phi3-f16"};
 /// Those with golden logits of their own.
 constexpr const char* kOwn[] = {"llama-dynamic-f32", "mistral-window-bf16", "qwen2-yarn-keys-f32",
                                 "llama-yarn-attention-f16"};
@@ -110,6 +112,35 @@ TEST_CASE("a chat template is found in each of its places") {
               open_fixture("tiny-chat").tokenizer().chat_template);
     }
     CHECK(open_folder("qwen2-f16").tokenizer().chat_template.empty());
+}
+
+TEST_CASE("further chat templates come from a list, or from files beside chat_template.jinja") {
+    using Named = std::vector<std::pair<std::string, std::string>>;
+    const auto more = [](const ModelFile& file) { return file.contents().parts.chat.more; };
+    CHECK(more(open_folder("llama-linear-bf16")) == Named{{"tool_use", "tools"}});
+    CHECK(more(open_folder("llama3-bf16")).empty());
+    const FolderCopy copy("llama-linear-bf16");
+    std::filesystem::create_directory(copy.file("additional_chat_templates"));
+    copy.write("additional_chat_templates/tool_use.jinja", "with {{ tools }}");
+    copy.write("additional_chat_templates/rag.jinja", "with {{ documents }}");
+    copy.write("additional_chat_templates/notes.txt", "no template");
+    copy.write("chat_template.jinja", "plain");
+    const ModelFile file = copy.opened();
+    CHECK(file.tokenizer().chat_template == "plain");
+    CHECK(more(file) == Named{{"rag", "with {{ documents }}"}, {"tool_use", "with {{ tools }}"}});
+    const ChatTemplate chat =
+        ChatTemplate::make(file.tokenizer(), file.contents().parts.chat).value();
+    CHECK(chat.render_json("[]", "", std::tm{}).value().bytes() == "plain");
+    CHECK(chat.render_json("[]", "[1]", std::tm{}).value().bytes() == "with [1]");
+}
+
+TEST_CASE("a folder without a template is told where one would be, not where GGUF files have it") {
+    const ModelFile file = open_folder("qwen2-f16");
+    const Result<ChatTemplate> chat =
+        ChatTemplate::make(file.tokenizer(), file.contents().parts.chat);
+    REQUIRE_FALSE(chat.ok());
+    CHECK(contains(chat.error().what, "chat_template.jinja"));
+    CHECK_FALSE(contains(chat.error().what, "tokenizer.chat_template"));
 }
 
 TEST_CASE("generation_config.json ends answers, and offers its sampling") {

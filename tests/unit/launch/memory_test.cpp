@@ -158,10 +158,7 @@ TEST_CASE("a set of skipped layers that does not fit the model is refused by key
     CHECK(skip_set_of(half, 30).value().count() == 0);
 }
 
-TEST_CASE("a draft model must have the target's tokens") {
-    const Result<ModelFile> file = ModelFile::open(kTiny);
-    REQUIRE(file.ok());
-    CHECK(check_same_tokens(file.value(), file.value()).ok());
+TEST_CASE("a short list has the first tokens, or is none where it would have all") {
     CHECK(short_list(5, 100).size() == 5);
     CHECK(short_list(0, 100).empty());
     CHECK(short_list(100, 100).empty());  // all of them: no list

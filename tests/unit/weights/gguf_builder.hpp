@@ -126,6 +126,26 @@ public:
         tensors.push_back(std::move(built));
     }
 
+    /// Replaces the matrices `parts` of each block by one with the rows of all, `fused`.
+    void fuse(const std::vector<std::string>& parts, const std::string& fused) {
+        for (int block = 0;; ++block) {
+            const std::string prefix = "blk." + std::to_string(block) + ".";
+            const auto place = std::find_if(
+                tensors.begin(), tensors.end(),
+                [&](const BuiltTensor& t) { return t.name == prefix + parts[0] + ".weight"; });
+            if (place == tensors.end()) return;
+            BuiltTensor whole = *place;
+            whole.name = prefix + fused + ".weight";
+            for (std::size_t i = 1; i < parts.size(); ++i) {
+                const BuiltTensor& part = tensor(prefix + parts[i] + ".weight");
+                whole.dims[1] += part.dims[1];
+                whole.data.insert(whole.data.end(), part.data.begin(), part.data.end());
+            }
+            for (const std::string& part : parts) remove_tensor(prefix + part + ".weight");
+            tensors.push_back(std::move(whole));
+        }
+    }
+
     /// The file. The last tensor is not padded, so every byte of it counts.
     [[nodiscard]] Bytes bytes() const {
         Bytes out;

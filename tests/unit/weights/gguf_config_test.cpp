@@ -1,6 +1,9 @@
 // Valid files of every architecture, and what the configuration says of them.
+#include <algorithm>
 #include <cmath>
 
+#include "model/weights/gguf/gguf_config.hpp"
+#include "model/weights/gguf/gguf_reader.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
 namespace paceline {
@@ -204,6 +207,112 @@ TEST_CASE("a window as wide as the context, or none, changes nothing") {
         builder.set_u32("llama.attention.sliding_window", window);
         CHECK(read_bytes(builder.bytes()).ok());
     }
+}
+
+TEST_CASE("a window narrower than the context cuts it, which a remark says") {
+    GgufBuilder builder = tiny_model();
+    builder.set_u32("llama.attention.sliding_window", 128);
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    CHECK(parts.value().config.context_length == 128);
+    REQUIRE(parts.value().remarks.size() == 1);
+    CHECK(parts.value().remarks[0] ==
+          "the context is 128 of 256 tokens: layers see the last 128 tokens "
+          "(llama.attention.sliding_window)");
+}
+
+TEST_CASE("yarn without an original context extends the stated one, whatever the window") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("llama.rope.scaling.type", "yarn");
+    builder.set_f32("llama.rope.scaling.factor", 4.0F);
+    builder.set_u32("llama.attention.sliding_window", 128);
+    const ModelConfig config = expect_config(builder);
+    CHECK(config.rope.original_context == 256);
+    CHECK(config.context_length == 128);
+}
+
+TEST_CASE("what a GGUF file cannot say about its model is said, unless its rope is scaled") {
+    GgufBuilder builder = tiny_model();
+    const Result<ModelParts> plain = read_bytes(builder.bytes());
+    REQUIRE(plain.ok());
+    REQUIRE(plain.value().remarks.size() == 1);
+    CHECK(plain.value().remarks[0].find("sliding window or dynamic rope scaling") !=
+          std::string::npos);
+    builder.set_f32("llama.rope.scaling.factor", 4.0F);
+    const Result<ModelParts> scaled = read_bytes(builder.bytes());
+    REQUIRE(scaled.ok());
+    CHECK(scaled.value().remarks.empty());
+}
+
+TEST_CASE("the shape of Mistral 7B v0.1 has its window, which its GGUF files do not state") {
+    // The configuration alone: the tensors of a tiny model are too few, and named as missing.
+    GgufBuilder builder = tiny_model();
+    builder.set_u32("llama.block_count", 32);
+    builder.set_u32("llama.embedding_length", 4096);
+    builder.set_u32("llama.feed_forward_length", 14336);
+    builder.set_u32("llama.attention.head_count", 32);
+    builder.set_u32("llama.attention.head_count_kv", 8);
+    builder.set_u32("llama.context_length", 32768);
+    builder.set_u32("llama.rope.dimension_count", 128);
+    const auto context = [&builder] {
+        const Bytes bytes = builder.bytes();
+        const std::string file = "model.gguf";
+        const GgufHeader header = parse_gguf(bytes, file).value();
+        GgufKeys keys(header, file);
+        std::vector<std::string> remarks;
+        const Result<ModelConfig> config = read_config(keys, remarks);
+        REQUIRE(config.ok());
+        CHECK(remarks.empty() == (config.value().context_length == 32768));
+        return config.value().context_length;
+    };
+    CHECK(context() == 4096);
+    builder.set_f32("llama.rope.freq_base", 1e6F);  // v0.2 and later
+    CHECK(context() == 32768);
+}
+
+TEST_CASE("further chat templates are read by the names that the file lists") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("tokenizer.chat_template", "{{ messages }}");
+    builder.set_texts("tokenizer.chat_templates", {"tool_use", "rag"});
+    builder.set_text("tokenizer.chat_template.tool_use", "{{ tools }}");
+    builder.set_text("tokenizer.chat_template.rag", "{{ documents }}");
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    CHECK(parts.value().tokenizer.chat_template == "{{ messages }}");
+    CHECK(parts.value().chat.more ==
+          std::vector<std::pair<std::string, std::string>>{{"tool_use", "{{ tools }}"},
+                                                           {"rag", "{{ documents }}"}});
+    builder.set_texts("tokenizer.chat_templates", std::vector<std::string>(65, "x"));
+    expect_refused(builder.bytes(), Errc::BadFile, {"tokenizer.chat_templates has 65 entries"});
+}
+
+TEST_CASE("fused matrices of phi3 are read as the parts that they are made of") {
+    TinyModel tiny;
+    tiny.architecture = "phi3";
+    tiny.matrices = StoredType::Q4_1;
+    GgufBuilder builder = tiny_model(tiny);
+    const Bytes separate = builder.tensor("blk.1.attn_k.weight").data;
+    builder.fuse({"attn_q", "attn_k", "attn_v"}, "attn_qkv");
+    builder.fuse({"ffn_gate", "ffn_up"}, "ffn_up");
+    const Bytes bytes = builder.bytes();
+    const Result<ModelParts> read = read_gguf(bytes, "model.gguf");
+    REQUIRE(read.ok());
+    CHECK(read.value().architecture == "phi3");
+    CHECK(read.value().config.rope.pairing == RopePairing::Halves);
+    const LayerTensors& layer = read.value().layers[1];
+    CHECK(layer.k.name == "blk.1.attn_k.weight");
+    CHECK(layer.k.rows == 32);
+    REQUIRE(layer.k.bytes == separate.size());
+    CHECK(std::equal(separate.begin(), separate.end(), layer.k.data));
+    CHECK(layer.up.rows == 96);
+    CHECK(layer.up.data == layer.gate.data + layer.gate.bytes);
+}
+
+TEST_CASE("fused matrices of phi3 must have the rows of their parts") {
+    TinyModel tiny;
+    tiny.architecture = "phi3";
+    expect_refused(tiny_model(tiny).bytes(), Errc::BadFile,
+                   {"blk.0.ffn_up.weight", "has 96 rows", "demands 192"});
 }
 
 TEST_CASE("a file without a tokenizer is read, with an empty tokenizer") {

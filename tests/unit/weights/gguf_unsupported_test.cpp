@@ -37,10 +37,17 @@ TEST_CASE("rope kinds that cannot be computed are refused by name") {
     expect_unsupported(builder, {"llama.rope.scaling.attn_factor"});
 }
 
-TEST_CASE("a window narrower than the context is refused by name") {
-    GgufBuilder builder = tiny_model();
-    builder.set_u32("llama.attention.sliding_window", 128);
-    expect_unsupported(builder, {"sliding-window attention", "128", "256"});
+TEST_CASE("a bias of the output projection is refused by its tensor unless it is zero") {
+    TinyModel tiny;
+    tiny.qkv_bias = true;
+    GgufBuilder builder = tiny_model(tiny);
+    std::vector<float> bias(64, 0.0F);
+    builder.add_f32_tensor("blk.1.attn_output.bias", {64}, bias);
+    CHECK(read_bytes(builder.bytes()).ok());
+    builder.remove_tensor("blk.1.attn_output.bias");
+    bias[7] = 0.25F;
+    builder.add_f32_tensor("blk.1.attn_output.bias", {64}, bias);
+    expect_unsupported(builder, {"blk.1.attn_output.bias", "0.25 at 7", "only where it is zero"});
 }
 
 TEST_CASE("keys and values of different widths are refused") {

@@ -1,0 +1,40 @@
+// Which methods of configs/ can decode a model, and with what: trained parts that were found for it, or what
+// stands in for them. For `inspect`.
+//
+// Reads the parts' files; starts nothing. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/backend/parts_search.hpp"
+#include "launch/placement/pretrained.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// What a method drafts and exits with.
+enum class PartsUse : std::uint8_t {
+    None,      // it asks for no trained part
+    Trained,   // for all that it asks for there is one
+    StandIns,  // for some there is none: the text is the same, the speed is not
+};
+
+struct MethodFit {
+    std::string_view name;
+    PartsUse parts = PartsUse::None;
+    std::string refusal = {};  // why it cannot decode this model; empty: it can
+};
+
+/// The parts of a configuration that use_parts() has settled.
+[[nodiscard]] PartsUse parts_use(const PipelineConfig& config, const Placement& placement);
+
+/// Of every method of methods(), in their order.
+[[nodiscard]] std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search);
+
+/// The names of the methods with `parts` that fit, "a, b, c"; empty: none.
+[[nodiscard]] std::string names_of(const std::vector<MethodFit>& fits, PartsUse parts);
+
+}  // namespace paceline
