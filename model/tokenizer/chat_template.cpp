@@ -76,8 +76,7 @@ Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data, const ChatSou
     if (!parsed)
         return refused({parsed.error().code, visible(parsed.error().what, kLineShownBytesMax)});
     ChatTemplate chat{std::move(parsed).value(), data};
-    if (Status fits = chat.check_control_tokens(data, sources); !fits)
-        return refused(fits.error());
+    if (Status fits = chat.check_control_tokens(data, sources); !fits) return refused(fits.error());
     for (const auto& [name, text] : sources.more) {
         if (name == kForTools) chat.for_tools_ = jinja::Template::parse(text);
     }
@@ -142,7 +141,7 @@ Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
     const bool own = for_tools_ && !tool_list.is(jinja::Kind::None);
     if (own && !*for_tools_) {
         const Error& error = for_tools_->error();
-        return fit_to_print(Error{error.code, "the chat template \"tool_use\": " + error.what});
+        return fit_to_print(Error{error.code, "with tools (tool_use): " + error.what});
     }
     const jinja::Template& chosen = own ? for_tools_->value() : template_;
     return fit_to_print(chosen.render(variables, now));

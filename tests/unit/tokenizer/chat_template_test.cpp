@@ -117,14 +117,12 @@ TEST_CASE("a tokenizer that has the template's control tokens as ordinary ones i
     CHECK(chat.error().what.find("<|im_start|>") != std::string::npos);
 }
 
-
 /// What a template prints for messages and tools in JSON, or "error: ..."
 std::string printed(const std::string& jinja,
                     const std::string& messages,
                     const std::string& tools = "",
                     const ChatSources& sources = {}) {
-    const Result<ChatTemplate> chat =
-        ChatTemplate::make(data_with("smollm", jinja), sources);
+    const Result<ChatTemplate> chat = ChatTemplate::make(data_with("smollm", jinja), sources);
     REQUIRE_MESSAGE(chat.ok(), (chat.ok() ? "" : chat.error().what));
     const Result<jinja::Text> text = chat.value().render_json(messages, tools, std::tm{});
     return text ? text.value().bytes() : "error: " + text.error().what;
@@ -142,7 +140,8 @@ TEST_CASE("keys of a message that are null are not there, as in transformers") {
 
 TEST_CASE("thoughts are found under the name that the template asks for") {
     const std::string both =
-        "{{ messages[0].thinking }}|{{ messages[0].reasoning_content }}|{{ messages[0].reasoning }}";
+        "{{ messages[0].thinking }}|{{ messages[0].reasoning_content }}|{{ messages[0].reasoning "
+        "}}";
     CHECK(printed(both, R"([{"reasoning_content": "a"}])") == "a|a|");
     CHECK(printed(both, R"([{"thinking": "b", "reasoning_content": null}])") == "b|b|");
     CHECK(printed(both, R"([{"reasoning": "c"}])") == "c|c|c");
@@ -153,7 +152,8 @@ TEST_CASE("arguments of a tool call are the object that their text is") {
     const std::string call =
         "{% if messages[0].tool_calls %}{{ messages[0].tool_calls[0].function.arguments.city }}"
         "{% endif %}";
-    CHECK(printed(call, R"([{"tool_calls": [{"function": {"arguments": "{\"city\": \"Rome\"}"}}]}])") ==
+    CHECK(printed(call,
+                  R"([{"tool_calls": [{"function": {"arguments": "{\"city\": \"Rome\"}"}}]}])") ==
           "Rome");
     CHECK(printed(call, R"([{"tool_calls": [{"function": {"arguments": {"city": "Bern"}}}]}])") ==
           "Bern");
@@ -169,12 +169,14 @@ TEST_CASE("with tools the template named tool_use is used, without them the defa
     const std::string messages = R"([{"role": "user", "content": "x"}])";
     CHECK(printed("plain", messages, "", sources) == "plain");
     CHECK(printed("plain", messages, R"([{"name": "f"}])", sources) == "tools: f");
-    CHECK(printed("plain {{ tools | length if tools else 0 }}", messages, R"([{"name": "f"}])") == "plain 1");
+    CHECK(printed("plain {{ tools | length if tools else 0 }}", messages, R"([{"name": "f"}])") ==
+          "plain 1");
     CHECK(printed("plain", messages, R"({"name": "f"})", sources) ==
           "error: tools must be a list of objects");
     sources.more = {{"tool_use", "{{ tools | pprint }}"}};
     CHECK(printed("plain", messages, "", sources) == "plain");
-    CHECK(printed("plain", messages, "[]", sources).find("\"tool_use\": line 1: the filter") !=
+    CHECK(printed("plain", messages, "[]", sources)
+              .find("with tools (tool_use): the chat template, line 1: the filter") !=
           std::string::npos);
 }
 

@@ -1,8 +1,9 @@
 // Valid files of every architecture, and what the configuration says of them.
+#include "model/weights/gguf/gguf_config.hpp"
+
 #include <algorithm>
 #include <cmath>
 
-#include "model/weights/gguf/gguf_config.hpp"
 #include "model/weights/gguf/gguf_reader.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
@@ -257,8 +258,9 @@ TEST_CASE("the shape of Mistral 7B v0.1 has its window, which its GGUF files do 
     const auto context = [&builder] {
         const Bytes bytes = builder.bytes();
         const std::string file = "model.gguf";
-        const GgufHeader header = parse_gguf(bytes, file).value();
-        GgufKeys keys(header, file);
+        const Result<GgufHeader> header = parse_gguf(bytes, file);
+        REQUIRE(header.ok());
+        GgufKeys keys(header.value(), file);
         std::vector<std::string> remarks;
         const Result<ModelConfig> config = read_config(keys, remarks);
         REQUIRE(config.ok());
@@ -279,9 +281,8 @@ TEST_CASE("further chat templates are read by the names that the file lists") {
     const Result<ModelParts> parts = read_bytes(builder.bytes());
     REQUIRE(parts.ok());
     CHECK(parts.value().tokenizer.chat_template == "{{ messages }}");
-    CHECK(parts.value().chat.more ==
-          std::vector<std::pair<std::string, std::string>>{{"tool_use", "{{ tools }}"},
-                                                           {"rag", "{{ documents }}"}});
+    CHECK(parts.value().chat.more == std::vector<std::pair<std::string, std::string>>{
+                                         {"tool_use", "{{ tools }}"}, {"rag", "{{ documents }}"}});
     builder.set_texts("tokenizer.chat_templates", std::vector<std::string>(65, "x"));
     expect_refused(builder.bytes(), Errc::BadFile, {"tokenizer.chat_templates has 65 entries"});
 }
