@@ -69,8 +69,9 @@ Result<int> shared_vocabulary(const ModelFile& draft, const ModelFile& target) {
     for (const ModelFile* file : {&draft, &target}) {
         if (used_tokens(file->tokenizer()) > 0) continue;
         const std::string& why = file->tokenizer().refusal;
-        return refuse("the vocabulary of " + visible(file->path()) + " is not known" +
-                      (why.empty() ? std::string{": the file has no tokens"} : ": " + visible(why)));
+        return refuse(
+            "the vocabulary of " + visible(file->path()) + " is not known" +
+            (why.empty() ? std::string{": the file has no tokens"} : ": " + visible(why)));
     }
     const std::size_t both = std::min(used_tokens(ours), used_tokens(theirs));
     std::size_t differences = 0;

@@ -135,8 +135,7 @@ Result<std::string> find_model(const std::string& name, const std::string& hub_c
     if (!is_hub_name(name) || name.ends_with(".gguf")) return name;
     return Error{Errc::BadFile, "there is no file or folder " + name +
                                     ", and no model of that name in the Hugging Face cache " +
-                                    hub_cache + "; hf download " + name +
-                                    " brings it there"};
+                                    hub_cache + "; hf download " + name + " brings it there"};
 }
 
 Result<std::string> choose_model(const ModelOptions& options, const Environment& environment) {

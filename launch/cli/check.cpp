@@ -38,9 +38,10 @@ void add_what(Command& command, CheckOptions& options) {
     command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
     command.add_option("--method", options.method, "one of paceline run --list-methods")
         .excludes("--config");
-    command.add_option("--draft-model", options.draft_model,
-                       "model that drafts, instead of the configuration's: a GGUF file, a Hugging Face folder "
-                       "or OWNER/NAME");
+    command.add_option(
+        "--draft-model", options.draft_model,
+        "model that drafts, instead of the configuration's: a GGUF file, a Hugging Face folder "
+        "or OWNER/NAME");
     command
         .add_option("--set", options.settings,
                     "change the configuration: SECTION.KEY=VALUE or exit-layer=N; may be repeated")

@@ -96,9 +96,10 @@ void add_method_options(Command& command, RunOptions& options) {
     command.add_flag("--list-methods", options.list_methods, "print the methods and end");
     command.add_flag("--list-settings", options.list_settings,
                      "print the keys of a --config file (docs/configuration.md) and end");
-    command.add_option("--draft-model", options.draft_model,
-                       "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder, or "
-                       "OWNER/NAME of one in its cache (default: as the method says)");
+    command.add_option(
+        "--draft-model", options.draft_model,
+        "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder, or "
+        "OWNER/NAME of one in its cache (default: as the method says)");
     command.add_flag("--figures", options.figures,
                      "print a table at the end: what was accepted, wasted, waited for");
     command.add_flag(

@@ -49,9 +49,10 @@ void add_run_options(Command& command, SimulateOptions& options) {
         .add_option("--method", options.method,
                     "one of paceline run --list-methods; plain is one device with the whole model")
         .excludes("--config");
-    command.add_option("--draft-model", options.draft_model,
-                       "model that drafts, instead of the configuration's: a GGUF file, a Hugging Face folder "
-                       "or OWNER/NAME");
+    command.add_option(
+        "--draft-model", options.draft_model,
+        "model that drafts, instead of the configuration's: a GGUF file, a Hugging Face folder "
+        "or OWNER/NAME");
     command.add_option("--costs", options.costs_file, "cost table that feeds the clock");
     command.add_option("-p,--prompt", options.prompt, "the prompt");
     command

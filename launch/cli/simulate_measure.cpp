@@ -60,8 +60,9 @@ Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
 void add_measure_options(Command& command, SimulateOptions& options) {
     command.add_option("--measure-costs", options.measure_file,
                        "measure this machine, write a cost table to FILE, and do nothing else");
-    command.add_option("--draft-models", options.measure_drafts,
-                       "models to measure beside -m: GGUF files, Hugging Face folders or OWNER/NAME");
+    command.add_option(
+        "--draft-models", options.measure_drafts,
+        "models to measure beside -m: GGUF files, Hugging Face folders or OWNER/NAME");
     const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
         command.add_option(name, value, text).check(whole_number_list(low)).show_default();
     };

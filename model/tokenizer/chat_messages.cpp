@@ -51,9 +51,9 @@ Result<Value> with_parsed_arguments(Heap& heap, const Value& call) {
     if (arguments == nullptr || !arguments->is(Kind::Text)) return call;
     const Result<Value> parsed = jinja::json_value(heap, arguments->text().bytes());
     if (!parsed || !parsed.value().is(Kind::Dict)) {
-        return Error{Errc::BadArgument, "tool_calls: arguments are a text, but " +
-                                            (parsed ? std::string{"not that of a JSON object"}
-                                                    : parsed.error().what)};
+        return Error{Errc::BadArgument,
+                     "tool_calls: arguments are a text, but " +
+                         (parsed ? std::string{"not that of a JSON object"} : parsed.error().what)};
     }
     *arguments = parsed.value();
     *function = heap.add(std::move(inner));

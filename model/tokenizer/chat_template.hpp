@@ -58,7 +58,7 @@ private:
     void add_specials(jinja::Variables& variables) const;
 
     jinja::Template template_;
-    std::optional<Result<jinja::Template>> for_tools_;  // nothing: the same for all
+    std::optional<Result<jinja::Template>> for_tools_;          // nothing: the same for all
     std::vector<std::pair<std::string, std::string>> special_;  // "bos_token" and its text
 };
 

@@ -22,7 +22,8 @@ namespace paceline {
 struct ModelParts {
     std::string format;        // "GGUF v3", for people
     std::string architecture;  // as the file names it: "llama", "MistralForCausalLM"
-    std::vector<std::string> remarks = {};  // what the file limits, or cannot say: sentences for people
+    std::vector<std::string> remarks =
+        {};  // what the file limits, or cannot say: sentences for people
     ModelConfig config;
     TokenizerData tokenizer;
     ChatSources chat = {};

@@ -168,7 +168,6 @@ int main(int count, char** arguments) {
     ::getrusage(RUSAGE_SELF, &use);
     std::printf("%llu inputs of seed %llu, no failure, %.1f s, at most %ld MiB of memory\n",
                 static_cast<unsigned long long>(runs),
-                static_cast<unsigned long long>(current_seed), took.count(),
-                use.ru_maxrss / 1024);
+                static_cast<unsigned long long>(current_seed), took.count(), use.ru_maxrss / 1024);
     return 0;
 }

@@ -162,9 +162,9 @@ void read_messages(std::string_view text) {
 
 FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     const auto kind = static_cast<std::uint8_t>(random.below(Kinds));
-    const std::string text = kind == Config    ? config_text(random)
-                             : kind == Index   ? index_text(random)
-                             : kind == Special ? std::string{kSpecial}
+    const std::string text = kind == Config     ? config_text(random)
+                             : kind == Index    ? index_text(random)
+                             : kind == Special  ? std::string{kSpecial}
                              : kind == Messages ? std::string{kMessages}
                                                 : tokenizer_text(random);
     FuzzBytes input(1 + text.size(), kind);

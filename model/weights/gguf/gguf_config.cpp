@@ -135,9 +135,10 @@ void read_window(GgufKeys& keys,
     std::string why = fmt::format("layers see the last {} tokens ({})", window, key);
     if (!stated && is_mistral_with_window(config, config.rope.base)) {
         window = kMistralWindow;
-        why = fmt::format("this is the shape of Mistral 7B v0.1, whose layers see the last {} "
-                          "tokens; GGUF files of it do not say so",
-                          window);
+        why = fmt::format(
+            "this is the shape of Mistral 7B v0.1, whose layers see the last {} "
+            "tokens; GGUF files of it do not say so",
+            window);
     }
     if (window == 0 || window >= config.context_length) return;
     remarks.push_back(
@@ -233,8 +234,9 @@ Result<ModelConfig> read_config(GgufKeys& keys, std::vector<std::string>& remark
     if (!keys.status()) return keys.status().error();
     const ArchitectureRow* row = find_architecture(arch);
     if (row == nullptr) {
-        refuse(keys, "architecture " + quoted(arch) +
-                         " (general.architecture) is not supported; llama, phi3, qwen2 and qwen3 are");
+        refuse(keys,
+               "architecture " + quoted(arch) +
+                   " (general.architecture) is not supported; llama, phi3, qwen2 and qwen3 are");
         return keys.status().error();
     }
     config.architecture = row->architecture;

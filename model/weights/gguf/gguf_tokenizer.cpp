@@ -63,8 +63,9 @@ Result<ChatSources> read_chat_sources(GgufKeys& keys) {
     ChatSources sources;
     const std::vector<std::string_view> names = keys.texts("tokenizer.chat_templates");
     if (names.size() > kTemplatesMax) {
-        keys.fail(Errc::BadFile, fmt::format("tokenizer.chat_templates has {} entries; the limit is {}",
-                                             names.size(), kTemplatesMax));
+        keys.fail(Errc::BadFile,
+                  fmt::format("tokenizer.chat_templates has {} entries; the limit is {}",
+                              names.size(), kTemplatesMax));
     }
     for (const std::string_view name : names) {
         if (!keys.status()) return keys.status().error();

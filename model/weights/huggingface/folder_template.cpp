@@ -53,8 +53,8 @@ Named templates_of(JsonKeys& keys) {
 Result<Named> further_files(const std::string& folder) {
     Named found;
     std::error_code error;
-    for (fs::directory_iterator at{fs::path{folder} / kMoreFolder, error}, end;
-         !error && at != end; at.increment(error)) {
+    for (fs::directory_iterator at{fs::path{folder} / kMoreFolder, error}, end; !error && at != end;
+         at.increment(error)) {
         if (at->path().extension() != ".jinja") continue;
         Result<std::optional<std::string>> text =
             read_text_file(at->path().string(), kSmallJsonBytesMax);

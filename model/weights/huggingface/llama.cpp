@@ -19,13 +19,12 @@ void read_biases(JsonKeys& keys, ModelConfig& config) {
 
 }  // namespace
 
-const FolderArchitecture kLlama = {
-    .class_name = "LlamaForCausalLM",
-    .model_type = "llama",
-    .architecture = Architecture::Llama,
-    .pairing = RopePairing::Adjacent,
-    .layer = {kLayer},
-    .biases = kBiases,
-    .read_more = read_biases};
+const FolderArchitecture kLlama = {.class_name = "LlamaForCausalLM",
+                                   .model_type = "llama",
+                                   .architecture = Architecture::Llama,
+                                   .pairing = RopePairing::Adjacent,
+                                   .layer = {kLayer},
+                                   .biases = kBiases,
+                                   .read_more = read_biases};
 
 }  // namespace paceline::huggingface

@@ -22,8 +22,7 @@ constexpr const char* kOriginalContext = "original_max_position_embeddings";
 
 /// The context before the extension; without the key that of the model.
 int original_context(JsonKeys& scaling, const ModelConfig& config) {
-    return scaling.int_or(kOriginalContext, config.context_length,
-                          {1, config_limits::kContextMax});
+    return scaling.int_or(kOriginalContext, config.context_length, {1, config_limits::kContextMax});
 }
 
 double mscale(double factor, double scale) {
@@ -103,16 +102,12 @@ void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config) {
         scaling.number_or("factor", config.context_length / original, kFactors);
     const double own =
         extension <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(extension) / std::log(original));
-    rope.attention_factor =
-        static_cast<float>(scaling.number_or("attention_factor", own, kScales));
+    rope.attention_factor = static_cast<float>(scaling.number_or("attention_factor", own, kScales));
     rope.scaling = RopeScaling::Factors;
     config.context_length = std::min(config.context_length, rope.original_context);
 }
 
-void read_scaling(JsonKeys& keys,
-                  JsonKeys& scaling,
-                  const std::string& type,
-                  ModelConfig& config) {
+void read_scaling(JsonKeys& keys, JsonKeys& scaling, const std::string& type, ModelConfig& config) {
     if (type == "default" || type == "dynamic") {
         if (type == "dynamic") (void)scaling.required_number("factor", kFactors);
     } else if (type == "linear") {
@@ -133,9 +128,7 @@ void read_scaling(JsonKeys& keys,
 
 }  // namespace
 
-std::string read_rope(JsonKeys& keys,
-                      const FolderArchitecture& architecture,
-                      ModelConfig& config) {
+std::string read_rope(JsonKeys& keys, const FolderArchitecture& architecture, ModelConfig& config) {
     constexpr double kBase = 10000.0;
     constexpr JsonKeys::NumberRange kBases{1.001, 1e12};  // yarn divides by its logarithm
     const bool version5 = keys.has("rope_parameters");
@@ -163,9 +156,10 @@ std::string read_rope(JsonKeys& keys,
     if (type == "yarn" && architecture.yarn_is_longrope) type = "longrope";
     read_scaling(keys, scaling, type.value_or("default"), config);
     if (config.context_length < stated) {
-        return fmt::format("the context is {} of {} tokens: beyond it other rope factors count "
-                           "(longrope)",
-                           config.context_length, stated);
+        return fmt::format(
+            "the context is {} of {} tokens: beyond it other rope factors count "
+            "(longrope)",
+            config.context_length, stated);
     }
     if (type != "dynamic") return {};
     return fmt::format("the context ends at {} tokens, where dynamic rope scaling would begin",

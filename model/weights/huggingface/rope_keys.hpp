@@ -20,8 +20,6 @@ namespace paceline::huggingface {
 
 /// Completes config.rope, whose pairing is set. What is wrong or unknown fails `keys`. Returns how
 /// the scaling limits the context, a sentence for people; empty: it does not.
-std::string read_rope(JsonKeys& keys,
-                      const FolderArchitecture& architecture,
-                      ModelConfig& config);
+std::string read_rope(JsonKeys& keys, const FolderArchitecture& architecture, ModelConfig& config);
 
 }  // namespace paceline::huggingface

@@ -35,13 +35,13 @@ std::vector<ShardTensor> parts_of(const ShardTensor& fused,
         if (part.suffix == nullptr) break;
         const std::int64_t rows = length_of(part.rows, config);
         if (first + rows > tensor.shape[0]) return {};
-        parts.push_back({.tensor = {.name = layer + part.suffix,
-                                    .type = tensor.type,
-                                    .shape = {rows, tensor.shape[1]},
-                                    .bytes = tensor.bytes.subspan(
-                                        static_cast<std::size_t>(first) * row_bytes,
-                                        static_cast<std::size_t>(rows) * row_bytes)},
-                         .shard = fused.shard});
+        parts.push_back(
+            {.tensor = {.name = layer + part.suffix,
+                        .type = tensor.type,
+                        .shape = {rows, tensor.shape[1]},
+                        .bytes = tensor.bytes.subspan(static_cast<std::size_t>(first) * row_bytes,
+                                                      static_cast<std::size_t>(rows) * row_bytes)},
+             .shard = fused.shard});
         first += rows;
     }
     return first == tensor.shape[0] ? parts : std::vector<ShardTensor>{};
@@ -92,12 +92,11 @@ Status order_biases(const FolderConfig& config, Shards& shards) {
         if (rule.order != RowOrder::PairsOfHeads) continue;
         for (ShardTensor& shard : shards.tensors) {
             if (layer_of(shard.tensor.name, rule.suffix).empty()) continue;
-            const std::vector<float> pairs = as_pairs(
-                shard.tensor, length_of(rule.cols, config.model), config.model.head_dim);
+            const std::vector<float> pairs =
+                as_pairs(shard.tensor, length_of(rule.cols, config.model), config.model.head_dim);
             if (pairs.empty()) continue;
             moved.emplace_back(&shard.tensor, bytes.size());
-            bytes.append(reinterpret_cast<const char*>(pairs.data()),
-                         pairs.size() * sizeof(float));
+            bytes.append(reinterpret_cast<const char*>(pairs.data()), pairs.size() * sizeof(float));
         }
     }
     if (moved.empty()) return {};

@@ -113,7 +113,8 @@ TEST_CASE("a bias of the output projection is refused by its tensor unless it is
     const std::size_t end = 8 + header + bias.at("data_offsets")[1].get<std::size_t>();
     bytes.replace(end - 4, 4, std::string{"\0\0\x80\x3f", 4});
     copy.write("model.safetensors", bytes);
-    CHECK(contains(copy.refused().what, "o_proj.bias\" holds 1 at 31; this bias is supported only"));
+    CHECK(
+        contains(copy.refused().what, "o_proj.bias\" holds 1 at 31; this bias is supported only"));
 }
 
 TEST_CASE("phi3: lists of rope factors, partial rotation and fused rows are checked") {

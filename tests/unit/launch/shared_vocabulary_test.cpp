@@ -85,7 +85,8 @@ TEST_CASE("padding rows of either model do not count, whatever their number and 
     }
 }
 
-TEST_CASE("tokens that only one model has may follow the shared ones, also in the other's padding") {
+TEST_CASE(
+    "tokens that only one model has may follow the shared ones, also in the other's padding") {
     Files files;
     Model more = tokens(320);
     for (std::size_t id = kUsed; id < 264; ++id) {
@@ -99,7 +100,8 @@ TEST_CASE("tokens that only one model has may follow the shared ones, also in th
     CHECK(shared(extended, extended) == 264);
 }
 
-TEST_CASE("the first differences are named with id and both texts, and where the target has the text") {
+TEST_CASE(
+    "the first differences are named with id and both texts, and where the target has the text") {
     Files files;
     Model changed = tokens(kUsed);
     std::swap(changed.texts[1], changed.texts[2]);
@@ -109,10 +111,11 @@ TEST_CASE("the first differences are named with id and both texts, and where the
     const ModelFile target = files.open("target", tokens(kUsed));
     const std::string said = refusal(draft, target);
     CHECK(contains(said, "draft.gguf does not fit "));
-    CHECK(contains(said, "target.gguf: 4 of 259 tokens differ, first: token 1 is '<|im_end|>', the "
-                         "target's is '<|im_start|>' ('<|im_end|>' is the target's token 2); token 2 "
-                         "is '<|im_start|>', the target's is '<|im_end|>'; token 63 is 'xyz', the "
-                         "target's is '<'"));
+    CHECK(contains(said,
+                   "target.gguf: 4 of 259 tokens differ, first: token 1 is '<|im_end|>', the "
+                   "target's is '<|im_start|>' ('<|im_end|>' is the target's token 2); token 2 "
+                   "is '<|im_start|>', the target's is '<|im_end|>'; token 63 is 'xyz', the "
+                   "target's is '<'"));
     CHECK_FALSE(contains(said, "token 64"));
     CHECK_FALSE(contains(said, "\x1b"));
 }
