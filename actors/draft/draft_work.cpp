@@ -138,6 +138,7 @@ Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
 }
 
 Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
+    if (from != kConductor) return unexpected(from, "a stop, which only the conductor may send");
     if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
     stop(stopped.route.request);
     inbox_.gate.stopped(stopped.route.request, stopped.route.attempt);
