@@ -16,7 +16,7 @@ namespace paceline {
 namespace {
 
 /// How often is looked whether a request has waited for long enough.
-constexpr Micros kRecoveryStep{1'000'000};
+constexpr Micros kRecoveryStep{2'000'000};
 
 }  // namespace
 

@@ -55,7 +55,15 @@ void add_poison(SimRandom& random, SimScenario& scenario) {
     const bool has_draft = std::any_of(
         scenario.processes.begin(), scenario.processes.end(),
         [](const SimProcessSpec& spec) { return spec.on_death == OnDeath::RestartAlone; });
-    if (has_draft && random.chance(50)) scenario.poison_kills = toy_draft(scenario.plan);
+    if (!has_draft || !random.chance(50)) return;
+    scenario.poison_kills = toy_draft(scenario.plan);
+    // The answer lasts for many restarts.
+    client.turns.front().request.max_tokens = 50;
+    client.turns.front().request.end_tokens.clear();
+    scenario.restarts.backoff = {Micros{0}};
+    scenario.timing.job_min = 20 * kMilli;
+    scenario.timing.job_max = 50 * kMilli;
+    scenario.timing.load_max = 5 * kMilli;
 }
 
 void add_drain(SimRandom& random, SimScenario& scenario) {

@@ -325,9 +325,10 @@ private:
     }
 
     void check_leftovers() {
-        // Answers fail before a crash loop is over.
+        // Answers end before a crash loop or a suspension is over.
+        const bool goes_on = scenario_.crash_loop || !scenario_.suspensions.empty();
         const SimTime begins =
-            scenario_.crash_loop ? std::max(world_.now(), scenario_.faults_end) : world_.now();
+            goes_on ? std::max(world_.now(), scenario_.faults_end) : world_.now();
         (void)world_.run([] { return false; }, begins + kQuietLimit);
         if (world_.violation() || world_.gave_up()) return;
         if (scenario_.crash_loop) return;  // it may be down at any time

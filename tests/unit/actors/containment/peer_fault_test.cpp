@@ -42,7 +42,8 @@ msg::Proposal proposal_of(TokenId token) {
     msg::Proposal proposal{};
     proposal.route = kRouteOfFirst;
     proposal.count = 1;
-    proposal.nodes[0] = {.token = token, .parent = msg::kBelowRoot, .origin = msg::Origin::Trunk, .log_prob = -0.1F};
+    proposal.nodes[0] = {
+        .token = token, .parent = msg::kBelowRoot, .origin = msg::Origin::Trunk, .log_prob = -0.1F};
     return proposal;
 }
 
