@@ -8,18 +8,17 @@
 // A lane block is kLanes outputs of a tile: the whole tile for AVX-512, half of it for AVX2.
 #pragma once
 
+#include <array>
+
 #include "model/kernels/cpu/kernel_table.hpp"
-#include "model/kernels/cpu/packed_k.hpp"
+#include "model/kernels/cpu/packed_blocks.hpp"
+#include "model/weights/gguf/gguf_blocks.hpp"
 
 namespace paceline::gemm {
 
 // Bytes of a stream that are asked for before they are needed: about 300 ns at 40 GB/s, a quarter of
 // an L1 cache. 4096 was measured up to 20 % slower, 16384 no faster.
 inline constexpr int kAhead = 12288;
-
-[[nodiscard]] constexpr bool is_k_block(PackedType type) {
-    return type == PackedType::Q4K || type == PackedType::Q6K;
-}
 
 /// Where a lane block's numbers are inside its tile: of the first pair of groups.
 template <class S>
@@ -47,7 +46,7 @@ LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
     // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    const std::size_t scales = is_k_block(w.type) ? 0 : 2 * w.group_bytes();
+    const std::size_t scales = is_block_type(w.type) ? 0 : 2 * w.group_bytes();
     return {tile + 4 * lane, tile + scales + 2 * lane, tile + lane, w.past_cache};
 }
 
@@ -141,7 +140,7 @@ void multiply_q4(const LaneBlock<S>* w,
     }
 }
 
-#include "model/kernels/cpu/gemm_k.inl.hpp"
+#include "model/kernels/cpu/gemm_blocks.inl.hpp"
 
 // ---- int8 -------------------------------------------------------------------------------------
 
@@ -289,11 +288,35 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
         case PackedType::Q4Sym:
             multiply_q4<S, kRows, kBlocks, false>(w, x, groups, acc);
             break;
+        case PackedType::Q5_0:
+            multiply_blocks<S, PackedType::Q5_0, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q5_1:
+            multiply_blocks<S, PackedType::Q5_1, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q2K:
+            multiply_blocks<S, PackedType::Q2K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q3K:
+            multiply_blocks<S, PackedType::Q3K, kRows, kBlocks>(w, x, groups, acc);
+            break;
         case PackedType::Q4K:
-            multiply_q4_k<S, kRows, kBlocks>(w, x, groups, acc);
+            multiply_blocks<S, PackedType::Q4K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q5K:
+            multiply_blocks<S, PackedType::Q5K, kRows, kBlocks>(w, x, groups, acc);
             break;
         case PackedType::Q6K:
-            multiply_q6_k<S, kRows, kBlocks>(w, x, groups, acc);
+            multiply_blocks<S, PackedType::Q6K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::IQ4NL:
+            multiply_blocks<S, PackedType::IQ4NL, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::IQ4XS:
+            multiply_blocks<S, PackedType::IQ4XS, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::MXFP4:
+            multiply_blocks<S, PackedType::MXFP4, kRows, kBlocks>(w, x, groups, acc);
             break;
     }
     for (int r = 0; r < kRows; ++r) {
