@@ -355,6 +355,12 @@ void panel_tile(const GemmArgs& args, int first_block, Panel panel) {
     }
 }
 
+/// The rows of a panel of `width` that are computed at once.
+template <class S>
+constexpr int rows_at_once(int width) {
+    return width < S::kRowsMax ? width : S::kRowsMax;
+}
+
 template <class S, int kBlocks>
 void blocks_against_all_rows(const GemmArgs& args, int first_block) {
     const int rows = args.x->rows();
@@ -362,14 +368,13 @@ void blocks_against_all_rows(const GemmArgs& args, int first_block) {
         const Panel panel = panel_of(row, rows);
         switch (panel.width) {
             case 8:
-                panel_tile<S, (S::kRowsMax < 8 ? S::kRowsMax : 8), kBlocks>(args, first_block,
-                                                                            panel);
+                panel_tile<S, rows_at_once<S>(8), kBlocks>(args, first_block, panel);
                 break;
             case 4:
-                panel_tile<S, 4, kBlocks>(args, first_block, panel);
+                panel_tile<S, rows_at_once<S>(4), kBlocks>(args, first_block, panel);
                 break;
             case 2:
-                panel_tile<S, 2, kBlocks>(args, first_block, panel);
+                panel_tile<S, rows_at_once<S>(2), kBlocks>(args, first_block, panel);
                 break;
             default:
                 panel_tile<S, 1, kBlocks>(args, first_block, panel);
@@ -387,8 +392,10 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     // Many rows: the weights come from the cache after the first panels, and two blocks share every
     // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best.
     constexpr int kStreamingRowsMax = 4 * kPanelRows;
-    if (args.x->rows() > kStreamingRowsMax) {
-        for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
+    if constexpr (S::kBlocksMax > 1) {
+        if (args.x->rows() > kStreamingRowsMax) {
+            for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
+        }
     }
     for (; block < last; ++block) blocks_against_all_rows<S, 1>(args, block);
 }

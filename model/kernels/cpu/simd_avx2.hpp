@@ -11,6 +11,7 @@ namespace paceline {
 struct SimdAvx2 {
     static constexpr int kLanes = 8;
     static constexpr int kRowsMax = 4;  // sixteen registers hold no more
+    static constexpr int kBlocksMax = 2;
     using F = __m256;
     using I = __m256i;
     using B = __m256i;

@@ -12,6 +12,7 @@ namespace paceline {
 struct SimdAvx512 {
     static constexpr int kLanes = 16;
     static constexpr int kRowsMax = 8;  // rows a matrix kernel keeps in registers
+    static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
     using F = __m512;                   // kLanes float32
     using I = __m512i;                  // kLanes int32
     using B = __m512i;                  // 4 * kLanes bytes: four consecutive k for each lane

@@ -13,7 +13,9 @@ namespace paceline {
 
 struct SimdPortable {
     static constexpr int kLanes = 16;
-    static constexpr int kRowsMax = 4;
+    // Few at once: loops over lanes are slow to compile, and have no registers to share.
+    static constexpr int kRowsMax = 2;
+    static constexpr int kBlocksMax = 1;
     struct F {
         float v[kLanes];
     };
