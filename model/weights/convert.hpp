@@ -12,7 +12,8 @@
 // that are about the file itself. The same source gives the same bytes.
 //
 // Q8_0, Q4_1 and BF16 hold the numbers that --dtype int8, q4 and bf16 make of the source, so the packed weights
-// of both are the same bits.
+// of both are the same bits, where both are read with that dtype; auto gives them too, unless a row is no whole
+// number of blocks.
 //
 // Memory: a piece of a tensor, some 8 MB a thread; pages of the source are released tensor by tensor.
 #pragma once

