@@ -304,9 +304,11 @@ private:
     }
 
     void check_leftovers() {
-        // Answers fail before a crash loop is over.
-        const SimTime begins =
-            scenario_.crash_loop ? std::max(world_.now(), scenario_.faults_end) : world_.now();
+        // Answers fail before a crash loop is over, and end before a suspension begins.
+        SimTime begins = world_.now();
+        if (scenario_.crash_loop) begins = std::max(begins, scenario_.faults_end);
+        for (const SimSuspension& each : scenario_.suspensions)
+            begins = std::max(begins, each.at + each.lasts);
         (void)world_.run([] { return false; }, begins + kQuietLimit);
         if (world_.violation() || world_.gave_up()) return;
         if (scenario_.crash_loop) return;  // it may be down at any time
