@@ -1,4 +1,4 @@
-// IdleLoop: runs a pipeline's loop while nobody asks it anything, so that a stage that dies then is
+// IdleLoop: runs a pipeline's loop while no request is open, so that a stage that dies then is
 // noticed and replaced before the next request.
 //
 //             resume()                    pause(): after the current handler

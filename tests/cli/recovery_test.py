@@ -143,7 +143,7 @@ class Recovery(CliTest):
         for times in (1, 2, 3, 4):
             victim = stages_of(chat.pid)[0]
             os.kill(victim, signal.SIGKILL)
-            wait_for(b"is at work again", times)  # nobody asks anything
+            wait_for(b"is at work again", times)  # no request is open
             self.assertFalse(is_alive(victim))
         out, err = chat.communicate(b"And then?\n", timeout=60)
         self.assertEqual(chat.returncode, 0, err.decode())

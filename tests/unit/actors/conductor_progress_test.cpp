@@ -147,7 +147,7 @@ TEST_CASE("a request that waits for a lost stage, a long prefill or slow batches
         pass(bench, with.progress.floor + Micros{3'000'000});
         CHECK(bench.context.posted.size() == 6);
     }
-    SUBCASE("a prompt whose rows nobody counts") {
+    SUBCASE("a prompt whose rows are not counted") {
         Bench bench{with};
         bench.submit(request(100, 120));
         pass(bench, with.progress.floor + 99 * with.progress.row_limit);

@@ -61,7 +61,7 @@ TEST_CASE("a stage that writes lines without end does not keep its parent from a
     CHECK(lines > 100);
 }
 
-TEST_CASE("a stage that does not read keeps nobody waiting, and is reported once") {
+TEST_CASE("a stage that does not read keeps no other stage waiting, and is reported once") {
     std::vector<Error> silences;
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
