@@ -232,7 +232,10 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     const Age age = host_.inbox.peek<msg::Stop>(from, route);
     if (age == Age::Stale && !planted(PlantedBug::StopIgnoresAttempt)) return {};
     host_.inbox.gate.stopped(route.request, route.attempt);
-    if (age == Age::Early) waiting_begins_.erase(route.request);
+    // A Begin that waits may be of a later attempt: this Stop came behind it, by another way.
+    const auto waiting = waiting_begins_.find(route.request);
+    if (waiting != waiting_begins_.end() && waiting->second.attempt <= route.attempt)
+        waiting_begins_.erase(waiting);
     const auto state = host_.requests.latest(route.request);
     if (!state) return {};
     state->stop();
