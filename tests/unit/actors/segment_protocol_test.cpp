@@ -159,6 +159,29 @@ TEST_CASE(
     first.expect_nothing_more();
 }
 
+TEST_CASE("a Stop that comes behind the waiting Begin of the next attempt leaves it waiting") {
+    Request request = scene_request();
+    WavePool pool;
+    Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
+    ProtocolScene<SegmentActor>& first = segment.scene;
+    first.context.out = &pool.producer;
+    request.context = 256;  // all that there is
+    first.begin(request);
+    first.run_job("prefill");
+    (void)first.expect<msg::Wave>(kLast);
+
+    const RequestId other{kSceneRequest.value + 1};
+    request.context = 64;
+    first.actor.on_control(kConductor, control::Begin{.request = other,
+                                                      .attempt = Attempt{2},
+                                                      .payload = encode_request(request)});
+    first.tell(kConductor, msg::Stop{{other, Attempt{1}, kSceneRoute.epoch}});
+    CHECK(first.context.jobs_waiting() == 0);
+    first.tell(kConductor, msg::Stop{kSceneRoute});
+    first.run_job("prefill");
+    CHECK(first.expect<msg::Wave>(kLast).parts[0].request == other);
+}
+
 TEST_CASE(
     "a wave that claims to need no prompt is not verified before the prompt is in the cache") {
     const Request request = scene_request();

@@ -154,6 +154,20 @@ TEST_CASE("a draft that asked and is stopped instead ignores the Begin, and begi
     CHECK_FALSE(bench.proposals().empty());
 }
 
+TEST_CASE("a draft that asked for its Begin is not stopped by the Stop of an attempt before") {
+    DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 2}), with_lookup()};
+    Request request = request_of(5);
+    request.text = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
+    bench.begin(request, 2);
+    miss_token(bench);
+    bench.verdict({4});
+    REQUIRE(bench.context.posted.size() == 1);
+    (void)bench.proposals();
+    bench.deliver(kConductor, msg::Stop{{kRequest, Attempt{1}, Epoch{1}}});
+    begin_again(bench, bench.text.size());
+    CHECK_FALSE(bench.proposals().empty());
+}
+
 TEST_CASE("a draft that misses any verdicts, at any time, proposes for the text that there is") {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
