@@ -43,7 +43,7 @@ const char* name(RopeScaling scaling) {
         case RopeScaling::Yarn:
             return "yarn";
         case RopeScaling::Factors:
-            return "factors (llama3)";
+            return "a factor for each frequency (llama3, longrope)";
     }
     return "?";
 }
