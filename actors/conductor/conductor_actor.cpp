@@ -13,13 +13,24 @@
 #include "model/kv_layout.hpp"
 
 namespace paceline {
+namespace {
+
+/// How often is looked whether a request has waited for long enough.
+constexpr Micros kRecoveryStep{2'000'000};
+
+}  // namespace
 
 ConductorActor::ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots)
     : plan_{std::move(plan)},
       vocab_size_{vocab_size},
       kv_slots_{kv_slots},
       suspects_{plan_.poison_limit},
-      watch_{plan_.progress} {}
+      watch_{plan_.progress} {
+    for (const ConductorPlan::Stage& each : plan_.begin_to) {
+        if (each.essential) continue;
+        trials_.emplace(each.id, DraftTrials{each.id, plan_.poison_limit, plan_.draft_trial});
+    }
+}
 
 std::string ConductorActor::name_of(RequestId request) {
     return fmt::format("request {}", request.value);
@@ -109,11 +120,11 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
     }
     answer.phase = Phase::Running;
     // Those that can be done without come last: nothing that is said to them delays the others.
-    for (const bool essential : {true, false}) {
-        for (const ConductorPlan::Stage& to : plan_.begin_to) {
-            if (to.essential == essential) post_begin(request, answer, to.id);
-        }
+    if (planted(PlantedBug::DraftToldFirst)) tell_drafts();
+    for (const ConductorPlan::Stage& to : plan_.begin_to) {
+        if (to.essential) post_begin(request, answer, to.id);
     }
+    tell_drafts();
     // The first segment may not reuse what it was told to, and a Stop may come before all of it is
     // computed anew: only a verdict proves what the stages hold.
     answer.held = 0;
@@ -142,15 +153,13 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
         lost_.insert(peer);
         stops_.forget(peer);
         wanted_.forget(peer);
-        if (changed->essential) lose_essential(*changed);
+        if (changed->essential) return lose_essential(*changed);
+        lose_draft(*changed);
         return;
     }
     lost_.erase(peer);
     if (changed->essential) return begin_waiting();
-    // It knows nothing of what went on without it.
-    for (const RequestId request : in_phase(Phase::Running)) {
-        post_begin(request, answers_.at(request), peer);
-    }
+    tell_drafts();  // it knows nothing of what went on without it
 }
 
 /// A draft has missed a verdict. What it says of another attempt, or of an end that it does not know yet,
@@ -181,6 +190,7 @@ void ConductorActor::tell_wanting(RequestId request, const Answer& answer) {
 }
 
 void ConductorActor::lose_essential(const ConductorPlan::Stage& lost) {
+    suspects_.lost(lost.id);
     for (auto& [request, answer] : answers_) answer.held = 0;
     const std::vector<RequestId> running = in_phase(Phase::Running);
     for (const RequestId request : running) {
@@ -197,18 +207,19 @@ void ConductorActor::lose_essential(const ConductorPlan::Stage& lost) {
 void ConductorActor::replay_later(RequestId request, const ConductorPlan::Stage& lost, bool alone) {
     Answer& answer = answers_.at(request);
     to_next_attempt(request, answer);
-    if (suspects_.lost(request, lost.id, alone)) end_poison(request, lost);
+    if (suspects_.met(request, alone)) end_poison(request, lost);
 }
 
 void ConductorActor::end_poison(RequestId request, const ConductorPlan::Stage& lost) {
-    const std::vector<StageId> losses = suspects_.losses_of(request);
-    for (const StageId stage : losses) context_->excuse_loss(stage);
+    const std::size_t losses = suspects_.met_by(request);
+    for (const StageId stage : suspects_.explained_by(request)) context_->excuse_loss(stage);
+    for (auto& [stage, trials] : trials_) trials.explained(request);
     end(request, FinishReason::Interrupted,
         Error{
             Errc::PeerGone,
             fmt::format("{} is given up: it alone was running when {} was lost, the {}. loss in a "
                         "row without a token in between",
-                        name_of(request), name_of(lost), losses.size())});
+                        name_of(request), name_of(lost), losses)});
 }
 
 void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
@@ -218,6 +229,7 @@ void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
     answer.attempt = next.value();
     context_->cancel_before(request, answer.attempt);
     answer.phase = Phase::Waiting;
+    for (auto& [stage, trials] : trials_) trials.void_attempt(request);
     watch_.ended(request);
     wanted_.forget(request);
 }
@@ -225,22 +237,40 @@ void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
 void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
     if (answer.timer != 0) return;
     answer.timer = ++timers_;
-    context_->schedule(plan_.recovery_limit, [this, request, timer = answer.timer] {
+    wait_for_recovery(request, answer.timer, plan_.recovery_limit);
+}
+
+/// In short steps: one that takes much longer than it should is a pause, of which no more counts than
+/// the step.
+void ConductorActor::wait_for_recovery(RequestId request, std::uint64_t timer, Micros left) {
+    const Micros step = std::min(left, kRecoveryStep);
+    const Micros begun = context_->now();
+    context_->schedule(step, [this, request, timer, left, step, begun] {
         const auto found = answers_.find(request);
         if (found == answers_.end() || found->second.phase != Phase::Waiting ||
             found->second.timer != timer) {
             return;
         }
-        std::string missing;
-        for (const ConductorPlan::Stage& candidate : plan_.begin_to) {
-            if (!candidate.essential || !lost_.contains(candidate.id)) continue;
-            missing += (missing.empty() ? "" : ", ") + name_of(candidate);
-        }
-        end(request, FinishReason::Interrupted,
-            Error{Errc::PeerGone,
-                  fmt::format("{} waited {} ms for {}, which did not come back; try again later",
-                              name_of(request), plan_.recovery_limit.count() / 1000, missing)});
+        Micros waited = context_->now() - begun;
+        const bool paused = waited > step + kRecoveryStep;
+        if (paused && !planted(PlantedBug::PauseCountsAsWaiting)) waited = step;
+        // After a pause the stages have a step to tell what they did meanwhile.
+        const Micros still = std::max(left - waited, paused ? kRecoveryStep : Micros{0});
+        if (still.count() > 0) return wait_for_recovery(request, timer, still);
+        end_unrecovered(request);
     });
+}
+
+void ConductorActor::end_unrecovered(RequestId request) {
+    std::string missing;
+    for (const ConductorPlan::Stage& candidate : plan_.begin_to) {
+        if (!candidate.essential || !lost_.contains(candidate.id)) continue;
+        missing += (missing.empty() ? "" : ", ") + name_of(candidate);
+    }
+    end(request, FinishReason::Interrupted,
+        Error{Errc::PeerGone,
+              fmt::format("{} waited {} ms for {}, which did not come back; try again later",
+                          name_of(request), plan_.recovery_limit.count() / 1000, missing)});
 }
 
 // ---- Verdicts
@@ -294,6 +324,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     figures.verdicts.add(verdict);
     const bool cleared = verdict.count > 0 && suspects_.cleared(request);
     note_verdict(request, answer);
+    look_at_trials();
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;
     const std::uint64_t turn = answer.turn;
@@ -304,7 +335,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
 
 /// A callback may end this answer or any other, and close them.
 void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict) {
-    if (is_cancelled(request, turn)) return;
+    if (!planted(PlantedBug::CancelUnseen) && is_cancelled(request, turn)) return;
     const AnswerOrder::OnToken on_token = find(request, turn)->order.on_token;
     for (std::uint32_t i = 0; i < verdict.count; ++i) {
         Answer* answer = find(request, turn);
@@ -352,6 +383,7 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
     // What the stages hold beyond the tokens that were handed on is not the answer's.
     answer.held = std::min(answer.held, static_cast<std::int32_t>(answer.length));
     suspects_.forget(request);
+    end_trials(request, status.ok() && finish != FinishReason::Interrupted);
     watch_.ended(request);
     wanted_.forget(request);
     answer.figures.finish = finish;
@@ -361,6 +393,7 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
     answer.order.cancelled = nullptr;
     if (on_end) on_end(figures, status);  // `answer` may be gone now
     begin_waiting();
+    tell_drafts();
     show_gauges();
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "actors/conductor/conductor_actor.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 
@@ -17,6 +18,7 @@ void ConductorActor::watch_progress() {
 }
 
 void ConductorActor::look_for_overdue() {
+    if (planted(PlantedBug::ProgressUnwatched)) return;
     std::optional<std::uint64_t> rows_done;
     if (plan_.rows_done) rows_done = plan_.rows_done();
     const std::vector<ProgressWatch::Overdue> overdue = watch_.overdue(context_->now(), rows_done);

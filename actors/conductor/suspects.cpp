@@ -10,6 +10,8 @@ namespace {
 
 /// One loss is an accident of the stage: all that it ended begin again together.
 constexpr std::size_t kSuspectFrom = 2;
+/// One loss alone may be an accident, too, of a request that had met others' losses.
+constexpr std::size_t kAloneFrom = 2;
 
 }  // namespace
 
@@ -17,11 +19,26 @@ Suspects::Suspects(std::uint32_t poison_limit) : poison_limit_{poison_limit} {
     PACE_CHECK(poison_limit_ >= 1, "a request cannot be poison before a stage was lost");
 }
 
-bool Suspects::lost(RequestId request, StageId stage, bool alone) {
-    std::vector<StageId>& losses = losses_[request];
-    losses.push_back(stage);
+void Suspects::lost(StageId stage) {
+    newest_ = {.number = newest_.number + 1, .stage = stage};
+}
+
+bool Suspects::met(RequestId request, bool alone) {
+    std::vector<Loss>& losses = losses_[request];
+    losses.push_back(newest_);
+    losses.back().alone = alone;
     if (planted(PlantedBug::PoisonForgiven)) return false;
-    return alone && losses.size() >= poison_limit_;
+    const auto times_alone = static_cast<std::size_t>(
+        std::count_if(losses.begin(), losses.end(), [](const Loss& loss) { return loss.alone; }));
+    const std::size_t needed = planted(PlantedBug::AloneOnceIsPoison)
+                                   ? 1
+                                   : std::min<std::size_t>(kAloneFrom, poison_limit_);
+    return alone && times_alone >= needed && met_by(request) >= poison_limit_;
+}
+
+void Suspects::met_beside(RequestId request) {
+    losses_[request].push_back(newest_);
+    losses_[request].back().beside = true;
 }
 
 bool Suspects::cleared(RequestId request) {
@@ -30,10 +47,15 @@ bool Suspects::cleared(RequestId request) {
     return was_suspect;
 }
 
-bool Suspects::is_suspect(RequestId request) const {
+std::size_t Suspects::met_by(RequestId request) const {
     const auto found = losses_.find(request);
-    return found != losses_.end() &&
-           found->second.size() >= std::min<std::size_t>(kSuspectFrom, poison_limit_);
+    if (found == losses_.end()) return 0;
+    return static_cast<std::size_t>(std::count_if(found->second.begin(), found->second.end(),
+                                                  [](const Loss& loss) { return !loss.beside; }));
+}
+
+bool Suspects::is_suspect(RequestId request) const {
+    return met_by(request) >= std::min<std::size_t>(kSuspectFrom, poison_limit_);
 }
 
 std::vector<RequestId> Suspects::may_begin(std::span<const RequestId> waiting,
@@ -41,16 +63,27 @@ std::vector<RequestId> Suspects::may_begin(std::span<const RequestId> waiting,
     const auto suspect = [this](RequestId request) { return is_suspect(request); };
     if (planted(PlantedBug::SuspectsTogether)) return {waiting.begin(), waiting.end()};
     if (std::any_of(running.begin(), running.end(), suspect)) return {};  // a trial is on
-    const auto next = std::max_element(
-        waiting.begin(), waiting.end(),
-        [this](RequestId a, RequestId b) { return losses_of(a).size() < losses_of(b).size(); });
+    const auto next =
+        std::max_element(waiting.begin(), waiting.end(),
+                         [this](RequestId a, RequestId b) { return met_by(a) < met_by(b); });
     if (next != waiting.end() && is_suspect(*next)) return {*next};
     return {waiting.begin(), waiting.end()};
 }
 
-std::vector<StageId> Suspects::losses_of(RequestId request) const {
+std::vector<StageId> Suspects::explained_by(RequestId request) {
+    std::vector<StageId> stages;
     const auto found = losses_.find(request);
-    return found == losses_.end() ? std::vector<StageId>{} : found->second;
+    if (found == losses_.end()) return stages;
+    for (const Loss& explained : std::vector<Loss>{found->second}) {
+        if (explained.explained) continue;
+        stages.push_back(explained.stage);
+        for (auto& [other, losses] : losses_) {
+            for (Loss& loss : losses) {
+                loss.explained = loss.explained || loss.number == explained.number;
+            }
+        }
+    }
+    return stages;
 }
 
 }  // namespace paceline

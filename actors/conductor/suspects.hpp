@@ -1,20 +1,27 @@
 // Suspects: which requests may be the reason why stages die, and which of them may run together.
 //
-//                 loss            second loss without a token          alone at the last loss, and
-//   [Innocent] ----------> [Lost] --------------------> [Suspect]      `poison_limit` in a row
-//       ^                    |                            |    |       or more: lost() is true
+//                 loss            second loss without a token          `poison_limit` losses in a row or
+//   [Innocent] ----------> [Lost] --------------------> [Suspect]      more, alone at two of them:
+//       ^                    |                            |    |       met() is true
 //       +----- token --------+-------- token -------------+    +--------------------------> poison
 //
 // Every running request meets a loss, and one at most is its reason. So suspects are tried one after
 // the other, beginning with the one that has met most losses: nothing else begins until the one on
 // trial has committed a token. After a loss nothing runs, so the first trial is alone, and only what was
 // alone can be named as poison: a request is never given up because of another one that ran beside it.
+// One loss alone is not enough: a suspect beside a poison has met two losses already, and a stage may
+// die for a reason of its own while it is on trial. So poison costs a stage four deaths if others ran
+// beside it at the first two, and three if not; it is fewer than the restart intensity allows, and all
+// are excused (explained_by()).
 // Halving the suspects would need a death for each half that holds the poison; a trial that passes needs
 // none, only its prefill.
+// The loss of a stage without which decoding goes on (a draft) is no evidence against a request, but is
+// explained as well if the request turns out to be poison.
 //
 // Pure; bounded by the requests that run or wait. Threads: the conductor's loop.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -26,11 +33,15 @@ namespace paceline {
 
 class Suspects {
 public:
-    /// `poison_limit`: losses in a row, 1 or more.
+    /// `poison_limit`: losses in a row, 1 or more. With 1 the first loss alone is enough.
     explicit Suspects(std::uint32_t poison_limit);
 
-    /// `request` was running when `stage` was lost; `alone`: no other one was. True: it is poison.
-    [[nodiscard]] bool lost(RequestId request, StageId stage, bool alone);
+    /// `stage` was lost; met() and met_beside() say which requests ran.
+    void lost(StageId stage);
+    /// `request` was running at the newest loss; `alone`: no other one was. True: it is poison.
+    [[nodiscard]] bool met(RequestId request, bool alone);
+    /// As met(), of a stage without which decoding goes on.
+    void met_beside(RequestId request);
     /// It has committed a token. True: it was a suspect, so others may begin.
     bool cleared(RequestId request);
     /// It is over, or another turn of it begins.
@@ -39,14 +50,25 @@ public:
     /// Of those that wait, longest first, the ones that may begin now beside those that run.
     [[nodiscard]] std::vector<RequestId> may_begin(std::span<const RequestId> waiting,
                                                    std::span<const RequestId> running) const;
-    /// The stages whose losses it met in a row, in order; empty if none.
-    [[nodiscard]] std::vector<StageId> losses_of(RequestId request) const;
+    /// How many losses in a row it met, without those beside.
+    [[nodiscard]] std::size_t met_by(RequestId request) const;
+    /// The stages whose losses a poison request explains, in order, each loss once: what another
+    /// one has explained before is left out, and from now on these are.
+    [[nodiscard]] std::vector<StageId> explained_by(RequestId request);
 
 private:
+    struct Loss {
+        std::uint64_t number = 0;
+        StageId stage;
+        bool beside = false;
+        bool alone = false;
+        bool explained = false;
+    };
     [[nodiscard]] bool is_suspect(RequestId request) const;
 
     std::uint32_t poison_limit_;
-    std::map<RequestId, std::vector<StageId>> losses_;  // in a row, of those that met any
+    Loss newest_;
+    std::map<RequestId, std::vector<Loss>> losses_;  // in a row, of those that met any
 };
 
 }  // namespace paceline

@@ -138,6 +138,7 @@ Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
 }
 
 Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
+    if (from != kConductor) return unexpected(from, "a stop, which only the conductor may send");
     if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
     const auto found = requests_.find(stopped.route.request);
     // While it waits for its Begin once more, the gate takes the attempt before for the current one.

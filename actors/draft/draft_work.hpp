@@ -21,6 +21,8 @@
 // in between. A Verdict re-roots the tree at once, and candidates of a running job below nodes that
 // were dropped meanwhile are dropped too. A proposal that finds no room is lost, but the newest one
 // follows when there is room again.
+// A peer that sends what it must not is reported and replaced (sender_fault.hpp); a Begin that cannot be, and
+// errors of its own, end this stage.
 // Losing this stage changes no attempt. It may miss verdicts, while it is lost or its ring is full: where
 // one is missing it proposes nothing for that request until it has its Begin once more, which it asks the
 // conductor for. What it knows of the text stays: it reads on from there.

@@ -4,10 +4,12 @@
 //
 //     inbox.attach(role)                  one table entry for each kind in Role::Handles
 //     inbox.deliver(from, kind, bytes)    entry -> decode -> role.handle(from, message)
+//                                         -> error: its sender is reported (sender_fault.hpp)
 //     inbox.admit(from, message)          asked by the handler: is the message current?
 //
 // An entry is a plain function and the role's address: no allocation and no virtual call per message.
-// A kind without an entry is a Protocol error.
+// A kind without an entry is a Protocol error of its sender. What a handler returns is an error about the
+// message alone; what goes wrong in consequence of it is the actor's to report.
 // Borrows the roles and the context. Threads: the actor's loop.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fmt/core.h>
+#include <set>
 #include <span>
 #include <string>
 
@@ -22,6 +25,7 @@
 #include "actors/protocol/inbox_gate.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/message_kinds.hpp"
+#include "actors/protocol/sender_fault.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -39,20 +43,22 @@ public:
         attach(role, typename Role::Handles{});
     }
 
-    /// Errors: Protocol for a kind that no role handles and for a wrong size; those of the handler.
+    /// Errors: those that are not the sender's, which has been reported otherwise (sender_fault.hpp).
     Status deliver(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
-        if (kind < kKindsEnd && table_[kind].handle != nullptr) {
-            return table_[kind].handle(table_[kind].role, from, bytes);
-        }
-        return Error{
-            Errc::Protocol,
-            fmt::format("stage {} sent a message of kind {}, which this stage does not handle",
-                        from.value, kind)};
+        const Status done = handle(from, kind, bytes);
+        return done.ok() ? done : blame_sender(*context_, from, done.error());
     }
-    /// Delivers the messages that came ahead of a Begin that has been taken since.
+    /// Delivers the messages that came ahead of a Begin that has been taken since; of a sender that is
+    /// reported no more of them. Errors: as deliver().
     Status deliver_due() {
+        std::set<StageId> reported;
         for (const InboxGate::Held& held : gate.take_due()) {
-            if (Status done = deliver(held.from, held.kind, held.bytes); !done) return done;
+            if (reported.contains(held.from)) continue;
+            const Status done = handle(held.from, held.kind, held.bytes);
+            if (done.ok()) continue;
+            const Status own = blame_sender(*context_, held.from, done.error());
+            if (!own) return own;
+            reported.insert(held.from);
         }
         return {};
     }
@@ -91,6 +97,15 @@ private:
         Status (*handle)(void* role, StageId from, std::span<const std::byte> bytes) = nullptr;
     };
 
+    Status handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
+        if (kind < kKindsEnd && table_[kind].handle != nullptr) {
+            return table_[kind].handle(table_[kind].role, from, bytes);
+        }
+        return Error{
+            Errc::Protocol,
+            fmt::format("stage {} sent a message of kind {}, which this stage does not handle",
+                        from.value, kind)};
+    }
     template <class Role, msg::HotMessage... Ms>
     void attach(Role& role, Kinds<Ms...> /*kinds*/) {
         (attach_one<Role, Ms>(role), ...);

@@ -18,6 +18,14 @@
 //
 // A Stop that overtakes its Begin is not held: the attempt is over, and its Begin is no news. So a stage
 // that was paused while many requests came and went holds none of them.
+// What else may be early in bulk, where a stage is behind with its cold messages:
+//   proposals     hints: kHintsMax of them are held, and the newest count
+//   waves         not held here: they wait in the segment's queue, each with a tensor slot of the segment
+//                 before, which stops when it has none left
+//   verdicts, to a draft      the oldest are dropped (Overflow)
+//   verdicts, to a segment    none: the rows that they are about have been through this segment, which
+//                             needed the Begin for that. kHeldMax allows for that reasoning to be wrong; more
+//                             are the fault of a last segment that answers what was never asked.
 // What runs is never forgotten, however many other requests come and go meanwhile.
 // Threads: the actor's loop.
 #pragma once
@@ -69,8 +77,8 @@ public:
     void ended(RequestId request);
     void all_ended();
 
-    /// What to do with a message; an Early one has been copied. Errors: Protocol when too much
-    /// is held already and none may be dropped.
+    /// What to do with a message; an Early one has been copied. Errors: Protocol, of its sender, when
+    /// too much is held already and none may be dropped.
     Result<Age> admit(StageId from,
                       std::uint16_t kind,
                       const msg::Route& route,

@@ -8,8 +8,15 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
+namespace {
+
+/// Parts in the queue beyond which none is held.
+constexpr std::size_t kHeldPartsMax = kPoolSlotsMax / 2;
+
+}  // namespace
 
 SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
     : plan_{std::move(plan)},
@@ -210,7 +217,8 @@ Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
     const auto state = host_.requests.find(verdict.route.request, verdict.route.attempt);
     if (age.value() != Age::Current || !state) return {};
     if (Status applied = apply(*state, verdict); !applied) return applied;
-    return begin_waiting();
+    report(begin_waiting());  // their Begins are not this sender's
+    return {};
 }
 
 Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
@@ -229,6 +237,11 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
 
 Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     const msg::Route& route = stop.route;
+    if (from != kConductor) {
+        return Error{
+            Errc::Protocol,
+            fmt::format("a stop from stage {}; only the conductor stops a request", from.value)};
+    }
     const Age age = host_.inbox.peek<msg::Stop>(from, route);
     if (age == Age::Stale && !planted(PlantedBug::StopIgnoresAttempt)) return {};
     host_.inbox.gate.stopped(route.request, route.attempt);
@@ -241,7 +254,8 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     state->stop();
     cancel_if_stale();
     show_gauges();
-    return begin_waiting();
+    report(begin_waiting());
+    return {};
 }
 
 // ---- Waves
@@ -276,7 +290,8 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
 }
 
 /// One part of a wave, to wait until it can run. A held one gets a copy of its hidden states: it may
-/// wait for long, and the segment before would miss a tensor slot that it kept.
+/// wait for long, and the segment before would miss a tensor slot that it kept. Where too many wait it is
+/// not held: then every part that waits has a slot, and the segment before has no more than there are.
 Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
                                         std::uint32_t index,
                                         std::uint32_t first_row,
@@ -286,6 +301,10 @@ Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
     part.rows.assign(rows.begin(), rows.end());
     part.drawn_below = drawn_below(wave, first_row, part.part.rows);
     if (part.part.hold == 0) return part;
+    if (queue_.size() >= kHeldPartsMax) {
+        part.part.hold = 0;
+        return part;
+    }
     Result<std::shared_ptr<RowMemory>> copied = copy_of(part);
     if (!copied) return copied.error();
     part.copied = std::move(copied).value();

@@ -27,6 +27,10 @@
 //
 // Every segment applies the same waves and verdicts to its own token tree, so all name the same
 // slots. Waves keep their order; a verdict is applied as soon as it comes.
+//
+// Errors: what a peer sends that it must not is reported as its fault, and it is replaced
+// (sender_fault.hpp says which errors name it): a message when it comes, a wave's rows when they join the
+// tree or enter a run. A Begin that cannot be, and errors of this segment's own, end this stage.
 // Threads: all calls come from the stage's loop; a job touches only what its run
 // owns, the backend, the roles as they say, and parts of the request's text and slot table that no
 // longer change.
@@ -121,6 +125,7 @@ private:
 
     // The way through the layers: segment_work.cpp
     Status advance();
+    [[nodiscard]] Status blame_previous(const Error& error);
     [[nodiscard]] bool busy() const;
     [[nodiscard]] bool acquire_slot();
     [[nodiscard]] Result<std::vector<WaitingPart>> next_parts();

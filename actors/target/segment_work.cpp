@@ -6,6 +6,7 @@
 #include "actors/protocol/counters.hpp"
 #include "actors/target/segment_actor.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 
@@ -39,7 +40,8 @@ SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) cons
     // claims: without the keys of everything before the root its tokens would be wrong.
     const auto held = static_cast<Position>(state->slots().size());
     const Position root = static_cast<Position>(state->text().size()) - 1;
-    if (part.part.base > held || held != root) return Readiness::Waits;
+    const bool gap = held != root && !planted(PlantedBug::RootGapIgnored);
+    if (part.part.base > held || gap) return Readiness::Waits;
     if (!part.joined) return Readiness::Joins;
     return state->wants(part.rows) ? Readiness::Ready : Readiness::Stale;
 }
@@ -74,12 +76,22 @@ Status SegmentActor::advance() {
         if (submit_draft()) break;
         if (!acquire_slot()) break;
         Result<std::vector<WaitingPart>> parts = next_parts();
-        if (!parts) return parts.error();
+        if (!parts) return blame_previous(parts.error());
         if (parts.value().empty()) break;
-        if (Status started = start(parts.value()); !started) return started;
+        if (Status started = start(parts.value()); !started) return blame_previous(started.error());
     }
     wake_when_due();
     return {};
+}
+
+/// What waits in the queue was sent by the segment before, whose form alone was checked when it came.
+/// It is lost after this handler, and nothing of it is run until then. The first segment forms its waves
+/// itself.
+Status SegmentActor::blame_previous(const Error& error) {
+    if (!plan_.previous) return error;
+    const Status own = blame_sender(*host_.context, *plan_.previous, error);
+    if (own.ok()) queue_.forget_all();
+    return own;
 }
 
 /// Whether the segment drafts now: then no wave is formed until all candidates are there.

@@ -76,6 +76,9 @@ enum class PlantedBug : std::uint8_t {
     EpochUnchecked,  // that a message claims
     GateDropsEarly,
     GateForgetsRunning,   // a request, when too many others are over
+    RootGapIgnored,       // rows are verified before all of the text before them is in the cache
+    DraftToldFirst,       // of a Begin, before the segments
+    CancelUnseen,         // at a verdict: only the next poll sees it
     EndUntold,            // no Stop follows a verdict that ends the answer
     StopLost,             // when a channel is full
     MissedVerdictUntold,  // a draft does not ask for what it missed
@@ -86,7 +89,17 @@ enum class PlantedBug : std::uint8_t {
     // Failures that repeat themselves.
     PoisonForgiven,
     SuspectsTogether,
-    LoadCountsAsWork,  // in the restart intensity
+    PoisonTellsDraft,   // of itself again, although it has killed it
+    AloneOnceIsPoison,  // although others ran beside it at the other losses
+    LoadCountsAsWork,   // in the restart intensity
+    ProgressUnwatched,  // of requests that run
+    // What jobs of a stage may take.
+    RowTimeForgotten,  // that was measured before the first job
+    JobsNotInherited,  // from the incarnation before
+    // Time in which the whole machine stands still.
+    PauseCountsAsHang,     // of a stage at work
+    PauseCountsAsLoading,  // of one that starts
+    PauseCountsAsWaiting,  // of a request, for a stage that is lost
     // Orders of clients.
     DrainTakesOrders,
     DrainEndsNothing,  // when its limit is over

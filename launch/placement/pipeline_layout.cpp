@@ -138,10 +138,18 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     plan.progress.floor = supervision.hang_limit.count() == 0
                               ? Micros{0}
                               : Micros{supervision.hang_limit * hops + supervision.stop_grace};
+    if (supervision.hang_limit.count() != 0) plan.draft_trial = Micros{2 * supervision.hang_limit};
     // The first segment sets everything going, so it hears of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
+        const bool apart = std::any_of(placement.processes.begin(), placement.processes.end(),
+                                       [&](const PlacedProcess& process) {
+                                           return process.on_death == OnDeath::RestartAlone &&
+                                                  std::count(process.stages.begin(),
+                                                             process.stages.end(), stage->id) != 0;
+                                       });
         plan.begin_to.push_back({.id = stage->id,
                                  .essential = stage->on_death != OnDeath::RestartAlone,
+                                 .apart = apart,
                                  .name = "stage '" + stage->name + "'"});
     }
     return plan;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ipc/base/faults.hpp"
+
 namespace paceline {
 namespace {
 
@@ -13,11 +15,10 @@ std::uint32_t saturated(Micros time) {
 
 }  // namespace
 
-Micros JobLimits::expected(const JobLabel& label) const {
-    JobRecord record = telemetry_.job_record(job_name_index(label.name));
+Micros expected_time(JobRecord record, const JobLabel& label, Micros row) {
     if (record.most_rows == 0) {  // none has ended yet
         record.most_rows = 1;
-        record.longest_of_most_us = saturated(row_);
+        record.longest_of_most_us = planted(PlantedBug::RowTimeForgotten) ? 0 : saturated(row);
     }
     Micros longest{record.longest_us};
     if (label.rows > record.most_rows || longest.count() == 0) {
@@ -27,9 +28,7 @@ Micros JobLimits::expected(const JobLabel& label) const {
     return kJobSlack * longest;
 }
 
-void JobLimits::note(const JobLabel& label, Micros took, JobOutcome outcome) {
-    const std::uint32_t job = job_name_index(label.name);
-    JobRecord record = telemetry_.job_record(job);
+JobRecord noted(JobRecord record, const JobLabel& label, Micros took, JobOutcome outcome) {
     record.longest_us = std::max(record.longest_us, saturated(took));
     const std::uint32_t rows = std::max(label.rows, 1U);
     if (outcome == JobOutcome::Done && rows >= record.most_rows) {
@@ -37,7 +36,16 @@ void JobLimits::note(const JobLabel& label, Micros took, JobOutcome outcome) {
         record.longest_of_most_us = std::max(more ? 0 : record.longest_of_most_us, saturated(took));
         record.most_rows = rows;
     }
-    telemetry_.set_job_record(job, record);
+    return record;
+}
+
+Micros JobLimits::expected(const JobLabel& label) const {
+    return expected_time(telemetry_.job_record(job_name_index(label.name)), label, row_);
+}
+
+void JobLimits::note(const JobLabel& label, Micros took, JobOutcome outcome) {
+    const std::uint32_t job = job_name_index(label.name);
+    telemetry_.set_job_record(job, noted(telemetry_.job_record(job), label, took, outcome));
 }
 
 }  // namespace paceline

@@ -5,7 +5,8 @@
 // rows take at the rate of the largest one. Known are the jobs of this incarnation and of those before it
 // (the telemetry block that the supervisor hands on), and the time of one row, measured before the stage was
 // Ready: so a large first prefill is not taken for a hang.
-// Borrows the telemetry block. Threads: the stage's loop.
+// Borrows the telemetry block. Threads: the stage's loop. The two functions are pure: the simulation has the
+// same rules.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,20 @@ namespace paceline {
 /// A job may take this many times as long as its record says.
 inline constexpr int kJobSlack = 10;
 
+/// What a job may take beside the hang limit. `record`: of its name; `row`: of one row, 0: unknown.
+[[nodiscard]] Micros expected_time(JobRecord record, const JobLabel& label, Micros row);
+/// The record after a job has ended. One that was cancelled says nothing of what its rows take.
+[[nodiscard]] JobRecord noted(JobRecord record,
+                              const JobLabel& label,
+                              Micros took,
+                              JobOutcome outcome);
+
 class JobLimits {
 public:
     /// `row`: the time of one row through everything of this process; 0: unknown.
     JobLimits(StageTelemetry& telemetry, Micros row) : telemetry_{telemetry}, row_{row} {}
 
     [[nodiscard]] Micros expected(const JobLabel& label) const;
-    /// A job has ended. One that was cancelled says nothing of what its rows take.
     void note(const JobLabel& label, Micros took, JobOutcome outcome);
 
 private:

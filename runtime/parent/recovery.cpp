@@ -262,6 +262,16 @@ void Recovery::tick(Micros now) {
     }
 }
 
+void Recovery::paused(Micros gap, Micros now) {
+    if (planted(PlantedBug::PauseCountsAsLoading)) return;
+    for (State& state : states_) {
+        const bool starting =
+            state.health == StageHealth::Loading || state.health == StageHealth::Wiring;
+        if (starting) state.due += gap;
+        if (state.health == StageHealth::Up) state.up_since = std::min(now, state.up_since + gap);
+    }
+}
+
 std::optional<Micros> Recovery::due() const {
     std::optional<Micros> first;
     for (const State& state : states_) {

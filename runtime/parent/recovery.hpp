@@ -23,6 +23,7 @@
 //   one joins.
 // - A newcomer that is not Up within the start limit is suspected; if all that is missing are the
 //   answers of survivors, it is they who are.
+// - Limits and the time of work do not run while the machine stands still (paused()).
 // - An event of an old epoch changes nothing.
 #pragma once
 
@@ -134,6 +135,9 @@ public:
     void rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros now);
     /// Time passes: restarts that are due, incarnations that took too long.
     void tick(Micros now);
+    /// Nothing may have run for `gap` until now (the whole machine was frozen, or the caller): who is
+    /// starting has as much longer, and who was Up did not work meanwhile. Before tick().
+    void paused(Micros gap, Micros now);
 
     [[nodiscard]] std::optional<Command> next();
     /// When tick() will have something to do even if nothing happens.

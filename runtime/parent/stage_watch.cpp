@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "ipc/base/faults.hpp"
 #include "runtime/loop/job_limits.hpp"
 
 namespace paceline {
@@ -31,6 +32,7 @@ void StageWatch::stopped(bool is_stopped, Nanos now) {
 }
 
 void StageWatch::paused(Nanos now, Nanos gap) {
+    if (planted(PlantedBug::PauseCountsAsHang)) return;
     lenient_until_ = now + kAfterStop;
     if (stopped_since_) *stopped_since_ = std::min(now, *stopped_since_ + gap);
     pauses_.push_back({now, gap});
@@ -63,6 +65,7 @@ std::optional<std::string> StageWatch::complaint(const TelemetrySnapshot& teleme
 JobRecords inherited_jobs(const TelemetrySnapshot& telemetry,
                           bool hung,
                           std::chrono::microseconds limit_max) {
+    if (planted(PlantedBug::JobsNotInherited)) return {};
     JobRecords jobs = telemetry.jobs;
     if (!hung || telemetry.activity != Activity::Computing) return jobs;
     const auto expected =

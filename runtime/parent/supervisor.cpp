@@ -15,6 +15,9 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+/// Between two looks while something is waited for, and from when on a look counts as late.
+constexpr std::chrono::milliseconds kLookInterval{250};
+constexpr std::chrono::milliseconds kLateLook{1'000};
 constexpr std::size_t kRecordsMax = 64;  // incarnations whose telemetry blocks are kept
 // When memory runs out, a stage can be rebuilt and the conductor cannot.
 constexpr std::uint32_t kStagePenalty = 300;
@@ -137,15 +140,19 @@ Status Supervisor::Impl::trouble() {
     return {};
 }
 
+/// The deadline moves with a pause of the whole machine, which shows as a look that comes late.
 template <class Done>
 Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
     node_->poll();
-    for (;;) {
+    for (SteadyClock::time_point looked_at = SteadyClock::now();;) {
         const Status status = trouble();
         if (!status.ok()) return status.error();
         if (done()) return true;
-        if (SteadyClock::now() >= deadline) return false;
-        node_->wait(deadline);
+        const SteadyClock::time_point now = SteadyClock::now();
+        const auto gap = now - std::exchange(looked_at, now);
+        if (gap > kLateLook) deadline += gap - kLookInterval;
+        if (now >= deadline) return false;
+        node_->wait(std::min(deadline, now + kLookInterval));
     }
 }
 

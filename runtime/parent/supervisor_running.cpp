@@ -201,13 +201,14 @@ void Supervisor::Impl::poll_telemetry() {
     const StageWatch::Nanos now = monotonic_now();
     if (now - looked_at_ < kLookInterval) return;
     // After a late look (the conductor was stopped, or the whole machine) the stages may have been
-    // frozen as well: their deadlines move with it.
+    // frozen as well: their deadlines move with it, and the limits of those that start.
     const StageWatch::Nanos gap = now - looked_at_;
     const bool late = looked_at_.count() != 0 && gap > kLateLook;
     looked_at_ = now;
     for (Stage& stage : stages_) {
         if (late) stage.watch.paused(now, gap);
     }
+    if (late) recovery_->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
     for (Stage& stage : stages_) {
         if (stage.gone || stage.state != State::Ready) continue;
         const std::optional<std::string> complaint =

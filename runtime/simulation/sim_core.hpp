@@ -25,6 +25,7 @@ enum class SimEventKind : std::uint8_t {
     Die,        // a kill reaches it
     Loaded,     // it has loaded
     ColdUp,     // its connection brings the conductor something
+    Overdue,    // its job should have ended
     Hung,       // its freeze `data` has lasted longer than the hang limit
     Gone,       // the supervisor hears that it has ended
     Suspicion,  // the supervisor suspects it, rightly or not

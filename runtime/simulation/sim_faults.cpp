@@ -11,6 +11,7 @@ namespace {
 
 constexpr SimTime kMilli{1'000'000};
 constexpr SimTime kSecond{1'000'000'000};
+constexpr SimTime kLook = 10 * kMilli;  // the supervisor's, at a stage that is late
 
 }  // namespace
 
@@ -117,6 +118,58 @@ void SimWorld::freeze(SimProcess& process, SimTime lasts) {
     process.freeze(core_.now + lasts);
     core_.push(core_.now + SimTime{options_.hang_limit}, SimEventKind::Hung, process.serial(),
                process.freezes());
+}
+
+/// As the supervisor's look at a telemetry block.
+void SimWorld::look_for_hang(SimProcess& who) {
+    if (who.ended() || !is_current(who) || who.jobs() == nullptr) return;
+    const TelemetrySnapshot& shown = who.jobs()->snapshot();
+    if (shown.activity != Activity::Computing || core_.now < shown.deadline) return;
+    Stage& home = stage(who.id());
+    if (const auto complaint = home.watch.complaint(shown, core_.now)) {
+        home.hung = true;
+        return suspect(who, " " + *complaint);
+    }
+    core_.push(core_.now + kLook, SimEventKind::Overdue, who.serial());
+}
+
+void SimWorld::suspend(SimTime lasts) {
+    const SimTime until = core_.now + lasts;
+    if (until <= suspended_until_) return;
+    const SimTime gap = until - std::max(core_.now, suspended_until_);
+    suspended_until_ = until;
+    core_.tell([&] { return fmt::format("suspended for {} us", lasts.count() / 1'000); });
+    for (const auto& process : processes_) {
+        if (!process->ended()) process->suspend(until, gap);
+    }
+    // Before whatever the supervisor would have done meanwhile.
+    call_at(until, [this, gap] {
+        for (Stage& each : stages_) each.watch.paused(core_.now, gap);
+        recovery_->paused(std::chrono::duration_cast<Micros>(gap), core_.micros());
+    });
+}
+
+/// What the kernel and the supervisor do. The processes know by themselves that they stand still.
+bool SimWorld::waits_for_resume(const SimEvent& event) const {
+    if (core_.now >= suspended_until_) return false;
+    switch (event.kind) {
+        case SimEventKind::Die:
+        case SimEventKind::Loaded:
+        case SimEventKind::ColdUp:
+        case SimEventKind::Overdue:
+        case SimEventKind::Hung:
+        case SimEventKind::Gone:
+        case SimEventKind::Suspicion:
+        case SimEventKind::Tick:
+            return true;
+        case SimEventKind::Step:
+        case SimEventKind::JobDone:
+        case SimEventKind::Thaw:
+        case SimEventKind::Fault:
+        case SimEventKind::Call:
+            return false;
+    }
+    return false;
 }
 
 void SimWorld::stall_edges(const SimFault& fault) {

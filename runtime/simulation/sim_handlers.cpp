@@ -158,7 +158,13 @@ void SimProcess::start_job() {
     });
     {
         const AllocationPause pause{site_};
-        core.push(core.now + takes, SimEventKind::JobDone, serial_, ++job_);
+        job_ends_ = core.now + takes;
+        core.push(job_ends_, SimEventKind::JobDone, serial_, ++job_);
+        if (jobs_) {
+            const SimTime deadline = jobs_->begin(label_, core.now, *site_.hang_limit);
+            // Few jobs are late, and an event for each would cost more than the others.
+            if (deadline < job_ends_) core.push(deadline, SimEventKind::Overdue, serial_);
+        }
     }
     // When the work was done cannot be told, if no handler runs before its end.
     ran_early_ = site_.jobs_may_run_early && !spec_.handlers_during_jobs && random_.chance(50);
@@ -173,6 +179,7 @@ void SimProcess::job_done(std::uint64_t job) {
     tell([] { return std::string{"ends its job"}; });
     if (!ran_early_) guarded([&] { host_->run_job(); });
     busy_ = false;
+    if (jobs_) jobs_->end(label_, took, host_->last_outcome());
     if (site_.tracing) {
         TraceEvent event;
         event.time_us = std::chrono::duration_cast<Micros>(job_began_).count();

@@ -19,8 +19,16 @@ std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes)
                        route.request.value, route.attempt.value);
 }
 
-SimProcess::SimProcess(SimSite& site, const SimProcessSpec& spec, Epoch epoch, std::uint32_t serial)
+SimProcess::SimProcess(SimSite& site,
+                       const SimProcessSpec& spec,
+                       Epoch epoch,
+                       std::uint32_t serial,
+                       const JobRecords& before)
     : site_{site}, spec_{spec}, epoch_{epoch}, serial_{serial}, random_{site.core.random.next()} {
+    if (site_.hang_limit) {
+        const SimTime row = site_.timing.timed_row(spec.process.id);
+        jobs_.emplace(std::chrono::duration_cast<Micros>(row), before);
+    }
     host_ = std::make_unique<ActorHost>(*this, ActorHost::Channels::OnDemand);
 }
 
@@ -309,6 +317,15 @@ void SimProcess::freeze(SimTime until) {
     frozen_until_ = std::max(frozen_until_, until);
     ++freezes_;
     site_.core.push(frozen_until_, SimEventKind::Thaw, serial_);
+}
+
+void SimProcess::suspend(SimTime until, SimTime gap) {
+    freeze(until);
+    if (!busy_) return;
+    job_ends_ += gap;
+    site_.core.push(job_ends_, SimEventKind::JobDone, serial_, ++job_);
+    if (!jobs_ || job_ends_ <= jobs_->snapshot().deadline) return;
+    site_.core.push(jobs_->snapshot().deadline, SimEventKind::Overdue, serial_);
 }
 
 void SimProcess::thaw() {

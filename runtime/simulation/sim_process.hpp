@@ -30,6 +30,7 @@
 #include "runtime/parent/recovery.hpp"
 #include "runtime/simulation/sim_channel.hpp"
 #include "runtime/simulation/sim_core.hpp"
+#include "runtime/simulation/sim_jobs.hpp"
 #include "runtime/simulation/sim_timing.hpp"
 
 namespace paceline {
@@ -128,6 +129,8 @@ struct SimSite {
     /// Half of the jobs of a process without handlers_during_jobs do their work at the start of
     /// their time instead of the end; the result must not depend on it. false: all do it at the end.
     bool jobs_may_run_early = true;
+    /// Of jobs, beside what is expected of them; nothing: they have no limit.
+    std::optional<Micros> hang_limit{};
     /// Sets after how many more allocations one fails (-1: none does), and answers what was set.
     std::int64_t (*allocations)(std::int64_t left) = nullptr;
 };
@@ -155,7 +158,12 @@ class SimProcess final : public Outside {
 public:
     enum class Life : std::uint8_t { Loading, Waiting, Running, Ended };
 
-    SimProcess(SimSite& site, const SimProcessSpec& spec, Epoch epoch, std::uint32_t serial);
+    /// `before`: what earlier incarnations leave of their jobs.
+    SimProcess(SimSite& site,
+               const SimProcessSpec& spec,
+               Epoch epoch,
+               std::uint32_t serial,
+               const JobRecords& before);
     ~SimProcess() override;
 
     // Life.
@@ -180,6 +188,8 @@ public:
 
     // Faults.
     void freeze(SimTime until);
+    /// The same, and what its device does stands still as well, for `gap` more.
+    void suspend(SimTime until, SimTime gap);
     [[nodiscard]] bool frozen() const { return site_.core.now < frozen_until_; }
     [[nodiscard]] std::uint64_t freezes() const { return freezes_; }
     void crash_after_sends(std::uint32_t sends) { sends_left_ = sends; }
@@ -195,6 +205,8 @@ public:
     [[nodiscard]] bool failed_by_itself() const { return failed_by_itself_; }
     [[nodiscard]] SimBody* body() { return body_.get(); }
     [[nodiscard]] ActorHost& host() { return *host_; }
+    /// What it shows of its jobs; nullptr where they have no limits.
+    [[nodiscard]] const SimJobs* jobs() const { return jobs_ ? &*jobs_ : nullptr; }
     /// Its outgoing edges, for faults and for the search for leaks.
     [[nodiscard]] SimChannels channels_out() const;
     /// As a stage's telemetry has them; the runtime's own are not counted here but for Jobs and
@@ -296,6 +308,8 @@ private:
     bool ran_early_ = false;
     std::uint64_t job_ = 0;
     SimTime job_began_{0};
+    SimTime job_ends_{0};
+    std::optional<SimJobs> jobs_;
     JobLabel label_;
 
     SimTime frozen_until_{0};

@@ -61,7 +61,13 @@ void SimWorld::carry_out(const Recovery::Spawn& spawn) {
         violate("a second incarnation of stage '" + home.spec.name + "' while " + at(home).title() +
                 " is alive");
     }
-    SimProcess& process = make_process(home.spec, spawn.epoch);
+    JobRecords before{};
+    if (const SimJobs* jobs = at(home).jobs()) {
+        before = inherited_jobs(jobs->snapshot(), home.hung, options_.restarts.start_limit);
+    }
+    SimProcess& process = make_process(home.spec, spawn.epoch, before);
+    home.watch = StageWatch{std::chrono::milliseconds{0}};
+    home.hung = false;
     home.serial = process.serial();
     home.survivors.clear();
     core_.tell([&] { return "spawn " + process.title(); });

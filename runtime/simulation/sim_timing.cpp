@@ -9,10 +9,10 @@ SimTime around(SimTime typical, SimRandom& random) {
 
 }  // namespace
 
-SimTime RandomTiming::job(StageId process, const JobLabel& /*label*/, SimRandom& random) {
+SimTime RandomTiming::job(StageId process, const JobLabel& label, SimRandom& random) {
     const auto [typical, first] = jobs_.try_emplace(process);
     if (first) typical->second = random.log_uniform(limits_.job_min, limits_.job_max);
-    return around(typical->second, random);
+    return around(typical->second, random) + label.rows * limits_.job_row;
 }
 
 SimTime RandomTiming::hop(const EdgeSpec& edge, std::uint32_t /*rows*/, SimRandom& random) {

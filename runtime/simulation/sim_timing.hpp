@@ -30,6 +30,8 @@ struct SimTiming {
     [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
     /// What the conductor's process hears of a stage, or a stage of room in a channel.
     [[nodiscard]] virtual SimTime news(SimRandom&) = 0;
+    /// What a process has measured of one row through its layers before it is at work; 0: nothing.
+    [[nodiscard]] virtual SimTime timed_row(StageId /*process*/) { return SimTime{0}; }
     /// From Spawn until an incarnation greets.
     [[nodiscard]] virtual SimTime load(StageId process, SimRandom&) = 0;
     /// From Kill until the process has ended.
@@ -44,6 +46,8 @@ struct RandomTimingLimits {
     SimTime cold_max{1'000'000};
     SimTime job_min{20'000};
     SimTime job_max{5'000'000};
+    SimTime job_row{0};      // each of its rows takes so long besides
+    bool row_timed = false;  // and that is known beforehand
     SimTime load_min{1'000'000};
     SimTime load_max{3'000'000'000};
     SimTime kill_min{10'000};
@@ -61,6 +65,9 @@ public:
     [[nodiscard]] SimTime cold(SimRandom& random) override;
     [[nodiscard]] SimTime news(SimRandom& random) override;
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
+    [[nodiscard]] SimTime timed_row(StageId /*process*/) override {
+        return limits_.row_timed ? limits_.job_row : SimTime{0};
+    }
     [[nodiscard]] SimTime kill(SimRandom& random) override;
 
 private:

@@ -33,6 +33,8 @@ const char* name_of(SimEventKind kind) {
             return "loaded";
         case SimEventKind::ColdUp:
             return "report";
+        case SimEventKind::Overdue:
+            return "overdue";
         case SimEventKind::Hung:
             return "hung";
         case SimEventKind::Gone:
@@ -56,6 +58,7 @@ SimWorld::SimWorld(const SimOptions& options,
     : SimSite{core_, the_timing}, options_{options}, core_{options.seed}, edges_{std::move(edges)} {
     tracing = options_.tracing;
     jobs_may_run_early = options_.jobs_may_run_early;
+    if (options_.job_limits) hang_limit = options_.hang_limit;
     allocations = options_.allocations;
     core_.on_line = options_.on_line;
     std::vector<Recovery::Member> members;
@@ -95,10 +98,12 @@ void SimWorld::start(Actor& conductor_actor) {
     for (std::size_t i = wires.size(); i-- > 0;) processes_[i]->run_at_once(std::move(wires[i]));
 }
 
-SimProcess& SimWorld::make_process(const SimProcessSpec& spec, Epoch epoch) {
+SimProcess& SimWorld::make_process(const SimProcessSpec& spec,
+                                   Epoch epoch,
+                                   const JobRecords& before) {
     const auto serial = static_cast<std::uint32_t>(processes_.size());
     SimSite& site = *this;
-    processes_.push_back(std::make_unique<SimProcess>(site, spec, epoch, serial));
+    processes_.push_back(std::make_unique<SimProcess>(site, spec, epoch, serial, before));
     return *processes_.back();
 }
 
@@ -132,6 +137,9 @@ bool SimWorld::run(const std::function<bool()>& done, SimTime limit) {
 }
 
 void SimWorld::dispatch(const SimEvent& event) {
+    if (waits_for_resume(event)) {
+        return core_.push(suspended_until_, event.kind, event.who, event.data);
+    }
     SimProcess& who = process(event.who);
     switch (event.kind) {
         case SimEventKind::Step:
@@ -146,6 +154,8 @@ void SimWorld::dispatch(const SimEvent& event) {
             return who.loaded();
         case SimEventKind::ColdUp:
             return hear(who);
+        case SimEventKind::Overdue:
+            return look_for_hang(who);
         case SimEventKind::Hung:
             if (who.ended() || !who.frozen() || who.freezes() != event.data) return;
             return suspect(who, " hangs");
@@ -158,9 +168,11 @@ void SimWorld::dispatch(const SimEvent& event) {
             return recovery_->tick(core_.micros());
         case SimEventKind::Fault:
             return strike(faults_[event.data]);
-        case SimEventKind::Call:
-            calls_[event.data]();
+        case SimEventKind::Call: {
+            const std::function<void()> call = calls_[event.data];  // it may add others
+            call();
             return conductor().wake(core_.now);
+        }
     }
 }
 

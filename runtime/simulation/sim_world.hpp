@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "runtime/parent/recovery.hpp"
+#include "runtime/parent/stage_watch.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
@@ -43,6 +44,9 @@ struct SimOptions {
     std::uint64_t seed = 1;
     RestartRules restarts{};
     Micros hang_limit{1'000'000};  // a freeze that lasts longer is noticed
+    /// Jobs have the limits that real ones have (runtime/loop/job_limits.hpp), and whose job takes longer
+    /// counts as hung. false: a job takes what it takes.
+    bool job_limits = false;
     bool tracing = false;
     bool jobs_may_run_early = true;
     std::function<void(const std::string& line)> on_line{};    // every event, in words
@@ -62,6 +66,9 @@ public:
     void start(Actor& conductor);
     void add_faults(std::vector<SimFault> faults);
     void call_at(SimTime at, std::function<void()> call);
+    /// From now on the whole machine stands still for so long: every process, their jobs and the
+    /// supervisor, which learns by its late look that time has passed without any of them.
+    void suspend(SimTime lasts);
 
     /// Until `done`, an oracle is broken, the run has ended, nothing can happen any more, or the
     /// clock reaches `limit`. True if `done`.
@@ -105,6 +112,8 @@ private:
         std::vector<std::uint32_t> survivors{};  // whom its Join was told to, by serial number
         std::optional<SimTime> lingers{};        // the next kill is survived for so long
         std::optional<SimTime> dies_at_start{};  // the next incarnation, so long after Spawn
+        StageWatch watch{std::chrono::milliseconds{0}};  // of its current incarnation
+        bool hung = false;                               // in a job that went on after its deadline
     };
 
     // SimSite.
@@ -140,13 +149,17 @@ private:
     // sim_faults.cpp
     void strike(const SimFault& fault);
     void freeze(SimProcess& process, SimTime lasts);
+    void look_for_hang(SimProcess& who);
+    [[nodiscard]] bool waits_for_resume(const SimEvent& event) const;
     void stall_edges(const SimFault& fault);
 
     [[nodiscard]] Stage& stage(StageId process);
     [[nodiscard]] Stage& home_of(StageId actor);
     [[nodiscard]] SimProcess& at(const Stage& stage) { return *processes_[stage.serial]; }
     [[nodiscard]] bool is_current(const SimProcess& process);
-    SimProcess& make_process(const SimProcessSpec& spec, Epoch epoch);
+    SimProcess& make_process(const SimProcessSpec& spec,
+                             Epoch epoch,
+                             const JobRecords& before = {});
 
     SimOptions options_;
     SimCore core_;
@@ -159,6 +172,7 @@ private:
     std::vector<std::function<void()>> calls_;
     std::optional<Error> gave_up_;
     SimTime tick_at_ = SimTime::max();
+    SimTime suspended_until_{0};
     std::set<std::uint32_t> lingering_;
     using RequestAt =
         std::tuple<std::uint32_t, StageId, RequestId>;  // at an actor of an incarnation

@@ -246,6 +246,22 @@ TEST_CASE("a request waits for a stage that loads as long as it may") {
     }
 }
 
+TEST_CASE("an hour of standing still while a stage loads costs neither that stage nor a request") {
+    for (const int seconds : {5, 30, 119}) {
+        CAPTURE(seconds);
+        RandomTiming timing{loading_for(seconds * kSecond)};
+        Pipeline pipeline{timing, 1};
+        pipeline.crash(toy_segment(2), kMilli);
+        pipeline.world.call_at(SimTime{0}, [&] { pipeline.ask(1); });
+        pipeline.world.call_at(2 * kSecond, [&] { pipeline.world.suspend(3'600 * kSecond); });
+        pipeline.run_until_over(10'000 * kSecond);
+        CHECK_MESSAGE(
+            pipeline.endings[0]->status.ok(),
+            (pipeline.endings[0]->status.ok() ? "" : pipeline.endings[0]->status.error().what));
+        CHECK(pipeline.world.incarnations().size() == 1 + 2 + 1);
+    }
+}
+
 TEST_CASE("a stage that works for ten minutes between two deaths is restarted for ever") {
     RandomTiming timing{loading_for(90 * kSecond)};
     Pipeline pipeline{timing, 1};

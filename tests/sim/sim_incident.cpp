@@ -23,6 +23,8 @@ bool is_enabled(SimIncident incident, const SimKinds& kinds) {
             return kinds.crash_loop;
         case SimIncident::Suspension:
             return kinds.suspension;
+        case SimIncident::SlowJobs:
+            return kinds.slow_jobs;
     }
     return false;
 }
@@ -49,6 +51,19 @@ void add_poison(SimRandom& random, SimScenario& scenario) {
     client.turns.front().request.text.front() = kPoisonToken;
     const auto segments = static_cast<std::uint64_t>(scenario.plan.segments);
     scenario.poison_kills = toy_segment(static_cast<int>(1 + random.below(segments)));
+    // A draft in a process of its own is done without for that request, and for no other.
+    const bool has_draft = std::any_of(
+        scenario.processes.begin(), scenario.processes.end(),
+        [](const SimProcessSpec& spec) { return spec.on_death == OnDeath::RestartAlone; });
+    if (!has_draft || !random.chance(50)) return;
+    scenario.poison_kills = toy_draft(scenario.plan);
+    // The answer lasts for many restarts.
+    client.turns.front().request.max_tokens = 50;
+    client.turns.front().request.end_tokens.clear();
+    scenario.restarts.backoff = {Micros{0}};
+    scenario.timing.job_min = 20 * kMilli;
+    scenario.timing.job_max = 50 * kMilli;
+    scenario.timing.load_max = 5 * kMilli;
 }
 
 void add_drain(SimRandom& random, SimScenario& scenario) {
@@ -82,6 +97,34 @@ void add_suspensions(SimRandom& random, SimScenario& scenario) {
         scenario.suspensions.push_back({.at = random.log_uniform(kMilli, 2 * kSecond),
                                         .lasts = random.log_uniform(kMilli, 100 * kSecond)});
     }
+    if (!random.chance(50)) return;
+    // Within the time that its successor takes to load, and for longer than anything may take.
+    SimSuspension& first = scenario.suspensions.front();
+    first.lasts = random.uniform(200 * kSecond, 1'000 * kSecond);
+    scenario.timing.load_min = kSecond;
+    const auto segments = static_cast<std::uint64_t>(scenario.plan.segments);
+    const StageId segment = toy_segment(static_cast<int>(1 + random.below(segments)));
+    for (const SimProcessSpec& spec : scenario.processes) {
+        const std::vector<StageId>& actors = spec.process.actors;
+        if (std::find(actors.begin(), actors.end(), segment) == actors.end()) continue;
+        scenario.faults = {{.at = std::max(first.at - random.uniform(SimTime{0}, kSecond), kMilli),
+                            .kind = SimFaultKind::Crash,
+                            .process = spec.process.id}};
+    }
+    for (const SimSuspension& each : scenario.suspensions) {
+        scenario.faults_end = std::max(scenario.faults_end, each.at + each.lasts);
+    }
+}
+
+void add_slow_jobs(SimRandom& random, SimScenario& scenario) {
+    nothing_else(scenario);
+    scenario.timing.job_row = random.uniform(70 * kMilli, 100 * kMilli);
+    scenario.faults_end = 4'000 * kSecond;  // so slow is everything
+    // Each kind of job that is slow costs an attempt or two where nothing is known of it: where that is more
+    // than two in a row, a request would be poison with good reason.
+    const bool few_kinds = scenario.plan.segments == 1 && scenario.exit.at == 0 &&
+                           !scenario.self_draft && !has_long_prompts(scenario.plan);
+    scenario.timing.row_timed = !few_kinds || random.chance(30);
 }
 
 }  // namespace
@@ -98,13 +141,19 @@ const char* name_of(SimIncident incident) {
             return "crash loop";
         case SimIncident::Suspension:
             return "suspension";
+        case SimIncident::SlowJobs:
+            return "slow jobs";
     }
     return "unknown";
 }
 
 void add_incident(std::uint64_t seed, const SimKinds& kinds, SimScenario& scenario) {
     SimRandom random{seed ^ 0x4a2d5419ULL};
-    if (!random.chance(25)) return;
+    if (!random.chance(25)) {
+        if (!kinds.slow_jobs || !random.chance(6)) return;
+        scenario.incident = SimIncident::SlowJobs;
+        return add_slow_jobs(random, scenario);
+    }
     static constexpr std::array kAll{SimIncident::Poison, SimIncident::Drain,
                                      SimIncident::CrashLoop, SimIncident::Suspension};
     const SimIncident drawn = kAll[random.below(kAll.size())];

@@ -197,10 +197,12 @@ public:
         world_.add_faults(scenario_.faults);
         outcome_.faults = scenario_.faults.size();
         for (const SimClient& script : scenario_.clients) {
-            const bool is_poison = scenario_.poison_kills && clients_.size() == kPoisonClient;
+            const bool is_poison = scenario_.poison_kills &&
+                                   scenario_.poison_kills != lone_draft() &&
+                                   clients_.size() == kPoisonClient;
             clients_.push_back(std::make_unique<Client>(world_, conductor_, *scenario_.texts,
                                                         script, outcome_,
-                                                        !scenario_.faults.empty() || is_poison));
+                                                        errors_may_come() || is_poison));
         }
         begin_incident();
         const auto through = [this] {
@@ -215,7 +217,7 @@ public:
                            std::to_string(kLivenessLimit.count() / 1'000'000'000) +
                            " s after the last fault; " +
                            world_.leaked_tensors().value_or("no tensor slot is missing"));
-        } else if (world_.gave_up() && scenario_.faults.empty()) {
+        } else if (world_.gave_up() && !errors_may_come()) {
             world_.violate("gave up without a fault: " + world_.gave_up()->what);
         }
         check_incident();
@@ -231,7 +233,26 @@ private:
         options.restarts = scenario.restarts;
         options.on_line = on_line;
         options.allocations = &set_allocations_left;
+        options.job_limits = true;
         return options;
+    }
+
+    /// The draft, if it has a process of its own.
+    [[nodiscard]] std::optional<StageId> lone_draft() const {
+        for (const SimProcessSpec& spec : scenario_.processes) {
+            if (spec.on_death == OnDeath::RestartAlone) return spec.process.id;
+        }
+        return std::nullopt;
+    }
+    /// A crash beside a suspension is what a pipeline must get over.
+    [[nodiscard]] bool errors_may_come() const {
+        return !scenario_.faults.empty() && scenario_.incident != SimIncident::Suspension;
+    }
+    /// Whether stages may be lost, by a crash or because a job seems to hang.
+    [[nodiscard]] bool losses_may_come() const {
+        const bool unknown_jobs =
+            scenario_.timing.job_row.count() != 0 && !scenario_.timing.row_timed;
+        return !scenario_.faults.empty() || scenario_.poison_kills || unknown_jobs;
     }
 
     void begin_incident() {
@@ -251,7 +272,7 @@ private:
             });
         }
         for (const SimSuspension& each : scenario_.suspensions)
-            world_.call_at(each.at, [this, &each] { suspend_all(each.lasts); });
+            world_.call_at(each.at, [this, &each] { world_.suspend(each.lasts); });
     }
 
     void crash_home_of(StageId actor) {
@@ -264,17 +285,17 @@ private:
         }
     }
 
-    void suspend_all(SimTime lasts) {
-        const SimTime until = world_.now() + lasts;
-        world_.conductor().freeze(until);
-        for (const SimProcessSpec& spec : scenario_.processes) {
-            if (SimProcess* process = world_.current(spec.process.id)) process->freeze(until);
-        }
-    }
-
     void check_incident() {
         if (world_.violation()) return;
-        if (scenario_.poison_kills) {
+        const std::size_t most = 1 + scenario_.processes.size() + scenario_.faults.size();
+        const bool countable = scenario_.incident == SimIncident::Suspension || !losses_may_come();
+        if (countable && world_.incarnations().size() > most) {
+            return world_.violate("a stage was replaced, although nothing was wrong with it");
+        }
+        if (scenario_.poison_kills && scenario_.poison_kills == lone_draft()) {
+            if (world_.health_of(*lone_draft()) == StageHealth::Disabled)
+                world_.violate("a request has worn out the draft");
+        } else if (scenario_.poison_kills) {
             const Client& client = *clients_[kPoisonClient];
             const std::string name =
                 "request " + std::to_string(client.request() ? client.request()->value : 0) + " ";
@@ -306,7 +327,8 @@ private:
     void check_leftovers() {
         // Answers fail before a crash loop is over, and end before a suspension begins.
         SimTime begins = world_.now();
-        if (scenario_.crash_loop) begins = std::max(begins, scenario_.faults_end);
+        if (scenario_.crash_loop || !scenario_.suspensions.empty())
+            begins = std::max(begins, scenario_.faults_end);
         for (const SimSuspension& each : scenario_.suspensions)
             begins = std::max(begins, each.at + each.lasts);
         (void)world_.run([] { return false; }, begins + kQuietLimit);

@@ -7,6 +7,7 @@
 //   liveness    once the faults have stopped every request ends within a bound of virtual time,
 //               and with an error only if there was a fault
 //   poison      the request that kills a segment fails with an error that names it, no other one does
+//   losses      no stage is replaced where nothing was wrong with it
 //   drain       nothing is open when its limit is over, and no order is taken
 //   crash loop  a process that never stays at work is not restarted for ever
 //   leftovers   when all is quiet no tensor slot is missing; KV slots are so few that a leak of one

@@ -19,11 +19,6 @@ constexpr SimTime kSecond{1'000'000'000};
 constexpr Position kContext = 96;  // of every request
 constexpr Position kLongContext = 704;
 
-/// In some pipelines prompts are long, and their prefill goes in waves of up to so many rows.
-bool has_long_prompts(const ToyPlan& plan) {
-    return plan.seed % 8 == 0;
-}
-
 Position context_in(const ToyPlan& plan) {
     return has_long_prompts(plan) ? kLongContext : kContext;
 }

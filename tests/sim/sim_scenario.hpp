@@ -57,7 +57,7 @@ struct SimScenario {
     RestartRules restarts;
     ConductorPlan conductor;
     SimIncident incident = SimIncident::None;
-    std::optional<StageId> poison_kills;     // which segment
+    std::optional<StageId> poison_kills;     // which segment, or the draft
     std::optional<SimTime> drain_at;         // the conductor takes no order from then on,
     SimTime drain_limit{0};                  // and ends what is open within this
     std::optional<StageId> crash_loop;       // which process never stays at work
@@ -68,6 +68,11 @@ struct SimScenario {
     std::shared_ptr<SimTexts> texts = std::make_shared<SimTexts>();
     std::string describe() const;
 };
+
+/// In some pipelines prompts are long, and their prefill goes in waves of up to so many rows.
+[[nodiscard]] inline bool has_long_prompts(const ToyPlan& plan) {
+    return plan.seed % 8 == 0;
+}
 
 [[nodiscard]] SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds = {});
 

@@ -128,8 +128,14 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
     const std::vector<StageId> actors = toy_actors(plan);
     // The first segment sets everything going, so it hears of a request last.
     for (auto id = actors.rbegin(); id != actors.rend(); ++id) {
-        conductor.begin_to.push_back(
-            {.id = *id, .essential = *id != toy_draft(plan), .name = toy_name(plan, *id)});
+        const auto homes = toy_homes(plan);
+        const bool apart = std::any_of(homes.begin(), homes.end(), [id](const auto& home) {
+            return home == std::vector<StageId>{*id};
+        });
+        conductor.begin_to.push_back({.id = *id,
+                                      .essential = *id != toy_draft(plan),
+                                      .apart = apart,
+                                      .name = toy_name(plan, *id)});
     }
     return conductor;
 }

@@ -133,14 +133,76 @@ TEST_CASE("suspects are tried one at a time, and only one that was alone is give
     lose_and_join();
     CHECK(bench.ears[1]->ends == 0);  // its third loss, but another one ran beside it
     CHECK(begun() == Requests{ids[1]});
+    bench.lose(kFirst);
+    CHECK(bench.ears[1]->ends == 0);  // it was alone, once
+    bench.join(kFirst);
+    CHECK(begun() == Requests{ids[1]});
     CHECK(bench.context.excused.empty());
     bench.lose(kFirst);
     CHECK(bench.ears[1]->ends == 1);
     CHECK(bench.ears[1]->status.error().what.find("request 2 is given up") == 0);
-    CHECK(bench.context.excused == std::vector{kVerifier, kVerifier, kVerifier, kFirst});
+    CHECK(bench.context.excused == std::vector{kVerifier, kVerifier, kVerifier, kFirst, kFirst});
     bench.join(kFirst);
     CHECK(begun() == Requests{ids[0], late});
     CHECK(bench.ears[0]->ends + bench.ears[2]->ends == 0);
+}
+
+TEST_CASE("a suspect that meets one loss alone, of a stage's own accident, is not given up") {
+    Bench bench;
+    const RequestId innocent = bench.submit(request());
+    bench.submit(request());
+    for (int i = 0; i < 3; ++i) {  // twice beside the other one, then alone
+        bench.lose(kVerifier);
+        bench.join(kVerifier);
+    }
+    CHECK(bench.ears[0]->ends == 0);
+    bench.verdict(innocent, 4, 4, {50}, FinishReason::EndToken);
+    CHECK(bench.ears[0]->status.ok());
+    // The other one is on trial now, and dies of nothing but itself.
+    bench.lose(kVerifier);
+    bench.join(kVerifier);
+    CHECK(bench.ears[1]->ends == 0);
+    bench.lose(kVerifier);
+    CHECK(bench.ears[1]->ends == 1);
+    CHECK_FALSE(bench.ears[1]->status.ok());
+}
+
+TEST_CASE("poison explains the losses of a draft that it met, too, and each loss is excused once") {
+    Bench bench;
+    bench.submit(request());
+    bench.submit(request());
+    const auto lose = [&bench](StageId stage, int times) {
+        for (int i = 0; i < times; ++i) {
+            bench.lose(stage);
+            bench.join(stage);
+        }
+    };
+    lose(kDraft, 1);
+    lose(kVerifier, 2);
+    lose(kDraft, 2);  // while the first one is on trial
+    lose(kVerifier, 2);
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK(bench.context.excused ==
+          std::vector{kDraft, kVerifier, kVerifier, kDraft, kDraft, kVerifier, kVerifier});
+    bench.context.excused.clear();
+    lose(kVerifier, 2);
+    CHECK(bench.ears[1]->ends == 1);
+    CHECK(bench.context.excused == std::vector{kVerifier, kVerifier});
+}
+
+TEST_CASE("the losses of a draft alone make no request poison") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    for (int i = 0; i < 9; ++i) {
+        bench.lose(kDraft);
+        bench.join(kDraft);
+    }
+    bench.lose(kVerifier);
+    bench.join(kVerifier);
+    CHECK(bench.ears[0]->ends == 0);
+    bench.verdict(id, 2, 4, {50}, FinishReason::EndToken);
+    CHECK(bench.ears[0]->status.ok());
+    CHECK(bench.context.excused.empty());
 }
 
 TEST_CASE("a suspect that is cancelled lets the others begin") {
@@ -175,18 +237,38 @@ TEST_CASE("a token between two losses and a loss while it waits do not make a re
 
 TEST_CASE("a pipeline that does not come back fails what waits for it, by name") {
     Bench bench;
+    const auto pass_seconds = [&bench](int seconds) {
+        for (int i = 0; i < seconds; ++i) bench.context.pass(Micros{1'000'000});
+    };
     bench.submit(request());
     bench.lose(kFirst);
-    bench.context.pass(Micros{3'000'000});
+    pass_seconds(3);
     bench.submit(request());  // it waits from now on
-    bench.context.pass(Micros{2'000'000});
+    pass_seconds(2);
     CHECK(bench.ears[0]->ends == 1);
     REQUIRE_FALSE(bench.ears[0]->status);
     CHECK(bench.ears[0]->status.error().what.find("waited 5000 ms for segment-1") !=
           std::string::npos);
     CHECK(bench.ears[1]->ends == 0);
     bench.join(kFirst);
-    bench.context.pass(Micros{9'000'000});
+    pass_seconds(9);
     CHECK(bench.ears[1]->ends == 0);  // the timer of its wait is stale
     CHECK(bench.conductor.open_requests() == 1);
+}
+
+TEST_CASE("the wait for a pipeline does not go on while the whole machine stands still") {
+    Bench bench;
+    const auto pass_seconds = [&bench](int seconds) {
+        for (int i = 0; i < seconds; ++i) bench.context.pass(Micros{1'000'000});
+    };
+    bench.submit(request());
+    bench.lose(kFirst);
+    pass_seconds(2);
+    bench.context.pass(Micros{3'600'000'000});  // at once: no timer was looked at meanwhile
+    CHECK(bench.ears[0]->ends == 0);
+    pass_seconds(1);
+    CHECK(bench.ears[0]->ends == 0);
+    pass_seconds(4);
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK_FALSE(bench.ears[0]->status);
 }

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "ipc/base/faults.hpp"
+#include "runtime/loop/job_limits.hpp"
 #include "tests/unit/actors/cluster.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
+#include "tests/unit/actors/protocol_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
@@ -163,6 +165,46 @@ TEST_CASE("each safeguard that one message shows is missed when it is taken out"
         bench.verdict(id, 1, 4, {50}, FinishReason::EndToken);
         return bench.context.stops.size() == 3;
     });
+    check_safeguard(PlantedBug::AloneOnceIsPoison, [] {
+        conductor_test::Bench bench;
+        bench.submit(conductor_test::request());
+        bench.submit(conductor_test::request());
+        for (int i = 0; i < 3; ++i) {
+            bench.lose(conductor_test::kVerifier);
+            bench.join(conductor_test::kVerifier);
+        }
+        return bench.ears[0]->ends == 0;
+    });
+    check_safeguard(PlantedBug::ProgressUnwatched, [] {
+        conductor_test::Bench bench;
+        bench.submit(conductor_test::request());
+        for (int second = 0; second < 100; ++second) bench.context.pass(Micros{1'000'000});
+        return bench.context.posted.size() == 6;
+    });
+    check_safeguard(PlantedBug::DraftToldFirst, [] {
+        conductor_test::Bench bench;
+        bench.submit(conductor_test::request());
+        return bench.context.posted.back().to == conductor_test::kDraft;
+    });
+    check_safeguard(PlantedBug::PauseCountsAsWaiting, [] {
+        conductor_test::Bench bench;
+        bench.submit(conductor_test::request());
+        bench.lose(conductor_test::kVerifier);
+        bench.context.pass(Micros{3'600'000'000});
+        bench.context.pass(Micros{2'000'000});
+        return bench.ears[0]->ends == 0;
+    });
+    check_safeguard(PlantedBug::CancelUnseen, [] {
+        conductor_test::Bench bench;
+        AnswerOrder order = bench.order(conductor_test::request());
+        order.cancelled = [] { return true; };
+        bench.verdict(bench.conductor.submit(std::move(order)).value(), 1, 4, {50});
+        return bench.ears[0]->tokens.empty();
+    });
+    check_safeguard(PlantedBug::RowTimeForgotten, [] {
+        const JobLabel prefill{.name = "prefill", .rows = 512};
+        return expected_time({}, prefill, Micros{2'000}) > Micros{10'000'000};
+    });
     check_safeguard(PlantedBug::StopLost, [] {
         conductor_test::Bench bench;
         bench.context.full = {conductor_test::kDraft};
@@ -177,6 +219,43 @@ TEST_CASE("each safeguard that one message shows is missed when it is taken out"
         bench.text.push_back(1);
         bench.verdict({1});
         return bench.context.posted.size() == 1;
+    });
+}
+
+TEST_CASE("rows behind a gap in the cache are what the look at the root keeps out") {
+    check_safeguard(PlantedBug::RootGapIgnored, [] {
+        ScriptedPool pool{4, kWaveRowsMax * kFakeDim * sizeof(float)};
+        SegmentPlan plan;
+        plan.count = 2;
+        plan.previous = segment_id(1);
+        plan.verifier = segment_id(2);
+        plan.first_segment = segment_id(1);
+        plan.verdict_to = {kConductor};
+        FakeBackend backend{kFakeLayers / 2, kFakeLayers, 256};
+        ProtocolScene<SegmentActor> last{segment_id(2), plan, backend};
+        last.context.in = &pool.consumer;
+        last.begin(scene_request());
+        const PoolRef slot = pool.producer.acquire().value();
+        pool.producer.publish(slot, kFakeDim * sizeof(float));
+        msg::WavePart part{};
+        part.request = kSceneRequest;
+        part.attempt = Attempt{1};
+        part.kind = msg::WaveKind::Verify;
+        part.rows = 1;
+        msg::WaveRow row{};
+        row.node = NodeId{1};
+        row.parent = msg::kNoParent;
+        row.token = scene_request().text.back();
+        row.position = 2;
+        msg::Wave wave{};
+        wave.epoch = Epoch{1};
+        wave.tensor = slot.index;
+        wave.tensor_generation = slot.generation;
+        wave.tensor_rows = 1;
+        wave.parts = {part};
+        wave.rows = {row};
+        last.tell(segment_id(1), wave);
+        return last.context.jobs_waiting() == 0;
     });
 }
 

@@ -282,7 +282,7 @@ TEST_CASE(
     middle.expect_nothing_more();
 }
 
-TEST_CASE("a segment refuses kinds that none of its roles handles, and senders out of place") {
+TEST_CASE("a segment reports kinds that none of its roles handles, and senders out of place") {
     const auto refused = [](StageId from, const auto& message) {
         WavePool pool;
         Segment segment{kMiddle, plan_between(kFirst, kLast), 3, 6};
@@ -290,8 +290,10 @@ TEST_CASE("a segment refuses kinds that none of its roles handles, and senders o
         segment.scene.actor.on_start(segment.scene.context);
         segment.scene.actor.handle(from, static_cast<std::uint16_t>(message.kKind),
                                    msg::frame_of(message));
-        REQUIRE(segment.scene.context.failure);
-        return segment.scene.context.failure->what;
+        CHECK_FALSE(segment.scene.context.failure);
+        REQUIRE(segment.scene.context.faults.size() == 1);
+        CHECK(segment.scene.context.faults[0].first == from);
+        return segment.scene.context.faults[0].second.what;
     };
     CHECK(refused(kDraft, msg::Proposal{}) ==
           "stage 4 sent a message of kind 1, which this stage does not handle");

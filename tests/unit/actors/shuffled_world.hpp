@@ -11,6 +11,7 @@
 // starts its next incarnation. Each survivor hears of both in its own time, in the order in which
 // it hears the conductor's posts; a channel belongs to one pair of incarnations. The conductor
 // hears that a stage has joined when every survivor has.
+// Long because channels, jobs, timers and losses are one state, and a test reads it in one place.
 #pragma once
 
 #include <array>
@@ -157,6 +158,8 @@ public:
     std::function<void(StageId to, std::uint16_t kind, std::span<const std::byte> bytes)> tap;
     /// A hot message of which it answers true is lost on its way, without a trace.
     std::function<bool(StageId to, std::uint16_t kind)> loses;
+    /// A stage of which it answers true reads no cold message, as one whose control socket is full.
+    std::function<bool(StageId id)> leaves_cold_unread;
     /// When nothing else can happen, time jumps to the next timer, but not further than this.
     Micros jump_max{std::numeric_limits<std::int32_t>::max()};
 
@@ -347,7 +350,8 @@ private:
         }
         for (auto& [id, stage] : stages_) {
             Stage* at = stage.get();
-            if (!at->cold.empty()) choices.push_back([this, at] { deliver_cold(*at); });
+            const bool reads = !leaves_cold_unread || !leaves_cold_unread(id);
+            if (!at->cold.empty() && reads) choices.push_back([this, at] { deliver_cold(*at); });
             if (!at->jobs.empty()) choices.push_back([at] { end_job(*at); });
             if (!at->wants_room.empty()) choices.push_back([this, at] { tell_room(*at); });
         }
@@ -362,7 +366,9 @@ private:
         if (timer_due || (choices.empty() && may_jump)) choices.assign(1, [this] { fire(); });
         if (choices.empty()) return std::exchange(idle_rounds_, idle_rounds_ + 1) < 2;
         idle_rounds_ = 0;
+        std::size_t before = faults.size();
         choices[std::uniform_int_distribution<std::size_t>{0, choices.size() - 1}(random_)]();
+        for (; before < faults.size(); ++before) lose_faulty(faults[before]);
         return true;
     }
     [[nodiscard]] bool can_be_read(const Edge& edge) const {
@@ -377,13 +383,14 @@ private:
         if (loses && loses(std::get<2>(edge), letter.kind)) return;
         if (tap) tap(std::get<2>(edge), letter.kind, letter.bytes);
         Stage& stage = *stages_.at(std::get<2>(edge));
-        const std::size_t before = faults.size();
         stage.actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
-        for (std::size_t i = before; i < faults.size(); ++i) lose_faulty(stage, faults[i].peer);
     }
     /// As a stage's loop: it has no channel any more with a peer that it has reported.
-    static void lose_faulty(Stage& stage, StageId peer) {
-        if (!stage.wired_to(peer)) return;
+    void lose_faulty(const Fault& fault) {
+        const StageId peer = fault.peer;
+        const auto found = stages_.find(fault.by);
+        if (found == stages_.end() || !found->second->wired_to(peer)) return;
+        Stage& stage = *found->second;
         stage.wired[peer] = std::nullopt;
         stage.wants_room.erase(peer);
         stage.actor.on_peer(peer, PeerChange::Lost);

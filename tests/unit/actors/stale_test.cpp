@@ -112,7 +112,7 @@ TEST_CASE("a request that is stopped in the middle makes room for the next one")
     }
 }
 
-TEST_CASE("a verdict that does not continue the text is refused by name") {
+TEST_CASE("a verdict that does not continue the text is refused, and its sender reported") {
     const Request request = small_request(2);
     Pipeline pipeline{{.segments = 2}, request, {}};
     pipeline.open_and_begin(kOne, request);
@@ -123,9 +123,11 @@ TEST_CASE("a verdict that does not continue the text is refused by name") {
     wrong.count = 1;
     pipeline.world.inject(segment_id(2), kFirstSegment, wrong);
     pipeline.world.run([] { return false; });
-    REQUIRE(pipeline.world.failure);
-    CHECK(pipeline.world.failure->code == Errc::Protocol);
-    CHECK(pipeline.world.failure->what.find("position 300") != std::string::npos);
+    CHECK_FALSE(pipeline.world.failure);
+    REQUIRE(pipeline.world.faults.size() == 1);
+    CHECK(pipeline.world.faults[0].peer == segment_id(2));
+    CHECK(pipeline.world.faults[0].error.code == Errc::Protocol);
+    CHECK(pipeline.world.faults[0].error.what.find("position 300") != std::string::npos);
 }
 
 TEST_CASE("a draft that never answers is waited for only a few times") {

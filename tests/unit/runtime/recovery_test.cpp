@@ -343,3 +343,40 @@ TEST_CASE("a survivor that never takes its new channels is replaced, not the new
     r.tick(Micros{1001});
     CHECK(bench.said() == Said{"lost 3", "unwire 3.1 from 1 2", "joined 2.2", "kill 3.1"});
 }
+
+TEST_CASE("who starts while the machine stands still has as much longer, once it has loaded too") {
+    RestartRules rules;
+    rules.start_limit = Micros{1000};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    r.gone(kFirst, Epoch{1}, "killed", Micros{0});
+    bench.said();
+    r.paused(Micros{60'000}, Micros{60'400});  // it had loaded for 400
+    r.tick(Micros{60'400});
+    r.tick(Micros{60'999});
+    CHECK(bench.said().empty());
+    r.greeted(kFirst, Epoch{2}, Micros{60'999});
+    bench.said();
+    r.paused(Micros{9'000}, Micros{70'000});
+    r.tick(Micros{70'998});
+    CHECK(bench.said().empty());
+    r.tick(Micros{70'999});
+    CHECK(bench.said() == Said{"unwire 2.2 from 1 3", "kill 2.2"});
+}
+
+TEST_CASE("time in which the machine stands still is not time at work") {
+    RestartRules rules;
+    rules.restarts_max = 2;
+    rules.backoff = {Micros{0}};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    Micros now{0};
+    for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
+        CHECK(r.health_of(kLast) == StageHealth::Up);
+        now += Micros{3'600'000'000};
+        r.paused(Micros{3'600'000'000}, now);
+        r.gone(kLast, Epoch{epoch}, "killed", ++now);
+        if (epoch < 3) bench.comes_up(kLast, Epoch{epoch + 1}, ++now);
+    }
+    CHECK(r.health_of(kLast) == StageHealth::Disabled);
+}

@@ -177,6 +177,27 @@ TEST_CASE("a stage that does not come up is named, with how it ended and its las
     }
 }
 
+TEST_CASE("time in which the parent stands still does not count as loading") {
+    const Leftovers before;
+    const pid_t stopper = ::fork();
+    REQUIRE(stopper >= 0);
+    if (stopper == 0) {
+        ::usleep(100'000);
+        ::kill(::getppid(), SIGSTOP);
+        ::usleep(1'500'000);
+        ::kill(::getppid(), SIGCONT);
+        ::_exit(0);
+    }
+    SupervisorOptions short_limit = options();
+    short_limit.start_limit = 800ms;
+    auto supervisor = Supervisor::create(short_limit).value();
+    const auto began = std::chrono::steady_clock::now();
+    REQUIRE_FALSE(start_relays(*supervisor, "hang-on-load").ok());
+    CHECK(std::chrono::steady_clock::now() - began > 1'900ms);
+    supervisor.reset();
+    CHECK(::waitpid(stopper, nullptr, 0) == stopper);
+}
+
 TEST_CASE("a stage's own helpers go with it") {
     const Leftovers before;
     auto supervisor = Supervisor::create(options()).value();

@@ -140,3 +140,91 @@ TEST_CASE(
     CHECK(bench.context.faults[1].first == kDraft);
     CHECK(bench.context.posted.empty());
 }
+
+namespace {
+
+void lose_and_join(Bench& bench, StageId stage, int times = 1) {
+    for (int i = 0; i < times; ++i) {
+        bench.lose(stage);
+        bench.join(stage);
+    }
+}
+
+/// The requests that the draft was told of since the last look.
+std::vector<RequestId> told_to_draft(Bench& bench) {
+    std::vector<RequestId> told;
+    for (const auto& posted : bench.context.posted) {
+        if (posted.to == kDraft) told.push_back(posted.begin.request);
+    }
+    bench.context.posted.clear();
+    return told;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a request that kills the draft again and again goes on without it, and no other one does") {
+    Bench bench;
+    using Requests = std::vector<RequestId>;
+    const RequestId poison = bench.submit(request(4, 32));
+    const RequestId other = bench.submit(request(4, 32));
+    CHECK(told_to_draft(bench) == Requests{poison, other});
+    lose_and_join(bench, kDraft);
+    CHECK(told_to_draft(bench) == Requests{poison, other});  // one loss is an accident
+    lose_and_join(bench, kDraft);
+    CHECK(told_to_draft(bench) == Requests{poison});
+    bench.verdict(poison, 1, 4, {50});  // a token says nothing of the draft
+    lose_and_join(bench, kDraft);
+    CHECK(told_to_draft(bench) == Requests{poison});
+    lose_and_join(bench, kDraft);
+    CHECK(told_to_draft(bench) == Requests{other});
+    CHECK(bench.context.excused.empty());
+    bench.verdict(poison, 1, 5, {51});
+    bench.verdict(other, 1, 4, {50}, FinishReason::EndToken);
+    CHECK(bench.context.excused == std::vector<StageId>(4, kDraft));  // the draft works
+    // It goes on without the draft until its end, also in its next attempt; its next turn is another try.
+    lose_and_join(bench, kFirst);
+    CHECK(told_to_draft(bench).empty());
+    bench.verdict(poison, 2, 6, {52}, FinishReason::EndToken);
+    CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 52});
+    AnswerOrder more = bench.order(request(1, 32));
+    more.continues = poison;
+    REQUIRE(bench.conductor.submit(std::move(more)));
+    CHECK(told_to_draft(bench) == Requests{poison});
+}
+
+TEST_CASE("a request with which the draft lives for long enough is not suspected of later losses") {
+    Bench bench;
+    const RequestId id = bench.submit(request());
+    for (std::uint32_t i = 0; i < 9; ++i) {
+        bench.context.pass(plan().draft_trial);
+        bench.verdict(id, 1, static_cast<Position>(4 + i), {50});
+        (void)told_to_draft(bench);
+        lose_and_join(bench, kDraft);
+        CHECK(told_to_draft(bench) == std::vector<RequestId>{id});
+    }
+}
+
+TEST_CASE("while a suspect is on trial at the draft the others go on without it, then are told") {
+    Bench bench;
+    const RequestId first = bench.submit(request(4, 32));
+    const RequestId second = bench.submit(request(4, 32));
+    lose_and_join(bench, kDraft, 2);
+    (void)told_to_draft(bench);
+    bench.verdict(second, 1, 4, {50});
+    CHECK(told_to_draft(bench).empty());
+    bench.context.pass(plan().draft_trial);
+    bench.verdict(first, 1, 4, {50});
+    CHECK(told_to_draft(bench) == std::vector<RequestId>{second});
+    CHECK(bench.context.posted.empty());
+}
+
+TEST_CASE("a draft that dies of every request is excused of none") {
+    Bench bench;
+    for (int i = 0; i < 4; ++i) {
+        const RequestId id = bench.submit(request());
+        lose_and_join(bench, kDraft, 3);
+        bench.verdict(id, 1, 4, {50}, FinishReason::EndToken);
+    }
+    CHECK(bench.context.excused.empty());
+}

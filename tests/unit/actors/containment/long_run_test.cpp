@@ -98,3 +98,30 @@ TEST_CASE(
     bench.begin(request);
     CHECK_FALSE(bench.proposals().empty());
 }
+
+TEST_CASE("a stage that reads no Begin while hundreds of requests come and go holds none of them") {
+    const Request last = short_request(7);
+    const Oracle oracle = plain_answer(last);
+    for (const StageId behind : {kTheDraft, segment_id(1), segment_id(2), segment_id(3)}) {
+        CAPTURE(behind.value);
+        Cluster cluster{{.segments = 3, .drafting = Drafting::Lookup}};
+        bool is_behind = true;
+        cluster.world.leaves_cold_unread = [&](StageId id) { return is_behind && id == behind; };
+        for (std::uint64_t i = 0; i < 3 * InboxGate::kHeldMax; ++i) {
+            const RequestId id = cluster.submit(short_request(i)).value();
+            cluster.run_steps(40);  // what can be early is on its way now
+            cluster.conductor.cancel(id);
+            cluster.conductor.close(id);
+        }
+        is_behind = false;
+        REQUIRE(cluster.submit(last));
+        cluster.run_until_last_ended();
+        CHECK(cluster.heard.back()->tokens == oracle.answer);
+        cluster.run_dry();
+        CHECK(cluster.world.faults.empty());
+        CHECK(cluster.world.tensors_all_free());
+        for (const StageId id : {kTheDraft, segment_id(1), segment_id(2), segment_id(3)}) {
+            CHECK(cluster.world.gauges(id)[static_cast<std::size_t>(gauges::kRequests)] == 0);
+        }
+    }
+}
