@@ -1,6 +1,7 @@
 #include "launch/backend/load_model.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <fmt/core.h>
 #include <map>
 #include <string_view>
@@ -9,10 +10,12 @@
 #include "launch/backend/lora_part.hpp"
 #include "launch/backend/make_backend.hpp"
 #include "launch/backend/model_use.hpp"
+#include "launch/backend/packed_cache.hpp"
 #include "launch/backend/parts_search.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/weights/lora.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -31,21 +34,32 @@ Result<ModelFile> open_model_file(const ModelOptions& options, const Environment
 ModelOptions naming(ModelOptions options, const ModelFile& file) {
     options.model = file.path();
     options.lora = file.lora() != nullptr ? file.lora()->path : "";
+    options.copy = file.copy_path();
     return options;
 }
 
 Result<ModelFile> open_named_model(const ModelOptions& options) {
     if (!options.random.empty()) return open_shape(options.random);
     Result<ModelFile> file = ModelFile::open(options.model);
+    if (file) use_named_copy(file.value(), options);
     if (!file || options.lora.empty()) return file;
     return merge_lora(std::move(file).value(), options.lora);
 }
 
 Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
+    return open_model(options, environment, {.bars = bars_on(environment)});
+}
+
+Result<OpenedModel> open_model(const ModelOptions& options,
+                               const Environment& environment,
+                               OpenTold told) {
     Result<ModelFile> file = open_model_file(options, environment);
     if (!file) return file.error();
     Result<Tokenizer> tokenizer = tokenizer_of(file.value());
     if (!tokenizer) return tokenizer.error();
+    const std::string remark = use_packed_cache(file.value(), options, environment, told.bars);
+    if (!remark.empty() && told.remarks)
+        std::fprintf(stderr, "paceline: %s\n", visible(remark, kLineShownBytesMax).c_str());
     return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
 }
 

@@ -31,11 +31,22 @@ struct OpenedModel {
 /// `options` with the files that `file` was opened from, for open_named_model() in another process.
 [[nodiscard]] ModelOptions naming(ModelOptions options, const ModelFile& file);
 
-/// The same as open_model_file() where the options name each file. Errors: those of ModelFile::open()
+/// The same as open_model_file() where the options name each file, also the packed copy. Errors: those of ModelFile::open()
 /// and merge_lora(), or of open_shape().
 [[nodiscard]] Result<ModelFile> open_named_model(const ModelOptions& options);
 
-/// Errors: those of open_model_file() and tokenizer_of().
+/// What open_model() shows on stderr.
+struct OpenTold {
+    Show bars = Show::No;
+    bool remarks = true;  // a packed copy that was damaged or cannot be kept
+};
+
+/// For decoding text: a folder with the packed copy that the options ask for (packed_cache.hpp), made if there
+/// is none. Errors: those of open_model_file() and tokenizer_of().
+[[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
+                                             const Environment& environment,
+                                             OpenTold told);
+/// With bars where stderr is a terminal.
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment);
 

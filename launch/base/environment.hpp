@@ -11,7 +11,7 @@ namespace paceline {
 struct Environment {
     std::string model;         // PACELINE_MODEL: used where -m is not given; may be empty
     std::string pretrained;    // PACELINE_PRETRAINED: a folder with trained parts; may be empty
-    std::string cache_folder;  // where launch/fetch_model keeps the demo model
+    std::string cache_folder;  // the demo model, packed copies of folders (packed_cache.hpp)
     std::string hub_cache;     // where other programs keep models of the Hugging Face hub
     bool stdin_is_terminal = false;
     bool stdout_is_terminal = false;

@@ -47,6 +47,10 @@ void add_model_options(Command& app, ModelOptions& options) {
                    "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
         .check(one_of(dtype_names()))
         .show_default();
+    app.add_flag("--no-cache", options.no_cache,
+                 "with --dtype int8 or q4 and a Hugging Face folder: pack it anew, and keep no "
+                 "packed copy in "
+                 "~/.cache/paceline/packed");
     app.add_option("--kv-dtype", options.kv_dtype,
                    "keys and values in memory; auto is f16 on a CPU, bf16 on a GPU")
         .check(one_of(kv_dtype_names()))

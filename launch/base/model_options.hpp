@@ -26,6 +26,8 @@ struct ModelOptions {
     int context = 0;          // 0: what the model was trained for, at most kContextDefault
     std::string random = {};  // --random: a shape in place of a model (shapes.hpp)
     std::uint64_t random_seed = 1;  // of its weights
+    bool no_cache = false;          // a folder's packed weights are neither kept nor looked for
+    std::string copy = {};  // of a folder, for a stage: where they are kept (packed_cache.hpp)
 };
 
 /// The word of --lora that has the part looked for.
@@ -40,7 +42,7 @@ inline constexpr int kContextDefault = 8192;
 void add_model_file_option(Command& app, ModelOptions& options);
 /// --lora, for commands that compute with the weights.
 void add_lora_option(Command& app, ModelOptions& options);
-/// -m, --lora, --dtype, --kv-dtype, --isa, -t, -c
+/// -m, --lora, --dtype, --no-cache, --kv-dtype, --isa, -t, -c
 void add_model_options(Command& app, ModelOptions& options);
 /// --device: "cpu" or "cuda:N"; whether it is there says check_device().
 void add_device_option(Command& app, ModelOptions& options);

@@ -1,6 +1,7 @@
 #include "launch/cli/bench.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fmt/core.h>
 
@@ -161,9 +162,12 @@ Status sweep(const BenchOptions& options,
             const int given = options.threads.empty() ? 0 : count;
             if (const std::string warning = threads_warning(given, device); !warning.empty())
                 std::fprintf(stderr, "paceline bench: %s\n", warning.c_str());
+            const auto begun = std::chrono::steady_clock::now();
             Result<std::unique_ptr<Backend>> backend = load_backend(
                 file, cpu_options(one, plan, slots, device), device, bars_on(environment));
             if (!backend) return backend.error();
+            const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begun;
+            row.load_ns = static_cast<std::uint64_t>(taken.count());
             row.dtype = dtype_in_memory(file, dtype);
             row.threads = plan.threads;
             Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);

@@ -16,6 +16,7 @@
 #include "launch/base/text_output.hpp"
 #include "launch/cli/bench.hpp"
 #include "launch/cli/check.hpp"
+#include "launch/cli/convert.hpp"
 #include "launch/cli/generate.hpp"
 #include "launch/cli/inspect.hpp"
 #include "launch/cli/run.hpp"
@@ -101,6 +102,7 @@ int run(int argc, char** argv) {
     paceline::SimulateOptions simulate_options;
     paceline::CheckOptions check_options;
     paceline::SearchOptions search_options;
+    paceline::ConvertCommandOptions convert_options;
     const paceline::Command run_command = paceline::add_run(root, run_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
     const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
@@ -110,6 +112,7 @@ int run(int argc, char** argv) {
     const paceline::Command simulate_command = paceline::add_simulate(root, simulate_options);
     const paceline::Command check_command = paceline::add_check(root, check_options);
     const paceline::Command search_command = paceline::add_search(root, search_options);
+    const paceline::Command convert_command = paceline::add_convert(root, convert_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
@@ -120,6 +123,7 @@ int run(int argc, char** argv) {
     if (simulate_command.parsed()) return paceline::run_simulate(simulate_options, environment);
     if (check_command.parsed()) return paceline::run_check(check_options, environment);
     if (search_command.parsed()) return paceline::run_search(search_options, environment);
+    if (convert_command.parsed()) return paceline::run_convert(convert_options, environment);
     return paceline::kExitUsage;
 }
 

@@ -28,7 +28,8 @@ RunSession::RunSession(OpenedModel model, const RunOptions& options)
 }
 
 Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
-    Result<OpenedModel> model = open_model(options.model, environment);
+    Result<OpenedModel> model = open_model(
+        options.model, environment, {.bars = options.bars(environment), .remarks = !options.quiet});
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
     if (options.model.context > file.config().context_length) {

@@ -83,6 +83,7 @@ template <class Archive>
 void transfer(Archive& archive, StageAssignment& a) {
     transfer(archive, {{"model", TextField{&a.model.model}},
                        {"lora", TextField{&a.model.lora}},
+                       {"packed copy", TextField{&a.model.copy}},
                        {"dtype", TextField{&a.model.dtype}},
                        {"kv dtype", TextField{&a.model.kv_dtype}},
                        {"isa", TextField{&a.model.isa}},

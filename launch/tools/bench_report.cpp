@@ -77,6 +77,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
         {"model_type", row.model_name},
         {"model_size", row.model_bytes},
         {"model_n_params", row.model_parameters},
+        {"load_ns", row.load_ns},
         {"dtype", row.dtype},
         {"kv_dtype", row.kv_dtype},
         {"n_threads", row.threads},

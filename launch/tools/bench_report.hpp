@@ -21,6 +21,7 @@ struct BenchRow {
     std::string model_name;
     std::uint64_t model_bytes = 0;  // weights as packed
     std::uint64_t model_parameters = 0;
+    std::uint64_t load_ns = 0;  // of an open file: its weights read and packed
     std::string backend = "CPU";
     std::string isa;  // of a CPU
     std::string gpu;  // its name; empty: a CPU

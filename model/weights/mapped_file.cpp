@@ -18,8 +18,12 @@ std::string reason(int error) {
     return std::error_code(error, std::generic_category()).message();
 }
 
+std::int64_t nanoseconds(const timespec& time) {
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
 std::int64_t modified_ns(const struct stat& info) {
-    return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+    return nanoseconds(info.st_mtim);
 }
 
 Status check_regular(const std::string& path, const struct stat& info) {
@@ -115,6 +119,16 @@ void MappedFile::release(std::span<const std::byte> part) const {
     if (first >= last) return;
     // Only advice: where the kernel refuses it, the pages stay and nothing else changes.
     (void)::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
+}
+
+Result<FileIdentity> MappedFile::identity() const {
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0)
+        return Error{Errc::System, "cannot examine " + path_ + ": " + reason(errno)};
+    const std::int64_t changed = nanoseconds(info.st_ctim);
+    return FileIdentity{fmt::format("{} {} {} {} {}", info.st_dev, info.st_ino, info.st_size,
+                                    modified_ns(info), changed),
+                        changed};
 }
 
 Status MappedFile::check_unchanged() const {

@@ -15,6 +15,13 @@
 
 namespace paceline {
 
+/// What a file system says of a file: equal texts of one path mean the same bytes, unless a clock was set back.
+struct FileIdentity {
+    std::string text;  // device, inode, size, times of modification and of change
+    std::int64_t changed_ns =
+        0;  // st_ctime, which no program can set: every write and rename moves it on
+};
+
 class MappedFile {
 public:
     /// Errors: BadFile, naming the path: missing, unreadable, a directory, not a regular file,
@@ -38,6 +45,9 @@ public:
     /// Drops the whole pages inside `part`, which lies inside bytes(), from the process's
     /// memory. Reading them again is allowed and fetches them from the file anew.
     void release(std::span<const std::byte> part) const;
+
+    /// As it is now. Errors: System.
+    [[nodiscard]] Result<FileIdentity> identity() const;
 
     /// Errors: BadFile if size or modification time are no longer what they were at open().
     [[nodiscard]] Status check_unchanged() const;

@@ -23,7 +23,7 @@ bool release_from(const ModelFile::Contents& contents, std::span<const std::byte
         file.release(part);
         return true;
     };
-    return release(contents.file) ||
+    return release(contents.file) || (contents.copy && release(*contents.copy)) ||
            std::any_of(contents.shards.begin(), contents.shards.end(), release);
 }
 
@@ -140,6 +140,10 @@ const MergedLora* ModelFile::lora() const {
     return contents_->merge ? &contents_->merge->card : nullptr;
 }
 
+std::string ModelFile::copy_path() const {
+    return contents_->copy ? contents_->copy->path() : std::string{};
+}
+
 void ModelFile::release(const TensorView& tensor) const {
     if (tensor.data == nullptr) return;  // synthetic: nothing of it was ever mapped
     const std::span<const std::byte> part{tensor.data, tensor.bytes};
@@ -153,6 +157,9 @@ Status ModelFile::check_unchanged() const {
     for (const Contents* contents : {contents_->lender, own}) {
         if (contents == nullptr) continue;
         if (Status s = contents->file.check_unchanged(); !s) return s;
+        if (contents->copy) {
+            if (Status s = contents->copy->check_unchanged(); !s) return s;
+        }
         for (const MappedFile& shard : contents->shards) {
             if (Status s = shard.check_unchanged(); !s) return s;
         }

@@ -96,6 +96,7 @@ public:
     /// For the readers of formats, who have checked everything.
     explicit ModelFile(std::unique_ptr<Contents> contents);
     [[nodiscard]] const Contents& contents() const { return *contents_; }
+    [[nodiscard]] Contents& own_contents() { return *contents_; }
     [[nodiscard]] std::unique_ptr<Contents> take_contents() &&;
 
     /// Opens and checks the model at `path`: a GGUF file (of a split model any of its shards), or a Hugging
@@ -132,6 +133,8 @@ public:
     [[nodiscard]] std::uint64_t plain_fingerprint() const;
     /// nullptr: the weights are the file's own.
     [[nodiscard]] const MergedLora* lora() const;
+    /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty: none.
+    [[nodiscard]] std::string copy_path() const;
 
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
     /// the process's memory; a later read fetches them anew).

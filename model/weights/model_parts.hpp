@@ -51,6 +51,8 @@ struct ModelFile::Contents {
     std::optional<LoraMerge> merge = {};
     // The further files of a split model; of a folder all that tensors lie in, where `file` says what it is.
     std::vector<MappedFile> shards = {};
+    std::optional<MappedFile> copy =
+        {};  // of a folder: where its matrices are read from (packed_copy.hpp)
 };
 
 }  // namespace paceline

@@ -48,4 +48,21 @@ QuantisedGroup quantise_q4(const float* x, int count) {
     return to;
 }
 
+QuantisedGroup quantise_q4_0(const float* x) {
+    float largest = 0.0f;
+    for (int k = 0; k < kQuantGroup; ++k) {
+        const float value = finite_or_zero(x[k]);
+        if (std::fabs(value) > std::fabs(largest)) largest = value;
+    }
+    QuantisedGroup to;
+    to.scale = float_to_half(largest / -8.0f);
+    const float d = half_to_float(to.scale);
+    const float inverse = d == 0.0f ? 0.0f : 1.0f / d;
+    for (int k = 0; k < kQuantGroup; ++k) {
+        to.q[k] = static_cast<std::int8_t>(
+            std::clamp(std::nearbyintf(finite_or_zero(x[k]) * inverse), -8.0f, 7.0f) + 8.0f);
+    }
+    return to;
+}
+
 }  // namespace paceline

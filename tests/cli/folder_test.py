@@ -18,7 +18,8 @@ PROMPT = ["-p", "Hello, world", "-n", "16", "-t", "1", "--raw"]
 class Folder(CliTest):
     def ids(self, *args: str, model: str = FOLDER, **env: str) -> list[int]:
         path = self.folder / "ids.json"
-        self.run_ok("run", "-m", model, *PROMPT, "--ids", str(path), "-q", *args, env=environment(**env))
+        self.run_ok("run", "-m", model, *PROMPT, "--ids", str(path), "-q", "--no-cache", *args,
+                    env=environment(**env))
         return json.loads(path.read_text())
 
     def cached(self, name: str = "owner/tiny") -> str:

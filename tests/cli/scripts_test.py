@@ -18,9 +18,12 @@ class Scripts(CliTest):
         self.assertEqual(self.script("fetch_model", TINY).stdout.strip(), TINY)
         self.assertEqual(self.script("fetch_model", PACELINE_MODEL=TINY).stdout.strip(), TINY)
         self.assertEqual(self.script("fetch_model", TINY, PACELINE_MODEL="/nonexistent").stdout.strip(), TINY)
+        folder = str(ROOT / "tests/fixtures/folders/llama3-bf16")
+        self.assertEqual(self.script("fetch_model", folder).stdout.strip(), folder)
+        self.assertEqual(self.script("fetch_model", PACELINE_MODEL=folder).stdout.strip(), folder)
 
     def test_the_users_own_model_must_exist(self):
-        for wrong, why in (("/nonexistent/m.gguf", "does not exist"), (str(self.folder), "is a directory")):
+        for wrong, why in (("/nonexistent/m.gguf", "does not exist"), (str(self.folder), "is a directory without config.json")):
             done = self.script("fetch_model", wrong)
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)

@@ -156,7 +156,9 @@ void read_yarn(GgufKeys& keys, const std::string& prefix, ModelConfig& config) {
     const float own = 0.1F * std::log(rope.factor) + 1.0F;
     const float magnitude = keys.float_or(prefix + "attn_factor", 1.0F, {1e-3, 1e3}) *
                             keys.float_or(prefix + "yarn_attn_factor", own, {1e-3, 1e3});
-    if (magnitude != own) rope.attention_factor = magnitude;
+    // One that is stated counts as it stands: the formula is computed with more digits than a float has.
+    if (keys.has(prefix + "yarn_attn_factor") || magnitude != own)
+        rope.attention_factor = magnitude;
 }
 
 /// Of the lists of factors, which are tensors (gguf_tensors.cpp).

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/checked.hpp"
 #include "model/weights/config_limits.hpp"
 #include "model/weights/message_text.hpp"
@@ -299,6 +301,13 @@ void take_rope_factors(Assigner& assigner, ModelParts& parts) {
 }
 
 }  // namespace
+
+std::uint32_t ggml_number(StoredType type) {
+    const auto* found = std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes),
+                                     [&](const GgmlType& row) { return row.stored == type; });
+    PACE_CHECK(found != std::end(kGgmlTypes), "every stored type has a number");
+    return found->number;
+}
 
 Result<std::vector<TensorView>> view_tensors(std::span<const std::byte> bytes,
                                              const GgufHeader& header,

@@ -12,6 +12,9 @@
 
 namespace paceline {
 
+/// The number of a type in files.
+[[nodiscard]] std::uint32_t ggml_number(StoredType type);
+
 /// A view per tensor, in file order. Established for each: a stored type that can be read, rows
 /// of whole blocks, bytes that lie inside the file and overlap no other tensor's.
 /// Errors: Unsupported (a stored type, by its name), BadFile.

@@ -1,7 +1,10 @@
 #include "model/weights/gguf/gguf_tokenizer.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <string>
+
+#include "model/weights/gguf/gguf_model_keys.hpp"
 
 namespace paceline {
 namespace {
@@ -56,6 +59,38 @@ std::optional<TokenId> read_id(GgufKeys& keys, const char* name, int vocab_size)
     return static_cast<TokenId>(*id);
 }
 
+std::vector<TokenId> read_ids(GgufKeys& keys, const char* name, int vocab_size) {
+    std::vector<TokenId> tokens;
+    for (const std::int64_t id : keys.ints(name)) {
+        if (id < 0 || id >= vocab_size) {
+            keys.fail(Errc::BadFile, fmt::format("{} has the id {}, the model has {} tokens", name,
+                                                 id, vocab_size));
+            return {};
+        }
+        tokens.push_back(static_cast<TokenId>(id));
+    }
+    return tokens;
+}
+
+/// What converters of GGUF files leave out, and Paceline's own writes (gguf_model_keys.hpp).
+void read_own_keys(GgufKeys& keys, int vocab_size, TokenizerData& data) {
+    data.end_tokens = read_ids(keys, kEndTokensKey, vocab_size);
+    for (const TokenId token : read_ids(keys, kStripLeftKey, vocab_size))
+        data.greedy_tokens.push_back({token, true, false});
+    for (const TokenId token : read_ids(keys, kStripRightKey, vocab_size)) {
+        const auto known =
+            std::find_if(data.greedy_tokens.begin(), data.greedy_tokens.end(),
+                         [&](const GreedyToken& greedy) { return greedy.token == token; });
+        if (known == data.greedy_tokens.end()) {
+            data.greedy_tokens.push_back({token, false, true});
+        } else {
+            known->after = true;
+        }
+    }
+    if (keys.has(kWholeWordsKey)) data.whole_words = keys.bool_or(kWholeWordsKey, false);
+    if (keys.has(kNormalFormKey)) data.normal_form_c = keys.bool_or(kNormalFormKey, false);
+}
+
 }  // namespace
 
 Result<ChatSources> read_chat_sources(GgufKeys& keys) {
@@ -93,6 +128,7 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", false);
     data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);
     data.chat_template = std::string(keys.text_or("tokenizer.chat_template", ""));
+    read_own_keys(keys, vocab_size, data);
     if (!keys.status()) return keys.status().error();
     return data;
 }

@@ -10,7 +10,7 @@ namespace paceline {
 
 inline constexpr std::size_t kTokenBytesMax = 65'536;  // of one vocabulary entry
 
-/// Reads tokenizer.*. A file without a tokenizer (no tokenizer.ggml.tokens) yields empty data:
+/// Reads tokenizer.* and Paceline's own keys (gguf_model_keys.hpp). A file without a tokenizer (no tokenizer.ggml.tokens) yields empty data:
 /// its weights can be run on token ids.
 /// `vocab_size` is the number of rows of the embedding; tokens must be exactly as many.
 /// Errors: BadFile (counts that disagree, ids or kinds out of range, wrong types).

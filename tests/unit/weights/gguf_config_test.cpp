@@ -187,6 +187,16 @@ TEST_CASE(
     CHECK(expect_config(builder).rope.attention_factor == 2.5F);
 }
 
+TEST_CASE(
+    "rope scaling: a factor that is stated counts to its last bit, also where it is yarn's own") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("llama.rope.scaling.type", "yarn");
+    builder.set_f32("llama.rope.scaling.factor", 8.0F);
+    const float own = 0.1F * std::log(8.0F) + 1.0F;
+    builder.set_f32("llama.rope.scaling.yarn_attn_factor", own);
+    CHECK(expect_config(builder).rope.attention_factor == own);  // 0 would be more digits of it
+}
+
 TEST_CASE("rope scaling: llama3 comes as a tensor of factors") {
     TinyModel tiny;
     tiny.rope_factors = true;

@@ -1,4 +1,5 @@
 // Tokenizer data that disagree with the weights or with themselves.
+#include "model/weights/gguf/gguf_model_keys.hpp"
 #include "model/weights/gguf/gguf_tokenizer.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
@@ -48,6 +49,19 @@ TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
         expect_bad(builder, {key, "4294967295"});
         builder.set_i32(key, -1);
         expect_bad(builder, {key, "-1"});
+    }
+}
+
+TEST_CASE("ids of Paceline's own keys outside the vocabulary are refused, each by its key") {
+    for (const char* key : {kEndTokensKey, kStripLeftKey, kStripRightKey}) {
+        for (const std::int32_t id : {288, -1}) {
+            GgufBuilder builder = tiny_model();
+            builder.set_ints(key, {0, id});
+            expect_bad(builder, {key, std::to_string(id), "288"});
+        }
+        GgufBuilder builder = tiny_model();
+        builder.set_text(key, "no list");
+        expect_bad(builder, {key});
     }
 }
 

@@ -1,0 +1,25 @@
+// `paceline convert`: a Hugging Face folder or a wide GGUF file as one packed GGUF file.
+//
+// What is written: model/weights/convert.hpp. The file is called OUT.part until it is whole; Ctrl-C leaves nothing.
+#pragma once
+
+#include <string>
+
+#include "launch/base/command.hpp"
+#include "launch/base/environment.hpp"
+
+namespace paceline {
+
+struct ConvertCommandOptions {
+    std::string model;
+    std::string output;
+    std::string type;
+    int threads = 0;  // 0: one for each core that this process may use
+    bool force = false;
+    bool quiet = false;
+};
+
+Command add_convert(Command& app, ConvertCommandOptions& options);
+int run_convert(const ConvertCommandOptions& options, const Environment& environment);
+
+}  // namespace paceline

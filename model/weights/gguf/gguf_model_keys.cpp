@@ -1,0 +1,109 @@
+#include "model/weights/gguf/gguf_model_keys.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <fmt/core.h>
+#include <utility>
+
+#include "model/weights/describe.hpp"
+
+namespace paceline {
+namespace {
+
+void add_rope_keys(const RopeConfig& rope, const std::string& arch, GgufKeyWriter& keys) {
+    keys.add_f32(arch + ".rope.freq_base", rope.base);
+    // Converters write it for this family alone; for the others it is the width of a head.
+    if (rope.pairing == RopePairing::Adjacent)
+        keys.add_u32(arch + ".rope.dimension_count", static_cast<std::uint64_t>(rope.dims));
+    const std::string scaling = arch + ".rope.scaling.";
+    if (rope.scaling == RopeScaling::Linear) {
+        keys.add_text(scaling + "type", "linear");
+        keys.add_f32(scaling + "factor", rope.factor);
+    }
+    if (rope.scaling != RopeScaling::Yarn) return;
+    keys.add_text(scaling + "type", "yarn");
+    keys.add_f32(scaling + "factor", rope.factor);
+    keys.add_u32(scaling + "original_context_length",
+                 static_cast<std::uint64_t>(rope.original_context));
+    keys.add_f32(scaling + "yarn_beta_fast", rope.beta_fast);
+    keys.add_f32(scaling + "yarn_beta_slow", rope.beta_slow);
+    if (rope.attention_factor != 0.0F)
+        keys.add_f32(scaling + "yarn_attn_factor", rope.attention_factor);
+}
+
+std::vector<std::int32_t> ids_of(const std::vector<TokenId>& tokens) {
+    std::vector<std::int32_t> ids;
+    for (const TokenId token : tokens) ids.push_back(static_cast<std::int32_t>(token));
+    return ids;
+}
+
+void add_special_ids(const TokenizerData& data, GgufKeyWriter& keys) {
+    const std::pair<const char*, std::optional<TokenId>> named[] = {
+        {"bos", data.bos}, {"eos", data.eos},         {"eot", data.eot},
+        {"eom", data.eom}, {"unknown", data.unknown}, {"padding", data.padding}};
+    for (const auto& [name, token] : named) {
+        if (token)
+            keys.add_u32(fmt::format("tokenizer.ggml.{}_token_id", name),
+                         static_cast<std::uint64_t>(*token));
+    }
+    keys.add_bool("tokenizer.ggml.add_bos_token", data.add_bos);
+    if (data.add_eos) keys.add_bool("tokenizer.ggml.add_eos_token", true);
+}
+
+void add_own_keys(const TokenizerData& data, GgufKeyWriter& keys) {
+    if (!data.end_tokens.empty()) keys.add_i32s(kEndTokensKey, ids_of(data.end_tokens));
+    std::vector<TokenId> left, right;
+    for (const GreedyToken& greedy : data.greedy_tokens) {
+        if (greedy.before) left.push_back(greedy.token);
+        if (greedy.after) right.push_back(greedy.token);
+    }
+    if (!left.empty()) keys.add_i32s(kStripLeftKey, ids_of(left));
+    if (!right.empty()) keys.add_i32s(kStripRightKey, ids_of(right));
+    if (data.whole_words) keys.add_bool(kWholeWordsKey, *data.whole_words);
+    if (data.normal_form_c) keys.add_bool(kNormalFormKey, *data.normal_form_c);
+}
+
+}  // namespace
+
+void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
+    const std::string arch = name_of(config.architecture);
+    const auto add = [&](const char* suffix, int number) {
+        keys.add_u32(arch + suffix, static_cast<std::uint64_t>(number));
+    };
+    keys.add_text("general.architecture", arch);
+    keys.add_text("general.type", "model");
+    if (!config.name.empty()) keys.add_text("general.name", config.name);
+    add(".block_count", config.layers);
+    add(".context_length", config.context_length);
+    add(".embedding_length", config.dim);
+    add(".feed_forward_length", config.ffn_dim);
+    add(".attention.head_count", config.heads);
+    add(".attention.head_count_kv", config.kv_heads);
+    add(".attention.key_length", config.head_dim);
+    add(".attention.value_length", config.head_dim);
+    keys.add_f32(arch + ".attention.layer_norm_rms_epsilon", config.norm_epsilon);
+    add(".vocab_size", config.vocab_size);
+    add_rope_keys(config.rope, arch, keys);
+}
+
+Status add_tokenizer_keys(const TokenizerData& data, GgufKeyWriter& keys) {
+    if (!data.refusal.empty()) return Error{Errc::Unsupported, data.refusal};
+    if (data.chat_template.size() > kGgufStringBytesMax) {
+        return Error{Errc::BadFile,
+                     fmt::format("the chat template has {} bytes; a GGUF file may have {}",
+                                 data.chat_template.size(), kGgufStringBytesMax)};
+    }
+    keys.add_text("tokenizer.ggml.model", data.model);
+    keys.add_text("tokenizer.ggml.pre", data.pre);
+    keys.add_texts("tokenizer.ggml.tokens", data.tokens);
+    std::vector<std::int32_t> kinds;
+    for (const TokenKind kind : data.kinds) kinds.push_back(static_cast<std::int32_t>(kind));
+    keys.add_i32s("tokenizer.ggml.token_type", kinds);
+    keys.add_texts("tokenizer.ggml.merges", data.merges);
+    add_special_ids(data, keys);
+    if (!data.chat_template.empty()) keys.add_text("tokenizer.chat_template", data.chat_template);
+    add_own_keys(data, keys);
+    return {};
+}
+
+}  // namespace paceline

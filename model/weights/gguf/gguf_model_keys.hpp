@@ -1,0 +1,37 @@
+// The keys of a GGUF file out of a configuration and a tokenizer: what gguf_config.hpp and gguf_tokenizer.hpp
+// read, written as llama.cpp's converter writes it, so that both programs run the file.
+//
+// Keys of Paceline's own say of a folder what GGUF has no key for; other programs ignore them:
+//
+//     paceline.tokenizer.end_token_ids    i32[]   tokens that end an answer too (generation_config.json)
+//     paceline.tokenizer.strip_left       i32[]   added tokens that take the white space before them
+//     paceline.tokenizer.strip_right      i32[]   those that take it after them
+//     paceline.tokenizer.whole_words      bool    a piece that is a token is taken whole (ignore_merges)
+//     paceline.tokenizer.normal_form_c    bool    text is normalised first
+//
+// Llama 3's rope factors are no key but the tensor rope_freqs.weight, which the caller writes. Pure.
+#pragma once
+
+#include <string>
+
+#include "ipc/base/result.hpp"
+#include "model/config.hpp"
+#include "model/weights/gguf/gguf_writer.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+inline constexpr const char* kEndTokensKey = "paceline.tokenizer.end_token_ids";
+inline constexpr const char* kStripLeftKey = "paceline.tokenizer.strip_left";
+inline constexpr const char* kStripRightKey = "paceline.tokenizer.strip_right";
+inline constexpr const char* kWholeWordsKey = "paceline.tokenizer.whole_words";
+inline constexpr const char* kNormalFormKey = "paceline.tokenizer.normal_form_c";
+
+/// general.architecture and the keys of the architecture.
+void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys);
+
+/// tokenizer.*. Errors: Unsupported: the tokenizer carries a refusal; BadFile: a text too long for GGUF's
+/// limit (a chat template of more than 1 MiB).
+[[nodiscard]] Status add_tokenizer_keys(const TokenizerData& tokenizer, GgufKeyWriter& keys);
+
+}  // namespace paceline

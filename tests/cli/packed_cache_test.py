@@ -1,0 +1,145 @@
+"""Packed copies of folders that are loaded with --dtype int8 or q4: made once, exact, verified, left out on request."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+import part_files
+from paceline_cli import BINARY, CliTest, environment, paceline
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+FOLDER = str(FIXTURES / "folders" / "llama-untied-f16")
+OTHER = str(FIXTURES / "folders" / "llama-linear-bf16")
+
+
+class PackedCache(CliTest):
+    def setUp(self) -> None:
+        super().setUp()
+        self.cache = self.folder / "cache" / "paceline" / "packed"
+        self.env = environment(XDG_CACHE_HOME=str(self.folder / "cache"))
+
+    def words(self, model: str, dtype: str, ids: Path, *args: str) -> list[str]:
+        return ["run", "-m", model, "-p", "Hello, world", "-n", "16", "-t", "1", "--raw", "--dtype", dtype,
+                "--ids", str(ids), *args]
+
+    def ids(self, *args: str, model: str = FOLDER, dtype: str = "q4") -> list[int]:
+        """The tokens; what was said on stderr is kept."""
+        path = self.folder / "ids.json"
+        done = paceline(*self.words(model, dtype, path, *args), env=self.env)
+        self.said = done.stderr.decode()
+        self.assertEqual(done.returncode, 0, self.said)
+        return json.loads(path.read_text())
+
+    def copies(self) -> list[Path]:
+        return sorted(self.cache.glob("*.gguf"))
+
+    def test_the_first_start_makes_a_copy_and_the_next_one_uses_it(self):
+        texts = set()
+        for dtype, suffix in (("int8", "-q8_0.gguf"), ("q4", "-q4_1.gguf")):
+            wanted = self.ids("--no-cache", dtype=dtype)
+            self.assertEqual(self.ids(dtype=dtype), wanted)
+            made = [copy for copy in self.copies() if copy.name.endswith(suffix)]
+            self.assertEqual(len(made), 1)
+            before = made[0].stat()
+            self.assertEqual(self.ids(dtype=dtype), wanted)
+            self.assertEqual(self.ids("--method", "four-stages", dtype=dtype), wanted)
+            after = made[0].stat()
+            self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
+            texts.add(tuple(wanted))
+        self.assertEqual(len(texts), 2, "the dtype is seen in the text of random weights")
+        self.assertEqual(len(list(self.cache.glob("*.known"))), 1 if self.is_settled(FOLDER) else 0)
+        self.assertEqual(list(self.cache.glob("*.part")), [])
+
+    def is_settled(self, folder: str) -> bool:
+        """Whether the files are old enough to be known by their times (a fresh checkout is not)."""
+        newest = max(file.stat().st_ctime for file in Path(folder).glob("*.safetensors"))
+        return newest + 3 < os.stat(self.cache).st_ctime
+
+    def test_what_is_read_comes_from_the_copy(self):
+        wanted = self.ids()
+        other = self.ids(model=OTHER)
+        self.assertNotEqual(wanted, other)
+        of_folder, of_other = sorted(self.copies(), key=lambda copy: copy.stat().st_mtime_ns)
+        shutil.copy(of_other, of_folder)  # whole, but of another model: same shapes, no head of its own
+        self.assertEqual(self.ids(), wanted)
+        self.assertIn("is damaged", self.said)
+
+    def test_a_damaged_copy_is_removed_and_made_anew(self):
+        wanted = self.ids()
+        copy, = self.copies()
+        whole = copy.read_bytes()
+        changed = bytearray(whole)
+        changed[len(whole) // 2] ^= 1
+        for damage in (bytes(changed), whole[:-100], b"", b"GGUF"):
+            copy.write_bytes(damage)
+            self.assertEqual(self.ids(), wanted)
+            self.assertIn(f"{copy}", self.said)
+            self.assertIn("it was removed, and is made anew", self.said)
+            self.assertEqual(copy.read_bytes(), whole)
+            self.ids()
+            self.assertNotIn("removed", self.said)
+
+    def test_a_copy_is_found_by_content_and_not_by_name(self):
+        moved = self.folder / "moved"
+        shutil.copytree(FOLDER, moved)
+        wanted = self.ids()
+        self.assertEqual(self.ids(model=str(moved)), wanted)
+        self.assertEqual(len(self.copies()), 1)
+        file = moved / "model-00004-of-00004.safetensors"
+        weights = bytearray(file.read_bytes())
+        times = file.stat()
+        weights[-2:] = b"\x00\x3c"  # a number of the last tensor
+        file.write_bytes(weights)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if nothing had been written
+        self.ids(model=str(moved))
+        self.assertEqual(len(self.copies()), 2, "other bytes have another copy, whatever their times say")
+
+    def test_nothing_is_kept_where_it_is_not_wanted_or_would_not_be_right(self):
+        self.ids("--no-cache")
+        self.ids(dtype="auto")
+        self.ids(dtype="bf16")
+        self.run_ok("inspect", FOLDER, env=self.env)
+        gguf = str(FIXTURES / "models" / "llama-untied-f16.gguf")
+        self.ids(model=gguf)
+        target = json.loads(self.run_ok("inspect", FOLDER, "-o", "json"))["fingerprint"]
+        lora = part_files.put(self.folder / "part", "lora", part_files.lora(Path(gguf).read_bytes(), target))
+        merged = self.ids("--lora", str(lora))
+        self.assertFalse(self.cache.exists())
+        self.ids()
+        self.assertEqual(self.ids("--lora", str(lora)), merged)
+
+    def test_processes_that_begin_at_once_make_one_copy(self):
+        wanted = self.ids("--no-cache")
+        paths = [self.folder / f"ids-{i}.json" for i in range(4)]
+        running = [subprocess.Popen([BINARY, *self.words(FOLDER, "q4", path, "-q")], env=self.env,
+                                    stdout=subprocess.DEVNULL) for path in paths]
+        self.assertEqual([process.wait(60) for process in running], [0] * 4)
+        self.assertEqual([json.loads(path.read_text()) for path in paths], [wanted] * 4)
+        self.assertEqual(len(self.copies()), 1)
+        self.assertEqual(list(self.cache.glob("*.part")), [])
+
+    def test_what_a_killed_process_left_is_taken_over(self):
+        wanted = self.ids()
+        copy, = self.copies()
+        whole = copy.read_bytes()
+        copy.rename(f"{copy}.part")
+        with open(f"{copy}.part", "ab") as part:
+            part.write(b"more")
+        self.assertEqual(self.ids(), wanted)
+        self.assertEqual(copy.read_bytes(), whole)
+        self.assertEqual(list(self.cache.glob("*.part")), [])
+
+    def test_a_cache_that_cannot_be_written_costs_a_remark_and_no_answer(self):
+        wanted = self.ids("--no-cache")
+        (self.folder / "cache").write_text("a file")
+        self.assertEqual(self.ids(), wanted)
+        self.assertIn("no packed copy of the folder is kept: ", self.said)
+        self.ids("-q")
+        self.assertEqual(self.said, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
