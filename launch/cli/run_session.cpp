@@ -88,7 +88,7 @@ Result<Turn> RunSession::turn(const std::string& text) const {
             rest = turn.anew ? rendered.value() : rest.sub(end.size());
         }
     }
-    turn.ids = encode(model_->tokenizer, rest);
+    turn.ids = encode(model_->tokenizer, rest, turn.anew ? std::nullopt : last_token_);
     return turn;
 }
 
@@ -102,11 +102,18 @@ void RunSession::remember(const Turn& turn, const Answer& answer) {
         last_end_token_ = ids.back();
         ids.pop_back();
     }
+    const Tokenizer& tokenizer = model_->tokenizer;
     std::string content;
-    for (const TokenId id : ids) content += model_->tokenizer.bytes_of(id);
+    for (const TokenId id : ids) content += tokenizer.bytes_of(id);
+    // The space that encoding puts in front of an answer is no part of it.
+    const bool hides_space = !turn.ids.empty() && tokenizer.hides_space_after(turn.ids.back());
+    if (hides_space && content.starts_with(' ')) content.erase(0, 1);
     messages_ = turn.messages;
     // Of a prompt that was cut short, or asked for alone, the cache is not sure to hold the end.
-    if (!answer.ids.empty()) read_ = turn.text + content;
+    if (!answer.ids.empty()) {
+        read_ = turn.text + content;
+        last_token_ = answer.ids.back();
+    }
     messages_.push_back({"assistant", std::move(content)});
 }
 

@@ -103,6 +103,7 @@ private:
     std::vector<ChatMessage> messages_;      // of the conversation, answers included
     std::optional<std::string> read_;        // the text in the KV cache; nothing: begin anew
     std::optional<TokenId> last_end_token_;  // behind it, where the model ended its answer
+    std::optional<TokenId> last_token_;      // in the cache: that one, or the answer's last
 };
 
 }  // namespace paceline

@@ -13,7 +13,9 @@ Result<Answer> stream_answer(Generator& generator,
                              const TextSink& sink) {
     if (Status s = validate_stop_strings(wanted.stop_strings); !s.ok()) return s.error();
     StopMatcher matcher{wanted.stop_strings};
-    Detokenizer detokenizer{tokenizer};
+    const std::vector<TokenId>& before = wanted.request.text;
+    Detokenizer detokenizer{tokenizer,
+                            before.empty() ? std::nullopt : std::optional{before.back()}};
     Answer answer;
     Status shown;
     const auto on_token = [&](TokenId token) {

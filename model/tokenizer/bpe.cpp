@@ -49,15 +49,32 @@ void Bpe::grow() {
     }
 }
 
+void Bpe::push_symbol(Scratch& scratch, TokenId token) {
+    const auto place = static_cast<std::int32_t>(scratch.symbols_.size());
+    scratch.symbols_.push_back({token, place - 1, place + 1});
+}
+
 void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
     PACE_CHECK(piece.size() < std::numeric_limits<std::int32_t>::max(), "a piece is below 2 GiB");
     scratch.symbols_.clear();
-    scratch.heap_.clear();
     for (const char byte : piece) {
         const TokenId token = byte_tokens_[static_cast<unsigned char>(byte)];
-        const auto place = static_cast<std::int32_t>(scratch.symbols_.size());
-        if (token >= 0) scratch.symbols_.push_back({token, place - 1, place + 1});
+        if (token >= 0) push_symbol(scratch, token);
     }
+    finish(scratch, out);
+}
+
+void Bpe::merge(std::span<const TokenId> symbols,
+                Scratch& scratch,
+                std::vector<TokenId>& out) const {
+    PACE_CHECK(symbols.size() < std::numeric_limits<std::int32_t>::max(), "below 2 Gi symbols");
+    scratch.symbols_.clear();
+    for (const TokenId symbol : symbols) push_symbol(scratch, symbol);
+    finish(scratch, out);
+}
+
+void Bpe::finish(Scratch& scratch, std::vector<TokenId>& out) const {
+    scratch.heap_.clear();
     if (scratch.symbols_.empty()) return;
     scratch.symbols_.back().next = -1;
     merge_all(scratch);

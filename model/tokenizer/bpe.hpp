@@ -1,4 +1,4 @@
-// Bpe: byte-pair encoding of one piece of text.
+// Bpe: byte-pair encoding of one piece of text, or of symbols that were made of one.
 //
 // The pair with the best (lowest) rank is merged first, of equal ones the leftmost, until no
 // pair of neighbours is in the list of merges. A piece of n bytes costs O(n log n).
@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -39,8 +40,11 @@ public:
         std::vector<Candidate> heap_;
     };
 
-    /// Appends the tokens of `piece` to `out`.
+    /// Appends the tokens of `piece` to `out`: its bytes are what is merged.
     void encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+
+    /// Appends what is left of `symbols` (none of them negative) once they are merged.
+    void merge(std::span<const TokenId> symbols, Scratch& scratch, std::vector<TokenId>& out) const;
 
 private:
     struct Merge {
@@ -53,6 +57,8 @@ private:
     [[nodiscard]] std::size_t slot_of(std::uint64_t pair) const;
     [[nodiscard]] const Merge* find(TokenId left, TokenId right) const;
     void grow();
+    static void push_symbol(Scratch& scratch, TokenId token);
+    void finish(Scratch& scratch, std::vector<TokenId>& out) const;
     void push_candidate(Scratch& scratch, std::int32_t left) const;
     void merge_all(Scratch& scratch) const;
 

@@ -5,7 +5,7 @@
 
 namespace paceline::unicode {
 
-/// The class bits (kLetter, kNumber, kNumeric, kSpace) of `code`, which is at most U+10FFFF.
+/// The class bits (kLetter, kNumber, ...) of `code`, which is at most U+10FFFF.
 /// Any thread; the first call expands the ranges into a table of one byte per code point.
 [[nodiscard]] std::uint8_t char_class(char32_t code);
 

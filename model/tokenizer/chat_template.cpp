@@ -155,8 +155,10 @@ Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer,
     return paceline::encode(tokenizer, text.value());
 }
 
-std::vector<TokenId> encode(const Tokenizer& tokenizer, const jinja::Text& text) {
-    return tokenizer.encode_marked(text.bytes(), text.origins());
+std::vector<TokenId> encode(const Tokenizer& tokenizer,
+                            const jinja::Text& text,
+                            std::optional<TokenId> after) {
+    return tokenizer.encode_marked(text.bytes(), text.origins(), after);
 }
 
 }  // namespace paceline

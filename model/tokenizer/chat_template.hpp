@@ -62,7 +62,9 @@ private:
     std::vector<std::pair<std::string, std::string>> special_;  // "bos_token" and its text
 };
 
-/// The ids of a rendered text.
-[[nodiscard]] std::vector<TokenId> encode(const Tokenizer& tokenizer, const jinja::Text& text);
+/// The ids of a rendered text, or of the part of one that follows the token `after`.
+[[nodiscard]] std::vector<TokenId> encode(const Tokenizer& tokenizer,
+                                          const jinja::Text& text,
+                                          std::optional<TokenId> after = std::nullopt);
 
 }  // namespace paceline

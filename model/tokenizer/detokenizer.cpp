@@ -5,7 +5,12 @@ namespace paceline {
 
 std::string Detokenizer::push(TokenId token) {
     if (tokenizer_->is_control(token)) return {};
-    pending_.append(tokenizer_->bytes_of(token));
+    std::string_view bytes = tokenizer_->bytes_of(token);
+    if (hides_space_ && !bytes.empty()) {
+        hides_space_ = false;
+        if (bytes[0] == ' ') bytes.remove_prefix(1);
+    }
+    pending_.append(bytes);
     std::string text;
     std::string_view rest = pending_;
     while (!rest.empty()) {

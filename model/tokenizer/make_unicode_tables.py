@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-LETTER, NUMBER, NUMERIC, SPACE = 1, 2, 4, 8
+LETTER, NUMBER, NUMERIC, SPACE, UPPER, LOWER, PUNCTUATION = 1, 2, 4, 8, 16, 32, 64
 nfc = normalizers.NFC().normalize_str
 nfd = normalizers.NFD().normalize_str
 
@@ -64,6 +64,9 @@ def classes():
         (matched_by(r"\p{N}"), NUMBER),
         (digits(), NUMERIC),
         (matched_by(r"\s"), SPACE),
+        (matched_by(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"), UPPER),
+        (matched_by(r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"), LOWER),
+        (matched_by(r"\p{P}"), PUNCTUATION),
     ):
         for c in members:
             values[c] = values.get(c, 0) | bit

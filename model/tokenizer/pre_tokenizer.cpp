@@ -1,16 +1,20 @@
 #include "model/tokenizer/pre_tokenizer.hpp"
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/utf8.hpp"
 #include "model/tokenizer/char_class.hpp"
+#include "model/tokenizer/deepseek.hpp"
 #include "model/tokenizer/unicode_tables.hpp"
 
 namespace paceline {
 namespace {
 
 using unicode::kLetter;
+using unicode::kLower;
 using unicode::kNumber;
 using unicode::kNumeric;
 using unicode::kSpace;
+using unicode::kUpper;
 
 /// A class of its own for "here the text ends".
 constexpr std::uint8_t kEnd = 0x80;
@@ -144,16 +148,45 @@ std::size_t first_llama3(const Reader& reader, int numbers_max) {
     return white_space(reader);
 }
 
-}  // namespace
-
-std::optional<PreTokenizer> pre_tokenizer_named(std::string_view name) {
-    if (name == "smollm" || name == "starcoder") return PreTokenizer::SmolLm;
-    if (name == "gpt-2" || name == "gpt2") return PreTokenizer::Gpt2;
-    if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return PreTokenizer::Llama3;
-    if (name == "qwen2") return PreTokenizer::Qwen2;
-    return std::nullopt;
+/// Capitals, then small letters, from `begin` on; letters without case and marks count as both. The
+/// end, or `begin` if no small letter or letter without case is there (\p{Lu}* \p{Ll}+ as it backtracks).
+std::size_t capitals_then_small(const Reader& reader, std::size_t begin) {
+    std::size_t end = begin, last_small = begin;
+    for (Reader::Char c = reader.at(end); (c.classes & kUpper) != 0; c = reader.at(end)) {
+        end += c.bytes;
+        if ((c.classes & kLower) != 0) last_small = end;
+    }
+    const std::size_t small_end = reader.run(end, kLower);
+    return small_end > end ? small_end : last_small;
 }
 
+std::size_t tekken_word(const Reader& reader) {
+    const Reader::Char first = reader.at(0);
+    const bool may_lead =
+        (first.classes & (kLetter | kNumber)) == 0 && !is_newline(reader.byte(0));
+    const std::size_t begin = may_lead ? first.bytes : 0;
+    if (const std::size_t end = capitals_then_small(reader, begin); end > begin) return end;
+    // A mark that leads may instead be all of the word.
+    if (begin > 0 && (first.classes & kLower) != 0) return begin;
+    const std::size_t end = reader.run(begin, kUpper);
+    return end > begin ? end : 0;
+}
+
+std::size_t first_tekken(const Reader& reader) {
+    if (const std::size_t end = tekken_word(reader); end != 0) return end;
+    const Reader::Char first = reader.at(0);
+    if ((first.classes & kNumber) != 0) return first.bytes;
+    const std::size_t begin = reader.byte(0) == ' ' ? 1 : 0;
+    if (reader.is_other(begin)) {
+        std::size_t end = reader.run_of_others(begin);
+        while (is_newline(reader.byte(end)) || reader.byte(end) == '/') ++end;
+        return end;
+    }
+    if (const std::size_t end = white_space_with_newline(reader); end != 0) return end;
+    return white_space(reader);
+}
+
+/// Where the first piece of `text` ends. A piece depends on what follows it.
 std::size_t first_piece(PreTokenizer kind, std::string_view text) {
     switch (kind) {
         case PreTokenizer::SmolLm:
@@ -164,8 +197,38 @@ std::size_t first_piece(PreTokenizer kind, std::string_view text) {
             return first_llama3(Reader{text, false}, 3);
         case PreTokenizer::Qwen2:
             return first_llama3(Reader{text, false}, 1);
+        case PreTokenizer::Tekken:
+            return first_tekken(Reader{text, false});
+        case PreTokenizer::DeepSeekCoder:
+        case PreTokenizer::DeepSeekLlm:
+            break;
     }
-    return text.size();
+    return 0;
+}
+
+}  // namespace
+
+std::optional<PreTokenizer> pre_tokenizer_named(std::string_view name) {
+    if (name == "smollm" || name == "starcoder" || name == "refact") return PreTokenizer::SmolLm;
+    if (name == "gpt-2" || name == "gpt2") return PreTokenizer::Gpt2;
+    if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return PreTokenizer::Llama3;
+    if (name == "dbrx" || name == "smaug-bpe") return PreTokenizer::Llama3;
+    if (name == "qwen2") return PreTokenizer::Qwen2;
+    if (name == "tekken") return PreTokenizer::Tekken;
+    if (name == "deepseek-coder") return PreTokenizer::DeepSeekCoder;
+    if (name == "deepseek-llm") return PreTokenizer::DeepSeekLlm;
+    return std::nullopt;
+}
+
+void cut_pieces(PreTokenizer kind, std::string_view text, std::vector<std::string_view>& out) {
+    if (kind == PreTokenizer::DeepSeekCoder) return cut_deepseek(DeepSeek::Coder, text, out);
+    if (kind == PreTokenizer::DeepSeekLlm) return cut_deepseek(DeepSeek::Llm, text, out);
+    while (!text.empty()) {
+        const std::size_t end = first_piece(kind, text);
+        PACE_CHECK(end > 0, "a pre-tokenizer always goes on");
+        out.push_back(text.substr(0, end));
+        text.remove_prefix(end);
+    }
 }
 
 }  // namespace paceline

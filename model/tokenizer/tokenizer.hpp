@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back, byte-level BPE.
+// Tokenizer: text to token ids and back: byte-level BPE, SentencePiece BPE, Unigram.
 //
 // Agrees with the Hugging Face tokenizers library on every input, invalid UTF-8 included (which
 // is treated as U+FFFD per maximal invalid part, as Python's errors="replace" does).
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ enum class SpecialTokens : std::uint8_t {
 class Tokenizer {
 public:
     /// Errors: Unsupported, naming tokenizer model or pre-tokenizer; BadFile for bad or missing
-    /// merges.
+    /// merges, scores or kinds.
     static Result<Tokenizer> make(const TokenizerData& data);
 
     Tokenizer(Tokenizer&&) noexcept;
@@ -38,9 +39,16 @@ public:
 
     /// The same for a text that a template and a user wrote together: `user` has an entry per byte,
     /// 'u' where it is the user's. A control token is parsed only where no byte of it is; all else
-    /// is encoded as one text, so that nothing changes where both meet.
-    [[nodiscard]] std::vector<TokenId> encode_marked(std::string_view text,
-                                                     std::string_view origins) const;
+    /// is encoded as one text, so that nothing changes where both meet. `after` is the token in front
+    /// of a text that goes on with a conversation: SentencePiece puts a space in front of others.
+    [[nodiscard]] std::vector<TokenId> encode_marked(
+        std::string_view text,
+        std::string_view origins,
+        std::optional<TokenId> after = std::nullopt) const;
+
+    /// Whether of an answer that follows `after` (none: that begins a text) the space in front is the
+    /// tokenizer's own, which encoding would put there, and not the answer's.
+    [[nodiscard]] bool hides_space_after(std::optional<TokenId> after) const;
 
     /// The raw bytes of one token (not always valid UTF-8). Control tokens yield their text.
     [[nodiscard]] std::string_view bytes_of(TokenId token) const;
@@ -64,7 +72,9 @@ private:
 /// Holds back at most 3 bytes; control tokens yield nothing. One per answer; not thread-safe.
 class Detokenizer {
 public:
-    explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_{&tokenizer} {}
+    /// `after` is the last token of the text that the stream goes on with.
+    explicit Detokenizer(const Tokenizer& tokenizer, std::optional<TokenId> after = std::nullopt)
+        : tokenizer_{&tokenizer}, hides_space_{tokenizer.hides_space_after(after)} {}
 
     /// The text that became complete with `token`. Invalid bytes become U+FFFD.
     std::string push(TokenId token);
@@ -73,6 +83,7 @@ public:
 
 private:
     const Tokenizer* tokenizer_;
+    bool hides_space_;  // the first byte, if it is a space, is not part of the text
     std::string pending_;
 };
 

@@ -52,13 +52,43 @@ struct GreedyToken {
     bool after = false;
 };
 
+/// One step of what happens to a text before it is cut and encoded.
+struct TextStep {
+    enum class Kind : std::uint8_t {
+        NormalFormC,
+        Prepend,  // `to` in front of a text that is not empty
+        Replace   // every `from`, left to right, by `to`
+    };
+    Kind kind = Kind::NormalFormC;
+    std::string from = {};  // not empty
+    std::string to = {};
+};
+
+/// How a SentencePiece vocabulary treats text: spaces are U+2581 in it, and bytes are "<0xNN>".
+struct PieceRules {
+    /// Where a U+2581 is put in front, if none is there: Metaspace of tokenizer.json.
+    enum class Prefix : std::uint8_t { Never, First, Always };
+
+    std::vector<TextStep> steps;
+    bool metaspace = false;         // after the steps spaces become U+2581; also for the next two
+    Prefix prefix = Prefix::Never;  // First: only in front of the whole text
+    bool cut_at_spaces = false;     // before every U+2581
+    bool byte_fallback = true;      // an unknown character becomes its bytes
+    bool fuse_unknown = true;       // unknown characters side by side are one unknown token
+    bool drops_space = false;       // decoding leaves out the space that a text begins with
+};
+
 /// The tokenizer as the file states it; tokenizer/ turns it into something that works.
 struct TokenizerData {
-    std::string model;  // tokenizer.ggml.model: "gpt2" is byte-level BPE
-    std::string pre;    // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...
+    // tokenizer.ggml.model: "gpt2" is byte-level BPE, "llama" SentencePiece BPE: by `merges` if
+    // there are some, else by `scores`. "unigram" (tokenizer.json only): by `scores`.
+    std::string model;
+    std::string pre;  // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...; of "gpt2" only
     std::vector<std::string> tokens;
     std::vector<TokenKind> kinds;     // as many as tokens, or empty
     std::vector<std::string> merges;  // "left right", best first
+    std::vector<double> scores;       // as many as tokens, or empty; the highest is best
+    PieceRules pieces;                // not of "gpt2"
     std::optional<TokenId> bos, eos, eot, eom, unknown, padding;
     bool add_bos = false;
     bool add_eos = false;
@@ -66,6 +96,7 @@ struct TokenizerData {
     // What a GGUF file does not state.
     std::vector<TokenId> end_tokens;         // that end an answer too (generation_config.json)
     std::vector<GreedyToken> greedy_tokens;  // tokenizer.json's lstrip and rstrip
+    std::vector<TokenId> late_tokens;        // its `normalized`: searched once `pieces.steps` are done
     std::optional<bool> whole_words;    // a piece that is a token is taken whole; absent: as `pre`
     std::optional<bool> normal_form_c;  // absent: as `pre`
     std::string refusal;                // why no tokenizer can be made of it; empty: it can

@@ -66,7 +66,29 @@ constexpr const char* kPreTokenizers[] = {
     R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},)"
     R"({"type":"ByteLevel","add_prefix_space":false}]})"};
 
+constexpr const char* kPieceNormalizers[] = {
+    "null", R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})",
+    R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend","prepend":"\u2581"}]})"};
+constexpr const char* kPieceModels[] = {
+    R"({"type":"BPE","unk_token":"a","byte_fallback":true,"fuse_unk":true,"vocab":{"a":0,"\u2581":1,)"
+    R"("\u2581a":2,"<0x3C>":5},"merges":[["\u2581","a"]]})",
+    R"({"type":"Unigram","unk_id":0,"byte_fallback":true,"vocab":[["a",0],["\u2581",-1.5],["\u2581a",-2]]})"};
+
+/// With a SentencePiece vocabulary.
+std::string pieces_text(SeededRandom& random) {
+    return std::string{R"({"added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":true},)"
+                       R"({"id":4,"content":"<t>","rstrip":true}],"normalizer":)"} +
+           kPieceNormalizers[random.below(3)] +
+           R"(,"pre_tokenizer":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":")" +
+           (random.below(2) == 0 ? "first" : "always") +
+           R"(","split":true},"decoder":{"type":"Sequence","decoders":[{"type":"Replace",)"
+           R"("pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},)"
+           R"({"type":"Strip","content":" ","start":1,"stop":0}]},"model":)" +
+           kPieceModels[random.below(2)] + "}";
+}
+
 std::string tokenizer_text(SeededRandom& random) {
+    if (random.below(2) == 0) return pieces_text(random);
     const bool pairs = random.below(2) == 0;
     return std::string{R"({"added_tokens":[{"id":3,"content":"<s>","special":true,"lstrip":true},)"
                        R"({"id":4,"content":"<t>","rstrip":true}],"normalizer":{"type":"NFC"},)"

@@ -217,4 +217,20 @@ std::vector<std::int64_t> GgufKeys::ints(const std::string& key) {
     return numbers;
 }
 
+std::vector<double> GgufKeys::floats(const std::string& key) {
+    const GgufValue* value = find(key, "");
+    if (value == nullptr) return {};
+    if (value->type != GgufType::Array || value->element != GgufType::F32) {
+        wrong_type(key, *value, "an array of float32");
+        return {};
+    }
+    std::vector<double> numbers;
+    numbers.reserve(value->count);
+    for (std::size_t i = 0; i < value->count; ++i) {
+        numbers.push_back(
+            static_cast<double>(load<float>(value->payload.data() + i * sizeof(float))));
+    }
+    return numbers;
+}
+
 }  // namespace paceline

@@ -48,6 +48,8 @@ public:
     /// Empty if the key is missing.
     std::vector<std::string_view> texts(const std::string& key);
     std::vector<std::int64_t> ints(const std::string& key);
+    /// An array of float32.
+    std::vector<double> floats(const std::string& key);
 
     /// Makes this the status() unless there is an earlier error.
     void fail(Errc code, const std::string& what);

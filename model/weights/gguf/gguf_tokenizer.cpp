@@ -91,6 +91,39 @@ void read_own_keys(GgufKeys& keys, int vocab_size, TokenizerData& data) {
     if (keys.has(kNormalFormKey)) data.normal_form_c = keys.bool_or(kNormalFormKey, false);
 }
 
+/// Whether a text begins with a BOS in a file that does not say: the families of llama.cpp.
+bool begins_with_bos(const TokenizerData& data) {
+    if (data.model == "llama") return true;
+    if (data.model != "gpt2") return false;
+    for (const char* pre : {"llama-bpe", "llama3", "llama-v3", "tekken"}) {
+        if (data.pre == pre) return true;
+    }
+    return false;
+}
+
+/// What a vocabulary of the model "llama" leaves to its readers.
+void read_pieces(GgufKeys& keys, int vocab_size, TokenizerData& data) {
+    data.scores = keys.floats("tokenizer.ggml.scores");
+    // Their converters write a copy of the merges now and then; scores are what counts.
+    data.merges.clear();
+    if (!data.bos && vocab_size > 1) data.bos = 1;
+    if (!data.eos && vocab_size > 2) data.eos = 2;
+    if (!data.unknown) data.unknown = 0;
+    const std::string space = "\xE2\x96\x81";  // U+2581
+    if (keys.bool_or("tokenizer.ggml.add_space_prefix", true)) {
+        data.pieces.steps.push_back({TextStep::Kind::Prepend, "", space});
+        data.pieces.drops_space = true;
+    }
+    data.pieces.steps.push_back({TextStep::Kind::Replace, " ", space});
+    // The user's own tokens are cut out of a text that still has its spaces.
+    for (std::size_t i = 0; i < data.kinds.size(); ++i) {
+        if (data.kinds[i] != TokenKind::User) continue;
+        std::string& text = data.tokens[i];
+        for (std::size_t at = text.find(space); at != text.npos; at = text.find(space, at + 1))
+            text.replace(at, space.size(), " ");
+    }
+}
+
 }  // namespace
 
 Result<ChatSources> read_chat_sources(GgufKeys& keys) {
@@ -125,7 +158,8 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     data.eom = read_id(keys, "eom_token_id", vocab_size);
     data.unknown = read_id(keys, "unknown_token_id", vocab_size);
     data.padding = read_id(keys, "padding_token_id", vocab_size);
-    data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", false);
+    if (data.model == "llama") read_pieces(keys, vocab_size, data);
+    data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", begins_with_bos(data));
     data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);
     data.chat_template = std::string(keys.text_or("tokenizer.chat_template", ""));
     read_own_keys(keys, vocab_size, data);

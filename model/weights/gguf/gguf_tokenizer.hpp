@@ -12,6 +12,8 @@ inline constexpr std::size_t kTokenBytesMax = 65'536;  // of one vocabulary entr
 
 /// Reads tokenizer.* and Paceline's own keys (gguf_model_keys.hpp). A file without a tokenizer (no tokenizer.ggml.tokens) yields empty data:
 /// its weights can be run on token ids.
+/// Where a file leaves out whether a text begins with a BOS, which ids are special, or whether a text
+/// begins with a space, the family's rule holds, as in llama.cpp.
 /// `vocab_size` is the number of rows of the embedding; tokens must be exactly as many.
 /// Errors: BadFile (counts that disagree, ids or kinds out of range, wrong types).
 Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size);

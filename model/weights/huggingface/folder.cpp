@@ -47,7 +47,8 @@ Result<Document> read_document(const std::string& folder, const char* name) {
 std::string no_tokenizer(const std::string& folder) {
     if (MappedFile::exists(folder + "/tokenizer.model"))
         return "a SentencePiece tokenizer (tokenizer.model without tokenizer.json) is not "
-               "supported";
+               "supported; transformers writes one with "
+               "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)";
     if (MappedFile::exists(folder + "/vocab.json"))
         return "vocab.json without tokenizer.json is not supported; transformers writes one with "
                "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)";

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cmath>
 #include <fmt/core.h>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -19,19 +22,25 @@ using nlohmann::json;
 
 constexpr std::size_t kTokenBytesMax = 65536;  // as of GGUF files
 
-/// Why the model of the tokenizer is none that is supported; empty: it is byte-level BPE.
-std::string refusal_of_model(JsonKeys& model) {
-    const std::string type = model.find_text("type").value_or("BPE");
+/// Why the model of the tokenizer is none that is supported; empty: it is BPE or Unigram.
+std::string refusal_of_model(JsonKeys& model, const std::string& type) {
     const auto no = [](const std::string& what) {
         return "tokenizer.json: " + what + " is not supported";
     };
-    if (type != "BPE") return no("the model " + paceline::quoted(type));
-    if (model.bool_or("byte_fallback", false))
-        return no("a SentencePiece vocabulary (model.byte_fallback)");
+    if (type != "BPE" && type != "Unigram") return no("the model " + paceline::quoted(type));
     if (model.number_or("dropout", 0.0, {0, 1}) != 0.0) return no("model.dropout");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
         if (!model.find_text(key).value_or("").empty()) return no("model." + std::string{key});
     }
+    return {};
+}
+
+/// The same of model and pipeline together.
+std::string refusal_of_both(JsonKeys& model, const std::string& type, bool byte_level) {
+    if (!byte_level) return {};
+    if (type != "BPE") return "tokenizer.json: the model \"" + type + "\" with ByteLevel is not supported";
+    if (model.bool_or("byte_fallback", false))
+        return "tokenizer.json: model.byte_fallback with ByteLevel is not supported";
     return {};
 }
 
@@ -40,13 +49,22 @@ class Reader {
 public:
     Reader(JsonKeys& keys, int vocab_size) : keys_{keys}, vocab_size_{vocab_size} {}
 
-    void read_vocabulary(JsonKeys& model);
-    void read_merges(JsonKeys& model);
-    void read_added();
+    /// Byte-level BPE.
+    void read_byte_level(JsonKeys& model);
+    /// SentencePiece: BPE of characters, or Unigram.
+    void read_pieces(JsonKeys& model, const std::string& type, const PiecePipeline& pieces);
     TokenizerData take() { return std::move(data_); }
     TokenizerData& data() { return data_; }
 
 private:
+    void read_vocabulary(JsonKeys& model);
+    void read_scored_vocabulary(JsonKeys& model);
+    void read_merges(JsonKeys& model);
+    void read_unknown(JsonKeys& model);
+    /// "<0x0A>" and its like stand for bytes.
+    void name_bytes();
+    void read_added();
+    void make_room();
     bool put(const std::string& text, std::int64_t id, const std::string& where);
     [[nodiscard]] bool knows(const std::string& text) const { return ids_.contains(text); }
     void read_merge(const json& merge, std::size_t rank);
@@ -83,11 +101,15 @@ bool Reader::put(const std::string& text, std::int64_t id, const std::string& wh
     return true;
 }
 
-void Reader::read_vocabulary(JsonKeys& model) {
+void Reader::make_room() {
     const auto size = static_cast<std::size_t>(vocab_size_);
     data_.tokens.resize(size);
     data_.kinds.assign(size, TokenKind::Unused);
     taken_.assign(size, false);
+}
+
+void Reader::read_vocabulary(JsonKeys& model) {
+    make_room();
     const json* vocabulary = model.find("vocab");
     if (vocabulary == nullptr || !vocabulary->is_object() || vocabulary->empty()) {
         keys_.fail(Errc::BadFile, "model.vocab is missing, empty or no object");
@@ -102,6 +124,66 @@ void Reader::read_vocabulary(JsonKeys& model) {
         }
         // A huge unsigned id becomes negative, and is refused as that.
         if (!put(text, id.get<std::int64_t>(), where)) return;
+    }
+}
+
+/// Of Unigram: a list of texts and scores, by id.
+void Reader::read_scored_vocabulary(JsonKeys& model) {
+    make_room();
+    // What the list lacks is only cut out as a whole.
+    data_.scores.assign(data_.tokens.size(), -std::numeric_limits<double>::infinity());
+    const json* vocabulary = model.find("vocab");
+    if (vocabulary == nullptr || !vocabulary->is_array() || vocabulary->empty()) {
+        keys_.fail(Errc::BadFile, "model.vocab is missing, empty or no list");
+        return;
+    }
+    for (std::size_t i = 0; i < vocabulary->size(); ++i) {
+        const json& entry = (*vocabulary)[i];
+        const std::string where = fmt::format("model.vocab[{}]", i);
+        if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() ||
+            !entry[1].is_number() || !std::isfinite(entry[1].get<double>())) {
+            keys_.fail(Errc::BadFile,
+                       where + " is " + json_text_of(entry) + "; it must be a text and a score");
+            return;
+        }
+        const auto text = entry[0].get<std::string>();
+        if (knows(text)) {
+            keys_.fail(Errc::BadFile, fmt::format("{} is {}, and so is model.vocab[{}]", where,
+                                                  paceline::quoted(text), ids_.at(text)));
+            return;
+        }
+        if (!put(text, static_cast<std::int64_t>(i), where)) return;
+        data_.scores[i] = entry[1].get<double>();
+    }
+}
+
+/// The token of what the vocabulary lacks: Unigram names its id, BPE its text.
+void Reader::read_unknown(JsonKeys& model) {
+    if (data_.model == "unigram") {
+        const auto id = model.find_int("unk_id", {0, vocab_size_ - 1});
+        if (id) data_.unknown = static_cast<TokenId>(*id);
+        return;
+    }
+    const std::optional<std::string> text = model.find_text("unk_token");
+    if (!text) return;
+    const auto known = ids_.find(*text);
+    if (known == ids_.end()) {
+        keys_.fail(Errc::BadFile,
+                   "model.unk_token " + paceline::quoted(*text) + " is none of model.vocab");
+        return;
+    }
+    data_.unknown = known->second;
+}
+
+void Reader::name_bytes() {
+    for (std::size_t i = 0; i < data_.tokens.size(); ++i) {
+        const std::string& text = data_.tokens[i];
+        const auto is_hex = [&](std::size_t at) {
+            return std::isxdigit(static_cast<unsigned char>(text[at])) != 0;
+        };
+        if (data_.kinds[i] == TokenKind::Normal && text.size() == 6 && text.starts_with("<0x") &&
+            text[5] == '>' && is_hex(3) && is_hex(4))
+            data_.kinds[i] = TokenKind::Byte;
     }
 }
 
@@ -122,7 +204,7 @@ void Reader::read_merge(const json& merge, std::size_t rank) {
     }
     if (left.empty() || right.empty() || left.find(' ') != left.npos ||
         right.find(' ') != right.npos)
-        return bad("not two tokens of a byte-level vocabulary");
+        return bad("not two tokens without spaces");
     if (!knows(left) || !knows(right) || !knows(left + right))
         return bad("the vocabulary lacks a part of it or the whole");
     data_.merges.push_back(left + " " + right);
@@ -163,6 +245,8 @@ void Reader::read_added_token(JsonKeys token, std::size_t place) {
         data_.refusal = "tokenizer.json: " + where + ".single_word, which " +
                         paceline::quoted(*text) + " has, is not supported";
     }
+    // Absent: only those that are not special.
+    if (token.bool_or("normalized", !special)) data_.late_tokens.push_back(token_id);
     const GreedyToken greedy{token_id, token.bool_or("lstrip", false),
                              token.bool_or("rstrip", false)};
     if (greedy.before || greedy.after) data_.greedy_tokens.push_back(greedy);
@@ -183,6 +267,29 @@ void Reader::read_added() {
         }
         read_added_token(keys_.inner((*added)[i], fmt::format("added_tokens[{}].", i)), i);
     }
+}
+
+void Reader::read_byte_level(JsonKeys& model) {
+    data_.model = "gpt2";  // GGUF's word for byte-level BPE
+    read_vocabulary(model);
+    if (keys_.status()) read_merges(model);
+    if (keys_.status()) read_added();
+}
+
+void Reader::read_pieces(JsonKeys& model, const std::string& type, const PiecePipeline& pieces) {
+    data_.model = type == "Unigram" ? "unigram" : "llama";  // the second is GGUF's word
+    data_.pieces = pieces.rules;
+    data_.pieces.byte_fallback = model.bool_or("byte_fallback", false);
+    data_.pieces.fuse_unknown = type == "Unigram" || model.bool_or("fuse_unk", false);
+    if (type == "Unigram") {
+        read_scored_vocabulary(model);
+    } else {
+        read_vocabulary(model);
+        if (keys_.status()) read_merges(model);
+    }
+    if (keys_.status()) read_unknown(model);
+    if (keys_.status()) read_added();
+    if (pieces.decodes_bytes) name_bytes();
 }
 
 FolderTokenizer refused(std::string why) {
@@ -209,22 +316,27 @@ Result<FolderTokenizer> read_tokenizer(std::string_view text,
     Status status;
     JsonKeys keys(root.value(), file, status);
     JsonKeys model = keys.child("model");
-    const std::string refusal = refusal_of_model(model);
+    const std::string type = model.find_text("type").value_or("BPE");
+    std::string refusal = refusal_of_model(model, type);
     if (!status) return status.error();
-    if (!refusal.empty()) return refused(refusal);
+    if (!refusal.empty()) return refused(std::move(refusal));
     TokenPipeline pipeline = recognise_pipeline(root.value());
     if (!pipeline.refusal.empty()) return refused(std::move(pipeline.refusal));
+    refusal = refusal_of_both(model, type, pipeline.byte_level);
+    if (!status) return status.error();
+    if (!refusal.empty()) return refused(std::move(refusal));
 
     Reader reader(keys, vocab_size);
-    TokenizerData& data = reader.data();
-    data.model = "gpt2";  // GGUF's word for byte-level BPE
-    data.pre = pipeline.pre;
-    data.normal_form_c = pipeline.normal_form_c;
-    data.whole_words = model.bool_or("ignore_merges", false);
-    reader.read_vocabulary(model);
-    if (status) reader.read_merges(model);
-    if (status) reader.read_added();
+    reader.data().pre = pipeline.pre;
+    reader.data().normal_form_c = pipeline.normal_form_c;
+    reader.data().whole_words = model.bool_or("ignore_merges", false);
+    if (pipeline.byte_level) {
+        reader.read_byte_level(model);
+    } else {
+        reader.read_pieces(model, type, pipeline.pieces);
+    }
     if (!status) return status.error();
+    TokenizerData& data = reader.data();
     for (std::size_t i = 0; i < data.tokens.size(); ++i) {
         if (data.kinds[i] == TokenKind::Unused) data.tokens[i] = fmt::format("[PAD{}]", i);
     }
@@ -251,6 +363,8 @@ void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
         const std::optional<std::string> text = token_text(keys, key);
         if (!text) continue;
         const auto found = std::find(data.tokens.begin(), data.tokens.end(), *text);
+        // What the model itself calls unknown is that.
+        if (place == &TokenizerData::unknown && data.unknown) continue;
         if (found != data.tokens.end() && (place != &TokenizerData::bos || !data.add_bos))
             data.*place = static_cast<TokenId>(found - data.tokens.begin());
     }

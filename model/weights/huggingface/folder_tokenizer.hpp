@@ -1,7 +1,7 @@
 // The tokenizer of a folder: tokenizer.json, and which of its tokens begin and end a text.
 //
-// Only byte-level BPE becomes one. What else a tokenizer.json describes (SentencePiece, other
-// pre-tokenizers) is no error of the file: the TokenizerData then carries the refusal, and the model can
+// Byte-level BPE, SentencePiece BPE and Unigram become one. What else a tokenizer.json describes (other
+// models, normalizers, pre-tokenizers, decoders) is no error of the file: the TokenizerData then carries the refusal, and the model can
 // be inspected and measured, but not given text.
 #pragma once
 

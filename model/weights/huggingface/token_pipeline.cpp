@@ -4,9 +4,12 @@
 #include <limits>
 #include <string_view>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "model/tokenizer/deepseek_pattern.hpp"
 #include "model/weights/huggingface/json_keys.hpp"
+#include "model/weights/huggingface/pipeline_parts.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::huggingface {
@@ -14,48 +17,18 @@ namespace {
 
 using nlohmann::json;
 
-const json kNull = nullptr;
-
-/// The member, or null; of what is no object null.
-const json& member(const json& object, const char* key) {
-    if (!object.is_object()) return kNull;
-    const auto found = object.find(key);
-    return found == object.end() ? kNull : *found;
-}
-
-std::string type_of(const json& part) {
-    const json& type = member(part, "type");
-    return type.is_string() ? type.get<std::string>() : "";
-}
-
-bool is_true(const json& value) {
-    return value.is_boolean() && value.get<bool>();
-}
-
-/// The parts of a Sequence, whose list is called `list`; else the part alone. Null: none.
-std::vector<const json*> parts_of(const json& part, const char* list) {
-    std::vector<const json*> parts;
-    if (part.is_null()) return parts;
-    const json& inner = member(part, list);
-    if (type_of(part) != "Sequence" || !inner.is_array()) return {&part};
-    for (const json& one : inner) parts.push_back(&one);
-    return parts;
-}
-
-std::string refused(const char* what, const json& part) {
-    const json& type = member(part, "type");
-    return std::string{"tokenizer.json: "} + what + " " +
-           (type.is_string() ? json_text_of(type) : json_text_of(part)) + " is not supported";
-}
-
 void read_normalizer(const json& root, TokenPipeline& out) {
     for (const json* part : parts_of(member(root, "normalizer"), "normalizers")) {
         if (type_of(*part) != "NFC") {
-            out.refusal = refused("the normalizer", *part);
+            out.refusal = refused_part("normalizer", *part);
             return;
         }
         out.normal_form_c = true;
     }
+}
+
+const json& regex_in(const json& split) {
+    return member(member(split, "pattern"), "Regex");
 }
 
 struct KnownPattern {
@@ -70,19 +43,32 @@ constexpr std::array kPatterns = {
                  "llama-bpe"},
     KnownPattern{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-                 "qwen2"}};
+                 "qwen2"},
+    KnownPattern{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                 R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                 R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                 "tekken"}};
+
+/// The regular expression of a Split whose matches stay pieces of their own; empty: it is no such.
+std::string regex_of_split(const json& split) {
+    const json& behavior = member(split, "behavior");
+    const bool inverted = is_true(member(split, "invert"));
+    if (type_of(split) != "Split") return {};
+    if (behavior == "Isolated" && !inverted) return text_or_empty(regex_in(split));
+    return {};
+}
 
 /// The name of a Split's regular expression; empty: not known.
 std::string pre_of_split(const json& split) {
-    const json& regex = member(member(split, "pattern"), "Regex");
     const json& behavior = member(split, "behavior");
     const bool inverted = is_true(member(split, "invert"));
-    // What matches stays a piece of its own in both forms.
+    // What matches stays a piece of its own in both forms: these expressions leave nothing out.
     const bool pieces =
         (behavior == "Isolated" && !inverted) || (behavior == "Removed" && inverted);
-    if (!pieces || !regex.is_string()) return {};
+    if (!pieces) return {};
+    const std::string regex = text_or_empty(regex_in(split));
     for (const KnownPattern& known : kPatterns) {
-        if (regex.get_ref<const std::string&>() == known.regex) return known.pre;
+        if (regex == known.regex) return known.pre;
     }
     return {};
 }
@@ -95,26 +81,50 @@ bool is_byte_level(const json& part, bool with_regex) {
            !is_true(member(part, "add_prefix_space"));
 }
 
+bool isolates_digits(const json& part) {
+    return type_of(part) == "Digits" && is_true(member(part, "individual_digits"));
+}
+
+/// DeepSeek's: line breaks, words, punctuation and ideographs, each a Split; then digits.
+std::string pre_of_splits(const std::vector<const json*>& parts) {
+    if (parts.size() < 6 || !is_byte_level(*parts.back(), false) ||
+        !isolates_digits(*parts[parts.size() - 2]))
+        return {};
+    std::vector<std::string> regexes;
+    for (std::size_t i = 0; i + 2 < parts.size(); ++i)
+        regexes.push_back(regex_of_split(*parts[i]));
+    if (regexes[0] == R"([\r\n])") regexes[0] = "[\r\n]";  // written either way
+    const std::string ideographs = fmt::format("[{}]+", deepseek::kIdeographs);
+    const std::vector<std::string> coder = {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", ideographs};
+    const std::vector<std::string> llm = {"[\r\n]", fmt::format(R"(\s?[{}]+)", deepseek::kLetters),
+                                          fmt::format(R"(\s?[{}]+)", deepseek::kPunctuation),
+                                          R"(\s+$)", ideographs};
+    if (regexes == coder) return "deepseek-coder";
+    return regexes == llm ? "deepseek-llm" : "";
+}
+
 void read_pre_tokenizer(const json& root, TokenPipeline& out) {
     const std::vector<const json*> parts = parts_of(member(root, "pre_tokenizer"), "pretokenizers");
     if (parts.size() == 1 && is_byte_level(*parts[0], true)) {
         out.pre = "gpt-2";
-    } else if (parts.size() == 2 && type_of(*parts[0]) == "Digits" &&
-               is_true(member(*parts[0], "individual_digits")) && is_byte_level(*parts[1], true)) {
+    } else if (parts.size() == 2 && isolates_digits(*parts[0]) && is_byte_level(*parts[1], true)) {
         out.pre = "smollm";
     } else if (parts.size() == 2 && type_of(*parts[0]) == "Split" &&
                is_byte_level(*parts[1], false)) {
         out.pre = pre_of_split(*parts[0]);
+    } else {
+        out.pre = pre_of_splits(parts);
     }
     if (!out.pre.empty()) return;
     std::string types;
     for (const json* part : parts) {
         types += (types.empty() ? "" : ", ") + type_of(*part);
-        const json& regex = member(member(*part, "pattern"), "Regex");
+        const json& regex = regex_in(*part);
         if (regex.is_string()) types += " " + json_text_of(regex);
     }
     out.refusal = "tokenizer.json: the pre_tokenizer " + paceline::quoted(types) +
-                  " is not supported; those of gpt2, smollm, llama3 and qwen2 are";
+                  " is not supported; those of gpt2, smollm, llama3, qwen2, tekken, deepseek-coder "
+                  "and deepseek-llm are";
 }
 
 /// The ids of a special token that a template names.
@@ -155,7 +165,7 @@ void read_post_processor(const json& root, TokenPipeline& out) {
         const std::string type = type_of(*part);
         if (type == "ByteLevel") continue;  // only moves offsets, which nothing here asks for
         if (type != "TemplateProcessing" || !read_template(*part, out)) {
-            out.refusal = refused("the post_processor", *part);
+            out.refusal = refused_part("post_processor", *part);
             return;
         }
     }
@@ -169,12 +179,20 @@ void read_post_processor(const json& root, TokenPipeline& out) {
 
 TokenPipeline recognise_pipeline(const json& tokenizer) {
     TokenPipeline out;
-    read_normalizer(tokenizer, out);
-    if (out.refusal.empty()) read_pre_tokenizer(tokenizer, out);
+    for (const json* part : parts_of(member(tokenizer, "pre_tokenizer"), "pretokenizers"))
+        out.byte_level = out.byte_level || type_of(*part) == "ByteLevel";
+    if (out.byte_level) {
+        read_normalizer(tokenizer, out);
+        if (out.refusal.empty()) read_pre_tokenizer(tokenizer, out);
+        const json& decoder = member(tokenizer, "decoder");
+        if (out.refusal.empty() && !decoder.is_null() && type_of(decoder) != "ByteLevel")
+            out.refusal = refused_part("decoder", decoder);
+    } else {
+        out.pieces = recognise_pieces(tokenizer);
+        out.refusal = out.pieces.refusal;
+        out.pre = out.pieces.rules.metaspace ? "metaspace" : "none";
+    }
     if (out.refusal.empty()) read_post_processor(tokenizer, out);
-    const json& decoder = member(tokenizer, "decoder");
-    if (out.refusal.empty() && !decoder.is_null() && type_of(decoder) != "ByteLevel")
-        out.refusal = refused("the decoder", decoder);
     return out;
 }
 

@@ -12,12 +12,15 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "ipc/base/ids.hpp"
+#include "model/weights/huggingface/piece_pipeline.hpp"
 
 namespace paceline::huggingface {
 
 struct TokenPipeline {
+    bool byte_level = false;  // else `pieces` has the rules
     std::string pre;  // as GGUF names it: "llama-bpe"; tokenizer/pre_tokenizer.hpp
     bool normal_form_c = false;
+    PiecePipeline pieces;
     std::vector<TokenId> prefix;  // what the post-processor puts in front of a text
     bool suffix = false;          // and whether it puts something behind
     bool has_post_processor = false;

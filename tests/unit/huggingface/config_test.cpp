@@ -179,7 +179,9 @@ TEST_CASE("a tokenizer that is not supported leaves a model that can be inspecte
     };
     const FolderCopy copy("llama-dynamic-f32");
     copy.patch("tokenizer.json", {{"model", {{"byte_fallback", true}}}});
-    CHECK(contains(refusal(copy), "SentencePiece"));
+    CHECK(contains(refusal(copy), "model.byte_fallback with ByteLevel"));
+    copy.patch("tokenizer.json", {{"model", {{"type", "WordPiece"}}}});
+    CHECK(contains(refusal(copy), "\"WordPiece\""));
     copy.patch("tokenizer.json", {{"model", {{"byte_fallback", false}, {"type", "Unigram"}}}});
     CHECK(contains(refusal(copy), "\"Unigram\""));
     copy.patch("tokenizer.json",
@@ -188,6 +190,12 @@ TEST_CASE("a tokenizer that is not supported leaves a model that can be inspecte
     copy.patch("tokenizer.json",
                {{"normalizer", nullptr}, {"pre_tokenizer", {{"type", "Metaspace"}}}});
     CHECK(contains(refusal(copy), "pre_tokenizer \"Metaspace\""));
+    copy.patch("tokenizer.json",
+               {{"normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AA=="}}},
+                {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}});
+    CHECK(contains(refusal(copy), "normalizer \"Precompiled\""));
+    copy.patch("tokenizer.json", {{"normalizer", nullptr}});
+    CHECK(contains(refusal(copy), "decoder \"ByteLevel\""));
     copy.remove("tokenizer.json");
     CHECK(contains(refusal(copy), "no tokenizer.json"));
     copy.write("tokenizer.model", "x");

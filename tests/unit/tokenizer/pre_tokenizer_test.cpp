@@ -11,14 +11,9 @@ namespace {
 using Pieces = std::vector<std::string>;
 
 Pieces pieces(PreTokenizer kind, std::string_view text) {
-    Pieces out;
-    while (!text.empty()) {
-        const std::size_t end = first_piece(kind, text);
-        REQUIRE(end > 0);
-        out.emplace_back(text.substr(0, end));
-        text.remove_prefix(end);
-    }
-    return out;
+    std::vector<std::string_view> cut;
+    cut_pieces(kind, text, cut);
+    return {cut.begin(), cut.end()};
 }
 
 }  // namespace
@@ -54,11 +49,33 @@ TEST_CASE("qwen2 takes numbers one by one") {
     CHECK(pieces(PreTokenizer::Qwen2, "x 42") == Pieces{"x", " ", "4", "2"});
 }
 
+TEST_CASE("tekken cuts where small letters meet capitals, by Unicode's classes") {
+    CHECK(pieces(PreTokenizer::Tekken, "abÉcole XMLParser") ==
+          Pieces{"ab", "École", " XMLParser"});
+    CHECK(pieces(PreTokenizer::Tekken, "helloWorld 12") ==
+          Pieces{"hello", "World", " ", "1", "2"});
+    CHECK(pieces(PreTokenizer::Tekken, "ABC 你A e\u0301") ==
+          Pieces{"ABC", " 你", "A", " e\u0301"});
+    CHECK(pieces(PreTokenizer::Tekken, "\u0301A") == Pieces{"\u0301", "A"});
+    CHECK(pieces(PreTokenizer::Tekken, "a/b;//\n/x") == Pieces{"a", "/b", ";//\n/", "x"});
+    CHECK(pieces(PreTokenizer::Tekken, "it's") == Pieces{"it", "'s"});
+}
+
+TEST_CASE("deepseek cuts again what an expression has cut") {
+    CHECK(pieces(PreTokenizer::DeepSeekCoder, "if (a1 == 中文b)\r\n\n  x") ==
+          Pieces{"if", " (", "a", "1", " ==", " ", "中文", "b", ")", "\r", "\n", "\n", " ", " x"});
+    CHECK(pieces(PreTokenizer::DeepSeekLlm, "Don't 12½ \u3000。x  ") ==
+          Pieces{"Don", "'", "t", " ", "1", "2", "½", " ", "\u3000。", "x", "  "});
+}
+
 TEST_CASE("names that mean something else to the file's maker are not known") {
     CHECK(pre_tokenizer_named("smollm") == PreTokenizer::SmolLm);
     CHECK(pre_tokenizer_named("gpt-2") == PreTokenizer::Gpt2);
     CHECK(pre_tokenizer_named("llama-bpe") == PreTokenizer::Llama3);
     CHECK(pre_tokenizer_named("qwen2") == PreTokenizer::Qwen2);
+    CHECK(pre_tokenizer_named("tekken") == PreTokenizer::Tekken);
+    CHECK(pre_tokenizer_named("refact") == PreTokenizer::SmolLm);
+    CHECK(pre_tokenizer_named("dbrx") == PreTokenizer::Llama3);
     CHECK(!pre_tokenizer_named("default"));  // three expressions of its own, not gpt2
     CHECK(!pre_tokenizer_named(""));
 }

@@ -33,11 +33,11 @@ TokenizerData tiny() {
 
 TEST_CASE("a tokenizer model or pre-tokenizer that is not known is refused by name") {
     TokenizerData data = tiny();
-    data.model = "llama";
-    check_refused(data, Errc::Unsupported, "\"llama\"");
+    data.model = "t5";
+    check_refused(data, Errc::Unsupported, "\"t5\"");
     data = tiny();
-    data.pre = "deepseek-llm";
-    check_refused(data, Errc::Unsupported, "\"deepseek-llm\"");
+    data.pre = "deepseek-v3";
+    check_refused(data, Errc::Unsupported, "\"deepseek-v3\"");
     data.pre = "default";
     check_refused(data, Errc::Unsupported, "\"default\"");
 }
@@ -123,6 +123,26 @@ TEST_CASE("a control token with the text of a plain word is not that word") {
     REQUIRE(tokenizer.ok());
     CHECK(tokenizer.value().encode("ab", SpecialTokens::AsText) == std::vector<TokenId>{0, 1});
     CHECK(tokenizer.value().encode("ab", SpecialTokens::Parse) == std::vector<TokenId>{2});
+}
+
+TEST_CASE("merges that make a control token's text do not make the token") {
+    TokenizerData data = tiny();
+    data.kinds[2] = TokenKind::Control;
+    const Result<Tokenizer> tokenizer = Tokenizer::make(data);
+    REQUIRE(tokenizer.ok());
+    CHECK(tokenizer.value().encode("ab", SpecialTokens::AsText) == std::vector<TokenId>{0, 1});
+}
+
+TEST_CASE("dbrx has the pieces of llama3, which it does not take whole") {
+    TokenizerData data = tiny();
+    data.tokens.emplace_back("ba");
+    data.kinds.push_back(TokenKind::Normal);
+    for (const auto& [pre, ids] : {std::pair{"llama-bpe", std::vector<TokenId>{4}},
+                                   std::pair{"dbrx", std::vector<TokenId>{1, 0}},
+                                   std::pair{"tekken", std::vector<TokenId>{4}}}) {
+        data.pre = pre;
+        CHECK(Tokenizer::make(data).value().encode("ba", SpecialTokens::AsText) == ids);
+    }
 }
 
 TEST_CASE("the ends of generation are the file's own and the well-known ones, sorted") {

@@ -95,6 +95,16 @@ public:
         for (const std::string& value : values) append_text(raw, value);
         set(name, 9, std::move(raw));
     }
+    void set_floats(const std::string& name, const std::vector<float>& values) {
+        Bytes raw;
+        append(raw, std::uint32_t{6});
+        append(raw, static_cast<std::uint64_t>(values.size()));
+        for (const float value : values) append(raw, value);
+        set(name, 9, std::move(raw));
+    }
+    void remove(const std::string& name) {
+        std::erase_if(keys, [&](const auto& key) { return key.name == name; });
+    }
     void set_ints(const std::string& name, const std::vector<std::int32_t>& values) {
         Bytes raw;
         append<std::uint32_t>(raw, 5);

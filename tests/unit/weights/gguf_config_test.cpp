@@ -358,5 +358,50 @@ TEST_CASE("the tokenizer's data are taken as they stand") {
     CHECK(data.chat_template == "{{ messages }}");
 }
 
+TEST_CASE("a BOS that a file does not speak of is its family's, and a false one is false") {
+    const auto add_bos = [](const char* model, const char* pre, std::optional<bool> stated) {
+        GgufBuilder builder = tiny_model();
+        builder.set_text("tokenizer.ggml.model", model);
+        builder.set_text("tokenizer.ggml.pre", pre);
+        builder.remove("tokenizer.ggml.add_bos_token");
+        if (stated) builder.set_bool("tokenizer.ggml.add_bos_token", *stated);
+        const Result<ModelParts> parts = read_bytes(builder.bytes());
+        REQUIRE(parts.ok());
+        return parts.value().tokenizer.add_bos;
+    };
+    for (const char* pre : {"llama-bpe", "tekken"}) CHECK(add_bos("gpt2", pre, std::nullopt));
+    for (const char* pre : {"smollm", "gpt-2", "qwen2"})
+        CHECK_FALSE(add_bos("gpt2", pre, std::nullopt));
+    CHECK(add_bos("llama", "default", std::nullopt));
+    CHECK_FALSE(add_bos("t5", "default", std::nullopt));
+    CHECK_FALSE(add_bos("gpt2", "llama-bpe", false));
+    CHECK_FALSE(add_bos("llama", "default", false));
+    CHECK(add_bos("gpt2", "smollm", true));
+}
+
+TEST_CASE("a SentencePiece file gives scores and rules, and what it leaves out is Llama's") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("tokenizer.ggml.model", "llama");
+    std::vector<float> scores(288, -1.5F);
+    builder.set_floats("tokenizer.ggml.scores", scores);
+    builder.remove("tokenizer.ggml.bos_token_id");
+    builder.remove("tokenizer.ggml.eos_token_id");
+    const Result<ModelParts> parts = read_bytes(builder.bytes());
+    REQUIRE(parts.ok());
+    const TokenizerData& data = parts.value().tokenizer;
+    CHECK(data.scores == std::vector<double>(288, -1.5));
+    CHECK(data.bos == 1);
+    CHECK(data.eos == 2);
+    CHECK(data.unknown == 0);
+    REQUIRE(data.pieces.steps.size() == 2);
+    CHECK(data.pieces.steps[0].kind == TextStep::Kind::Prepend);
+    CHECK(data.pieces.drops_space);
+    builder.set_bool("tokenizer.ggml.add_space_prefix", false);
+    const Result<ModelParts> bare = read_bytes(builder.bytes());
+    REQUIRE(bare.ok());
+    CHECK(bare.value().tokenizer.pieces.steps.size() == 1);
+    CHECK_FALSE(bare.value().tokenizer.pieces.drops_space);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -88,6 +88,10 @@ TEST_CASE("tokens, kinds and merges of another type are refused") {
     builder.set_texts("tokenizer.ggml.token_type", tokens(288));
     expect_bad(builder, {"tokenizer.ggml.token_type", "array of integers"});
     builder = tiny_model();
+    builder.set_text("tokenizer.ggml.model", "llama");
+    builder.set_ints("tokenizer.ggml.scores", std::vector<std::int32_t>(288, 1));
+    expect_bad(builder, {"tokenizer.ggml.scores", "an array of float32", "array of 288 int32"});
+    builder = tiny_model();
     builder.set_u32("tokenizer.chat_template", 5);
     expect_bad(builder, {"tokenizer.chat_template", "string"});
 }

@@ -1,0 +1,182 @@
+#include "model/tokenizer/character_bpe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fmt/core.h>
+#include <numeric>
+#include <utility>
+
+#include "ipc/base/utf8.hpp"
+
+namespace paceline {
+namespace {
+
+std::array<TokenId, 256> no_bytes() {
+    std::array<TokenId, 256> none{};
+    none.fill(-1);
+    return none;
+}
+
+/// Calls `use` with each character of `text`, valid UTF-8, and its code point.
+template <class Use>
+void for_each_character(std::string_view text, Use use) {
+    while (!text.empty()) {
+        const utf8::Step step = utf8::first(text);
+        use(text.substr(0, step.bytes), step.code);
+        text.remove_prefix(step.bytes);
+    }
+}
+
+}  // namespace
+
+CharacterBpe::CharacterBpe(const TokenizerData& data, const Vocabulary& vocabulary)
+    : vocabulary_{&vocabulary},
+      bytes_{data, vocabulary},
+      bpe_{no_bytes(), data.merges.empty() ? 4 * data.tokens.size() : data.merges.size()},
+      whole_pieces_{data.whole_words.value_or(false)} {
+    for (std::size_t i = 0; i < vocabulary.size(); ++i) {
+        const auto token = static_cast<TokenId>(i);
+        const std::string& text = vocabulary.text(token);
+        if (vocabulary.kind(token) != TokenKind::Normal || text.empty()) continue;
+        if (utf8::valid_prefix(text) != text.size()) continue;  // no text is like it
+        if (!plain_.emplace(text, token).second) continue;
+        const utf8::Step step = utf8::first(text);
+        if (step.bytes == text.size()) characters_.emplace(step.code, token);
+    }
+}
+
+Result<CharacterBpe> CharacterBpe::make(const TokenizerData& data, const Vocabulary& vocabulary) {
+    CharacterBpe bpe{data, vocabulary};
+    if (!data.merges.empty()) {
+        if (Status added = bpe.add_merges(data); !added) return added.error();
+        return bpe;
+    }
+    if (Status right = bpe.check_scored(data); !right) return right.error();
+    bpe.add_scored_merges(data);
+    return bpe;
+}
+
+Status CharacterBpe::add_merges(const TokenizerData& data) {
+    std::string joined;
+    for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
+        const Result<MergeText> merge = parse_merge(data.merges[rank], rank);
+        if (!merge) return merge.error();
+        const auto& [left, right] = merge.value();
+        joined.assign(left).append(right);
+        for (const std::string_view part : {left, right, std::string_view{joined}}) {
+            if (vocabulary_->id_of(part) < 0)
+                return bad_merge(rank, data.merges[rank],
+                                 "the vocabulary lacks a part of it or the whole");
+        }
+        const TokenId left_id = symbol_of(left), right_id = symbol_of(right),
+                      joined_id = symbol_of(joined);
+        // Text never becomes an added token.
+        if (left_id < 0 || right_id < 0 || joined_id < 0) continue;
+        bpe_.add_merge(left_id, right_id, static_cast<std::int32_t>(rank), joined_id);
+    }
+    return {};
+}
+
+Status CharacterBpe::check_scored(const TokenizerData& data) const {
+    if (data.kinds.empty())
+        return bad_vocabulary(
+            "tokenizer.ggml.token_type is missing: control tokens of a SentencePiece vocabulary "
+            "cannot be told from text; convert the model again");
+    if (data.scores.size() != data.tokens.size())
+        return bad_vocabulary(
+            fmt::format("tokenizer.ggml.scores has {} entries, tokenizer.ggml.tokens has {}",
+                        data.scores.size(), data.tokens.size()));
+    for (const auto& [text, token] : plain_) {
+        if (text.size() > kPieceBytesMax)
+            return bad_vocabulary(fmt::format("tokenizer.ggml.tokens[{}] has {} bytes; the limit of "
+                                              "a SentencePiece vocabulary is {}",
+                                              token, text.size(), kPieceBytesMax));
+        if (std::isnan(data.scores[static_cast<std::size_t>(token)]))
+            return bad_vocabulary(
+                fmt::format("tokenizer.ggml.scores[{}] is not a number", token));
+    }
+    return {};
+}
+
+void CharacterBpe::add_symbols_of_characters(std::string_view text) {
+    for_each_character(text, [&](std::string_view character, char32_t code) {
+        const auto symbol = static_cast<TokenId>(vocabulary_->size() + extra_.size());
+        if (characters_.emplace(code, symbol).second) extra_.emplace_back(character);
+    });
+}
+
+void CharacterBpe::add_scored_merges(const TokenizerData& data) {
+    std::vector<TokenId> order;
+    for (const auto& [text, token] : plain_) {
+        if (utf8::first(text).bytes < text.size()) order.push_back(token);
+    }
+    const auto score = [&](TokenId token) { return data.scores[static_cast<std::size_t>(token)]; };
+    std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+        return score(a) != score(b) ? score(a) > score(b) : a < b;
+    });
+    for (const TokenId token : order) add_symbols_of_characters(vocabulary_->text(token));
+    std::int32_t rank = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        // Tokens of one score share a rank: of these the leftmost in the text comes first.
+        if (i > 0 && score(order[i]) != score(order[i - 1])) ++rank;
+        add_cuts(order[i], rank);
+    }
+}
+
+void CharacterBpe::add_cuts(TokenId token, std::int32_t rank) {
+    const std::string_view text = vocabulary_->text(token);
+    std::size_t cut = 0;
+    for_each_character(text, [&](std::string_view character, char32_t /*code*/) {
+        const TokenId left = cut == 0 ? -1 : symbol_of(text.substr(0, cut));
+        const TokenId right = left < 0 ? -1 : symbol_of(text.substr(cut));
+        if (right >= 0) bpe_.add_merge(left, right, rank, token);
+        cut += character.size();
+    });
+}
+
+TokenId CharacterBpe::symbol_of(std::string_view text) const {
+    const auto found = plain_.find(text);
+    if (found != plain_.end()) return found->second;
+    if (text.empty()) return -1;
+    const utf8::Step step = utf8::first(text);
+    if (step.form != utf8::Form::Whole || step.bytes < text.size()) return -1;
+    const auto character = characters_.find(step.code);
+    return character == characters_.end() ? -1 : character->second;
+}
+
+void CharacterBpe::encode(std::string_view piece, std::vector<TokenId>& out) const {
+    if (whole_pieces_) {
+        const auto whole = plain_.find(piece);
+        if (whole != plain_.end()) {
+            out.push_back(whole->second);
+            return;
+        }
+    }
+    Bpe::Scratch scratch;
+    std::vector<TokenId> symbols, merged;
+    symbols.reserve(piece.size());
+    ByteTokens::Pending pending;
+    for_each_character(piece, [&](std::string_view character, char32_t code) {
+        const auto known = characters_.find(code);
+        if (known == characters_.end()) {
+            bytes_.append(character, pending, symbols);
+        } else {
+            bytes_.flush(pending, symbols);
+            symbols.push_back(known->second);
+        }
+    });
+    bytes_.flush(pending, symbols);
+    bpe_.merge(symbols, scratch, merged);
+    const auto above = static_cast<TokenId>(vocabulary_->size());
+    for (const TokenId symbol : merged) {
+        if (symbol >= above) {
+            bytes_.append(extra_[static_cast<std::size_t>(symbol - above)], pending, out);
+        } else {
+            bytes_.append_again(symbol, pending, out);
+        }
+    }
+    bytes_.flush(pending, out);
+}
+
+}  // namespace paceline

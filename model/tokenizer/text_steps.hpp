@@ -1,0 +1,26 @@
+// What happens to a text in front of everything else: normal form C, a prefix, replacements
+// (the normalizer of tokenizer.json), with the origin of every byte carried along.
+//
+// Pure functions, any thread.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// A text and who wrote each byte of it: 'u' the user, 't' a template or the tokenizer itself.
+struct MarkedText {
+    std::string text;
+    std::string origins;
+};
+
+enum class Prepends : std::uint8_t { Yes, No };
+
+/// `marked` (valid UTF-8) after `steps`; with Prepends::No those that prepend are left out. Where a
+/// normal form joins bytes of both origins, all of the text counts as the user's.
+void apply_steps(std::span<const TextStep> steps, Prepends prepends, MarkedText& marked);
+
+}  // namespace paceline

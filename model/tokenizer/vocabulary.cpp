@@ -1,0 +1,58 @@
+#include "model/tokenizer/vocabulary.hpp"
+
+#include <fmt/core.h>
+#include <utility>
+
+#include "model/weights/message_text.hpp"
+
+namespace paceline {
+
+Error bad_vocabulary(std::string what) {
+    return Error{Errc::BadFile, std::move(what)};
+}
+
+Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why) {
+    return bad_vocabulary(
+        fmt::format("tokenizer.ggml.merges[{}] is {}: {}", rank, quoted(merge), why));
+}
+
+Result<MergeText> parse_merge(std::string_view merge, std::size_t rank) {
+    const std::size_t space = merge.find(' ');
+    if (space == merge.npos || merge.find(' ', space + 1) != merge.npos)
+        return bad_merge(rank, merge, "not two tokens with a space between");
+    return MergeText{merge.substr(0, space), merge.substr(space + 1)};
+}
+
+Status Vocabulary::read(const TokenizerData& data) {
+    if (data.tokens.empty())
+        return bad_vocabulary("tokenizer.ggml.tokens is empty: there is no vocabulary");
+    if (!data.kinds.empty() && data.kinds.size() != data.tokens.size()) {
+        return bad_vocabulary(
+            fmt::format("tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens has {}",
+                        data.kinds.size(), data.tokens.size()));
+    }
+    texts_ = data.tokens;
+    kinds_ = data.kinds.empty() ? std::vector(texts_.size(), TokenKind::Normal) : data.kinds;
+    ids_.reserve(texts_.size());
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+        const auto token = static_cast<TokenId>(i);
+        if (texts_[i].empty() && is_added(token)) {
+            return bad_vocabulary(fmt::format(
+                "tokenizer.ggml.tokens[{}] is a control or user token without text", i));
+        }
+        ids_.emplace(texts_[i], token);
+    }
+    return {};
+}
+
+TokenId Vocabulary::id_of(std::string_view text) const {
+    const auto found = ids_.find(text);
+    return found == ids_.end() ? -1 : found->second;
+}
+
+TokenId Vocabulary::plain_id_of(std::string_view text) const {
+    const TokenId token = id_of(text);
+    return token >= 0 && is_control(token) ? -1 : token;
+}
+
+}  // namespace paceline

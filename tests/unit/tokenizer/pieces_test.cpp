@@ -1,0 +1,168 @@
+// SentencePiece by hand-made cases: what joins first, where a space is put, what is refused.
+#include <chrono>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/tokenizer/fixtures.hpp"
+
+namespace paceline {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+/// "<unk>", "<s>", "</s>", then `tokens` with the scores -1, -2, ...; no bytes.
+TokenizerData scored(const std::vector<std::string>& tokens) {
+    fixtures::PieceVocabulary vocabulary;
+    vocabulary.tokens = {"<unk>", "<s>", "</s>"};
+    vocabulary.kinds = {TokenKind::Unknown, TokenKind::Control, TokenKind::Control};
+    vocabulary.scores = {0.0, 0.0, 0.0};
+    for (const std::string& token : tokens) {
+        vocabulary.tokens.push_back(token);
+        vocabulary.kinds.push_back(TokenKind::Normal);
+        vocabulary.scores.push_back(-static_cast<double>(vocabulary.scores.size() - 2));
+    }
+    TokenizerData data = fixtures::gguf_pieces(vocabulary);
+    data.pieces.steps.clear();
+    return data;
+}
+
+Ids encoded(const TokenizerData& data, std::string_view text) {
+    const Result<Tokenizer> made = Tokenizer::make(data);
+    REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().what));
+    return made.value().encode(text, SpecialTokens::AsText);
+}
+
+void check_refused(const TokenizerData& data, std::string_view words) {
+    const Result<Tokenizer> made = Tokenizer::make(data);
+    REQUIRE(!made.ok());
+    CAPTURE(made.error().what);
+    CHECK(made.error().code == Errc::BadFile);
+    CHECK(made.error().what.find(words) != std::string::npos);
+}
+
+Tokenizer spm() {
+    return Tokenizer::make(fixtures::gguf_pieces(fixtures::piece_vocabulary("spm"))).value();
+}
+
+}  // namespace
+
+TEST_CASE("the neighbours whose joined token has the highest score are joined first") {
+    const TokenizerData data = scored({"bc", "ab", "a", "b", "c"});
+    CHECK(encoded(data, "abc") == Ids{5, 3});
+    CHECK(encoded(data, "abab") == Ids{4, 4});
+}
+
+TEST_CASE("of equal scores the leftmost neighbours are joined") {
+    TokenizerData data = scored({"ab", "ba", "a", "b"});
+    data.scores[4] = data.scores[3];
+    CHECK(encoded(data, "aba") == Ids{3, 5});
+    CHECK(encoded(data, "bab") == Ids{4, 6});
+}
+
+TEST_CASE("a character that is no token may still be part of one") {
+    const TokenizerData data = scored({"\u00E9a", "a"});
+    CHECK(encoded(data, "\u00E9aa") == Ids{3, 4});
+    CHECK(encoded(data, "a\u00E9") == Ids{4, 0});  // left over: unknown, for there are no bytes
+    CHECK(encoded(data, "\u00E9\u00E9z") == Ids{0});
+}
+
+TEST_CASE("text that a user wrote never becomes a control token, nor by merging") {
+    const TokenizerData data = scored({"<s", "<", "s", ">"});
+    CHECK(encoded(data, "<s>") == Ids{3, 6});
+    const Tokenizer tokenizer = spm();
+    for (const std::string& line : fixtures::piece_lines()) {
+        for (const TokenId id : tokenizer.encode(line, SpecialTokens::AsText))
+            CHECK(!tokenizer.is_control(id));
+    }
+}
+
+TEST_CASE("a space is put in front of a text and after added tokens, not in the middle of a text") {
+    const Tokenizer tokenizer = spm();
+    const TokenId eos = tokenizer.find("</s>").value();
+    const auto bytes = [&](const Ids& ids) {
+        std::string text;
+        for (const TokenId id : ids) text += tokenizer.bytes_of(id);
+        return text;
+    };
+    CHECK(bytes(tokenizer.encode("the", SpecialTokens::Parse)) == " the");
+    CHECK(bytes(tokenizer.encode("a</s>b<tool>c", SpecialTokens::Parse)) == " a</s> b<tool> c");
+    CHECK(bytes(tokenizer.encode_marked("the", "ttt", eos)) == " the");
+    const TokenId word = tokenizer.encode("the", SpecialTokens::Parse).back();
+    CHECK(bytes(tokenizer.encode_marked("the", "ttt", word)) == "the");
+    CHECK(tokenizer.encode("", SpecialTokens::Parse).empty());
+}
+
+TEST_CASE("an answer begins without the space that encoding puts there, unless it goes on with text") {
+    const Tokenizer tokenizer = spm();
+    const Ids ids = tokenizer.encode("the licence", SpecialTokens::Parse);
+    const auto shown = [&](std::optional<TokenId> after) {
+        Detokenizer detokenizer{tokenizer, after};
+        std::string text;
+        for (const TokenId id : ids) text += detokenizer.push(id);
+        return text + detokenizer.finish();
+    };
+    CHECK(shown(std::nullopt) == "the licence");
+    CHECK(shown(tokenizer.find("<s>")) == "the licence");
+    CHECK(shown(ids.back()) == " the licence");
+}
+
+TEST_CASE("a character that is spread over byte tokens comes out with its last byte") {
+    const Tokenizer tokenizer = spm();
+    Detokenizer detokenizer{tokenizer};
+    for (const char* byte : {"<0xF0>", "<0x9F>", "<0xA6>"})
+        CHECK(detokenizer.push(tokenizer.find(byte).value()).empty());
+    CHECK(detokenizer.push(tokenizer.find("<0x80>").value()) == "\U0001F980");
+    CHECK(detokenizer.push(tokenizer.find("<0xC3>").value()).empty());
+    CHECK(detokenizer.finish() == "\uFFFD");
+}
+
+TEST_CASE("a SentencePiece vocabulary that contradicts itself is refused with field and value") {
+    TokenizerData data = scored({"ab", "a", "b"});
+    data.kinds.clear();
+    check_refused(data, "tokenizer.ggml.token_type is missing");
+    data = scored({"ab", "a", "b"});
+    data.scores.pop_back();
+    check_refused(data, "tokenizer.ggml.scores has 5 entries");
+    data = scored({"ab", "a", "b"});
+    data.scores[3] = std::numeric_limits<double>::quiet_NaN();
+    check_refused(data, "tokenizer.ggml.scores[3] is not a number");
+    data = scored({std::string(1025, 'x')});
+    check_refused(data, "tokenizer.ggml.tokens[3] has 1025 bytes");
+    data = scored({"a"});
+    data.unknown = 9;
+    check_refused(data, "tokenizer.ggml.unknown_token_id is 9");
+    data = scored({"a"});
+    data.model = "unigram";
+    data.unknown.reset();
+    check_refused(data, "model.unk_id is missing");
+}
+
+TEST_CASE("Unigram takes the best sum, not the longest piece, and fuses what it does not know") {
+    TokenizerData data = scored({"abc", "ab", "c", "a"});
+    data.model = "unigram";
+    data.scores = {0.0, 0.0, 0.0, -5.0, -1.0, -1.0, -3.0};
+    CHECK(encoded(data, "abc") == Ids{4, 5});
+    data.scores[3] = -2.0;  // of equal sums the longer last piece
+    CHECK(encoded(data, "abc") == Ids{3});
+    CHECK(encoded(data, "xyac") == Ids{0, 6, 5});
+    CHECK(encoded(data, "<s>") == Ids{0});
+}
+
+TEST_CASE("long runs of one kind do not take quadratic time in pieces either") {
+    const auto start = std::chrono::steady_clock::now();
+    fixtures::PieceVocabulary vocabulary = fixtures::piece_vocabulary("unigram");
+    TokenizerData unigram = fixtures::gguf_pieces(vocabulary);
+    unigram.model = "unigram";
+    const Tokenizer both[] = {spm(), Tokenizer::make(unigram).value()};
+    for (const Tokenizer& tokenizer : both) {
+        for (const char* unit : {"a", " ", "\n", "<s", "\xFF", "\u00A0", "the "}) {
+            std::string text;
+            while (text.size() < 100'000) text += unit;
+            CHECK(!tokenizer.encode(text + "x", SpecialTokens::Parse).empty());
+        }
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{30});
+}
+
+}  // namespace paceline
