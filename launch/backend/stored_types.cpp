@@ -1,5 +1,6 @@
 #include "launch/backend/stored_types.hpp"
 
+#include <cstdio>
 #include <fmt/core.h>
 
 #include "launch/backend/model_summary.hpp"
@@ -7,14 +8,15 @@
 
 namespace paceline {
 
-std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype) {
+std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype, bool on_gpu) {
     std::vector<StoredUse> uses;
     for (const TensorView& tensor : file.tensors()) {
         if (tensor.rows == 1) continue;
         const bool vocabulary =
             tensor.name == file.embedding().name || tensor.name == file.output_head().name;
+        const MatrixUse part = vocabulary ? MatrixUse::Vocabulary : MatrixUse::Layer;
         const PackedType packed =
-            packed_type(tensor, dtype, vocabulary ? MatrixUse::Vocabulary : MatrixUse::Layer);
+            on_gpu ? gpu_packed_type(tensor, dtype, part) : packed_type(tensor, dtype, part);
         StoredUse* use = nullptr;
         for (StoredUse& known : uses) {
             if (known.stored == tensor.type && known.packed == packed) use = &known;
@@ -31,18 +33,15 @@ std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype) {
 
 std::string_view rounding_text(StoredType stored, PackedType packed) {
     switch (packed) {
-        case PackedType::F32:
-            return "exact";
         case PackedType::BF16:
             return stored == StoredType::BF16 ? "exact" : "to bfloat16";
         case PackedType::Int8:
             return has_int8_form(stored) ? "exact" : "to 8 bits";
-        case PackedType::Q4K:
-        case PackedType::Q6K:
-            return "exact";
         case PackedType::Q4:
         case PackedType::Q4Sym:
             break;
+        default:
+            return "exact";
     }
     if (stored == StoredType::Q4_K) return "scales to float16";
     return has_q4_form(stored) ? "exact" : "to 4 bits";
@@ -50,9 +49,7 @@ std::string_view rounding_text(StoredType stored, PackedType packed) {
 
 std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu) {
     std::string text;
-    for (StoredUse use : stored_uses(file, dtype)) {
-        if (on_gpu && use.packed == PackedType::Q4K) use.packed = PackedType::Q4;
-        if (on_gpu && use.packed == PackedType::Q6K) use.packed = PackedType::Int8;
+    for (const StoredUse& use : stored_uses(file, dtype, on_gpu)) {
         const std::string_view rounding = rounding_text(use.stored, use.packed);
         if (traits(use.stored).block_elements == 1 || rounding == "exact") continue;
         text += fmt::format("{}{} is computed as {} ({}), {} in the file", text.empty() ? "" : ", ",
@@ -61,6 +58,12 @@ std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu) 
         if (!on_gpu) text += fmt::format(", {} in memory", human_bytes(use.memory_bytes));
     }
     return text;
+}
+
+void tell_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options) {
+    const Dtype dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
+    const std::string rounded = rounded_types_text(file, dtype, device_of(options).gpu.has_value());
+    if (!rounded.empty()) std::fprintf(stderr, "paceline %s: %s\n", command, rounded.c_str());
 }
 
 }  // namespace paceline

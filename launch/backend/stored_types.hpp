@@ -1,6 +1,6 @@
 // What the block types of a model file are computed as, and how near that is to the file's numbers.
 //
-// Pure functions; no weights are read.
+// Pure functions, but for tell_rounded_types(); no weights are read.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/base/model_options.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -22,15 +23,19 @@ struct StoredUse {
     std::uint64_t memory_bytes = 0;
 };
 
-/// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it.
-[[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype);
+/// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it. The memory is that of
+/// a CPU's packed matrices.
+[[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype, bool on_gpu);
 
-/// "exact", or what is rounded: "scales to float16", "to 8 bits". `packed` as stored_uses() has it, for the
-/// CPU; a GPU has no types of its own for K-quants.
+/// "exact", or what is rounded: "scales to float16", "to 8 bits".
 [[nodiscard]] std::string_view rounding_text(StoredType stored, PackedType packed);
 
 /// One line for the start of a run about block types whose numbers are rounded, with their memory;
 /// empty: there are none.
 [[nodiscard]] std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu);
+
+/// Writes that line of a model that is computed where and as `options` say to standard error, as
+/// "paceline COMMAND: ...".
+void tell_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options);
 
 }  // namespace paceline

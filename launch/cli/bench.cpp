@@ -10,6 +10,7 @@
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/model_summary.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
@@ -154,9 +155,10 @@ Status sweep(const BenchOptions& options,
     BenchRow row = row_template(file, options.model);
     Printer printer{options.format};
     for (const std::string& dtype : split_list(options.dtypes)) {
+        ModelOptions one = options.model;
+        one.dtype = dtype;
+        tell_rounded_types(kCommand, file, one);
         for (const int count : threads) {
-            ModelOptions one = options.model;
-            one.dtype = dtype;
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
             const int given = options.threads.empty() ? 0 : count;

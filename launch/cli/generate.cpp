@@ -12,6 +12,7 @@
 #include "actors/decoding/answer_waves.hpp"
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/interrupt.hpp"
 #include "launch/base/option_checks.hpp"
@@ -322,6 +323,7 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
         std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
     if (const std::string idle = idle_sampling_options(options.sampling); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
+    tell_rounded_types(kCommand, job.value().model.file, options.model);
     if (Status s = make_folder(options.folder); !s) return report(s.error());
     CancelToken cancel;
     const Interrupt interrupt{cancel, std::chrono::milliseconds{0}};

@@ -319,9 +319,8 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (!options.quiet && !idle.empty()) {
         std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     }
-    if (const std::string rounded = session.rounded_types(); !options.quiet && !rounded.empty()) {
-        std::fprintf(stderr, "paceline run: %s\n", rounded.c_str());
-    }
+    // A pipeline says it of all its models, each where it is computed.
+    if (!options.quiet && !written.value()) session.tell_rounded_types();
 
     Turn turn;
     if (prompt.value()) {

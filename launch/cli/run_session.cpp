@@ -277,9 +277,8 @@ void RunSession::set_system(std::string text) {
     reset();
 }
 
-std::string RunSession::rounded_types() const {
-    return rounded_types_text(model_->file, parse_dtype(model_options_.dtype).value_or(Dtype::Auto),
-                              device_of(model_options_).gpu.has_value());
+void RunSession::tell_rounded_types() const {
+    paceline::tell_rounded_types("run", model_->file, model_options_);
 }
 
 void RunSession::reset() {

@@ -8,6 +8,7 @@
 
 #include "actors/self_draft/skip_search.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
@@ -118,6 +119,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
         !room) {
         return room;
     }
+    tell_rounded_types(kCommand, file, options.model);
     Result<std::unique_ptr<Backend>> backend =
         load_backend(file, cpu, device, bars_on(environment));
     if (!backend) return backend.error();

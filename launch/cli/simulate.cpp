@@ -6,6 +6,7 @@
 
 #include "ipc/base/limits.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
@@ -183,6 +184,7 @@ Result<Asked> ask_model(const SimulateOptions& options, const Environment& envir
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
+    tell_rounded_types(kCommand, file, options.model);
     Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
     if (!sampling) return sampling.error();
     Result<std::vector<std::vector<TokenId>>> encoded =

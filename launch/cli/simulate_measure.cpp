@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -100,6 +101,7 @@ Status measure_costs_file(const SimulateOptions& options, const Environment& env
     std::vector<std::string> remarks{
         fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
     const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
+        tell_rounded_types("simulate", file, options.model);
         Result<std::vector<CostRecord>> measured =
             measure_costs(file, options.model, for_it, machine.value(), told);
         if (!measured) return measured.error();

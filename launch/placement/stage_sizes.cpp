@@ -4,7 +4,9 @@
 #include <functional>
 
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "model/kv_layout.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -60,6 +62,21 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
 std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
     return plan_stages(*file_, backend_, placement, config_->exit, parts_, draft_,
                        kv_type(options_, Device{0}), self_);
+}
+
+std::string StageSizes::rounded(const Placement& placement) const {
+    const auto line = [&](const ModelFile& file, bool on_gpu) {
+        const std::string text = rounded_types_text(file, backend_.dtype, on_gpu);
+        return text.empty() ? text : visible(file.path() + ": " + text, kLineShownBytesMax) + "\n";
+    };
+    const bool gpu =
+        std::any_of(placement.stages.begin(), placement.stages.end(), [](const PlacedStage& stage) {
+            return stage.role == StageRole::Segment && stage.device.gpu;
+        });
+    std::string text = line(*file_, gpu);
+    if (draft_ && draft_->own && placement.draft())
+        text += line(*draft_->own, placement.stage(*placement.draft()).device.gpu.has_value());
+    return text;
 }
 
 EdgeSizes StageSizes::edges(const Placement& placement) const {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ipc/base/ids.hpp"
@@ -35,6 +36,8 @@ public:
     [[nodiscard]] std::vector<MemoryNeed> needs(const Placement& placement) const;
     /// Of what travels beside the messages.
     [[nodiscard]] EdgeSizes edges(const Placement& placement) const;
+    /// A line for people for each model of which block types are rounded (stored_types.hpp).
+    [[nodiscard]] std::string rounded(const Placement& placement) const;
     [[nodiscard]] Position context() const { return context_; }        // of one request
     [[nodiscard]] std::int32_t kv_slots() const { return kv_slots_; }  // for all of them
 

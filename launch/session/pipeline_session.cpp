@@ -285,6 +285,7 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     if (options.told.remarks) {
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
         std::fputs(too_few_cores_text(config, plan.value().placement, cores).c_str(), stderr);
+        std::fputs(plan.value().rounded.c_str(), stderr);
     }
     Result<StartedPipeline> started = start_pipeline(
         plan.value(), file, model, config, *options.log, options.trace, options.told.bars);

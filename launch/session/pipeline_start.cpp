@@ -113,8 +113,10 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                       .machine = std::move(machine).value(),
                       .edges = {},
                       .transports = {},
+                      .rounded = {},
                       .context = sizes.value().context(),
                       .kv_slots = sizes.value().kv_slots()};
+    plan.rounded = sizes.value().rounded(plan.placement);
     plan.needs = sizes.value().needs(plan.placement);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
     plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));

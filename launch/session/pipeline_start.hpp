@@ -29,8 +29,9 @@ struct PipelinePlan {
     Machine machine;
     std::vector<EdgeSpec> edges;  // with their transports
     std::string transports;       // those of tensors for people; empty where no stage is on a GPU
-    Position context = 0;         // of one request
-    std::int32_t kv_slots = 0;    // for all of them
+    std::string rounded;        // block types that its models do not compute exactly; may be empty
+    Position context = 0;       // of one request
+    std::int32_t kv_slots = 0;  // for all of them
 };
 
 /// The cores that a pipeline's processes share out; --threads says how many there may be, 0: all.

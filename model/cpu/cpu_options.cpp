@@ -10,7 +10,6 @@
 
 #include "model/cpu/cpu_weights.hpp"
 #include "model/kernels/cpu/kernel_table.hpp"
-#include "model/weights/gguf/gguf_groups.hpp"
 
 namespace paceline {
 namespace {
@@ -20,15 +19,24 @@ constexpr std::size_t kHeadsMax = 254;  // HeadId is a byte; 0 is the final head
 constexpr int kAdapterHeadsMax = 1024;  // products of shapes stay far inside an int
 constexpr std::array kKvTypes = {KvType::F32, KvType::F16, KvType::BF16};
 
-PackedType four_bits(StoredType stored) {
-    if (stored == StoredType::Q4_K) return PackedType::Q4K;
-    return stored == StoredType::Q4_0 ? PackedType::Q4Sym : PackedType::Q4;
-}
-
+/// In 4 bits or fewer, and their scales.
 bool stored_in_4_bits(StoredType stored) {
-    return has_q4_form(stored);
+    switch (stored) {
+        case StoredType::Q4_0:
+        case StoredType::Q4_1:
+        case StoredType::Q2_K:
+        case StoredType::Q3_K:
+        case StoredType::Q4_K:
+        case StoredType::IQ4_NL:
+        case StoredType::IQ4_XS:
+        case StoredType::MXFP4:
+            return true;
+        default:
+            return false;
+    }
 }
 
+/// What keeps the numbers of `stored`, or nearly (F16).
 PackedType natural_type(StoredType stored) {
     switch (stored) {
         case StoredType::F32:
@@ -37,24 +45,14 @@ PackedType natural_type(StoredType stored) {
         case StoredType::BF16:
             return PackedType::BF16;
         case StoredType::Q8_0:
-        case StoredType::Q5_0:
-        case StoredType::Q5_1:
-        case StoredType::Q2_K:
-        case StoredType::Q3_K:
-        case StoredType::Q5_K:
-        case StoredType::IQ4_NL:
-        case StoredType::IQ4_XS:
-        case StoredType::MXFP4:
             return PackedType::Int8;
         case StoredType::Q4_0:
+            return PackedType::Q4Sym;
         case StoredType::Q4_1:
-            return four_bits(stored);
-        case StoredType::Q4_K:
-            return PackedType::Q4K;
-        case StoredType::Q6_K:
-            return PackedType::Q6K;
+            return PackedType::Q4;
+        default:
+            return block_type(stored).value();
     }
-    return PackedType::F32;
 }
 
 Error bad(std::string what) {
@@ -141,15 +139,22 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
         case Dtype::Q4:
             break;
     }
-    if (use == MatrixUse::Vocabulary && stored == StoredType::Q6_K) return PackedType::Q6K;
-    if (use == MatrixUse::Vocabulary && !stored_in_4_bits(stored)) return PackedType::Int8;
-    return four_bits(stored);
+    if (stored_in_4_bits(stored)) return natural_type(stored);
+    return use == MatrixUse::Vocabulary ? block_type(stored).value_or(PackedType::Int8)
+                                        : PackedType::Q4;
 }
 
 PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    const bool rounded_anew = tensor.added != nullptr &&
-                              (stored_in_4_bits(tensor.type) || tensor.type == StoredType::Q6_K);
+    const bool rounded_anew = tensor.added != nullptr && traits(tensor.type).block_elements > 1;
     return packed_type(rounded_anew ? StoredType::Q8_0 : tensor.type, dtype, use);
+}
+
+PackedType gpu_packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
+    const PackedType packed = packed_type(tensor, dtype, use);
+    if (!is_block_type(packed)) return packed;
+    const bool four_bits =
+        packed == PackedType::Q4K || (dtype == Dtype::Q4 && use == MatrixUse::Layer);
+    return four_bits ? PackedType::Q4 : PackedType::Int8;
 }
 
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {

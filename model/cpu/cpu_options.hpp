@@ -2,19 +2,18 @@
 //
 // Which packed type a stored type becomes (--dtype):
 //
-//     stored        auto    f32    bf16    int8    q4
-//     F32           f32     f32    bf16    int8    q4
-//     F16, BF16     bf16    f32    bf16    int8    q4
-//     Q8_0          int8*   f32    bf16    int8*   q4
-//     Q5_0, IQ4_NL  int8*   f32    bf16    int8*   q4
-//     MXFP4         int8*   f32    bf16    int8*   q4
-//     Q4_0, Q4_1    q4*     f32    bf16    int8    q4*      (* the file's own numbers, exactly)
-//     Q4_K          q4_k*   f32    bf16    int8    q4_k*
-//     Q6_K          q6_k*   f32    bf16    int8    q4
-//     the others    int8    f32    bf16    int8    q4
+//     stored                      auto    f32    bf16    int8    q4
+//     F32                         f32     f32    bf16    int8    q4
+//     F16, BF16                   bf16    f32    bf16    int8    q4
+//     Q8_0                        int8*   f32    bf16    int8*   q4
+//     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*    (* the file's numbers, exactly)
+//     Q2_K, Q3_K, Q4_K, IQ4_XS    own*    f32    bf16    int8    own*   (own: q2_k, ..., mxfp4)
+//     IQ4_NL, MXFP4               own*    f32    bf16    int8*   own*   (MXFP4 as int8: within float16's
+//     Q5_0                        own*    f32    bf16    int8*   q4      powers of two)
+//     Q5_1, Q5_K, Q6_K            own*    f32    bf16    int8    q4
 //
-// Under q4 an embedding or head that is not stored in 4 bits becomes int8, or stays q6_k: it is read as a table
-// of words too, and 4 bits there cost more quality than they save time. A head's transform is bf16,
+// Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes int8: it is read
+// as a table of words too, and 4 bits there cost more quality than they save time. A head's transform is bf16,
 // or f32 where the head itself is; a short list has the type of the head. An adapter's matrices are
 // int8, or f32 or bf16 where the head itself is.
 #pragma once
@@ -44,8 +43,11 @@ enum class Dtype : std::uint8_t { Auto, F32, BF16, Int8, Q4 };
 enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
 
 [[nodiscard]] PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use);
-/// The same of a tensor. One that is stored in 4 bits or as Q6_K and has a LoRA merged counts as Q8_0.
+/// The same of a tensor. One that is stored in blocks and has a LoRA merged counts as Q8_0.
 [[nodiscard]] PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
+/// The same on a GPU, which has no types of its own for blocks: q4 for Q4_K, and in layers under q4; otherwise
+/// int8.
+[[nodiscard]] PackedType gpu_packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
 
 struct CpuOptions {
     Dtype dtype = Dtype::Auto;

@@ -20,12 +20,9 @@ StoredType stored_as(PackedType type) {
             return StoredType::Q4_1;
         case PackedType::Q4Sym:
             return StoredType::Q4_0;
-        case PackedType::Q4K:
-            return StoredType::Q4_K;
-        case PackedType::Q6K:
-            return StoredType::Q6_K;
+        default:
+            return stored_type(type).value();
     }
-    return StoredType::F32;
 }
 
 }  // namespace

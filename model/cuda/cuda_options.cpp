@@ -6,20 +6,17 @@ using cuda::CacheType;
 using cuda::WeightType;
 
 WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    switch (packed_type(tensor, dtype, use)) {
+    switch (gpu_packed_type(tensor, dtype, use)) {
         case PackedType::F32:
             return WeightType::F32;
         case PackedType::BF16:
             return WeightType::BF16;
-        case PackedType::Int8:
-        case PackedType::Q6K:
-            return WeightType::Int8;
         case PackedType::Q4:
         case PackedType::Q4Sym:
-        case PackedType::Q4K:
             return WeightType::Q4;
+        default:
+            return WeightType::Int8;
     }
-    return WeightType::F32;
 }
 
 WeightType joined_type(WeightType a, WeightType b) {

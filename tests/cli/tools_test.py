@@ -223,6 +223,38 @@ class Bench(CliTest):
         self.assertIn("'fast'", self.run_fails(2, "bench", "-m", TINY, "-t", "fast"))
 
 
+class BlockTypes(CliTest):
+    MODEL = str(Path(TINY).with_name("qwen3-k-mix.gguf"))
+    # Files in which GGUF mixes types are computed as they are; only --dtype or a GPU rounds.
+    ROUNDED = "Q2_K is computed as int8 (to 8 bits)"
+
+    def commands(self) -> dict[str, list[str]]:
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text(json.dumps({"prompt": "Hi there"}) + "\n")
+        return {
+            "run": ["run", "--raw", "-n", "2", "Hi there"],
+            "pipeline": ["run", "--raw", "-n", "2", "--method", "prompt-lookup", "Hi there"],
+            "check": ["check", "--method", "prompt-lookup", "--prompts", str(prompts), "-n", "2"],
+            "generate": ["generate", "--raw", "--prompts", str(prompts), "-o", str(self.folder / "out"), "-n", "2"],
+            "bench": ["bench", "-p", "0", "-n", "1", "-r", "1"],
+        }
+
+    def test_every_command_names_what_it_rounds_and_only_that(self):
+        for name, command in self.commands().items():
+            for dtype in ("int8", "auto"):
+                with self.subTest(command=name, dtype=dtype):
+                    done = paceline(*command, "-m", self.MODEL, "--dtype", dtype)
+                    said = done.stderr.decode()
+                    self.assertEqual(done.returncode, 0, said)
+                    self.assertEqual(said.count(self.ROUNDED), 1 if dtype == "int8" else 0, said)
+                    self.assertEqual("is computed as" in said, dtype == "int8", said)
+
+    def test_inspect_says_that_blocks_are_kept_as_they_are(self):
+        uses = json.loads(self.run_ok("inspect", self.MODEL, "-o", "json"))["types"]
+        self.assertEqual({use["rounded"] for use in uses}, {"exact"})
+        self.assertIn(("IQ4_XS", "iq4_xs"), {(use["stored"], use["computed_as"]) for use in uses})
+
+
 class Program(CliTest):
     def test_version_names_commit_compiler_cpu_and_cuda(self):
         out = self.run_ok("--version")

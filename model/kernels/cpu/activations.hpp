@@ -24,19 +24,8 @@ namespace paceline {
 enum class ActivationType : std::uint8_t { F32, BF16, Int8 };
 
 [[nodiscard]] constexpr ActivationType activation_for(PackedType weights) {
-    switch (weights) {
-        case PackedType::F32:
-            return ActivationType::F32;
-        case PackedType::BF16:
-            return ActivationType::BF16;
-        case PackedType::Int8:
-        case PackedType::Q4:
-        case PackedType::Q4Sym:
-        case PackedType::Q4K:
-        case PackedType::Q6K:
-            return ActivationType::Int8;
-    }
-    return ActivationType::F32;
+    if (weights == PackedType::F32) return ActivationType::F32;
+    return weights == PackedType::BF16 ? ActivationType::BF16 : ActivationType::Int8;
 }
 
 /// A run of rows that a kernel takes together.

@@ -8,18 +8,17 @@
 // A lane block is kLanes outputs of a tile: the whole tile for AVX-512, half of it for AVX2.
 #pragma once
 
+#include <array>
+
 #include "model/kernels/cpu/kernel_table.hpp"
-#include "model/kernels/cpu/packed_k.hpp"
+#include "model/kernels/cpu/packed_blocks.hpp"
+#include "model/weights/gguf/gguf_blocks.hpp"
 
 namespace paceline::gemm {
 
 // Bytes of a stream that are asked for before they are needed: about 300 ns at 40 GB/s, a quarter of
 // an L1 cache. 4096 was measured up to 20 % slower, 16384 no faster.
 inline constexpr int kAhead = 12288;
-
-[[nodiscard]] constexpr bool is_k_block(PackedType type) {
-    return type == PackedType::Q4K || type == PackedType::Q6K;
-}
 
 /// Where a lane block's numbers are inside its tile: of the first pair of groups.
 template <class S>
@@ -47,7 +46,7 @@ LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
     // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    const std::size_t scales = is_k_block(w.type) ? 0 : 2 * w.group_bytes();
+    const std::size_t scales = is_block_type(w.type) ? 0 : 2 * w.group_bytes();
     return {tile + 4 * lane, tile + scales + 2 * lane, tile + lane, w.past_cache};
 }
 
@@ -141,7 +140,7 @@ void multiply_q4(const LaneBlock<S>* w,
     }
 }
 
-#include "model/kernels/cpu/gemm_k.inl.hpp"
+#include "model/kernels/cpu/gemm_blocks.inl.hpp"
 
 // ---- int8 -------------------------------------------------------------------------------------
 
@@ -289,11 +288,35 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
         case PackedType::Q4Sym:
             multiply_q4<S, kRows, kBlocks, false>(w, x, groups, acc);
             break;
+        case PackedType::Q5_0:
+            multiply_blocks<S, PackedType::Q5_0, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q5_1:
+            multiply_blocks<S, PackedType::Q5_1, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q2K:
+            multiply_blocks<S, PackedType::Q2K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q3K:
+            multiply_blocks<S, PackedType::Q3K, kRows, kBlocks>(w, x, groups, acc);
+            break;
         case PackedType::Q4K:
-            multiply_q4_k<S, kRows, kBlocks>(w, x, groups, acc);
+            multiply_blocks<S, PackedType::Q4K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::Q5K:
+            multiply_blocks<S, PackedType::Q5K, kRows, kBlocks>(w, x, groups, acc);
             break;
         case PackedType::Q6K:
-            multiply_q6_k<S, kRows, kBlocks>(w, x, groups, acc);
+            multiply_blocks<S, PackedType::Q6K, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::IQ4NL:
+            multiply_blocks<S, PackedType::IQ4NL, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::IQ4XS:
+            multiply_blocks<S, PackedType::IQ4XS, kRows, kBlocks>(w, x, groups, acc);
+            break;
+        case PackedType::MXFP4:
+            multiply_blocks<S, PackedType::MXFP4, kRows, kBlocks>(w, x, groups, acc);
             break;
     }
     for (int r = 0; r < kRows; ++r) {
@@ -332,6 +355,12 @@ void panel_tile(const GemmArgs& args, int first_block, Panel panel) {
     }
 }
 
+/// The rows of a panel of `width` that are computed at once.
+template <class S>
+constexpr int rows_at_once(int width) {
+    return width < S::kRowsMax ? width : S::kRowsMax;
+}
+
 template <class S, int kBlocks>
 void blocks_against_all_rows(const GemmArgs& args, int first_block) {
     const int rows = args.x->rows();
@@ -339,14 +368,13 @@ void blocks_against_all_rows(const GemmArgs& args, int first_block) {
         const Panel panel = panel_of(row, rows);
         switch (panel.width) {
             case 8:
-                panel_tile<S, (S::kRowsMax < 8 ? S::kRowsMax : 8), kBlocks>(args, first_block,
-                                                                            panel);
+                panel_tile<S, rows_at_once<S>(8), kBlocks>(args, first_block, panel);
                 break;
             case 4:
-                panel_tile<S, 4, kBlocks>(args, first_block, panel);
+                panel_tile<S, rows_at_once<S>(4), kBlocks>(args, first_block, panel);
                 break;
             case 2:
-                panel_tile<S, 2, kBlocks>(args, first_block, panel);
+                panel_tile<S, rows_at_once<S>(2), kBlocks>(args, first_block, panel);
                 break;
             default:
                 panel_tile<S, 1, kBlocks>(args, first_block, panel);
@@ -364,8 +392,10 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     // Many rows: the weights come from the cache after the first panels, and two blocks share every
     // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best.
     constexpr int kStreamingRowsMax = 4 * kPanelRows;
-    if (args.x->rows() > kStreamingRowsMax) {
-        for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
+    if constexpr (S::kBlocksMax > 1) {
+        if (args.x->rows() > kStreamingRowsMax) {
+            for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
+        }
     }
     for (; block < last; ++block) blocks_against_all_rows<S, 1>(args, block);
 }

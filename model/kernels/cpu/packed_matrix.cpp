@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
-#include "model/kernels/cpu/packed_k.hpp"
+#include "model/kernels/cpu/packed_blocks.hpp"
 #include "model/kernels/cpu/packed_nibbles.hpp"
 #include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
@@ -13,9 +13,23 @@
 namespace paceline {
 namespace {
 
-bool is_k(PackedType type) {
-    return type == PackedType::Q4K || type == PackedType::Q6K;
-}
+struct Kept {
+    PackedType packed;
+    StoredType stored;
+    std::string_view name;
+};
+constexpr Kept kKept[] = {
+    {PackedType::Q5_0, StoredType::Q5_0, "q5_0"},
+    {PackedType::Q5_1, StoredType::Q5_1, "q5_1"},
+    {PackedType::Q2K, StoredType::Q2_K, "q2_k"},
+    {PackedType::Q3K, StoredType::Q3_K, "q3_k"},
+    {PackedType::Q4K, StoredType::Q4_K, "q4_k"},
+    {PackedType::Q5K, StoredType::Q5_K, "q5_k"},
+    {PackedType::Q6K, StoredType::Q6_K, "q6_k"},
+    {PackedType::IQ4NL, StoredType::IQ4_NL, "iq4_nl"},
+    {PackedType::IQ4XS, StoredType::IQ4_XS, "iq4_xs"},
+    {PackedType::MXFP4, StoredType::MXFP4, "mxfp4"},
+};
 
 /// Where the parts of one group of one tile are.
 struct GroupPlace {
@@ -97,9 +111,10 @@ bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& ma
     const std::size_t block_bytes = traits(source.type).block_bytes;
     const std::byte* block = source.row(row);
     bool finite = true;
-    if (is_k(matrix.type)) {
-        for (int b = 0; b < matrix.cols / (kBlockGroups * kGroup); ++b, block += block_bytes)
-            finite = put_k_block(matrix, row, b, block) && finite;
+    if (is_block_type(matrix.type)) {
+        const auto elements = static_cast<int>(traits(source.type).block_elements);
+        for (int b = 0; b < matrix.cols / elements; ++b, block += block_bytes)
+            finite = put_block(matrix, row, b, block) && finite;
         return finite;
     }
     for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes)
@@ -111,8 +126,7 @@ bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& ma
 bool copied_whole(const TensorView& source, PackedType packed) {
     if (source.added != nullptr) return false;
     const StoredType stored = source.type;
-    return (stored == StoredType::Q4_K && packed == PackedType::Q4K) ||
-           (stored == StoredType::Q6_K && packed == PackedType::Q6K) ||
+    return (is_block_type(packed) && stored == stored_type(packed)) ||
            (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
            (stored == StoredType::Q4_1 && packed == PackedType::Q4) ||
            (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
@@ -175,9 +189,7 @@ bool pack_values(const TensorView& source,
                 finite =
                     put_q4_group(group_of(source, row, matrix.type, group, x), lane, to) && finite;
                 break;
-            case PackedType::Q4Sym:
-            case PackedType::Q4K:
-            case PackedType::Q6K:
+            default:
                 PACE_CHECK(false, "only keeps blocks of its own type");
                 break;
         }
@@ -198,12 +210,27 @@ std::string_view name(PackedType type) {
         case PackedType::Q4:
         case PackedType::Q4Sym:
             return "q4";
-        case PackedType::Q4K:
-            return "q4_k";
-        case PackedType::Q6K:
-            return "q6_k";
+        default:
+            break;
+    }
+    for (const Kept& kept : kKept) {
+        if (kept.packed == type) return kept.name;
     }
     return "?";
+}
+
+std::optional<StoredType> stored_type(PackedType type) {
+    for (const Kept& kept : kKept) {
+        if (kept.packed == type) return kept.stored;
+    }
+    return std::nullopt;
+}
+
+std::optional<PackedType> block_type(StoredType stored) {
+    for (const Kept& kept : kKept) {
+        if (kept.stored == stored) return kept.packed;
+    }
+    return std::nullopt;
 }
 
 std::size_t PackedMatrix::group_bytes() const {
@@ -216,15 +243,15 @@ std::size_t PackedMatrix::group_bytes() const {
             return kGroup * kTileRows;
         case PackedType::Q4:
         case PackedType::Q4Sym:
-        case PackedType::Q4K:
-        case PackedType::Q6K:
             return kGroup * kTileRows / 2;
+        default:
+            break;  // packed_blocks.hpp
     }
     return 0;
 }
 
 std::size_t PackedMatrix::tile_bytes() const {
-    if (is_k(type)) return static_cast<std::size_t>(groups() / kBlockGroups) * k_block_bytes(type);
+    if (is_block_type(type)) return block_tile_bytes(type, groups());
     return static_cast<std::size_t>(groups()) * (group_bytes() + scale_bytes());
 }
 
@@ -238,9 +265,8 @@ std::size_t PackedMatrix::scale_bytes() const {
             return 2 * kTileRows;
         case PackedType::Q4:
             return 4 * kTileRows;
-        case PackedType::Q4K:
-        case PackedType::Q6K:
-            break;  // packed_k.hpp
+        default:
+            break;
     }
     return 0;
 }
@@ -255,7 +281,9 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
                "shapes were checked at load");
     const auto padded = static_cast<std::size_t>(matrix.groups()) * kGroup;
     const bool exact = copied_whole(source, matrix.type);
-    PACE_CHECK(!is_k(matrix.type) || matrix.cols % (kBlockGroups * kGroup) == 0, "whole blocks");
+    PACE_CHECK(exact || !is_block_type(matrix.type), "only keeps blocks of its own type");
+    PACE_CHECK(!exact || matrix.cols % static_cast<int>(traits(source.type).block_elements) == 0,
+               "whole blocks");
     PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
     for (int tile = first_tile; tile < last_tile; ++tile) {
         clear_tile(matrix, tile);
@@ -281,14 +309,15 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
     PACE_CHECK(out.size() == static_cast<std::size_t>(matrix.cols), "one place per column");
     const int lane = row % kTileRows;
     for (int first = 0; first < matrix.cols; first += kGroup) {
-        if (is_k(matrix.type)) {
-            get_k_group(matrix, row, first / kGroup,
-                        out.subspan(static_cast<std::size_t>(first), kGroup));
+        const int count = std::min(kGroup, matrix.cols - first);
+        if (is_block_type(matrix.type)) {
+            get_block_group(
+                matrix, row, first / kGroup,
+                out.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
             continue;
         }
         const GroupPlace from = place(matrix, row / kTileRows, first / kGroup);
         float* to = out.data() + first;
-        const int count = std::min(kGroup, matrix.cols - first);
         const float d = scaled(matrix.type) ? half_to_float(from.scales[lane]) : 0.0f;
         switch (matrix.type) {
             case PackedType::F32:
@@ -316,8 +345,7 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
                 for (int k = 0; k < count; ++k)
                     to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k) - 8);
                 break;
-            case PackedType::Q4K:
-            case PackedType::Q6K:
+            default:
                 break;  // above
         }
     }

@@ -14,11 +14,11 @@
 //
 //     tile:  | quants 0 | quants 1 | scales 0 | scales 1 |   quants 2 | ...
 //
-//     Q4K, Q6K   blocks of 256 inputs, drawn in packed_k.hpp
+//     the others, block types: drawn in packed_blocks.hpp
 //
 // Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a pair are
-// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0, Q4K and
-// Q6K keep Q4_K and Q6_K, of which alone they can be made.
+// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. A block
+// type keeps the stored type of its name exactly, of which alone it can be made.
 //
 // Owns nothing: the bytes live in the backend's HugeArena.
 #pragma once
@@ -37,9 +37,34 @@ inline constexpr int kTileRows = 16;
 inline constexpr int kGroup = 32;
 inline constexpr int kPair = 2 * kGroup;  // columns are padded to whole pairs
 
-enum class PackedType : std::uint8_t { F32, BF16, Int8, Q4, Q4Sym, Q4K, Q6K };
+enum class PackedType : std::uint8_t {
+    F32,
+    BF16,
+    Int8,
+    Q4,
+    Q4Sym,
+    Q5_0,
+    Q5_1,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    IQ4NL,
+    IQ4XS,
+    MXFP4
+};
 
 [[nodiscard]] std::string_view name(PackedType type);
+
+/// Whether it keeps blocks of a file as they are.
+[[nodiscard]] constexpr bool is_block_type(PackedType type) {
+    return type >= PackedType::Q5_0;
+}
+/// The stored type that a block type keeps; nothing: `type` is none.
+[[nodiscard]] std::optional<StoredType> stored_type(PackedType type);
+/// The block type that keeps `stored`; nothing: there is none.
+[[nodiscard]] std::optional<PackedType> block_type(StoredType stored);
 
 struct PackedMatrix {
     PackedType type = PackedType::F32;

@@ -11,6 +11,7 @@ namespace paceline {
 struct SimdAvx2 {
     static constexpr int kLanes = 8;
     static constexpr int kRowsMax = 4;  // sixteen registers hold no more
+    static constexpr int kBlocksMax = 2;
     using F = __m256;
     using I = __m256i;
     using B = __m256i;
@@ -95,12 +96,20 @@ struct SimdAvx2 {
     static B high_nibbles(B b) {
         return _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(0x0f));
     }
-    static B with_top(B nibbles, B tops, int part) {
-        const B moved = part == 0   ? _mm256_slli_epi16(tops, 4)
-                        : part == 1 ? _mm256_slli_epi16(tops, 2)
-                        : part == 2 ? tops
-                                    : _mm256_srli_epi16(tops, 2);
-        return _mm256_or_si256(nibbles, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)));
+    template <int kBits, int kFrom, int kTo>
+    static B field(B bytes) {
+        const B mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << kTo));
+        if constexpr (kFrom > kTo)
+            return _mm256_and_si256(_mm256_srli_epi16(bytes, kFrom - kTo), mask);
+        if constexpr (kFrom < kTo)
+            return _mm256_and_si256(_mm256_slli_epi16(bytes, kTo - kFrom), mask);
+        return _mm256_and_si256(bytes, mask);
+    }
+    static B either(B a, B b) { return _mm256_or_si256(a, b); }
+    static B look_up(B codes, const std::uint8_t* table) {
+        return _mm256_shuffle_epi8(
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
+            codes);
     }
     static F load_u8(const std::uint8_t* p) {
         return _mm256_cvtepi32_ps(
@@ -109,6 +118,20 @@ struct SimdAvx2 {
     static F load_i8(const std::uint8_t* p) {
         return _mm256_cvtepi32_ps(
             _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    }
+    static F load_low4(const std::uint8_t* p) {
+        return _mm256_cvtepi32_ps(_mm256_and_si256(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+            _mm256_set1_epi32(15)));
+    }
+    static F load_high4(const std::uint8_t* p) {
+        return _mm256_cvtepi32_ps(_mm256_srli_epi32(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 4));
+    }
+    static F load_power(const std::uint8_t* p) {
+        const I bits = _mm256_slli_epi32(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 23);
+        return max(mul(_mm256_castsi256_ps(bits), set1(0.5f)), set1(0x1p-128f));
     }
     static B broadcast4(const std::int8_t* p) {
         std::int32_t four = 0;

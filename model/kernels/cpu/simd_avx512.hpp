@@ -12,6 +12,7 @@ namespace paceline {
 struct SimdAvx512 {
     static constexpr int kLanes = 16;
     static constexpr int kRowsMax = 8;  // rows a matrix kernel keeps in registers
+    static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
     using F = __m512;                   // kLanes float32
     using I = __m512i;                  // kLanes int32
     using B = __m512i;                  // 4 * kLanes bytes: four consecutive k for each lane
@@ -80,13 +81,22 @@ struct SimdAvx512 {
     static B high_nibbles(B b) {
         return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0f));
     }
-    /// Nibbles with bits 2 part, 2 part + 1 of `tops` above them: 0..63.
-    static B with_top(B nibbles, B tops, int part) {
-        const B moved = part == 0   ? _mm512_slli_epi16(tops, 4)
-                        : part == 1 ? _mm512_slli_epi16(tops, 2)
-                        : part == 2 ? tops
-                                    : _mm512_srli_epi16(tops, 2);
-        return _mm512_or_si512(nibbles, _mm512_and_si512(moved, _mm512_set1_epi8(0x30)));
+    /// Bits [kFrom, kFrom + kBits) of every byte as its bits [kTo, kTo + kBits), the others 0.
+    template <int kBits, int kFrom, int kTo>
+    static B field(B bytes) {
+        const B mask = _mm512_set1_epi8(static_cast<char>(((1 << kBits) - 1) << kTo));
+        if constexpr (kFrom > kTo)
+            return _mm512_and_si512(_mm512_srli_epi16(bytes, kFrom - kTo), mask);
+        if constexpr (kFrom < kTo)
+            return _mm512_and_si512(_mm512_slli_epi16(bytes, kTo - kFrom), mask);
+        return _mm512_and_si512(bytes, mask);
+    }
+    static B either(B a, B b) { return _mm512_or_si512(a, b); }
+    /// table[code] for every byte, a code of 0..15.
+    static B look_up(B codes, const std::uint8_t* table) {
+        return _mm512_shuffle_epi8(
+            _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
+            codes);
     }
     /// A byte per lane as float32.
     static F load_u8(const std::uint8_t* p) {
@@ -96,6 +106,22 @@ struct SimdAvx512 {
     static F load_i8(const std::uint8_t* p) {
         return _mm512_cvtepi32_ps(
             _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    }
+    /// The lower or upper half of a byte per lane.
+    static F load_low4(const std::uint8_t* p) {
+        return _mm512_cvtepi32_ps(_mm512_and_si512(
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+            _mm512_set1_epi32(15)));
+    }
+    static F load_high4(const std::uint8_t* p) {
+        return _mm512_cvtepi32_ps(_mm512_srli_epi32(
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 4));
+    }
+    /// 2^(e - 128) of a byte e per lane that is not 255; of 0 and 1 a subnormal.
+    static F load_power(const std::uint8_t* p) {
+        const I bits = _mm512_slli_epi32(
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 23);
+        return max(mul(_mm512_castsi512_ps(bits), set1(0.5f)), set1(0x1p-128f));
     }
     /// The same four bytes in every lane.
     static B broadcast4(const std::int8_t* p) {

@@ -13,7 +13,9 @@ namespace paceline {
 
 struct SimdPortable {
     static constexpr int kLanes = 16;
-    static constexpr int kRowsMax = 4;
+    // Few at once: loops over lanes are slow to compile, and have no registers to share.
+    static constexpr int kRowsMax = 2;
+    static constexpr int kBlocksMax = 1;
     struct F {
         float v[kLanes];
     };
@@ -130,18 +132,34 @@ struct SimdPortable {
         for (std::uint8_t& byte : b.v) byte = static_cast<std::uint8_t>(byte >> 4);
         return b;
     }
-    static B with_top(B nibbles, B tops, int part) {
-        for (int b = 0; b < 4 * kLanes; ++b) {
-            const int top = tops.v[b] >> (2 * part) & 3;
-            nibbles.v[b] = static_cast<std::uint8_t>(nibbles.v[b] | (top << 4));
-        }
-        return nibbles;
+    template <int kBits, int kFrom, int kTo>
+    static B field(B bytes) {
+        for (std::uint8_t& byte : bytes.v)
+            byte = static_cast<std::uint8_t>((byte >> kFrom & ((1 << kBits) - 1)) << kTo);
+        return bytes;
+    }
+    static B either(B a, B b) {
+        for (int i = 0; i < 4 * kLanes; ++i) a.v[i] = static_cast<std::uint8_t>(a.v[i] | b.v[i]);
+        return a;
+    }
+    static B look_up(B codes, const std::uint8_t* table) {
+        for (std::uint8_t& code : codes.v) code = table[code];
+        return codes;
     }
     static F load_u8(const std::uint8_t* p) {
         return each([&](int l) { return static_cast<float>(p[l]); });
     }
     static F load_i8(const std::uint8_t* p) {
         return each([&](int l) { return static_cast<float>(static_cast<std::int8_t>(p[l])); });
+    }
+    static F load_low4(const std::uint8_t* p) {
+        return each([&](int l) { return static_cast<float>(p[l] & 15); });
+    }
+    static F load_high4(const std::uint8_t* p) {
+        return each([&](int l) { return static_cast<float>(p[l] >> 4); });
+    }
+    static F load_power(const std::uint8_t* p) {
+        return each([&](int l) { return std::ldexp(1.0f, p[l] - 128); });
     }
     static B broadcast4(const std::int8_t* p) {
         B out;

@@ -35,11 +35,19 @@ struct SixBitScale {
     int minimum;
 };
 [[nodiscard]] SixBitScale six_bit_scale(const std::byte* packed, int group);
+/// The scale, -32 to 31, of group `group` of 16 numbers of a Q3_K block, whose 12 bytes of them begin at
+/// `packed`.
+[[nodiscard]] int q3_scale(const std::byte* packed, int group);
 
 // gguf_table_blocks.cpp: 4-bit indices into a table of 16 integers.
 void dequantize_iq4_nl(const std::byte* block, std::span<float> out);
 void dequantize_iq4_xs(const std::byte* block, std::span<float> out);
 void dequantize_mxfp4(const std::byte* block, std::span<float> out);
+
+/// The scale, -32 to 31, of group `group` of 32 numbers of an IQ4_XS block.
+[[nodiscard]] int iq4_xs_scale(const std::byte* block, int group);
+/// 2^(e - 128), the scale of an MXFP4 block; the two smallest are subnormal.
+[[nodiscard]] float mxfp4_scale(std::uint8_t e);
 
 inline constexpr std::array<std::int8_t, 16> kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                           1,    13,   25,  38,  53,  69,  89,  113};

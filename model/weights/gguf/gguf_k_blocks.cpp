@@ -22,12 +22,6 @@ int bits(const std::byte* byte, std::size_t shift, int mask) {
     return (byte_at(byte) >> shift) & mask;
 }
 
-/// The 6-bit scale, less 32, of group g of 16 numbers of a Q3_K block.
-int q3_scale(const std::byte* packed, std::size_t g) {
-    const int low = bits(packed + g % 8, 4 * (g / 8), 15);
-    return low + 16 * bits(packed + 8 + g % 4, 2 * (g / 4), 3) - 32;
-}
-
 int q4_quant(const std::byte* quants, std::size_t i) {
     return bits(quants + 32 * (i / 64) + i % 32, 4 * (i / 32 % 2), 15);
 }
@@ -56,6 +50,12 @@ SixBitScale six_bit_scale(const std::byte* packed, int group) {
             bits(at + 8, 4, 15) + 16 * bits(at + 4, 6, 3)};
 }
 
+int q3_scale(const std::byte* packed, int group) {
+    const auto g = static_cast<std::size_t>(group);
+    const int low = bits(packed + g % 8, 4 * (g / 8), 15);
+    return low + 16 * bits(packed + 8 + g % 4, 2 * (g / 4), 3) - 32;
+}
+
 void dequantize_q2_k(const std::byte* block, std::span<float> out) {
     for (std::size_t first = 0; first < out.size(); first += kBlock, block += 84) {
         const std::byte* quants = block + 16;
@@ -80,8 +80,8 @@ void dequantize_q3_k(const std::byte* block, std::span<float> out) {
             const Place place(i);
             const int low = bits(quants + 32 * place.half + place.at, 2 * place.part, 3);
             const int q = low + 4 * bits(block + place.at, i / 32, 1) - 4;
-            out[first + i] =
-                d * static_cast<float>(q3_scale(scales, i / 16)) * static_cast<float>(q);
+            const int scale = q3_scale(scales, static_cast<int>(i / 16));
+            out[first + i] = d * static_cast<float>(scale) * static_cast<float>(q);
         }
     }
 }

@@ -22,12 +22,18 @@ void look_up(const std::byte* quants,
     }
 }
 
-/// 2^(e - 128); the two smallest are subnormal.
-float half_of_power(std::uint32_t e) {
-    return std::bit_cast<float>(e < 2 ? 0x00200000U << e : (e - 1) << 23U);
+}  // namespace
+
+int iq4_xs_scale(const std::byte* block, int group) {
+    const auto high = static_cast<int>(load_number<std::uint16_t>(block + 2));
+    const int low = byte_at(block + 4 + group / 2) >> (4 * (group % 2)) & 15;
+    return low + 16 * (high >> (2 * group) & 3) - 32;
 }
 
-}  // namespace
+float mxfp4_scale(std::uint8_t e) {
+    const std::uint32_t power = e;
+    return std::bit_cast<float>(power < 2 ? 0x00200000U << power : (power - 1) << 23U);
+}
 
 void dequantize_iq4_nl(const std::byte* block, std::span<float> out) {
     for (std::size_t first = 0; first < out.size(); first += kGroup, block += 18)
@@ -37,10 +43,8 @@ void dequantize_iq4_nl(const std::byte* block, std::span<float> out) {
 void dequantize_iq4_xs(const std::byte* block, std::span<float> out) {
     for (std::size_t first = 0; first < out.size(); first += 256, block += 136) {
         const float d = load_half(block);
-        const auto high = static_cast<int>(load_number<std::uint16_t>(block + 2));
         for (int j = 0; j < 8; ++j) {
-            const int low = byte_at(block + 4 + j / 2) >> (4 * (j % 2)) & 15;
-            const int scale = low + 16 * (high >> (2 * j) & 3) - 32;
+            const int scale = iq4_xs_scale(block, j);
             const auto group = static_cast<std::size_t>(j);
             look_up(block + 8 + kHalf * group, kIq4Table, d * static_cast<float>(scale),
                     out.data() + first + kGroup * group);
@@ -50,7 +54,7 @@ void dequantize_iq4_xs(const std::byte* block, std::span<float> out) {
 
 void dequantize_mxfp4(const std::byte* block, std::span<float> out) {
     for (std::size_t first = 0; first < out.size(); first += kGroup, block += 17)
-        look_up(block + 1, kMxfp4Table, half_of_power(load_number<std::uint8_t>(block)),
+        look_up(block + 1, kMxfp4Table, mxfp4_scale(load_number<std::uint8_t>(block)),
                 out.data() + first);
 }
 

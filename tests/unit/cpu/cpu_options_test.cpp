@@ -12,7 +12,12 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::F16, Dtype::Auto, MatrixUse::Layer) == PackedType::BF16);
     CHECK(packed_type(StoredType::Q4_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4K);
     CHECK(packed_type(StoredType::Q6_K, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Q6K);
-    CHECK(packed_type(StoredType::Q5_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Int8);
+    CHECK(packed_type(StoredType::Q5_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q5K);
+    CHECK(packed_type(StoredType::Q5_K, Dtype::Int8, MatrixUse::Layer) == PackedType::Int8);
+    CHECK(packed_type(StoredType::Q5_K, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
+    CHECK(packed_type(StoredType::Q5_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q5K);
+    CHECK(packed_type(StoredType::IQ4_XS, Dtype::Q4, MatrixUse::Layer) == PackedType::IQ4XS);
+    CHECK(packed_type(StoredType::Q2_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q2K);
     CHECK(packed_type(StoredType::Q4_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q4K);
     CHECK(packed_type(StoredType::Q6_K, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
     CHECK(packed_type(StoredType::Q6_K, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q6K);
@@ -21,6 +26,20 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::Q8_0, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);
     CHECK(packed_type(StoredType::Q4_1, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q4);
     CHECK(packed_type(StoredType::Q4_1, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
+}
+
+TEST_CASE("a GPU has int8 or q4 for blocks that a CPU keeps") {
+    const auto type = [](StoredType stored, Dtype dtype, MatrixUse use) {
+        TensorView tensor;
+        tensor.type = stored;
+        return gpu_packed_type(tensor, dtype, use);
+    };
+    CHECK(type(StoredType::Q4_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4);
+    CHECK(type(StoredType::Q6_K, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Int8);
+    CHECK(type(StoredType::IQ4_XS, Dtype::Auto, MatrixUse::Layer) == PackedType::Int8);
+    CHECK(type(StoredType::IQ4_XS, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
+    CHECK(type(StoredType::IQ4_XS, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);
+    CHECK(type(StoredType::Q5_K, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
 }
 
 TEST_CASE("names of dtypes parse back and others are refused") {

@@ -1,0 +1,173 @@
+// Blocks of a file in tiles, with the integers that they have there: what is computed are the file's
+// numbers, bit for bit, from memory of 1.00 to 1.04 times the file's (Q3_K with an odd number of blocks in
+// a row: at most 1.06).
+//
+// A number of a block is a code of 2 to 6 bits; its value is `scale * (code - offset)`, or the code's entry
+// in a table times the scale, or `scale * code + minimum` (BlockFormat). A tile of 16 outputs is cut into
+// spans of head_groups() groups of 32 inputs, a span into units of unit_groups() groups; the last
+// span and the last unit may be shorter:
+//
+//     span:  | head: f16 d and -dmin, of 16 lanes each; without dmin the d of two blocks | unit | unit ...
+//     unit:  | scales of each group | codes of each group |
+//     codes of a group of 16 lanes, 4 k of a lane in each line of [16][4] uint8; code 4i + b of a lane:
+//       low plane   4 bits: line i / 2, low half of byte b where i is even, else the high half
+//                   2 bits: line i / 4, bits 2 (i % 4) of byte b
+//       top plane   2 bits: line i / 4, bits 2 (i % 4) of byte b;  1 bit: bit i of byte b
+//
+//     form             scales of a group                    value of a code's number n     types
+//     Half             [16] f16 d                           d n                            Q5_0, IQ4_NL
+//     HalfMinimum      [16] f16 d, [16] f16 m               d n + m                        Q5_1
+//     Power            [16] u8 e                            2^(e - 128) n                  MXFP4
+//     Block            [16] i8 s                            d s n                          IQ4_XS
+//     BlockHalves      [2][16] i8 s, one per 16 inputs      d s n                          Q3_K, Q6_K
+//     BlockMinimum     [16] u8 s, [16] u8 t                 d s n - dmin t                 Q4_K, Q5_K
+//     BlockMinima      [2][16] u8 s + 16 t, per 16 inputs   d s n - dmin t                 Q2_K
+//
+// Everything starts on a cache line. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "model/kernels/cpu/packed_matrix.hpp"
+
+namespace paceline {
+
+enum class ScaleForm : std::uint8_t {
+    Half,
+    HalfMinimum,
+    Power,
+    Block,
+    BlockHalves,
+    BlockMinimum,
+    BlockMinima
+};
+
+enum class CodeTable : std::uint8_t { None, Iq4, Mxfp4 };
+
+/// How a block type's numbers are made of codes and scales.
+struct BlockFormat {
+    int low_bits;  // 2 or 4
+    int top_bits;  // 0, 1 or 2, above them
+    int offset;  // what is subtracted from a code, or from an entry of the table as kernels hold it
+    CodeTable table;
+    ScaleForm form;
+};
+
+[[nodiscard]] constexpr BlockFormat block_format(PackedType type) {
+    switch (type) {
+        case PackedType::Q5_0:
+            return {4, 1, 16, CodeTable::None, ScaleForm::Half};
+        case PackedType::Q5_1:
+            return {4, 1, 0, CodeTable::None, ScaleForm::HalfMinimum};
+        case PackedType::Q2K:
+            return {2, 0, 0, CodeTable::None, ScaleForm::BlockMinima};
+        case PackedType::Q3K:
+            return {2, 1, 4, CodeTable::None, ScaleForm::BlockHalves};
+        case PackedType::Q4K:
+            return {4, 0, 0, CodeTable::None, ScaleForm::BlockMinimum};
+        case PackedType::Q5K:
+            return {4, 1, 0, CodeTable::None, ScaleForm::BlockMinimum};
+        case PackedType::Q6K:
+            return {4, 2, 32, CodeTable::None, ScaleForm::BlockHalves};
+        case PackedType::IQ4NL:
+            return {4, 0, 128, CodeTable::Iq4, ScaleForm::Half};
+        case PackedType::IQ4XS:
+            return {4, 0, 128, CodeTable::Iq4, ScaleForm::Block};
+        case PackedType::MXFP4:
+            return {4, 0, 12, CodeTable::Mxfp4, ScaleForm::Power};
+        case PackedType::F32:
+        case PackedType::BF16:
+        case PackedType::Int8:
+        case PackedType::Q4:
+        case PackedType::Q4Sym:
+            break;
+    }
+    return {};
+}
+
+/// d of 8 groups in a head, perhaps dmin.
+[[nodiscard]] constexpr bool has_head(ScaleForm form) {
+    return form >= ScaleForm::Block;
+}
+[[nodiscard]] constexpr bool has_minimum(ScaleForm form) {
+    return form == ScaleForm::HalfMinimum || form >= ScaleForm::BlockMinimum;
+}
+/// A scale per 16 inputs.
+[[nodiscard]] constexpr bool has_halves(ScaleForm form) {
+    return form == ScaleForm::BlockHalves || form == ScaleForm::BlockMinima;
+}
+
+inline constexpr int kBlockGroups = 8;  // groups of 32 that share d in a head
+inline constexpr int kLine = 64;        // bytes of 4 codes of 16 lanes, or of a head
+
+/// Groups that share a head.
+[[nodiscard]] constexpr int head_groups(ScaleForm form) {
+    return has_minimum(form) ? kBlockGroups : 2 * kBlockGroups;
+}
+/// Bytes of a group's scales of 16 lanes.
+[[nodiscard]] constexpr int scale_bytes(ScaleForm form) {
+    switch (form) {
+        case ScaleForm::Power:
+        case ScaleForm::Block:
+            return kTileRows;
+        case ScaleForm::HalfMinimum:
+            return 4 * kTileRows;
+        case ScaleForm::Half:
+        case ScaleForm::BlockHalves:
+        case ScaleForm::BlockMinimum:
+        case ScaleForm::BlockMinima:
+            break;
+    }
+    return 2 * kTileRows;
+}
+/// Groups whose scales stand together: a line of them, or two.
+[[nodiscard]] constexpr int unit_groups(ScaleForm form) {
+    return scale_bytes(form) < kLine / 2 ? 4 : 2;
+}
+/// Bytes of a group's codes of 16 lanes.
+[[nodiscard]] constexpr int code_bytes(const BlockFormat& format) {
+    return kLine * (format.low_bits + format.top_bits);
+}
+
+/// Bytes from the start of a tile to the parts of a group.
+struct GroupOffsets {
+    int head;  // of the span; without heads: where one would be
+    int scales;
+    int codes;
+};
+// Inlined, so that no kernel's copy is linked elsewhere.
+[[nodiscard, gnu::always_inline]] constexpr GroupOffsets group_offsets(const BlockFormat& format,
+                                                                       int group) {
+    const int head = has_head(format.form) ? kLine : 0;
+    const int spans = group / head_groups(format.form);
+    const int unit = unit_groups(format.form);
+    const int units = group / unit;
+    const int scales = scale_bytes(format.form);
+    const int codes = code_bytes(format);
+    return {spans * (head + head_groups(format.form) * (scales + codes)),
+            (spans + 1) * head + units * unit * (scales + codes) + group % unit * scales,
+            (spans + 1) * head + (units + 1) * unit * scales + group * codes};
+}
+
+[[nodiscard]] constexpr std::size_t block_tile_bytes(PackedType type, int groups) {
+    const BlockFormat format = block_format(type);
+    const int span = head_groups(format.form);
+    const int unit = unit_groups(format.form);
+    const int heads = has_head(format.form) ? (groups + span - 1) / span : 0;
+    const int units = (groups + unit - 1) / unit;
+    return static_cast<std::size_t>(heads) * kLine +
+           static_cast<std::size_t>(units) *
+               static_cast<std::size_t>(unit * scale_bytes(format.form)) +
+           static_cast<std::size_t>(groups) * static_cast<std::size_t>(code_bytes(format));
+}
+
+/// Copies the file's block `block` of a row, 32 or 256 numbers, into its lane of a cleared tile; whether
+/// its numbers are finite.
+bool put_block(const PackedMatrix& matrix, std::int64_t row, int block, const std::byte* stored);
+
+/// Group `group` of row `row` as float32; `out` may be shorter than 32.
+void get_block_group(const PackedMatrix& matrix, int row, int group, std::span<float> out);
+
+}  // namespace paceline

@@ -1,0 +1,149 @@
+#include "model/weights/gguf/gguf_codes.hpp"
+
+#include "ipc/base/check.hpp"
+#include "model/weights/gguf/gguf_blocks.hpp"
+#include "model/weights/gguf/gguf_bytes.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kGroup = 32;
+constexpr std::size_t kHalf = kGroup / 2;
+
+std::uint8_t small(int value) {
+    return static_cast<std::uint8_t>(value);
+}
+
+/// 16 bytes whose low halves are the first 16 codes.
+void put_nibbles(const std::byte* quants, StoredCodes& to) {
+    for (std::size_t i = 0; i < kHalf; ++i) {
+        to.codes[i] = small(byte_at(quants + i) & 15);
+        to.codes[i + kHalf] = small(byte_at(quants + i) >> 4);
+    }
+}
+
+/// 32 bytes with a field of each code.
+void put_fields(const std::byte* from, int shift, int mask, StoredCodes& to) {
+    for (std::size_t i = 0; i < kGroup; ++i) to.codes[i] = small(byte_at(from + i) >> shift & mask);
+}
+
+/// The same above `below` bits that are there.
+void add_fields(const std::byte* from, int shift, int mask, int below, StoredCodes& to) {
+    for (std::size_t i = 0; i < kGroup; ++i)
+        to.codes[i] = small(to.codes[i] | (byte_at(from + i) >> shift & mask) << below);
+}
+
+void add_fifth_bits(std::uint32_t high, StoredCodes& to) {
+    for (std::size_t i = 0; i < kGroup; ++i)
+        to.codes[i] = small(to.codes[i] | static_cast<int>((high >> i & 1U) << 4U));
+}
+
+StoredCodes small_block(StoredType type, const std::byte* block) {
+    StoredCodes to;
+    if (type == StoredType::MXFP4) {
+        to.scales.fill(load_number<std::uint8_t>(block));
+        put_nibbles(block + 1, to);
+        return to;
+    }
+    to.d = load_number<std::uint16_t>(block);
+    if (type == StoredType::IQ4_NL) {
+        put_nibbles(block + 2, to);
+        return to;
+    }
+    const int header = type == StoredType::Q5_1 ? 4 : 2;
+    if (type == StoredType::Q5_1) to.minimum = load_number<std::uint16_t>(block + 2);
+    put_nibbles(block + header + 4, to);
+    add_fifth_bits(load_number<std::uint32_t>(block + header), to);
+    return to;
+}
+
+StoredCodes q2_k_group(const std::byte* block, int group) {
+    StoredCodes to;
+    for (std::size_t h = 0; h < 2; ++h) {
+        const int both = byte_at(block + 2 * group + h);
+        to.scales[h] = small(both & 15);
+        to.minimums[h] = small(both >> 4);
+    }
+    put_fields(block + 16 + 32 * (group / 4), 2 * (group % 4), 3, to);
+    to.d = load_number<std::uint16_t>(block + 80);
+    to.minimum = load_number<std::uint16_t>(block + 82);
+    return to;
+}
+
+StoredCodes q3_k_group(const std::byte* block, int group) {
+    StoredCodes to;
+    for (int h = 0; h < 2; ++h)
+        to.scales[static_cast<std::size_t>(h)] = small(q3_scale(block + 96, 2 * group + h));
+    put_fields(block + 32 + 32 * (group / 4), 2 * (group % 4), 3, to);
+    add_fields(block, group, 1, 2, to);
+    to.d = load_number<std::uint16_t>(block + 108);
+    return to;
+}
+
+/// Q4_K and Q5_K.
+StoredCodes six_bit_group(StoredType type, const std::byte* block, int group) {
+    StoredCodes to;
+    const SixBitScale of = six_bit_scale(block + 4, group);
+    to.scales.fill(small(of.scale));
+    to.minimums.fill(small(of.minimum));
+    const bool five = type == StoredType::Q5_K;
+    put_fields(block + (five ? 48 : 16) + 32 * (group / 2), 4 * (group % 2), 15, to);
+    if (five) add_fields(block + 16, group, 1, 4, to);
+    to.d = load_number<std::uint16_t>(block);
+    to.minimum = load_number<std::uint16_t>(block + 2);
+    return to;
+}
+
+StoredCodes q6_k_group(const std::byte* block, int group) {
+    StoredCodes to;
+    for (std::size_t h = 0; h < 2; ++h)
+        to.scales[h] = load_number<std::uint8_t>(block + 192 + 2 * group + h);
+    const int half = group / 4;
+    const int part = group % 4;
+    put_fields(block + 64 * half + 32 * (part % 2), 4 * (part / 2), 15, to);
+    add_fields(block + 128 + 32 * half, 2 * part, 3, 4, to);
+    to.d = load_number<std::uint16_t>(block + 208);
+    return to;
+}
+
+StoredCodes iq4_xs_group(const std::byte* block, int group) {
+    StoredCodes to;
+    to.scales.fill(small(iq4_xs_scale(block, group)));
+    put_nibbles(block + 8 + 16 * group, to);
+    to.d = load_number<std::uint16_t>(block);
+    return to;
+}
+
+}  // namespace
+
+StoredCodes stored_codes(StoredType type, const std::byte* block, int group) {
+    switch (type) {
+        case StoredType::Q5_0:
+        case StoredType::Q5_1:
+        case StoredType::IQ4_NL:
+        case StoredType::MXFP4:
+            return small_block(type, block);
+        case StoredType::Q2_K:
+            return q2_k_group(block, group);
+        case StoredType::Q3_K:
+            return q3_k_group(block, group);
+        case StoredType::Q4_K:
+        case StoredType::Q5_K:
+            return six_bit_group(type, block, group);
+        case StoredType::Q6_K:
+            return q6_k_group(block, group);
+        case StoredType::IQ4_XS:
+            return iq4_xs_group(block, group);
+        case StoredType::F32:
+        case StoredType::F16:
+        case StoredType::BF16:
+        case StoredType::Q8_0:
+        case StoredType::Q4_0:
+        case StoredType::Q4_1:
+            break;
+    }
+    PACE_CHECK(false, "a type whose blocks are kept");
+    return {};
+}
+
+}  // namespace paceline

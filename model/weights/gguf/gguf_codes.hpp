@@ -1,0 +1,29 @@
+// The codes and scales of 32 numbers as a file's block has them, before any arithmetic: what backends
+// that keep blocks as they are rearrange.
+//
+// Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+/// How a number is made of these: docs/file-formats.md. Integer scales are one of 32 numbers (then both
+/// entries are alike) or one of each 16.
+struct StoredCodes {
+    std::array<std::uint8_t, 32> codes = {};  // n or q without its offset, or index into the table
+    std::array<std::uint8_t, 2> scales = {};  // s, as 8-bit two's complement; e of MXFP4
+    std::array<std::uint8_t, 2> minimums = {};  // t
+    std::uint16_t d = 0;                        // float16
+    std::uint16_t minimum = 0;                  // float16 m or dmin
+};
+
+/// Numbers 32 group to 32 group + 31 of the block at `block`. `type` is one of Q5_0, Q5_1, Q2_K to Q6_K,
+/// IQ4_NL, IQ4_XS, MXFP4.
+[[nodiscard]] StoredCodes stored_codes(StoredType type, const std::byte* block, int group);
+
+}  // namespace paceline
