@@ -47,13 +47,17 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Random bits: half of the halves among them are tiny, none is infinite.
+/// Random bits, such that no float16 among them is infinite; MXFP4's scales are those of real files.
 PackedMatrix packed(const Type& type, std::byte* to) {
     const TypeTraits shape = traits(type.stored);
     std::vector<std::byte> bytes(std::size_t{kSide} * kSide / shape.block_elements *
                                  shape.block_bytes);
     std::mt19937_64 rng{1};
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng() & 0x3FU);
+    // Its first byte is an exponent: a small one would be a denormal number, which some cores multiply slowly.
+    for (std::size_t at = 0; type.stored == StoredType::MXFP4 && at < bytes.size();
+         at += shape.block_bytes)
+        bytes[at] = static_cast<std::byte>(120 + rng() % 4);
     const TensorView tensor{"w", type.stored, kSide, kSide, bytes.data(), bytes.size()};
     PackedMatrix matrix{type.packed, kSide, kSide, to, true};
     std::vector<float> scratch(kSide);

@@ -143,6 +143,7 @@ Status make_copy(
     ProgressBar bar{"converting weights", bars};
     ConvertOptions options;
     options.type = type;
+    options.weights_only = true;
     options.threads = threads != 0
                           ? threads
                           : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

@@ -63,7 +63,9 @@ std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu) 
 void tell_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options) {
     const Dtype dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
     const std::string rounded = rounded_types_text(file, dtype, device_of(options).gpu.has_value());
-    if (!rounded.empty()) std::fprintf(stderr, "paceline %s: %s\n", command, rounded.c_str());
+    if (rounded.empty()) return;
+    const std::string line = visible(file.path() + ": " + rounded, kLineShownBytesMax);
+    std::fprintf(stderr, "paceline %s: %s\n", command, line.c_str());
 }
 
 }  // namespace paceline

@@ -199,9 +199,10 @@ Result<FinishReason> RunSession::answer(const Turn& turn) {
     Record record{answer.value().ids, figures_of(answer.value(), wanted_.request, *generator_)};
     record.figures.model = model_->file.path();
     if (const MergedLora* lora = model_->file.lora()) record.figures.lora = lora->path;
-    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype);
-    record.figures.kv_dtype = name(kv_type(model_options_, device_of(model_options_)));
-    record.figures.exact = device_of(model_options_).exact;
+    const Device device = device_of(model_options_);
+    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype, device);
+    record.figures.kv_dtype = name(kv_type(model_options_, device));
+    record.figures.exact = device.exact;
     record.figures.load_seconds = load_seconds_;
     record.pipeline = generator_->pipeline_figures();
     if (record.pipeline) record.pipeline->rate = record.figures.answer.decode_rate();

@@ -74,8 +74,10 @@ std::string StageSizes::rounded(const Placement& placement) const {
             return stage.role == StageRole::Segment && stage.device.gpu;
         });
     std::string text = line(*file_, gpu);
-    if (draft_ && draft_->own && placement.draft())
-        text += line(*draft_->own, placement.stage(*placement.draft()).device.gpu.has_value());
+    if (!draft_ || !placement.draft()) return text;
+    const bool draft_gpu = placement.stage(*placement.draft()).device.gpu.has_value();
+    // A draft from the target's own file is computed as the target is, unless its device is of another kind.
+    if (draft_->own || draft_gpu != gpu) text += line(draft_->file(*file_), draft_gpu);
     return text;
 }
 

@@ -19,8 +19,8 @@ constexpr std::size_t kHeadsMax = 254;  // HeadId is a byte; 0 is the final head
 constexpr int kAdapterHeadsMax = 1024;  // products of shapes stay far inside an int
 constexpr std::array kKvTypes = {KvType::F32, KvType::F16, KvType::BF16};
 
-/// In 4 bits or fewer, and their scales.
-bool stored_in_4_bits(StoredType stored) {
+/// In codes of at most 4 bits.
+bool stored_in_4_bits_or_less(StoredType stored) {
     switch (stored) {
         case StoredType::Q4_0:
         case StoredType::Q4_1:
@@ -139,7 +139,7 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
         case Dtype::Q4:
             break;
     }
-    if (stored_in_4_bits(stored)) return natural_type(stored);
+    if (stored_in_4_bits_or_less(stored)) return natural_type(stored);
     return use == MatrixUse::Vocabulary ? block_type(stored).value_or(PackedType::Int8)
                                         : PackedType::Q4;
 }

@@ -62,13 +62,30 @@ Status copy_keys(const ModelFile& model, GgufKeyWriter& keys) {
     return {};
 }
 
+/// Llama's arithmetic without the order of q and k that GGUF has under "llama".
+bool is_phi3(const ModelConfig& config) {
+    return config.architecture == Architecture::Llama && config.rope.pairing == RopePairing::Halves;
+}
+
 Status add_folder_keys(const ModelFile& model, const std::string& name, GgufKeyWriter& keys) {
     ModelConfig config = model.config();
     if (!name.empty()) config.name = name;
     add_config_keys(config, keys);
-    const Status status = add_tokenizer_keys(model.tokenizer(), keys);
+    Status status = add_tokenizer_keys(model.tokenizer(), keys);
+    if (status) status = add_chat_templates(model.contents().parts.chat, keys);
     if (status) return {};
     return Error{status.error().code, model.path() + ": " + status.error().what};
+}
+
+Status add_model_keys(const ModelFile& model, const ConvertOptions& options, GgufKeyWriter& keys) {
+    if (options.weights_only) return {};
+    if (is_phi3(model.config())) {
+        return Error{Errc::Unsupported,
+                     model.path() +
+                         ": Phi-3 models cannot be converted: GGUF files have some of "
+                         "their matrices in one, which is not written"};
+    }
+    return is_folder(model) ? add_folder_keys(model, options.name, keys) : copy_keys(model, keys);
 }
 
 /// Rows [first, last) of the source; the row that is not finite, or nothing.
@@ -180,9 +197,7 @@ Result<ConvertPlan> plan_conversion(const ModelFile& model, const ConvertOptions
     PACE_CHECK(can_encode(options.type) && options.type != StoredType::F32, "a type to pack as");
     PACE_CHECK(model.lora() == nullptr, "the weights are the file's own");
     GgufKeyWriter keys;
-    const bool folder = is_folder(model);
-    if (Status s = folder ? add_folder_keys(model, options.name, keys) : copy_keys(model, keys); !s)
-        return s.error();
+    if (Status s = add_model_keys(model, options, keys); !s) return s.error();
     keys.add_u32("general.file_type", file_type(options.type));
     keys.add_u32("general.quantization_version", kQuantisationVersion);
 
@@ -202,7 +217,8 @@ Result<ConvertPlan> plan_conversion(const ModelFile& model, const ConvertOptions
         }
         add(tensor);
     }
-    plan.rope_factors = folder ? model.config().rope.factors : std::vector<float>{};
+    const bool factors = is_folder(model) && !options.weights_only;
+    plan.rope_factors = factors ? model.config().rope.factors : std::vector<float>{};
     if (!plan.rope_factors.empty()) {
         const auto bytes = std::as_bytes(std::span{plan.rope_factors});
         add({.name = kRopeFactors,

@@ -34,6 +34,7 @@ struct ConvertOptions {
     StoredType type = StoredType::Q8_0;  // BF16, Q8_0, Q4_0 or Q4_1
     int threads = 1;
     std::string name = {};                   // general.name of a folder; empty: the folder's
+    bool weights_only = false;               // no keys but those about the file: for packed_copy.hpp
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
     std::function<bool()> stopped{};         // asked now and then; true ends it with Cancelled
 };
@@ -65,7 +66,8 @@ struct ConvertPlan {
                                         StoredType wanted);
 
 /// Precondition: no LoRA is merged, the model has bytes. Errors: Unsupported: a matrix that is packed already,
-/// by name; the tokenizer's refusal. BadFile: those of add_tokenizer_keys().
+/// by name; unless weights_only, Phi-3 (GGUF has its matrices fused), a tokenizer that GGUF has no keys for, the
+/// tokenizer's refusal. BadFile: those of add_tokenizer_keys().
 [[nodiscard]] Result<ConvertPlan> plan_conversion(const ModelFile& model,
                                                   const ConvertOptions& options);
 

@@ -1,6 +1,6 @@
 // A packed copy of a folder's matrices in a GGUF file of this machine, used in their place.
 //
-//     a GGUF file as convert.hpp writes it | 8 bytes "PACEseal" | u64 checksum of all bytes before the 16
+//     a GGUF file as convert.hpp writes it, without keys | 8 bytes "PACEseal" | u64 checksum of all bytes before the 16
 //
 // A ModelFile that uses a copy stays the folder: configuration, tokenizer, norms, fingerprint and the list of
 // tensors are the folder's. Only layer(), embedding() and output_head() give matrices of the copy, which hold the

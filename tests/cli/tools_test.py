@@ -235,7 +235,7 @@ class BlockTypes(CliTest):
             "run": ["run", "--raw", "-n", "2", "Hi there"],
             "pipeline": ["run", "--raw", "-n", "2", "--method", "prompt-lookup", "Hi there"],
             "check": ["check", "--method", "prompt-lookup", "--prompts", str(prompts), "-n", "2"],
-            "generate": ["generate", "--raw", "--prompts", str(prompts), "-o", str(self.folder / "out"), "-n", "2"],
+            "generate": ["generate", "--prompts", str(prompts), "-o", str(self.folder / "out"), "-n", "2"],
             "bench": ["bench", "-p", "0", "-n", "1", "-r", "1"],
         }
 

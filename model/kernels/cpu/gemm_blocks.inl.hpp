@@ -15,7 +15,7 @@ constexpr std::array<std::uint8_t, 16> kIq4Codes =
 constexpr std::array<std::uint8_t, 16> kMxfp4Codes =
     with_offset(kMxfp4Table, block_format(PackedType::MXFP4).offset);
 
-/// Bytes up to this offset can be multiplied as codes of 6 bits are; with 128 they are those of int8.
+/// A format with this offset has codes of 8 bits, w + 128 as int8's are; the codes of all others are below 64.
 constexpr int kInt8Offset = 128;
 
 /// Codes 4 kWord + b (b of 0..3) of each lane, with kWord of 0..7.

@@ -191,7 +191,7 @@ bool put_block(const PackedMatrix& matrix, std::int64_t row, int block, const st
 }
 
 void get_block_group(const PackedMatrix& matrix, int row, int group, std::span<float> out) {
-    PACE_CHECK(std::ssize(out) <= kGroup, "a group or its beginning");
+    PACE_CHECK(std::ssize(out) == kGroup, "blocks are whole groups");
     const BlockFormat format = block_format(matrix.type);
     const Place from = place(matrix, format, row, group);
     std::uint32_t words[kWords] = {};
@@ -203,7 +203,7 @@ void get_block_group(const PackedMatrix& matrix, int row, int group, std::span<f
     for (int h = 0; h < 2; ++h) {
         const GroupScale of = scale_of(from, format.form, row % kTileRows, h);
         const std::size_t first = kGroup / 2 * static_cast<std::size_t>(h);
-        for (std::size_t k = first; k < std::min(out.size(), first + kGroup / 2); ++k) {
+        for (std::size_t k = first; k < first + kGroup / 2; ++k) {
             const float product = of.scale * number_of(format, codes[k]);
             out[k] = has_minimum(format.form) ? product + of.minimum : product;
         }

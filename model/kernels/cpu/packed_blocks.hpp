@@ -1,6 +1,6 @@
 // Blocks of a file in tiles, with the integers that they have there: what is computed are the file's
 // numbers, bit for bit, from memory of 1.00 to 1.04 times the file's (Q3_K with an odd number of blocks in
-// a row: at most 1.06).
+// a row: at most 1.06). Groups come in pairs: a row of an odd number of 32-number blocks takes one more.
 //
 // A number of a block is a code of 2 to 6 bits; its value is `scale * (code - offset)`, or the code's entry
 // in a table times the scale, or `scale * code + minimum` (BlockFormat). A tile of 16 outputs is cut into
@@ -87,7 +87,7 @@ struct BlockFormat {
     return {};
 }
 
-/// d of 8 groups in a head, perhaps dmin.
+/// Whether d, and dmin where there is one, stand in a head that 8 groups share.
 [[nodiscard]] constexpr bool has_head(ScaleForm form) {
     return form >= ScaleForm::Block;
 }
@@ -167,7 +167,7 @@ struct GroupOffsets {
 /// its numbers are finite.
 bool put_block(const PackedMatrix& matrix, std::int64_t row, int block, const std::byte* stored);
 
-/// Group `group` of row `row` as float32; `out` may be shorter than 32.
+/// Group `group` of row `row` as float32, [32].
 void get_block_group(const PackedMatrix& matrix, int row, int group, std::span<float> out);
 
 }  // namespace paceline

@@ -63,6 +63,13 @@ void add_own_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     if (data.normal_form_c) keys.add_bool(kNormalFormKey, *data.normal_form_c);
 }
 
+Status check_template(const std::string& text) {
+    if (text.size() <= kGgufStringBytesMax) return {};
+    return Error{Errc::BadFile,
+                 fmt::format("the chat template has {} bytes; a GGUF file may have {}", text.size(),
+                             kGgufStringBytesMax)};
+}
+
 }  // namespace
 
 void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
@@ -88,11 +95,13 @@ void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
 
 Status add_tokenizer_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     if (!data.refusal.empty()) return Error{Errc::Unsupported, data.refusal};
-    if (data.chat_template.size() > kGgufStringBytesMax) {
-        return Error{Errc::BadFile,
-                     fmt::format("the chat template has {} bytes; a GGUF file may have {}",
-                                 data.chat_template.size(), kGgufStringBytesMax)};
+    if (data.model != "gpt2") {
+        return Error{Errc::Unsupported,
+                     fmt::format("its tokenizer ({}) cannot be written to a GGUF file; byte-level "
+                                 "BPE can",
+                                 data.model == "llama" ? "SentencePiece BPE" : data.model)};
     }
+    if (Status s = check_template(data.chat_template); !s) return s;
     keys.add_text("tokenizer.ggml.model", data.model);
     keys.add_text("tokenizer.ggml.pre", data.pre);
     keys.add_texts("tokenizer.ggml.tokens", data.tokens);
@@ -103,6 +112,18 @@ Status add_tokenizer_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     add_special_ids(data, keys);
     if (!data.chat_template.empty()) keys.add_text("tokenizer.chat_template", data.chat_template);
     add_own_keys(data, keys);
+    return {};
+}
+
+Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys) {
+    if (chat.more.empty()) return {};
+    std::vector<std::string> names;
+    for (const auto& [name, text] : chat.more) {
+        if (Status s = check_template(text); !s) return s;
+        names.push_back(name);
+        keys.add_text("tokenizer.chat_template." + name, text);
+    }
+    keys.add_texts("tokenizer.chat_templates", names);
     return {};
 }
 

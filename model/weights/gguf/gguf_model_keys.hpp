@@ -16,6 +16,7 @@
 
 #include "ipc/base/result.hpp"
 #include "model/config.hpp"
+#include "model/weights/chat_sources.hpp"
 #include "model/weights/gguf/gguf_writer.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -30,8 +31,11 @@ inline constexpr const char* kNormalFormKey = "paceline.tokenizer.normal_form_c"
 /// general.architecture and the keys of the architecture.
 void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys);
 
-/// tokenizer.*. Errors: Unsupported: the tokenizer carries a refusal; BadFile: a text too long for GGUF's
+/// tokenizer.*. Errors: Unsupported: the tokenizer carries a refusal, or is no byte-level BPE; BadFile: a text too long for GGUF's
 /// limit (a chat template of more than 1 MiB).
 [[nodiscard]] Status add_tokenizer_keys(const TokenizerData& tokenizer, GgufKeyWriter& keys);
+
+/// tokenizer.chat_templates and what they name. Errors: BadFile: a text too long.
+[[nodiscard]] Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys);
 
 }  // namespace paceline

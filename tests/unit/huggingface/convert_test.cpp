@@ -168,6 +168,19 @@ TEST_CASE(
     CHECK(both == 1);
 }
 
+TEST_CASE("further chat templates of a folder are in the converted file") {
+    const FolderCopy copy{"llama-untied-f16"};
+    std::filesystem::create_directory(copy.file("additional_chat_templates"));
+    copy.write("additional_chat_templates/tool_use.jinja", "tools: {{ tools | length }}");
+    const test::TestFolder out;
+    const std::string path = (out.path() / "model.gguf").string();
+    REQUIRE(converted(copy.opened(), path, {.type = StoredType::BF16}).ok());
+    const ModelFile gguf = opened(path);
+    REQUIRE(gguf.contents().parts.chat.more.size() == 1);
+    CHECK(gguf.contents().parts.chat.more[0].first == "tool_use");
+    CHECK(gguf.contents().parts.chat.more[0].second == "tools: {{ tools | length }}");
+}
+
 TEST_CASE("the same source gives the same bytes, with one thread or with several") {
     const test::TestFolder out;
     const ModelFile folder = opened(folder_fixture("llama3-bf16"));
@@ -247,6 +260,11 @@ TEST_CASE("what cannot be converted is named, and nothing is left of it") {
     CHECK(contains(odd.error().what, "blk.1.ffn_down.weight"));
     CHECK(contains(odd.error().what, "in row 31"));
 
+    const Status phi = converted(opened(folder_fixture("phi3-f16")), path, {});
+    REQUIRE_FALSE(phi.ok());
+    CHECK(phi.error().code == Errc::Unsupported);
+    CHECK(contains(phi.error().what, "Phi-3 models cannot be converted"));
+
     const ConvertOptions stopped{.type = StoredType::Q8_0, .stopped = [] { return true; }};
     CHECK(converted(open_fixture("llama-f32"), path, stopped).error().code == Errc::Cancelled);
     CHECK(std::filesystem::is_empty(out.path()));
@@ -255,12 +273,15 @@ TEST_CASE("what cannot be converted is named, and nothing is left of it") {
 TEST_CASE(
     "a folder reads its matrices from a copy: the same bits, its own fingerprint and tensors") {
     const test::TestFolder out;
-    for (const char* name : kFolders) {
+    std::vector<const char*> names{std::begin(kFolders), std::end(kFolders)};
+    names.push_back("phi3-f16");  // which cannot be converted as a whole
+    for (const char* name : names) {
         CAPTURE(name);
         const ModelFile plain = opened(folder_fixture(name));
         for (const Packing& packing : {kPackings[0], kPackings[1]}) {
             const std::string path = (out.path() / "copy.gguf").string();
-            REQUIRE(converted(plain, path, {.type = packing.type}, true).ok());
+            const ConvertOptions how{.type = packing.type, .weights_only = true};
+            REQUIRE(converted(plain, path, how, true).ok());
             ModelFile folder = opened(folder_fixture(name));
             const Status used = use_copy(folder, path, packing.type);
             REQUIRE_MESSAGE(used.ok(), (used.ok() ? "" : used.error().what));

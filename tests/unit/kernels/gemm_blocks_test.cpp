@@ -102,15 +102,16 @@ TEST_CASE("a packed block keeps the file's numbers bit for bit, whatever its sca
     }
 }
 
-TEST_CASE("packed blocks take at most 1.05 times the file's memory") {
+TEST_CASE("packed blocks take at most 1.05 times the file's memory, one of Q3_K at most 1.06") {
     for (const Kind& kind : kKinds) {
         CAPTURE(name(kind.packed));
         const TypeTraits shape = traits(kind.stored);
-        // 576 is the width of a model of 135M; a row of one block is the worst case.
+        // 576 is the width of a model of 135M.
         for (const int cols : {shape.block_elements == 32 ? 576 : 512, 1024, 4096, 256}) {
             const PackedMatrix matrix{kind.packed, 64, cols, nullptr};
             const double file = 64.0 * cols / shape.block_elements * shape.block_bytes;
-            CHECK(static_cast<double>(matrix.bytes()) <= (cols == 256 ? 1.06 : 1.05) * file);
+            const bool odd = kind.packed == PackedType::Q3K && cols == 256;  // see packed_blocks.hpp
+            CHECK(static_cast<double>(matrix.bytes()) <= (odd ? 1.06 : 1.05) * file);
         }
     }
 }
