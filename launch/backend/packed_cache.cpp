@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
@@ -130,14 +131,25 @@ Status check_room(const std::string& cache, std::uint64_t bytes) {
     const fs::space_info space = fs::space(cache, failed);
     if (failed || space.available / 2 >= bytes) return {};
     return Error{Errc::System,
-                 fmt::format("{} has {} free, and a packed copy of {} must leave as much again",
-                             cache, human_bytes(space.available), human_bytes(bytes))};
+                 fmt::format("{} has {} free; a packed copy of {} is made only where {} are free",
+                             cache, human_bytes(space.available), human_bytes(bytes),
+                             human_bytes(2 * bytes))};
+}
+
+/// Begins the file at `path`; while another process writes it, waits and shows so.
+Result<UnfinishedFile> begin_copy(const std::string& path, Show bars) {
+    Result<UnfinishedFile> out = UnfinishedFile::begin(path, UnfinishedFile::Beside::Refuse);
+    if (out || out.error().code != Errc::Cancelled) return out;
+    if (bars == Show::Yes) {
+        std::fputs("paceline: another process packs this folder; waiting for it\n", stderr);
+    }
+    return UnfinishedFile::begin(path, UnfinishedFile::Beside::Wait);
 }
 
 /// Makes the copy, unless another process has just done so.
 Status make_copy(
     ModelFile& file, const std::string& path, StoredType type, int threads, Show bars) {
-    Result<UnfinishedFile> out = UnfinishedFile::begin(path, UnfinishedFile::Beside::Wait);
+    Result<UnfinishedFile> out = begin_copy(path, bars);
     if (!out) return out.error();
     if (MappedFile::exists(path) && use_copy(file, path, type)) return {};
     ProgressBar bar{"converting weights", bars};

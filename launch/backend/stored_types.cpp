@@ -5,6 +5,7 @@
 
 #include "launch/backend/model_summary.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 

@@ -44,7 +44,7 @@ void add_model_options(Command& app, ModelOptions& options) {
     add_lora_option(app, options);
     app.add_option("--dtype", options.dtype,
                    "weights in memory; auto keeps what the file has: F32 as f32, F16 and BF16 as "
-                   "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4")
+                   "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4, other blocks as they are")
         .check(one_of(dtype_names()))
         .show_default();
     app.add_flag("--no-cache", options.no_cache,

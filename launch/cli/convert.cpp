@@ -57,7 +57,9 @@ Status check_apart(const ModelFile& model, const std::string& output) {
     const ModelFile::Contents& contents = model.contents();
     const auto is_output = [&](const MappedFile& file) {
         std::error_code ignored;
-        return std::filesystem::equivalent(file.path(), output, ignored);
+        const std::string part = UnfinishedFile::part_of(output);
+        return std::filesystem::equivalent(file.path(), output, ignored) ||
+               std::filesystem::equivalent(file.path(), part, ignored);
     };
     if (!is_output(contents.file) &&
         std::none_of(contents.shards.begin(), contents.shards.end(), is_output))

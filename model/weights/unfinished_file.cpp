@@ -40,8 +40,12 @@ int lock(int descriptor, UnfinishedFile::Beside beside) {
 
 }  // namespace
 
+std::string UnfinishedFile::part_of(const std::string& path) {
+    return path + ".paceline-part";
+}
+
 UnfinishedFile::UnfinishedFile(std::string path, int descriptor)
-    : path_{std::move(path)}, part_{path_ + ".part"}, descriptor_{descriptor} {}
+    : path_{std::move(path)}, part_{part_of(path_)}, descriptor_{descriptor} {}
 
 UnfinishedFile::UnfinishedFile(UnfinishedFile&& other) noexcept
     : path_{std::move(other.path_)},
@@ -57,10 +61,10 @@ UnfinishedFile::~UnfinishedFile() {
 }
 
 Result<UnfinishedFile> UnfinishedFile::begin(const std::string& path, Beside beside) {
-    const std::string part = path + ".part";
+    const std::string part = part_of(path);
     for (;;) {
         constexpr mode_t kMode = 0666;  // less the user's umask
-        const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+        const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kMode);
         if (descriptor < 0)
             return Error{Errc::System, part + " cannot be written: " + reason(errno)};
         if (const int error = lock(descriptor, beside); error != 0) {

@@ -1,6 +1,7 @@
 // UnfinishedFile: a file that gets its name when all of it is written, and not before.
 //
-// It is called PATH.part until keep(); a reader of PATH finds what was there before, or the whole new file.
+// It is called PATH.paceline-part until keep(), a name that no other program gives a file: what is there already is
+// overwritten. A reader of PATH finds what was there before, or the whole new file.
 // One writer at a time: the part is locked (flock) while it is written, so that two processes with one PATH
 // never write into the same bytes, and the part of a process that was killed is taken over, not left.
 // Owns the descriptor; what goes without keep() removes the part. One thread.
@@ -21,6 +22,8 @@ public:
     /// Where another process writes the same file: wait until it is done, or give up.
     enum class Beside : std::uint8_t { Wait, Refuse };
 
+    /// The name of the file at `path` until keep().
+    [[nodiscard]] static std::string part_of(const std::string& path);
     static Result<UnfinishedFile> begin(const std::string& path, Beside beside);
 
     UnfinishedFile(UnfinishedFile&& other) noexcept;

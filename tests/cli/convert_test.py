@@ -27,7 +27,7 @@ class Convert(CliTest):
         out = self.folder / f"{kind}.gguf"
         said = self.run_ok("convert", model, str(out), "--type", kind, *args, **kwargs)
         self.assertIn(str(out), said)
-        self.assertEqual(list(self.folder.glob("*.part")), [])
+        self.assertEqual(list(self.folder.glob("*.paceline-part")), [])
         return str(out)
 
     def test_the_file_says_what_the_folder_says_packed_on_load(self):
@@ -69,18 +69,23 @@ class Convert(CliTest):
         there.write_text("mine")
         own = self.folder / "own.gguf"
         shutil.copy(WIDE, own)
+        part = self.folder / "y.gguf.paceline-part"
+        shutil.copy(WIDE, part)
         (self.folder / "d.gguf").mkdir()
         for args, word in (((FOLDER, str(there)), "--force replaces it"),
                            ((FOLDER, str(self.folder / "x.bin")), "does not end in .gguf"),
                            ((FOLDER, str(self.folder / "d.gguf")), "is a directory"),
-                           ((str(own), str(own), "--force"), "is a file of the model itself")):
+                           ((str(own), str(own), "--force"), "is a file of the model itself"),
+                           ((str(part), str(self.folder / "y.gguf")), "is a file of the model itself")):
             with self.subTest(word):
                 self.assertIn(word, self.run_fails(2, "convert", *args, "--type", "q8_0"))
         self.assertEqual(there.read_text(), "mine")
+        self.assertEqual(part.read_bytes(), Path(WIDE).read_bytes())
+        part.unlink()
         self.assertIn("q4_k", self.run_fails(2, "convert", FOLDER, "x.gguf", "--type", "q4_k"))
         self.assertIn("--type", self.run_fails(2, "convert", FOLDER, "x.gguf"))
         said = self.run_fails(1, "convert", FOLDER, str(self.folder / "no" / "x.gguf"), "--type", "q8_0")
-        self.assertIn("x.gguf.part cannot be written: No such file or directory", said)
+        self.assertIn("x.gguf.paceline-part cannot be written: No such file or directory", said)
         packed = str(FIXTURES / "models" / "llama-q4_1.gguf")
         said = self.run_fails(1, "convert", packed, str(self.folder / "x.gguf"), "--type", "q8_0")
         self.assertIn("is packed already (Q8_0)", said)  # the embedding
@@ -99,7 +104,7 @@ class Convert(CliTest):
         done = subprocess.run([BINARY, "convert", FOLDER, str(out), "--type", "q8_0"], capture_output=True, text=True,
                               preexec_fn=small_disk, check=False, timeout=60, env=environment())
         self.assertEqual(done.returncode, 1)
-        self.assertIn(f"{out}.part cannot be written: File too large", done.stderr)
+        self.assertIn(f"{out}.paceline-part cannot be written: File too large", done.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
 
 

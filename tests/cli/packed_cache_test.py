@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -13,6 +15,24 @@ from paceline_cli import BINARY, CliTest, environment, paceline
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 FOLDER = str(FIXTURES / "folders" / "llama-untied-f16")
 OTHER = str(FIXTURES / "folders" / "llama-linear-bf16")
+
+
+def sealed(content: bytes) -> bytes:
+    """`content` with the seal of model/weights/packed_copy.hpp."""
+    word, lanes = (1 << 64) - 1, 8
+
+    def mixed(state: int, number: int) -> int:
+        product = ((state ^ number) * 0x9E3779B97F4A7C15) & word
+        return (product << 29 | product >> 35) & word
+
+    whole = len(content) // (8 * lanes) * lanes
+    sums = list(range(1, lanes + 1))
+    for i, (number,) in enumerate(struct.iter_unpack("<Q", content[:8 * whole])):
+        sums[i % lanes] = mixed(sums[i % lanes], number)
+    total = len(content)
+    for number in (*sums, *content[8 * whole:]):
+        total = mixed(total, number)
+    return content + b"PACEseal" + struct.pack("<Q", total)
 
 
 class PackedCache(CliTest):
@@ -51,7 +71,7 @@ class PackedCache(CliTest):
             texts.add(tuple(wanted))
         self.assertEqual(len(texts), 2, "the dtype is seen in the text of random weights")
         self.assertEqual(len(list(self.cache.glob("*.known"))), 1 if self.is_settled(FOLDER) else 0)
-        self.assertEqual(list(self.cache.glob("*.part")), [])
+        self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
 
     def is_settled(self, folder: str) -> bool:
         """Whether the files are old enough to be known by their times (a fresh checkout is not)."""
@@ -59,6 +79,18 @@ class PackedCache(CliTest):
         return newest + 3 < os.stat(self.cache).st_ctime
 
     def test_what_is_read_comes_from_the_copy(self):
+        wanted = self.ids()
+        copy, = self.copies()
+        whole = copy.read_bytes()
+        half = len(whole) // 2
+        copy.write_bytes(sealed(whole[:half] + bytes(byte ^ 1 for byte in whole[half:-16])))
+        self.assertNotEqual(self.ids(), wanted, "a copy with other numbers gives other tokens")
+        self.assertNotIn("damaged", self.said)
+        copy.write_bytes(sealed(whole[:-16]))
+        self.assertEqual(copy.read_bytes(), whole)
+        self.assertEqual(self.ids(), wanted)
+
+    def test_a_copy_of_another_model_is_made_anew(self):
         wanted = self.ids()
         other = self.ids(model=OTHER)
         self.assertNotEqual(wanted, other)
@@ -85,9 +117,11 @@ class PackedCache(CliTest):
     def test_a_copy_is_found_by_content_and_not_by_name(self):
         moved = self.folder / "moved"
         shutil.copytree(FOLDER, moved)
+        time.sleep(3)  # younger files are not known by what the file system says of them
         wanted = self.ids()
         self.assertEqual(self.ids(model=str(moved)), wanted)
         self.assertEqual(len(self.copies()), 1)
+        self.assertEqual(len(list(self.cache.glob("*.known"))), 2)
         file = moved / "model-00004-of-00004.safetensors"
         weights = bytearray(file.read_bytes())
         times = file.stat()
@@ -119,18 +153,18 @@ class PackedCache(CliTest):
         self.assertEqual([process.wait(60) for process in running], [0] * 4)
         self.assertEqual([json.loads(path.read_text()) for path in paths], [wanted] * 4)
         self.assertEqual(len(self.copies()), 1)
-        self.assertEqual(list(self.cache.glob("*.part")), [])
+        self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
 
     def test_what_a_killed_process_left_is_taken_over(self):
         wanted = self.ids()
         copy, = self.copies()
         whole = copy.read_bytes()
-        copy.rename(f"{copy}.part")
-        with open(f"{copy}.part", "ab") as part:
+        copy.rename(f"{copy}.paceline-part")
+        with open(f"{copy}.paceline-part", "ab") as part:
             part.write(b"more")
         self.assertEqual(self.ids(), wanted)
         self.assertEqual(copy.read_bytes(), whole)
-        self.assertEqual(list(self.cache.glob("*.part")), [])
+        self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
 
     def test_a_cache_that_cannot_be_written_costs_a_remark_and_no_answer(self):
         wanted = self.ids("--no-cache")

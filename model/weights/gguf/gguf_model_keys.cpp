@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/weights/describe.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -63,6 +64,8 @@ void add_own_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     if (data.normal_form_c) keys.add_bool(kNormalFormKey, *data.normal_form_c);
 }
 
+constexpr std::size_t kTemplateNameMax = 256;
+
 Status check_template(const std::string& text) {
     if (text.size() <= kGgufStringBytesMax) return {};
     return Error{Errc::BadFile,
@@ -119,9 +122,17 @@ Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys) {
     if (chat.more.empty()) return {};
     std::vector<std::string> names;
     for (const auto& [name, text] : chat.more) {
+        const std::string key = "tokenizer.chat_template." + name;
+        if (name.empty() || name.size() > kTemplateNameMax || keys.has(key)) {
+            const char* wrong = name.empty()                      ? "has no name"
+                                : name.size() > kTemplateNameMax ? "has a name that is too long"
+                                                                  : "is there twice";
+            return Error{Errc::BadFile,
+                         fmt::format("a chat template ({}) {}", quoted(name), wrong)};
+        }
         if (Status s = check_template(text); !s) return s;
         names.push_back(name);
-        keys.add_text("tokenizer.chat_template." + name, text);
+        keys.add_text(key, text);
     }
     keys.add_texts("tokenizer.chat_templates", names);
     return {};

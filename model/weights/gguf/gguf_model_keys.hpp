@@ -35,7 +35,8 @@ void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys);
 /// limit (a chat template of more than 1 MiB).
 [[nodiscard]] Status add_tokenizer_keys(const TokenizerData& tokenizer, GgufKeyWriter& keys);
 
-/// tokenizer.chat_templates and what they name. Errors: BadFile: a text too long.
+/// tokenizer.chat_templates and what they name. Errors: BadFile: a text too long; a name
+/// that is empty, too long or there twice.
 [[nodiscard]] Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys);
 
 }  // namespace paceline

@@ -181,6 +181,29 @@ TEST_CASE("further chat templates of a folder are in the converted file") {
     CHECK(gguf.contents().parts.chat.more[0].second == "tools: {{ tools | length }}");
 }
 
+TEST_CASE("chat templates of one name, or of none, are refused by name") {
+    for (const char* name : {"tool_use", ""}) {
+        CAPTURE(name);
+        const FolderCopy copy{"llama-untied-f16"};
+        nlohmann::json config = copy.json("tokenizer_config.json");
+        const nlohmann::json entry = {{"name", name}, {"template", "x"}};
+        config["chat_template"] = nlohmann::json::array({entry, entry});
+        copy.write("tokenizer_config.json", config.dump());
+        copy.remove("chat_template.jinja");
+        const Result<ModelFile> folder = copy.open();
+        if (!folder) {
+            CHECK(folder.error().code == Errc::BadFile);
+            continue;
+        }
+        const test::TestFolder out;
+        const Status done = converted(folder.value(), (out.path() / "model.gguf").string(), {});
+        REQUIRE_FALSE(done.ok());
+        CHECK(done.error().code == Errc::BadFile);
+        CHECK(contains(done.error().what, "a chat template"));
+        CHECK(std::filesystem::is_empty(out.path()));
+    }
+}
+
 TEST_CASE("the same source gives the same bytes, with one thread or with several") {
     const test::TestFolder out;
     const ModelFile folder = opened(folder_fixture("llama3-bf16"));

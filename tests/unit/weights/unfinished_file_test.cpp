@@ -46,7 +46,7 @@ TEST_CASE("a file has its old content until it is kept, and no more bytes than w
     CHECK(file.sync().ok());
     CHECK(file.keep().ok());
     CHECK(text_in(path) == "new content");
-    CHECK_FALSE(fs::exists(path.string() + ".part"));
+    CHECK_FALSE(fs::exists(path.string() + ".paceline-part"));
 }
 
 TEST_CASE("a writer that gives up leaves nothing, and what a killed one left is taken over") {
@@ -55,10 +55,10 @@ TEST_CASE("a writer that gives up leaves nothing, and what a killed one left is 
     {
         UnfinishedFile file = begun(path);
         CHECK(put(file, "half").ok());
-        CHECK(fs::exists(path.string() + ".part"));
+        CHECK(fs::exists(path.string() + ".paceline-part"));
     }
     CHECK(fs::is_empty(folder.path()));
-    std::ofstream{path.string() + ".part"}
+    std::ofstream{path.string() + ".paceline-part"}
         << "longer than what follows, of a process that was killed";
     UnfinishedFile file = begun(path);
     CHECK(put(file, "whole").ok());
@@ -87,14 +87,14 @@ TEST_CASE(
     other.join();
     CHECK(seen == "first");
     CHECK(text_in(path) == "second");
-    CHECK_FALSE(fs::exists(path.string() + ".part"));
+    CHECK_FALSE(fs::exists(path.string() + ".paceline-part"));
 }
 
 TEST_CASE("a folder that is not there is named") {
     const Result<UnfinishedFile> file = UnfinishedFile::begin("/nowhere/x.gguf", Beside::Wait);
     REQUIRE_FALSE(file.ok());
     CHECK(file.error().code == Errc::System);
-    CHECK(file.error().what.find("/nowhere/x.gguf.part cannot be written: No such file") == 0);
+    CHECK(file.error().what.find("/nowhere/x.gguf.paceline-part cannot be written: No such file") == 0);
 }
 
 }  // namespace paceline
