@@ -64,7 +64,7 @@ struct ConductorPlan {
         bool apart = true;      // its process hosts no essential one: its loss is its own
         std::string name = {};  // for messages; empty: "stage <id>"
         StageId home = {};  // of its process, whose stages are lost together; 0: it is alone there
-        bool proposes_alone = false;  // nobody else proposes: candidates in a verdict are its own
+        bool proposes_alone = false;  // no other one proposes: candidates in a verdict are its own
     };
     StageId verifier{};  // the last segment
     /// Every stage; of the essential ones, which hear of a request before all others, those that act

@@ -64,7 +64,7 @@ public:
     /// It is over, and its losses are excused because it was poison for other stages too.
     void explained(RequestId request) { excuses_.erase(request); }
 
-    /// A verdict of its current attempt commits from `base` on. `candidates`: some were verified, and nobody but
+    /// A verdict of its current attempt commits from `base` on. `candidates`: some were verified, and none but
     /// this draft proposes. True: others may be told now.
     [[nodiscard]] bool verdict(RequestId request, Position base, bool candidates, Micros now);
     /// Time passes. True: others may be told now.

@@ -382,7 +382,7 @@ TEST_CASE("a caller that is always late does not move the limit of one that star
             ++looks;
         }
         CHECK(looks == kPausesMax + 1);
-        CHECK(bench.said().back() == "kill 2." + std::to_string(epoch));
+        CHECK(bench.said() == Said{"kill 2." + std::to_string(epoch)});
         r.gone(kFirst, Epoch{epoch}, "killed", now);
     }
 }
