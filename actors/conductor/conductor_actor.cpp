@@ -28,7 +28,8 @@ ConductorActor::ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t 
       watch_{plan_.progress} {
     for (const ConductorPlan::Stage& each : plan_.begin_to) {
         if (each.essential) continue;
-        trials_.emplace(each.id, DraftTrials{each.id, plan_.poison_limit, plan_.draft_trial});
+        const StageId home = home_of(each);
+        trials_.emplace(home, DraftTrials{home, plan_.poison_limit, plan_.draft_trials});
     }
 }
 
@@ -150,9 +151,11 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
     const ConductorPlan::Stage* changed = stage(peer);
     if (changed == nullptr) return;
     if (change == PeerChange::Lost) {
-        lost_.insert(peer);
+        const bool is_news = lost_.insert(peer).second;
         stops_.forget(peer);
         wanted_.forget(peer);
+        if (!is_news)
+            return;  // its next incarnation has died before it was at work: no request met that
         if (changed->essential) return lose_essential(*changed);
         lose_draft(*changed);
         return;
@@ -237,26 +240,29 @@ void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
 void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
     if (answer.timer != 0) return;
     answer.timer = ++timers_;
-    wait_for_recovery(request, answer.timer, plan_.recovery_limit);
+    wait_for_recovery(request, {.timer = answer.timer, .left = plan_.recovery_limit});
 }
 
 /// In short steps: one that takes much longer than it should is a pause, of which no more counts than
 /// the step.
-void ConductorActor::wait_for_recovery(RequestId request, std::uint64_t timer, Micros left) {
-    const Micros step = std::min(left, kRecoveryStep);
+void ConductorActor::wait_for_recovery(RequestId request, Wait wait) {
+    const Micros step = std::min(wait.left, kRecoveryStep);
     const Micros begun = context_->now();
-    context_->schedule(step, [this, request, timer, left, step, begun] {
+    context_->schedule(step, [this, request, wait, step, begun]() mutable {
         const auto found = answers_.find(request);
         if (found == answers_.end() || found->second.phase != Phase::Waiting ||
-            found->second.timer != timer) {
+            found->second.timer != wait.timer) {
             return;
         }
         Micros waited = context_->now() - begun;
         const bool paused = waited > step + kRecoveryStep;
         if (paused && !planted(PlantedBug::PauseCountsAsWaiting)) waited = step;
-        // After a pause the stages have a step to tell what they did meanwhile.
-        const Micros still = std::max(left - waited, paused ? kRecoveryStep : Micros{0});
-        if (still.count() > 0) return wait_for_recovery(request, timer, still);
+        wait.left -= waited;
+        // After a pause the stages have a step to tell what they did meanwhile. Once: every step is late where
+        // a callback takes long.
+        if (paused && wait.left < kRecoveryStep && !std::exchange(wait.is_last, true))
+            wait.left = kRecoveryStep;
+        if (wait.left.count() > 0) return wait_for_recovery(request, wait);
         end_unrecovered(request);
     });
 }
@@ -324,7 +330,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     figures.verdicts.add(verdict);
     const bool cleared = verdict.count > 0 && suspects_.cleared(request);
     note_verdict(request, answer);
-    look_at_trials();
+    note_in_trials(verdict);
     // All committed tokens but the last, the new root, have been through the target.
     answer.held = static_cast<std::int32_t>(log_.text(request).size()) - 1;
     const std::uint64_t turn = answer.turn;

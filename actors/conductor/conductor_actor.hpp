@@ -18,10 +18,11 @@
 // that says so was lost. Keys and values stay for a next turn.
 // A lost stage that is not essential (draft, correct) changes no attempt: it gets its Begin again when
 // it is back, and so does one that missed a verdict and asks for it (wanted_begins.hpp). But a request that
-// kills it again and again goes on without it (draft_trials.hpp). A request that was running at `poison_limit` losses in a row without a token
-// committed between them, and alone at two of them, is ended as poison: one bad prompt must not become
-// a crash loop, and takes no other request along (suspects.hpp). Its losses do not count against the stages,
-// nor do those of stages that are not essential while it ran.
+// kills it again and again goes on without it (draft_trials.hpp).
+// A request that was running at `poison_limit` losses in a row without a token committed between them, and
+// alone at two of them, is ended as poison: one bad prompt must not become a crash loop, and takes no other
+// request along (suspects.hpp). Its losses do not count against the stages, nor do those of stages that are
+// not essential while it ran.
 // A running request whose verdicts stay away although no stage is lost (progress_watch.hpp) goes the way
 // of a lost stage once: next attempt, begun anew. If that one does not go on either, it is ended with an error.
 // Ids of requests are never used twice, also not by another turn of the same one: that has a
@@ -62,6 +63,8 @@ struct ConductorPlan {
         bool essential = true;  // without it nothing can be decoded
         bool apart = true;      // its process hosts no essential one: its loss is its own
         std::string name = {};  // for messages; empty: "stage <id>"
+        StageId home = {};  // of its process, whose stages are lost together; 0: it is alone there
+        bool proposes_alone = false;  // no other one proposes: candidates in a verdict are its own
     };
     StageId verifier{};  // the last segment
     /// Every stage; of the essential ones, which hear of a request before all others, those that act
@@ -72,9 +75,7 @@ struct ConductorPlan {
     /// Time in which this process, or the whole machine, stands still does not count.
     Micros recovery_limit{180'000'000};
     std::uint32_t poison_limit = 3;
-    /// A draft that lives with a request for so long is not killed by it. Longer than a hang takes to be
-    /// noticed.
-    Micros draft_trial{20'000'000};
+    DraftTrialRules draft_trials{};
     ProgressRules progress{};  // of a request that runs
     /// A number that changes while the stages process prompts; empty: unknown.
     std::function<std::uint64_t()> rows_done{};
@@ -157,9 +158,11 @@ private:
     void post_begin(RequestId request, const Answer& answer, StageId to);
     void want_begin(StageId from, const control::BeginWanted& wanted);
     void tell_wanting(RequestId request, const Answer& answer);
+    [[nodiscard]] static StageId home_of(const ConductorPlan::Stage& stage);
+    [[nodiscard]] bool is_home_whole(StageId home, const ConductorPlan::Stage* but = nullptr) const;
     void lose_draft(const ConductorPlan::Stage& lost);
     void tell_drafts();
-    void look_at_trials();
+    void note_in_trials(const msg::Verdict& verdict);
     void end_trials(RequestId request, bool by_itself);
     [[nodiscard]] Request spec_of(RequestId request, const Answer& answer) const;
     void lose_essential(const ConductorPlan::Stage& lost);
@@ -175,7 +178,12 @@ private:
     void watch_for_cancel(RequestId request, std::uint64_t turn);
     [[nodiscard]] bool is_cancelled(RequestId request, std::uint64_t turn);
     void watch_recovery(RequestId request, Answer& answer);
-    void wait_for_recovery(RequestId request, std::uint64_t timer, Micros left);
+    struct Wait {
+        std::uint64_t timer = 0;
+        Micros left{0};
+        bool is_last = false;  // granted once a pause was over, beyond the limit
+    };
+    void wait_for_recovery(RequestId request, Wait wait);
     void end_unrecovered(RequestId request);
     void watch_progress();
     void look_for_overdue();
@@ -189,7 +197,7 @@ private:
     std::int32_t kv_slots_;
     CommitLog log_;
     Suspects suspects_;
-    std::map<StageId, DraftTrials> trials_;  // of each stage that is not essential
+    std::map<StageId, DraftTrials> trials_;  // by process, of the stages that are not essential
     std::map<RequestId, Answer> answers_;
     ProgressWatch watch_;
     bool watching_ = false;  // its timer is set

@@ -1,42 +1,66 @@
 // What ConductorActor tells the stages without which decoding goes on (draft_trials.hpp).
+#include <algorithm>
+
 #include "actors/conductor/conductor_actor.hpp"
 
 namespace paceline {
 
+StageId ConductorActor::home_of(const ConductorPlan::Stage& stage) {
+    return stage.home == StageId{} ? stage.id : stage.home;
+}
+
+/// Whether none of its stages is lost, or none but one.
+bool ConductorActor::is_home_whole(StageId home, const ConductorPlan::Stage* but) const {
+    return std::none_of(plan_.begin_to.begin(), plan_.begin_to.end(),
+                        [&](const ConductorPlan::Stage& each) {
+                            return &each != but && home_of(each) == home && lost_.contains(each.id);
+                        });
+}
+
 /// Tells each draft that is there of the running requests that it may know and does not yet.
 void ConductorActor::tell_drafts() {
     if (context_ == nullptr) return;
-    for (auto& [stage, trials] : trials_) {
-        if (lost_.contains(stage)) continue;
+    for (auto& [home, trials] : trials_) {
+        if (!is_home_whole(home)) continue;
         for (const RequestId request : trials.to_tell(in_phase(Phase::Running), context_->now())) {
-            post_begin(request, answers_.at(request), stage);
+            for (const ConductorPlan::Stage& each : plan_.begin_to) {
+                if (each.essential || home_of(each) != home) continue;
+                post_begin(request, answers_.at(request), each.id);
+            }
         }
     }
 }
 
-/// Of one that shares its process with a segment that segment's loss says all.
+/// Of one that shares its process with a segment that segment's loss says all. Of several in one process
+/// the first one that is lost says all: it is one death, and explained by one excuse.
 void ConductorActor::lose_draft(const ConductorPlan::Stage& lost) {
-    DraftTrials& trials = trials_.at(lost.id);
+    const StageId home = home_of(lost);
+    DraftTrials& trials = trials_.at(home);
     if (!lost.apart) return trials.void_all();
+    if (!is_home_whole(home, &lost)) return;
     trials.lost(context_->now());
     suspects_.lost(lost.id);
     for (const RequestId request : in_phase(Phase::Running)) suspects_.met_beside(request);
 }
 
-/// Called where time has passed: decoding goes on whatever becomes of a draft.
-void ConductorActor::look_at_trials() {
+/// Time has passed, and the stages have worked on what it is about.
+void ConductorActor::note_in_trials(const msg::Verdict& verdict) {
     bool freed = false;
-    for (auto& [stage, trials] : trials_) {
-        freed = trials.look(context_->now()) || freed;
-        for (std::size_t n = trials.take_excused(); n > 0; --n) context_->excuse_loss(stage);
+    for (auto& [home, trials] : trials_) {
+        const ConductorPlan::Stage* draft = stage(home);
+        const bool own = draft != nullptr && draft->proposes_alone && verdict.depth > 0;
+        const Micros now = context_->now();
+        freed = trials.verdict(verdict.route.request, verdict.base, own, now) || freed;
+        freed = trials.look(now) || freed;
+        for (std::size_t n = trials.take_excused(); n > 0; --n) context_->excuse_loss(home);
     }
     if (freed) tell_drafts();
 }
 
 void ConductorActor::end_trials(RequestId request, bool by_itself) {
-    for (auto& [stage, trials] : trials_) {
+    for (auto& [home, trials] : trials_) {
         trials.ended(request, by_itself);
-        for (std::size_t n = trials.take_excused(); n > 0; --n) context_->excuse_loss(stage);
+        for (std::size_t n = trials.take_excused(); n > 0; --n) context_->excuse_loss(home);
     }
 }
 

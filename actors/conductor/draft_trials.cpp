@@ -1,12 +1,23 @@
 #include "actors/conductor/draft_trials.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "ipc/base/faults.hpp"
+#include "ipc/base/limits.hpp"
 
 namespace paceline {
+namespace {
+
+/// No more of the time between two looks counts. The conductor looks at each verdict.
+constexpr Micros kStepMax{2'000'000};
+/// No candidate of an incarnation that was lost stands further behind the text that it knew.
+constexpr Position kOldCandidatesMax = kGammaMax;
+
+}  // namespace
 
 std::vector<RequestId> DraftTrials::to_tell(std::span<const RequestId> running, Micros now) {
+    pass(now);
     std::vector<RequestId> untold;
     std::vector<RequestId> told;
     for (const RequestId request : running) {
@@ -14,24 +25,48 @@ std::vector<RequestId> DraftTrials::to_tell(std::span<const RequestId> running, 
         (told_.contains(request) ? told : untold).push_back(request);
     }
     std::vector<RequestId> tell = suspects_.may_begin(untold, told);
-    for (const RequestId request : tell) told_[request] = {.at = now};
+    for (const RequestId request : tell) {
+        const bool again = !told_before_.insert(request).second;
+        told_[request] = {.at = clock_, .again = again};
+    }
     return tell;
 }
 
+void DraftTrials::pass(Micros now) {
+    clock_ += std::min(now - std::exchange(looked_at_, now), kStepMax);
+}
+
+bool DraftTrials::verdict(RequestId request, Position base, bool candidates, Micros now) {
+    pass(now);
+    const auto found = told_.find(request);
+    if (found == told_.end()) return false;
+    Told& told = found->second;
+    if (!told.own_from) told.own_from = base + (told.again ? kOldCandidatesMax : 0);
+    if (!candidates || base < *told.own_from) return false;
+    told.proposes = true;
+    return clock_ - told.at >= rules_.trial && lives_with(request, told);
+}
+
 bool DraftTrials::look(Micros now) {
+    pass(now);
     bool freed = false;
     for (auto& [request, told] : told_) {
-        if (told.harmless || now - told.at < trial_) continue;
-        told.harmless = true;
-        freed = suspects_.cleared(request) || freed;
-        has_worked();
+        if (clock_ - told.at < rules_.silent_trial) continue;
+        freed = lives_with(request, told) || freed;
     }
     return freed;
 }
 
+/// True: others may be told now.
+bool DraftTrials::lives_with(RequestId request, Told& told) {
+    if (std::exchange(told.harmless, true)) return false;
+    has_worked();
+    return suspects_.cleared(request);
+}
+
 void DraftTrials::lost(Micros now) {
     (void)look(now);
-    suspects_.lost(stage_);
+    suspects_.lost(process_);
     const std::map<RequestId, Told> told = std::exchange(told_, {});
     for (const auto& [request, what] : told) {
         if (!suspects_.met(request, told.size() == 1)) continue;
@@ -42,8 +77,16 @@ void DraftTrials::lost(Micros now) {
     }
 }
 
+void DraftTrials::void_attempt(RequestId request) {
+    told_.erase(request);
+    told_before_.erase(request);
+}
+
 void DraftTrials::ended(RequestId request, bool by_itself) {
-    if (told_.erase(request) != 0 && by_itself) has_worked();
+    const auto found = told_.find(request);
+    const bool worked = found != told_.end() && (found->second.proposes || found->second.harmless);
+    void_attempt(request);
+    if (by_itself && worked) has_worked();
     withheld_.erase(request);
     suspects_.forget(request);
 }

@@ -85,8 +85,8 @@ Status SegmentActor::advance() {
 }
 
 /// What waits in the queue was sent by the segment before, whose form alone was checked when it came.
-/// It is lost after this handler, and nothing of it is run until then. The first segment forms its waves
-/// itself.
+/// It is lost at the end of the loop's round, and nothing of it is run until then. The first segment forms
+/// its waves itself.
 Status SegmentActor::blame_previous(const Error& error) {
     if (!plan_.previous) return error;
     const Status own = blame_sender(*host_.context, *plan_.previous, error);

@@ -50,7 +50,8 @@ std::vector<Field> fields_of(SupervisionConfig& s) {
     return {
         {"restarts_max", number(s.restarts_max, 0, 1'000'000),
          "a stage that dies more often within the period is given up: the run ends, or goes on "
-         "without its draft"},
+         "without its draft. Below 4 a request that kills a stage (poison) may end the run: it "
+         "costs up to four deaths before it is known"},
         {"restart_period_s", seconds(s.restart_period, 0.001, kSecondsMax),
          "that period, seconds in which the stage was at work: loading does not count"},
         {"backoff_ms", backoff_field(s.backoff),

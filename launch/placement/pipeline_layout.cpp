@@ -138,19 +138,26 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     plan.progress.floor = supervision.hang_limit.count() == 0
                               ? Micros{0}
                               : Micros{supervision.hang_limit * hops + supervision.stop_grace};
-    if (supervision.hang_limit.count() != 0) plan.draft_trial = Micros{2 * supervision.hang_limit};
+    // A job that hung may take as long as a start (inherited_jobs()) before it counts as hung again.
+    if (supervision.hang_limit.count() != 0) {
+        plan.draft_trials = {
+            .trial = Micros{2 * supervision.hang_limit},
+            .silent_trial = Micros{supervision.start_limit + 2 * supervision.hang_limit}};
+    }
+    const bool others_propose = placement.correct().has_value() || !placement.exits().empty();
     // The first segment sets everything going, so it hears of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
-        const bool apart = std::any_of(placement.processes.begin(), placement.processes.end(),
-                                       [&](const PlacedProcess& process) {
-                                           return process.on_death == OnDeath::RestartAlone &&
-                                                  std::count(process.stages.begin(),
-                                                             process.stages.end(), stage->id) != 0;
-                                       });
-        plan.begin_to.push_back({.id = stage->id,
-                                 .essential = stage->on_death != OnDeath::RestartAlone,
-                                 .apart = apart,
-                                 .name = "stage '" + stage->name + "'"});
+        const auto process = std::find_if(
+            placement.processes.begin(), placement.processes.end(), [&](const PlacedProcess& each) {
+                return std::count(each.stages.begin(), each.stages.end(), stage->id) != 0;
+            });
+        plan.begin_to.push_back(
+            {.id = stage->id,
+             .essential = stage->on_death != OnDeath::RestartAlone,
+             .apart = process->on_death == OnDeath::RestartAlone,
+             .name = "stage '" + stage->name + "'",
+             .home = process->id(),
+             .proposes_alone = stage->id == placement.draft() && !others_propose});
     }
     return plan;
 }

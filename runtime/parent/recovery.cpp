@@ -255,6 +255,7 @@ void Recovery::tick(Micros now) {
         if (state.health == StageHealth::Resting && now >= state.due) {
             state.health = StageHealth::Loading;
             state.due = now + rules_.start_limit;
+            state.pauses = 0;
             commands_.emplace_back(Spawn{state.member.id, state.epoch});
         } else if (starting && now >= state.due) {
             too_slow(state, now);
@@ -267,7 +268,7 @@ void Recovery::paused(Micros gap, Micros now) {
     for (State& state : states_) {
         const bool starting =
             state.health == StageHealth::Loading || state.health == StageHealth::Wiring;
-        if (starting) state.due += gap;
+        if (starting && state.pauses++ < kPausesMax) state.due += gap;
         if (state.health == StageHealth::Up) state.up_since = std::min(now, state.up_since + gap);
     }
 }

@@ -23,7 +23,8 @@
 //   one joins.
 // - A newcomer that is not Up within the start limit is suspected; if all that is missing are the
 //   answers of survivors, it is they who are.
-// - Limits and the time of work do not run while the machine stands still (paused()).
+// - Limits and the time of work do not run while the machine stands still (paused()), but a limit moves with
+//   so many pauses alone: each look is late where the caller's own handlers take long.
 // - An event of an old epoch changes nothing.
 #pragma once
 
@@ -58,6 +59,9 @@ struct RestartRules {
     std::vector<Micros> backoff{Micros{0}, Micros{200'000}, Micros{1'000'000}, Micros{5'000'000}};
     Micros start_limit{120'000'000};  // from Spawn to greeted, and again from Join to Joined
 };
+
+/// So many pauses move a limit, however long each is. More of them are a caller that is always late.
+inline constexpr std::uint32_t kPausesMax = 16;
 
 enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled };
 [[nodiscard]] const char* name_of(StageHealth health);
@@ -160,6 +164,7 @@ private:
         bool excused = false;             // and does not count
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
         Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
+        std::uint32_t pauses = 0;         // of this incarnation, that moved its limit
         Micros up_since{0};               // of this incarnation, once it was Up
         Micros worked{0};                 // time that all incarnations before it were Up
         std::deque<Micros> deaths{};      // within the period, by `worked`

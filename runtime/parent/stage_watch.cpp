@@ -48,6 +48,11 @@ StageWatch::Nanos StageWatch::paused_since(Nanos since) const {
     return sum;
 }
 
+/// Whether all pauses that are known came after that.
+bool StageWatch::is_always_late(Nanos since) const {
+    return pauses_.size() == kPausesMax && pauses_.front().until > since;
+}
+
 std::optional<std::string> StageWatch::complaint(const TelemetrySnapshot& telemetry,
                                                  Nanos now) const {
     if (stopped_since_) {
@@ -56,7 +61,8 @@ std::optional<std::string> StageWatch::complaint(const TelemetrySnapshot& teleme
     }
     if (telemetry.deadline.count() == 0) return std::nullopt;
     const Nanos paused = paused_since(telemetry.since);
-    if (now <= telemetry.deadline + paused || now < lenient_until_) return std::nullopt;
+    if (now <= telemetry.deadline + paused) return std::nullopt;
+    if (now < lenient_until_ && !is_always_late(telemetry.since)) return std::nullopt;
     return std::string{"hangs: "} + name_of(telemetry.activity) + " for " +
            in_ms(now - telemetry.since - paused) + ", at most " +
            in_ms(telemetry.deadline - telemetry.since) + " were expected";

@@ -3,7 +3,8 @@
 // - A stage whose published deadline has passed hangs, whatever it is doing: waits have limits
 //   too, so a loop that lives always has a deadline ahead of it.
 // - A deadline moves with every pause after the activity began: of the process alone (it was stopped and
-//   continued), or of the caller, with which the whole machine may have been frozen.
+//   continued), or of the caller, with which the whole machine may have been frozen. The newest
+//   pauses alone count: a caller that is always late (its own handlers take long) still finds a hang.
 // - A stopped process (SIGSTOP, a debugger) publishes nothing: it gets the stop grace instead,
 //   and after it goes on a moment to publish its next deadline.
 #pragma once
@@ -41,6 +42,7 @@ private:
     };
     static constexpr std::size_t kPausesMax = 16;
     [[nodiscard]] Nanos paused_since(Nanos since) const;
+    [[nodiscard]] bool is_always_late(Nanos since) const;
 
     std::chrono::milliseconds stop_grace_;
     std::optional<Nanos> stopped_since_;

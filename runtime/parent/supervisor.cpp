@@ -140,17 +140,19 @@ Status Supervisor::Impl::trouble() {
     return {};
 }
 
-/// The deadline moves with a pause of the whole machine, which shows as a look that comes late.
+/// The deadline moves with a pause of the whole machine, which shows as a look that comes late; but not for
+/// ever, for every look is late where a callback takes long.
 template <class Done>
 Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
     node_->poll();
+    std::uint32_t pauses = 0;
     for (SteadyClock::time_point looked_at = SteadyClock::now();;) {
         const Status status = trouble();
         if (!status.ok()) return status.error();
         if (done()) return true;
         const SteadyClock::time_point now = SteadyClock::now();
         const auto gap = now - std::exchange(looked_at, now);
-        if (gap > kLateLook) deadline += gap - kLookInterval;
+        if (gap > kLateLook && pauses++ < kPausesMax) deadline += gap - kLookInterval;
         if (now >= deadline) return false;
         node_->wait(std::min(deadline, now + kLookInterval));
     }

@@ -90,6 +90,7 @@ private:
     void on_silence(Incarnation who, const Error& error);
     void on_exit(Incarnation who, bool well, const std::string& how);
     static void on_stopped(Stage& stage, bool stopped);
+    void note_pause();
     void poll_telemetry();
 
     // What recovery decides.
@@ -128,7 +129,8 @@ private:
     std::optional<Error> end_;
     int signal_ = 0;  // SIGINT or SIGTERM, once one has come
     Phase phase_ = Phase::Starting;
-    StageWatch::Nanos looked_at_{0};
+    StageWatch::Nanos polled_at_{0};
+    StageWatch::Nanos looked_at_{0};   // at the telemetry blocks
     std::unique_ptr<NodeAgent> node_;  // last: its events end before what they touch
 };
 

@@ -197,18 +197,22 @@ void Supervisor::Impl::on_stopped(Stage& stage, bool stopped) {
     stage.watch.stopped(stopped, monotonic_now());
 }
 
+/// After a late look (the conductor was stopped, or the whole machine) the stages may have been frozen as
+/// well: their deadlines move with it, and the limits of those that start. Before what happened meanwhile is
+/// read, for recovery looks at all limits when one stage is gone.
+void Supervisor::Impl::note_pause() {
+    const StageWatch::Nanos now = monotonic_now();
+    const StageWatch::Nanos before = std::exchange(polled_at_, now);
+    const StageWatch::Nanos gap = now - before;
+    if (before.count() == 0 || gap <= kLateLook) return;
+    for (Stage& stage : stages_) stage.watch.paused(now, gap);
+    recovery_->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
+}
+
 void Supervisor::Impl::poll_telemetry() {
     const StageWatch::Nanos now = monotonic_now();
     if (now - looked_at_ < kLookInterval) return;
-    // After a late look (the conductor was stopped, or the whole machine) the stages may have been
-    // frozen as well: their deadlines move with it, and the limits of those that start.
-    const StageWatch::Nanos gap = now - looked_at_;
-    const bool late = looked_at_.count() != 0 && gap > kLateLook;
     looked_at_ = now;
-    for (Stage& stage : stages_) {
-        if (late) stage.watch.paused(now, gap);
-    }
-    if (late) recovery_->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
     for (Stage& stage : stages_) {
         if (stage.gone || stage.state != State::Ready) continue;
         const std::optional<std::string> complaint =
@@ -297,8 +301,10 @@ Status Supervisor::Impl::send(Envelope envelope, const control::Message& message
 }
 
 Status Supervisor::Impl::poll(const Deliver& deliver) {
+    const bool running = recovery_ && phase_ == Phase::Running;
+    if (running) note_pause();
     node_->poll();
-    if (recovery_ && phase_ == Phase::Running) {
+    if (running) {
         poll_telemetry();
         recovery_->tick(micros_now());
         carry_out_commands();

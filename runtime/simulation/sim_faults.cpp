@@ -154,7 +154,6 @@ bool SimWorld::waits_for_resume(const SimEvent& event) const {
     if (core_.now >= suspended_until_) return false;
     switch (event.kind) {
         case SimEventKind::Die:
-        case SimEventKind::Loaded:
         case SimEventKind::ColdUp:
         case SimEventKind::Overdue:
         case SimEventKind::Hung:
@@ -164,6 +163,7 @@ bool SimWorld::waits_for_resume(const SimEvent& event) const {
             return true;
         case SimEventKind::Step:
         case SimEventKind::JobDone:
+        case SimEventKind::Loaded:
         case SimEventKind::Thaw:
         case SimEventKind::Fault:
         case SimEventKind::Call:

@@ -40,9 +40,14 @@ std::string SimProcess::title() const {
 
 // ---- life ----
 
-void SimProcess::loaded() {
-    if (life_ != Life::Loading) return;
-    if (frozen()) return site_.core.push(frozen_until_, SimEventKind::Loaded, serial_);
+void SimProcess::load(SimTime takes) {
+    load_ends_ = site_.core.now + takes;
+    site_.core.push(load_ends_, SimEventKind::Loaded, serial_, ++load_);
+}
+
+void SimProcess::loaded(std::uint64_t load) {
+    if (life_ != Life::Loading || load != load_) return;
+    if (frozen()) return site_.core.push(frozen_until_, SimEventKind::Loaded, serial_, load);
     life_ = Life::Waiting;
     report(SimHello{});
 }
@@ -321,6 +326,10 @@ void SimProcess::freeze(SimTime until) {
 
 void SimProcess::suspend(SimTime until, SimTime gap) {
     freeze(until);
+    if (life_ == Life::Loading) {
+        load_ends_ += gap;
+        site_.core.push(load_ends_, SimEventKind::Loaded, serial_, ++load_);
+    }
     if (!busy_) return;
     job_ends_ += gap;
     site_.core.push(job_ends_, SimEventKind::JobDone, serial_, ++job_);

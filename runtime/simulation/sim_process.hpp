@@ -167,7 +167,9 @@ public:
     ~SimProcess() override;
 
     // Life.
-    void loaded();
+    /// It has loaded after so long.
+    void load(SimTime takes);
+    void loaded(std::uint64_t load);
     /// The first incarnations and the conductor are born wired.
     void run_at_once(SimWire wire);
     void die(const std::string& how);
@@ -188,7 +190,7 @@ public:
 
     // Faults.
     void freeze(SimTime until);
-    /// The same, and what its device does stands still as well, for `gap` more.
+    /// The same, and what its device does or it loads stands still as well, for `gap` more.
     void suspend(SimTime until, SimTime gap);
     [[nodiscard]] bool frozen() const { return site_.core.now < frozen_until_; }
     [[nodiscard]] std::uint64_t freezes() const { return freezes_; }
@@ -309,6 +311,8 @@ private:
     std::uint64_t job_ = 0;
     SimTime job_began_{0};
     SimTime job_ends_{0};
+    std::uint64_t load_ = 0;
+    SimTime load_ends_{0};
     std::optional<SimJobs> jobs_;
     JobLabel label_;
 

@@ -71,8 +71,7 @@ void SimWorld::carry_out(const Recovery::Spawn& spawn) {
     home.serial = process.serial();
     home.survivors.clear();
     core_.tell([&] { return "spawn " + process.title(); });
-    core_.push(core_.now + timing.load(spawn.id, core_.random), SimEventKind::Loaded,
-               process.serial());
+    process.load(timing.load(spawn.id, core_.random));
     if (!home.dies_at_start) return;
     core_.push(core_.now + *home.dies_at_start, SimEventKind::Die, process.serial());
     home.dies_at_start.reset();

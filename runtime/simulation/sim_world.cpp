@@ -151,7 +151,7 @@ void SimWorld::dispatch(const SimEvent& event) {
         case SimEventKind::Die:
             return die(event.who);
         case SimEventKind::Loaded:
-            return who.loaded();
+            return who.loaded(event.data);
         case SimEventKind::ColdUp:
             return hear(who);
         case SimEventKind::Overdue:

@@ -259,6 +259,8 @@ TEST_CASE("an hour of standing still while a stage loads costs neither that stag
             pipeline.endings[0]->status.ok(),
             (pipeline.endings[0]->status.ok() ? "" : pipeline.endings[0]->status.error().what));
         CHECK(pipeline.world.incarnations().size() == 1 + 2 + 1);
+        // What had loaded for two seconds by then loads for the rest of its time.
+        CHECK(pipeline.world.now() > (3'600 + seconds) * kSecond);
     }
 }
 

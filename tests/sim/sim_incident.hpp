@@ -11,8 +11,9 @@
 //   SlowJobs    each row of a job takes long, so that a prefill takes longer than the hang limit; a stage
 //               has timed a row, or takes over what its predecessors knew: no request may fail
 //
-// One in four seeds has one of the first four, and some have the last; drawn from random sources of their
-// own, so that the other scenarios stay what they were. Those that are not enabled are left out of the scenario. Plain values.
+// One in four seeds has one of the first four, and some have the last; drawn from a random source of their
+// own, so that the other scenarios stay what they were. Those that are not enabled are left out of the
+// scenario. Plain values.
 #pragma once
 
 #include <cstdint>

@@ -388,6 +388,8 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     scenario.restarts.restarts_max = static_cast<std::uint32_t>(restarts_max);
     scenario.restarts.start_limit = Micros{random.chance(20) ? 1'000'000 : 30'000'000};
     scenario.conductor = toy_conductor_plan(plan);
+    for (ConductorPlan::Stage& stage : scenario.conductor.begin_to)
+        stage.proposes_alone = stage.proposes_alone && scenario.exit.at == 0;
     scenario.conductor.recovery_limit = Micros{random.chance(20) ? 500'000 : 60'000'000};
     scenario.conductor.poison_limit = static_cast<std::uint32_t>(2 + random.below(4));
     add_incident(seed, kinds, scenario);

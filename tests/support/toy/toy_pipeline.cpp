@@ -126,16 +126,18 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
     ConductorPlan conductor;
     conductor.verifier = verifier_of(plan);
     const std::vector<StageId> actors = toy_actors(plan);
+    const std::vector<std::vector<StageId>> homes = toy_homes(plan);
     // The first segment sets everything going, so it hears of a request last.
     for (auto id = actors.rbegin(); id != actors.rend(); ++id) {
-        const auto homes = toy_homes(plan);
-        const bool apart = std::any_of(homes.begin(), homes.end(), [id](const auto& home) {
-            return home == std::vector<StageId>{*id};
+        const auto home = std::find_if(homes.begin(), homes.end(), [id](const auto& each) {
+            return std::count(each.begin(), each.end(), *id) != 0;
         });
         conductor.begin_to.push_back({.id = *id,
                                       .essential = *id != toy_draft(plan),
-                                      .apart = apart,
-                                      .name = toy_name(plan, *id)});
+                                      .apart = home->size() == 1,
+                                      .name = toy_name(plan, *id),
+                                      .home = home->front(),
+                                      .proposes_alone = *id == toy_draft(plan) && !plan.exits});
     }
     return conductor;
 }

@@ -106,10 +106,11 @@ public:
 inline ConductorPlan plan() {
     ConductorPlan made;
     made.verifier = kVerifier;
-    made.begin_to = {{.id = kDraft, .essential = false, .name = "draft"},
+    made.begin_to = {{.id = kDraft, .essential = false, .name = "draft", .proposes_alone = true},
                      {.id = kVerifier, .name = "segment-2"},
                      {.id = kFirst, .name = "segment-1"}};
     made.recovery_limit = Micros{5'000'000};
+    made.draft_trials = {.trial = Micros{4'000'000}, .silent_trial = Micros{20'000'000}};
     return made;
 }
 
@@ -152,13 +153,14 @@ struct Bench {
                  std::uint32_t attempt,
                  Position base,
                  const std::vector<TokenId>& tokens,
-                 FinishReason finish = FinishReason::None) {
+                 FinishReason finish = FinishReason::None,
+                 bool candidates = true) {
         msg::Verdict made{};
         made.route = {id, Attempt{attempt}, Epoch{1}};
         made.base = base;
         made.count = static_cast<std::uint32_t>(tokens.size());
-        made.wave_rows = made.count + 1;
-        made.depth = made.count;
+        made.wave_rows = candidates ? made.count + 1 : 1;
+        made.depth = candidates ? made.count : 0;
         made.finish = finish;
         std::copy(tokens.begin(), tokens.end(), made.tokens.begin());
         conductor.handle(kVerifier, static_cast<std::uint16_t>(msg::Kind::Verdict),

@@ -256,6 +256,18 @@ TEST_CASE("a pipeline that does not come back fails what waits for it, by name")
     CHECK(bench.conductor.open_requests() == 1);
 }
 
+TEST_CASE("a wait of which each step is late ends, too") {
+    Bench bench;
+    bench.submit(request());
+    bench.lose(kFirst);
+    for (int step = 1; step <= 3; ++step) {  // two seconds, two, and two of grace for the last one
+        CHECK(bench.ears[0]->ends == 0);
+        bench.context.pass(Micros{10'000'000});
+    }
+    CHECK(bench.ears[0]->ends == 1);
+    CHECK_FALSE(bench.ears[0]->status);
+}
+
 TEST_CASE("the wait for a pipeline does not go on while the whole machine stands still") {
     Bench bench;
     const auto pass_seconds = [&bench](int seconds) {

@@ -364,6 +364,29 @@ TEST_CASE("who starts while the machine stands still has as much longer, once it
     CHECK(bench.said() == Said{"unwire 2.2 from 1 3", "kill 2.2"});
 }
 
+TEST_CASE("a caller that is always late does not move the limit of one that starts for ever") {
+    RestartRules rules;
+    rules.start_limit = Micros{1000};
+    Bench bench{rules};
+    Recovery& r = bench.recovery;
+    Micros now{0};
+    r.gone(kFirst, Epoch{1}, "killed", now);
+    for (std::uint32_t epoch = 2; epoch <= 3; ++epoch) {
+        now = bench.rested(kFirst, now);
+        bench.said();
+        std::uint32_t looks = 0;
+        while (r.health_of(kFirst) == StageHealth::Loading && looks <= kPausesMax) {
+            now += Micros{5'000};
+            r.paused(Micros{5'000}, now);
+            r.tick(now);
+            ++looks;
+        }
+        CHECK(looks == kPausesMax + 1);
+        CHECK(bench.said() == Said{"kill 2." + std::to_string(epoch)});
+        r.gone(kFirst, Epoch{epoch}, "killed", now);
+    }
+}
+
 TEST_CASE("time in which the machine stands still is not time at work") {
     RestartRules rules;
     rules.restarts_max = 2;

@@ -7,6 +7,7 @@
 //   hang-on-load     never says hello
 //   hang-on-wire     says hello and then nothing
 //   close-on-wire    says hello, closes its socket and stays
+//   relay-loads-again N  relay, but each incarnation after the first loads for four seconds
 //   relay-then-exit N  relay, and code 5 after ten messages
 //   relay-and-offer N relay, but offers a link for a channel that has none after ten messages
 //   relay-and-end N  relay, but tells the conductor to shut down after ten messages
@@ -115,6 +116,11 @@ int with_device(StageProcess& process, const std::string& order, StageId to) {
 
 int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay") return relay(process, to);
+    if (order == "relay-loads-again") {
+        if (process.assignment().epoch != Epoch{1})
+            std::this_thread::sleep_for(std::chrono::seconds{4});
+        return relay(process, to);
+    }
     if (order == "relay-then-exit") return relay<ShortLived>(process, to);
     if (order.ends_with("-tensors")) return with_device(process, order, to);
     if (order == "relay-and-offer") {

@@ -63,6 +63,21 @@ TEST_CASE(
     CHECK(watch.complaint(computing(1090s, 1095s), 1106s));
 }
 
+TEST_CASE("a stage that hangs is found by a caller that is always late, too") {
+    StageWatch watch{5s};
+    const TelemetrySnapshot job = computing(10s, 12s);
+    std::chrono::nanoseconds now = 11s;
+    std::optional<std::string> complaint;
+    for (int looks = 0; looks < 40 && !complaint; ++looks) {
+        now += 2s;
+        watch.paused(now, 2s);
+        complaint = watch.complaint(job, now);
+    }
+    CHECK(complaint);
+    // Of what began a moment ago it is not said.
+    CHECK_FALSE(watch.complaint(computing(now - 1s, now - 500ms), now));
+}
+
 TEST_CASE("a stage that was stopped while everything was frozen keeps its stop grace") {
     StageWatch watch{5s};
     watch.stopped(true, 10s);
