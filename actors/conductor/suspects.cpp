@@ -10,8 +10,8 @@ namespace {
 
 /// One loss is an accident of the stage: all that it ended begin again together.
 constexpr std::size_t kSuspectFrom = 2;
-/// One loss alone may be an accident, too, of a request that had met others' losses.
-constexpr std::size_t kAloneFrom = 2;
+/// One loss on trial may be an accident, too, of a request that had met others' losses.
+constexpr std::size_t kTrials = 2;
 
 }  // namespace
 
@@ -24,16 +24,17 @@ void Suspects::lost(StageId stage) {
 }
 
 bool Suspects::met(RequestId request, bool alone) {
+    const bool on_trial = alone || is_suspect(request);
     std::vector<Loss>& losses = losses_[request];
     losses.push_back(newest_);
-    losses.back().alone = alone;
+    losses.back().on_trial = on_trial;
     if (planted(PlantedBug::PoisonForgiven)) return false;
-    const auto times_alone = static_cast<std::size_t>(
-        std::count_if(losses.begin(), losses.end(), [](const Loss& loss) { return loss.alone; }));
+    const auto trials = static_cast<std::size_t>(std::count_if(
+        losses.begin(), losses.end(), [](const Loss& loss) { return loss.on_trial; }));
     const std::size_t needed = planted(PlantedBug::AloneOnceIsPoison)
                                    ? 1
-                                   : std::min<std::size_t>(kAloneFrom, poison_limit_);
-    return alone && times_alone >= needed && met_by(request) >= poison_limit_;
+                                   : std::min<std::size_t>(kTrials, poison_limit_);
+    return alone && trials >= needed && met_by(request) >= poison_limit_;
 }
 
 void Suspects::met_beside(RequestId request) {

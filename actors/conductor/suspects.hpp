@@ -1,18 +1,19 @@
 // Suspects: which requests may be the reason why stages die, and which of them may run together.
 //
 //                 loss            second loss without a token          `poison_limit` losses in a row or
-//   [Innocent] ----------> [Lost] --------------------> [Suspect]      more, alone at two of them:
-//       ^                    |                            |    |       met() is true
+//   [Innocent] ----------> [Lost] --------------------> [Suspect]      more, two of them on trial, alone at
+//       ^                    |                            |    |       the last one: met() is true
 //       +----- token --------+-------- token -------------+    +--------------------------> poison
 //
 // Every running request meets a loss, and one at most is its reason. So suspects are tried one after
 // the other, beginning with the one that has met most losses: nothing else begins until the one on
 // trial has committed a token. After a loss nothing runs, so the first trial is alone, and only what was
 // alone can be named as poison: a request is never given up because of another one that ran beside it.
-// One loss alone is not enough: a suspect beside a poison has met two losses already, and a stage may
-// die for a reason of its own while it is on trial. So poison costs a stage four deaths if others ran
-// beside it at the first two, and three if not; it is fewer than the restart intensity allows, and all
-// are excused (explained_by()).
+// One loss on trial is not enough: a suspect beside a poison has met two losses already, and a stage may
+// die for a reason of its own while it is on trial. The first of the two may be met beside requests that
+// were on trial before and have committed a token since; the next trial is that of the same request, alone.
+// So poison costs a stage four deaths if others ran beside it at the first two, and three if not; it is fewer
+// than the restart intensity allows, and all are excused (explained_by()).
 // Halving the suspects would need a death for each half that holds the poison; a trial that passes needs
 // none, only its prefill.
 // The loss of a stage without which decoding goes on (a draft) is no evidence against a request, but is
@@ -61,7 +62,7 @@ private:
         std::uint64_t number = 0;
         StageId stage;
         bool beside = false;
-        bool alone = false;
+        bool on_trial = false;  // or alone before it was a suspect
         bool explained = false;
     };
     [[nodiscard]] bool is_suspect(RequestId request) const;

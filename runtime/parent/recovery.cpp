@@ -154,13 +154,17 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
             state, fmt::format("stage '{}' died {} times within {} s of work; last: {}", name,
                                state.deaths.size(), rules_.period.count() / 1'000'000, state.why));
     }
-    const std::size_t step =
-        std::min(state.deaths.empty() ? 0 : state.deaths.size() - 1, rules_.backoff.size() - 1);
     state.health = StageHealth::Resting;
-    state.due = now + rules_.backoff[step];
+    state.died = now;
+    state.due = now + backoff_of(state);
     if (planted(PlantedBug::BackoffForever)) state.due = Micros::max();
     if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
     tick(now);
+}
+
+Micros Recovery::backoff_of(const State& state) const {
+    const std::size_t deaths = state.deaths.empty() ? 0 : state.deaths.size() - 1;
+    return rules_.backoff[std::min(deaths, rules_.backoff.size() - 1)];
 }
 
 void Recovery::count_death(State& state) {
@@ -190,6 +194,9 @@ void Recovery::excuse(StageId id) {
         } else if (!state.deaths.empty()) {
             state.deaths.pop_back();
         }
+        // It rests for as long as the deaths that are left ask for.
+        if (state.health == StageHealth::Resting && !planted(PlantedBug::BackoffForever))
+            state.due = std::min(state.due, state.died + backoff_of(state));
     }
 }
 

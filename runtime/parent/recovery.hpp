@@ -129,7 +129,8 @@ public:
     /// The same of one that cannot start, for a reason that the next incarnation would meet as well (a file
     /// is gone): it is not started again.
     void hopeless(StageId id, Epoch epoch, Micros now);
-    /// What ran on it explains its newest loss: that death says nothing about the stage and does not count.
+    /// What ran on it explains its newest loss: that death says nothing about the stage and does not count, nor
+    /// for the back-off.
     void excuse(StageId id);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
@@ -163,6 +164,7 @@ private:
         bool lost = false;                // Lost was said of this incarnation; `gone` is to come
         bool excused = false;             // and does not count
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
+        Micros died{0};                   // when Resting began
         Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
         std::uint32_t pauses = 0;         // of this incarnation, that moved its limit
         Micros up_since{0};               // of this incarnation, once it was Up
@@ -180,6 +182,7 @@ private:
     void too_slow(State& state, Micros now);
     void rest_or_give_up(State& state, Micros now);
     void count_death(State& state);
+    [[nodiscard]] Micros backoff_of(const State& state) const;
     void give_up(State& state, std::string text);
 
     std::vector<State> states_;

@@ -255,6 +255,23 @@ TEST_CASE("deaths that a request explains do not count") {
     CHECK(r.health_of(kLast) == StageHealth::Disabled);
 }
 
+TEST_CASE("a stage rests only for the deaths that count") {
+    Bench bench;
+    Recovery& r = bench.recovery;
+    Micros now{1};
+    for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
+        r.gone(kLast, Epoch{epoch}, "killed", ++now);
+        now = bench.rested(kLast, now);
+        bench.comes_up(kLast, Epoch{epoch + 1}, ++now);
+    }
+    r.gone(kLast, Epoch{4}, "killed", ++now);
+    CHECK(r.due() == now + RestartRules{}.backoff[3]);
+    r.excuse(kLast);
+    CHECK(r.due() == now + RestartRules{}.backoff[2]);
+    for (int i = 0; i < 3; ++i) r.excuse(kLast);
+    CHECK(r.due() == now + RestartRules{}.backoff[0]);
+}
+
 TEST_CASE("a stage that cannot start for a reason that stays is not started again") {
     Bench bench;
     Recovery& r = bench.recovery;
