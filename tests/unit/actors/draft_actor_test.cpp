@@ -332,11 +332,12 @@ TEST_CASE("a source's chain comes first, and the model goes on beside and below 
     CHECK(backend.head_rows >= 4);
 }
 
-TEST_CASE("messages from the wrong peer, or of the wrong kind, are refused by name") {
+TEST_CASE("who is the wrong peer for a message, or sends one of the wrong kind, is reported") {
     const auto refused = [](StageId from, const auto& message) {
         DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
         bench.deliver(from, message);
-        return bench.context.failure.has_value();
+        const auto& faults = bench.context.faults;
+        return faults.size() == 1 && faults[0].first == from && !bench.context.failure;
     };
     CHECK(refused(kFirst, msg::Verdict{}));
     CHECK(refused(kVerifier, msg::Proposal{}));
