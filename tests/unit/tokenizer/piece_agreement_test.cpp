@@ -86,7 +86,8 @@ TEST_CASE("the pre-tokenizers of tokenizer.json are recognised as the library wr
     const TokenizerData stated = fixtures::tokenizer_data("gpt2");
     json vocabulary = json::object();
     for (std::size_t i = 0; i < stated.tokens.size(); ++i) vocabulary[stated.tokens[i]] = i;
-    for (const auto& [name, wanted] : fixtures::read_json("cuts.json").items()) {
+    const json cuts = fixtures::read_json("cuts.json");
+    for (const auto& [name, wanted] : cuts.items()) {
         const json model = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", stated.merges}};
         const json document = {{"model", model},
                                {"pre_tokenizer", wanted.at("pre_tokenizer")},

@@ -53,7 +53,7 @@ TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
 }
 
 TEST_CASE("ids of Paceline's own keys outside the vocabulary are refused, each by its key") {
-    for (const char* key : {kEndTokensKey, kStripLeftKey, kStripRightKey}) {
+    for (const char* key : {kEndTokensKey, kStripLeftKey, kStripRightKey, kLateTokensKey}) {
         for (const std::int32_t id : {288, -1}) {
             GgufBuilder builder = tiny_model();
             builder.set_ints(key, {0, id});
