@@ -166,9 +166,12 @@ void Tokenizer::Impl::split(const AddedTokens& tokens,
         const bool found = match.begin < match.end;
         const std::string_view wrote = origins.substr(match.begin, match.end - match.begin);
         if (found && vocabulary.is_control(match.token) && wrote.find('u') != wrote.npos) {
-            // A control token that is to be text stays in it whole: what it contains is not searched.
-            if (wrote.find('t') == wrote.npos) continue;
             const std::size_t begin = match.token_begin;
+            // A control token that is to be text stays in it whole: what it contains is not searched.
+            if (origins.substr(0, match.token_end).find('t', begin) == origins.npos) {
+                at = match.token_end;
+                continue;
+            }
             const std::size_t own_end = match.begin + wrote.find('u');
             if (own_end <= begin && match.begin < begin) {
                 // White space is not taken together with what another wrote: the token is looked for again
