@@ -62,7 +62,7 @@ std::string difference(const TokenizerData& draft, const TokenizerData& target, 
     const TokenKind other = kind_of(target, id);
     const bool unused = mine == TokenKind::Unused;
     if (unused && other == TokenKind::Unused) return {};
-    if (unused || other == TokenKind::Unused ||  !same_text(draft, target, id)) {
+    if (unused || other == TokenKind::Unused || !same_text(draft, target, id)) {
         return fmt::format("token {} is {}, the target's is {}", id, text_of(draft, id),
                            text_of(target, id));
     }

@@ -100,12 +100,12 @@ Status CharacterBpe::check_scored(const TokenizerData& data) const {
                         data.scores.size(), data.tokens.size()));
     for (const auto& [text, token] : plain_) {
         if (text.size() > kPieceBytesMax)
-            return bad_vocabulary(fmt::format("tokenizer.ggml.tokens[{}] has {} bytes; the limit of "
-                                              "a SentencePiece vocabulary is {}",
-                                              token, text.size(), kPieceBytesMax));
-        if (std::isnan(data.scores[static_cast<std::size_t>(token)]))
             return bad_vocabulary(
-                fmt::format("tokenizer.ggml.scores[{}] is not a number", token));
+                fmt::format("tokenizer.ggml.tokens[{}] has {} bytes; the limit of "
+                            "a SentencePiece vocabulary is {}",
+                            token, text.size(), kPieceBytesMax));
+        if (std::isnan(data.scores[static_cast<std::size_t>(token)]))
+            return bad_vocabulary(fmt::format("tokenizer.ggml.scores[{}] is not a number", token));
     }
     return {};
 }

@@ -32,7 +32,8 @@ void to_normal_form(MarkedText& marked) {
         std::size_t begin = run;
         if (begin > at && begin < text.size()) {
             --begin;
-            while (begin > at && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) --begin;
+            while (begin > at && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U)
+                --begin;
         }
         const std::size_t end = run_end(text, run);
         const std::string_view part = text.substr(begin, end - begin);

@@ -68,8 +68,8 @@ Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
                                "smollm, starcoder, refact, gpt-2, llama-bpe, dbrx, smaug-bpe, "
                                "qwen2, tekken, deepseek-coder, deepseek-llm");
     } else if (data.model != "llama" && data.model != "unigram") {
-        return unsupported(
-            "tokenizer model " + quoted(data.model) + " (tokenizer.ggml.model)", "gpt2, llama");
+        return unsupported("tokenizer model " + quoted(data.model) + " (tokenizer.ggml.model)",
+                           "gpt2, llama");
     }
     return vocabulary.read(data);
 }

@@ -39,7 +39,8 @@ std::string refusal_of_model(JsonKeys& model, const std::string& type) {
 /// The same of model and pipeline together.
 std::string refusal_of_both(JsonKeys& model, const std::string& type, bool byte_level) {
     if (!byte_level) return {};
-    if (type != "BPE") return "tokenizer.json: the model \"" + type + "\" with ByteLevel is not supported";
+    if (type != "BPE")
+        return "tokenizer.json: the model \"" + type + "\" with ByteLevel is not supported";
     if (model.bool_or("byte_fallback", false))
         return "tokenizer.json: model.byte_fallback with ByteLevel is not supported";
     return {};

@@ -1,8 +1,8 @@
 #include "model/weights/huggingface/piece_pipeline.hpp"
 
 #include <algorithm>
-
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "model/weights/huggingface/json_keys.hpp"
@@ -47,7 +47,8 @@ std::size_t growth_of(const TextStep& step) {
         case TextStep::Kind::Prepend:
             return 1;
         case TextStep::Kind::Replace:
-            return std::max<std::size_t>(1, (step.to.size() + step.from.size() - 1) / step.from.size());
+            return std::max<std::size_t>(
+                1, (step.to.size() + step.from.size() - 1) / step.from.size());
     }
     return 1;
 }

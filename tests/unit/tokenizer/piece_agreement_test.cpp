@@ -107,8 +107,7 @@ TEST_CASE("SentencePiece vocabularies of tokenizer.json give the ids of the Hugg
         const fixtures::PieceVocabulary vocabulary =
             fixtures::piece_vocabulary(unigram ? "unigram" : "spm");
         const json document = fixtures::piece_document(variant, vocabulary);
-        check_variant(variant,
-                      made(fixtures::read_document(document, vocabulary.tokens.size())));
+        check_variant(variant, made(fixtures::read_document(document, vocabulary.tokens.size())));
     }
 }
 

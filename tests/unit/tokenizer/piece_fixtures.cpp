@@ -1,9 +1,9 @@
 // The fixtures of make_piece_fixtures.py.
 #include <algorithm>
 #include <cstdint>
+#include <fmt/core.h>
 
 #include <doctest/doctest.h>
-#include <fmt/core.h>
 
 #include "ipc/base/utf8.hpp"
 #include "model/weights/huggingface/folder_tokenizer.hpp"
@@ -16,10 +16,8 @@ using nlohmann::json;
 std::string digest(const std::vector<TokenId>& numbers) {
     std::uint64_t value = 0xCBF29CE484222325;
     std::string text;
-    for (const TokenId number : numbers)
-        text += (text.empty() ? "" : ",") + std::to_string(number);
-    for (const char byte : text)
-        value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+    for (const TokenId number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+    for (const char byte : text) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
     return fmt::format("{:016x}", value);
 }
 

@@ -93,7 +93,8 @@ TEST_CASE("a space is put in front of a text and after added tokens, not in the 
     CHECK(tokenizer.encode("", SpecialTokens::Parse).empty());
 }
 
-TEST_CASE("an answer begins without the space that encoding puts there, unless it goes on with text") {
+TEST_CASE(
+    "an answer begins without the space that encoding puts there, unless it goes on with text") {
     const Tokenizer tokenizer = spm();
     const Ids ids = tokenizer.encode("the licence", SpecialTokens::Parse);
     const auto shown = [&](std::optional<TokenId> after) {
@@ -139,7 +140,8 @@ TEST_CASE("a SentencePiece vocabulary that contradicts itself is refused with fi
     check_refused(data, "model.unk_id is missing");
 }
 
-TEST_CASE("unknown characters beside those with bytes come as the Hugging Face library writes them") {
+TEST_CASE(
+    "unknown characters beside those with bytes come as the Hugging Face library writes them") {
     TokenizerData data = scored({"<0x41>", "B"});
     data.pieces.fuse_unknown = false;
     CHECK(encoded(data, "ZZA") == Ids{0, 3, 0});
@@ -155,7 +157,8 @@ TEST_CASE("a vocabulary made to cost much memory is refused with field and count
     for (const char letter : {'a', 'b', 'c'}) {
         for (std::size_t n = 1; n <= 256; ++n) runs.emplace_back(n, letter);
     }
-    check_refused(scored(runs), "tokenizer.ggml.tokens: the tokens can be joined of others in more than 65536");
+    check_refused(scored(runs),
+                  "tokenizer.ggml.tokens: the tokens can be joined of others in more than 65536");
     runs.resize(512);
     CHECK(Tokenizer::make(scored(runs)).ok());
     std::vector<std::string> apart;
