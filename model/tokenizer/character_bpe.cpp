@@ -170,8 +170,12 @@ TokenId CharacterBpe::symbol_of(std::string_view text) const {
 void CharacterBpe::encode(std::string_view piece, std::vector<TokenId>& out) const {
     if (whole_pieces_) {
         const auto whole = plain_.find(piece);
-        if (whole != plain_.end()) {
-            out.push_back(whole->second);
+        // The library takes the text "<0x0A>" for the token too.
+        const TokenId token = whole != plain_.end() ? whole->second
+                              : byte_named(piece)   ? vocabulary_->plain_id_of(piece)
+                                                    : -1;
+        if (token >= 0) {
+            out.push_back(token);
             return;
         }
     }
