@@ -41,13 +41,28 @@ std::string where_else(const TokenizerData& draft, std::size_t id, const Tokeniz
                        found - target.tokens.begin());
 }
 
+std::string with_spaces(std::string text) {
+    constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581
+    for (std::size_t at = text.find(kSpacePiece); at != text.npos; at = text.find(kSpacePiece, at))
+        text.replace(at, kSpacePiece.size(), " ");
+    return text;
+}
+
+/// Of a user's token U+2581 counts as a space: the reader of SentencePiece vocabularies of GGUF files makes it
+/// one, that of tokenizer.json does not.
+bool same_text(const TokenizerData& a, const TokenizerData& b, std::size_t id) {
+    if (a.tokens[id] == b.tokens[id]) return true;
+    const bool of_user = kind_of(a, id) == TokenKind::User || kind_of(b, id) == TokenKind::User;
+    return of_user && with_spaces(a.tokens[id]) == with_spaces(b.tokens[id]);
+}
+
 /// What differs at `id`; empty: nothing.
 std::string difference(const TokenizerData& draft, const TokenizerData& target, std::size_t id) {
     const TokenKind mine = kind_of(draft, id);
     const TokenKind other = kind_of(target, id);
     const bool unused = mine == TokenKind::Unused;
     if (unused && other == TokenKind::Unused) return {};
-    if (unused || other == TokenKind::Unused || draft.tokens[id] != target.tokens[id]) {
+    if (unused || other == TokenKind::Unused || !same_text(draft, target, id)) {
         return fmt::format("token {} is {}, the target's is {}", id, text_of(draft, id),
                            text_of(target, id));
     }

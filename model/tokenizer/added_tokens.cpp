@@ -55,13 +55,13 @@ AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) co
         const Match match = match_at(text, begin, from);
         if (match.token != kNone) return match;
     }
-    return {text.size(), text.size(), kNone};
+    return {text.size(), text.size(), kNone, text.size(), text.size()};
 }
 
 AddedTokens::Match AddedTokens::match_at(std::string_view text,
                                          std::size_t begin,
                                          std::size_t from) const {
-    Match longest{begin, begin, kNone};
+    Match longest{begin, begin, kNone, begin, begin};
     Strip strip{false, false};
     std::size_t node = 0;
     for (std::size_t at = begin; at < text.size(); ++at) {
@@ -69,7 +69,7 @@ AddedTokens::Match AddedTokens::match_at(std::string_view text,
         if (child == nodes_[node].children.end()) break;
         node = child->second;
         if (nodes_[node].token == kNone) continue;
-        longest = {begin, at + 1, nodes_[node].token};
+        longest = {begin, at + 1, nodes_[node].token, begin, at + 1};
         strip = nodes_[node].strip;
     }
     if (strip.before) longest.begin = white_space_begin(text, from, begin);

@@ -39,22 +39,23 @@ void ByteTokens::append(std::string_view character,
         for (const char c : character) out.push_back(token_of(c));
         return;
     }
-    if (unknown_ >= 0) wait(pending);
+    if (unknown_ >= 0) wait(pending, out);
 }
 
 void ByteTokens::append_again(TokenId token, Pending& pending, std::vector<TokenId>& out) const {
-    if (token == unknown_) return wait(pending);
+    if (token == unknown_) return wait(pending, out);
     flush(pending, out);
     out.push_back(token);
 }
 
-void ByteTokens::wait(Pending& pending) const {
-    pending.unknown = fuses_ ? 1 : pending.unknown + 1;
+void ByteTokens::wait(Pending& pending, std::vector<TokenId>& out) const {
+    if (pending.unknown && !fuses_) out.push_back(unknown_);
+    pending.unknown = true;
 }
 
 void ByteTokens::flush(Pending& pending, std::vector<TokenId>& out) const {
-    out.insert(out.end(), static_cast<std::size_t>(pending.unknown), unknown_);
-    pending.unknown = 0;
+    if (pending.unknown) out.push_back(unknown_);
+    pending.unknown = false;
 }
 
 }  // namespace paceline

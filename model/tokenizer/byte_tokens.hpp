@@ -20,19 +20,20 @@ class ByteTokens {
 public:
     ByteTokens(const TokenizerData& data, const Vocabulary& vocabulary);
 
-    /// Unknown characters that wait for what follows: side by side they may be one token.
+    /// An unknown character waits for what follows: side by side several may be one token.
     struct Pending {
-        int unknown = 0;  // tokens to be written
+        bool unknown = false;
     };
-    /// Appends the bytes of `character` if all of them are tokens; else it is unknown and waits.
+    /// Appends the bytes of `character` if all of them are tokens, in front of an unknown one that waits, as
+    /// the Hugging Face library does; else it is unknown and waits.
     void append(std::string_view character, Pending& pending, std::vector<TokenId>& out) const;
     /// Appends a token that appending has made before: an unknown one waits again.
     void append_again(TokenId token, Pending& pending, std::vector<TokenId>& out) const;
-    /// Writes the unknown tokens that wait.
+    /// Writes the unknown token that waits.
     void flush(Pending& pending, std::vector<TokenId>& out) const;
 
 private:
-    void wait(Pending& pending) const;
+    void wait(Pending& pending, std::vector<TokenId>& out) const;
 
     std::array<TokenId, 256> tokens_{};  // -1: none, or bytes are not asked for
     TokenId unknown_ = -1;               // -1: unknown characters vanish

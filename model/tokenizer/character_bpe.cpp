@@ -28,6 +28,17 @@ void for_each_character(std::string_view text, Use use) {
     }
 }
 
+/// Whether text may become such a token by joining. Merges name tokens of the user too (Gemma's runs of
+/// spaces); scores do not say of these what joins to them.
+bool may_join(TokenKind kind, bool by_merges) {
+    return kind == TokenKind::Normal || (by_merges && kind == TokenKind::User);
+}
+
+/// How many merges the scores of a vocabulary may make; real ones have about two a token.
+std::size_t merges_max(const TokenizerData& data) {
+    return std::max<std::size_t>(65'536, 32 * data.tokens.size());
+}
+
 }  // namespace
 
 CharacterBpe::CharacterBpe(const TokenizerData& data, const Vocabulary& vocabulary)
@@ -38,7 +49,7 @@ CharacterBpe::CharacterBpe(const TokenizerData& data, const Vocabulary& vocabula
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
         const auto token = static_cast<TokenId>(i);
         const std::string& text = vocabulary.text(token);
-        if (vocabulary.kind(token) != TokenKind::Normal || text.empty()) continue;
+        if (!may_join(vocabulary.kind(token), !data.merges.empty()) || text.empty()) continue;
         if (utf8::valid_prefix(text) != text.size()) continue;  // no text is like it
         if (!plain_.emplace(text, token).second) continue;
         const utf8::Step step = utf8::first(text);
@@ -53,7 +64,7 @@ Result<CharacterBpe> CharacterBpe::make(const TokenizerData& data, const Vocabul
         return bpe;
     }
     if (Status right = bpe.check_scored(data); !right) return right.error();
-    bpe.add_scored_merges(data);
+    if (Status added = bpe.add_scored_merges(data); !added) return added.error();
     return bpe;
 }
 
@@ -71,7 +82,7 @@ Status CharacterBpe::add_merges(const TokenizerData& data) {
         }
         const TokenId left_id = symbol_of(left), right_id = symbol_of(right),
                       joined_id = symbol_of(joined);
-        // Text never becomes an added token.
+        // A control token never comes of text.
         if (left_id < 0 || right_id < 0 || joined_id < 0) continue;
         bpe_.add_merge(left_id, right_id, static_cast<std::int32_t>(rank), joined_id);
     }
@@ -89,12 +100,12 @@ Status CharacterBpe::check_scored(const TokenizerData& data) const {
                         data.scores.size(), data.tokens.size()));
     for (const auto& [text, token] : plain_) {
         if (text.size() > kPieceBytesMax)
-            return bad_vocabulary(fmt::format("tokenizer.ggml.tokens[{}] has {} bytes; the limit of "
-                                              "a SentencePiece vocabulary is {}",
-                                              token, text.size(), kPieceBytesMax));
-        if (std::isnan(data.scores[static_cast<std::size_t>(token)]))
             return bad_vocabulary(
-                fmt::format("tokenizer.ggml.scores[{}] is not a number", token));
+                fmt::format("tokenizer.ggml.tokens[{}] has {} bytes; the limit of "
+                            "a SentencePiece vocabulary is {}",
+                            token, text.size(), kPieceBytesMax));
+        if (std::isnan(data.scores[static_cast<std::size_t>(token)]))
+            return bad_vocabulary(fmt::format("tokenizer.ggml.scores[{}] is not a number", token));
     }
     return {};
 }
@@ -106,7 +117,7 @@ void CharacterBpe::add_symbols_of_characters(std::string_view text) {
     });
 }
 
-void CharacterBpe::add_scored_merges(const TokenizerData& data) {
+Status CharacterBpe::add_scored_merges(const TokenizerData& data) {
     std::vector<TokenId> order;
     for (const auto& [text, token] : plain_) {
         if (utf8::first(text).bytes < text.size()) order.push_back(token);
@@ -117,22 +128,33 @@ void CharacterBpe::add_scored_merges(const TokenizerData& data) {
     });
     for (const TokenId token : order) add_symbols_of_characters(vocabulary_->text(token));
     std::int32_t rank = 0;
+    std::size_t merges = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
         // Tokens of one score share a rank: of these the leftmost in the text comes first.
         if (i > 0 && score(order[i]) != score(order[i - 1])) ++rank;
-        add_cuts(order[i], rank);
+        merges += add_cuts(order[i], rank);
+        if (merges > merges_max(data))
+            return bad_vocabulary(fmt::format(
+                "tokenizer.ggml.tokens: the tokens can be joined of others in more than {} ways; "
+                "{} tokens may have no more",
+                merges_max(data), data.tokens.size()));
     }
+    return {};
 }
 
-void CharacterBpe::add_cuts(TokenId token, std::int32_t rank) {
+std::size_t CharacterBpe::add_cuts(TokenId token, std::int32_t rank) {
     const std::string_view text = vocabulary_->text(token);
-    std::size_t cut = 0;
+    std::size_t cut = 0, merges = 0;
     for_each_character(text, [&](std::string_view character, char32_t /*code*/) {
         const TokenId left = cut == 0 ? -1 : symbol_of(text.substr(0, cut));
         const TokenId right = left < 0 ? -1 : symbol_of(text.substr(cut));
-        if (right >= 0) bpe_.add_merge(left, right, rank, token);
+        if (right >= 0) {
+            bpe_.add_merge(left, right, rank, token);
+            ++merges;
+        }
         cut += character.size();
     });
+    return merges;
 }
 
 TokenId CharacterBpe::symbol_of(std::string_view text) const {
@@ -148,8 +170,12 @@ TokenId CharacterBpe::symbol_of(std::string_view text) const {
 void CharacterBpe::encode(std::string_view piece, std::vector<TokenId>& out) const {
     if (whole_pieces_) {
         const auto whole = plain_.find(piece);
-        if (whole != plain_.end()) {
-            out.push_back(whole->second);
+        // The library takes the text "<0x0A>" for the token too.
+        const TokenId token = whole != plain_.end() ? whole->second
+                              : byte_named(piece)   ? vocabulary_->plain_id_of(piece)
+                                                    : -1;
+        if (token >= 0) {
+            out.push_back(token);
             return;
         }
     }

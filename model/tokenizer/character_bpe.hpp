@@ -20,14 +20,16 @@
 
 namespace paceline {
 
-/// Of one entry that text may become; hostile files would make longer ones costly.
-inline constexpr std::size_t kPieceBytesMax = 1024;
+/// Of one entry that text may become: trying all its cuts takes time with its square. Real vocabularies
+/// have at most 93 bytes (Gemma's run of spaces).
+inline constexpr std::size_t kPieceBytesMax = 256;
 
 class CharacterBpe {
 public:
     /// `vocabulary` must outlive it.
     /// Errors: BadFile: malformed merges; without merges: no kinds, no scores, or not as many as
-    /// tokens, one that is not a number, an entry of more than kPieceBytesMax.
+    /// tokens, one that is not a number, an entry of more than kPieceBytesMax, tokens that can be joined
+    /// of others in more ways than 32 a token and 65,536 in all.
     static Result<CharacterBpe> make(const TokenizerData& data, const Vocabulary& vocabulary);
 
     /// Appends the tokens of `piece`, which is valid UTF-8.
@@ -37,15 +39,16 @@ private:
     CharacterBpe(const TokenizerData& data, const Vocabulary& vocabulary);
     Status add_merges(const TokenizerData& data);
     Status check_scored(const TokenizerData& data) const;
-    void add_scored_merges(const TokenizerData& data);
+    Status add_scored_merges(const TokenizerData& data);
     void add_symbols_of_characters(std::string_view text);
-    void add_cuts(TokenId token, std::int32_t rank);
+    /// Returns how many merges make the token.
+    std::size_t add_cuts(TokenId token, std::int32_t rank);
     [[nodiscard]] TokenId symbol_of(std::string_view text) const;
 
     const Vocabulary* vocabulary_;
     ByteTokens bytes_;
     Bpe bpe_;
-    std::unordered_map<std::string_view, TokenId> plain_;  // normal tokens by their texts
+    std::unordered_map<std::string_view, TokenId> plain_;  // tokens that text may become
     std::unordered_map<char32_t, TokenId> characters_;     // the symbol of a character
     std::vector<std::string> extra_;  // characters whose symbols lie above the vocabulary
     bool whole_pieces_ = false;       // a piece that is a token is taken whole

@@ -7,13 +7,48 @@
 namespace paceline {
 namespace {
 
+/// Where the run of characters above U+02FF ends that begins at `at`.
+std::size_t run_end(std::string_view text, std::size_t at) {
+    while (at < text.size()) {
+        const auto byte = static_cast<unsigned char>(text[at]);
+        const bool inside = byte >= 0x80 && byte < 0xC0;
+        if (!inside && byte < 0xCC) break;
+        ++at;
+    }
+    return at;
+}
+
+/// Normal form C by parts: no character below U+0300 joins what stands in front of it, so that each with the
+/// run of higher ones behind it is a part. The origins of parts that stay as they are stay too.
 void to_normal_form(MarkedText& marked) {
     if (unicode::surely_nfc(marked.text)) return;
-    std::string normal = unicode::nfc(marked.text);
-    if (normal == marked.text) return;
-    const bool of_user = marked.origins.find('u') != marked.origins.npos;
-    marked.origins.assign(normal.size(), of_user ? 'u' : 't');
-    marked.text = std::move(normal);
+    const std::string_view text = marked.text, origins = marked.origins;
+    MarkedText out;
+    out.text.reserve(text.size());
+    out.origins.reserve(text.size());
+    for (std::size_t at = 0; at < text.size();) {
+        std::size_t run = at;
+        while (run < text.size() && static_cast<unsigned char>(text[run]) < 0xCC) ++run;
+        std::size_t begin = run;
+        if (begin > at && begin < text.size()) {
+            --begin;
+            while (begin > at && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U)
+                --begin;
+        }
+        const std::size_t end = run_end(text, run);
+        const std::string_view part = text.substr(begin, end - begin);
+        const std::string_view wrote = origins.substr(begin, end - begin);
+        const std::string normal = unicode::nfc(part);
+        out.text.append(text, at, begin - at).append(normal);
+        out.origins.append(origins, at, begin - at);
+        if (normal == part) {
+            out.origins.append(wrote);
+        } else {
+            out.origins.append(normal.size(), wrote.find('u') == wrote.npos ? 't' : 'u');
+        }
+        at = end;
+    }
+    marked = std::move(out);
 }
 
 void prepend(const TextStep& step, MarkedText& marked) {

@@ -68,8 +68,8 @@ Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
                                "smollm, starcoder, refact, gpt-2, llama-bpe, dbrx, smaug-bpe, "
                                "qwen2, tekken, deepseek-coder, deepseek-llm");
     } else if (data.model != "llama" && data.model != "unigram") {
-        return unsupported(
-            "tokenizer model " + quoted(data.model) + " (tokenizer.ggml.model)", "gpt2, llama");
+        return unsupported("tokenizer model " + quoted(data.model) + " (tokenizer.ggml.model)",
+                           "gpt2, llama");
     }
     return vocabulary.read(data);
 }
@@ -166,13 +166,22 @@ void Tokenizer::Impl::split(const AddedTokens& tokens,
         const bool found = match.begin < match.end;
         const std::string_view wrote = origins.substr(match.begin, match.end - match.begin);
         if (found && vocabulary.is_control(match.token) && wrote.find('u') != wrote.npos) {
+            const std::size_t begin = match.token_begin;
             // A control token that is to be text stays in it whole: what it contains is not searched.
-            if (wrote.find('t') == wrote.npos) continue;
-            // Where both wrote it, the template's own part may be a token by itself.
+            if (origins.substr(0, match.token_end).find('t', begin) == origins.npos) {
+                at = match.token_end;
+                continue;
+            }
             const std::size_t own_end = match.begin + wrote.find('u');
-            const std::size_t begin = match.begin;
-            match = tokens.next(text.substr(0, own_end), begin);
-            const bool own = match.begin == begin && match.end > begin;
+            if (own_end <= begin && match.begin < begin) {
+                // White space is not taken together with what another wrote: the token is looked for again
+                // behind that. No other begins in between, and trying each byte would be quadratic.
+                at = own_end < begin ? origins.rfind('u', begin - 1) + 1 : begin;
+                continue;
+            }
+            // Where both wrote it, the template's own part may be a token by itself.
+            match = tokens.next(text.substr(0, own_end), match.begin);
+            const bool own = match.token_begin == begin && match.end > begin;
             at = own ? match.end : begin + 1;
             if (!own) continue;
         }
@@ -254,7 +263,7 @@ std::vector<TokenId> Tokenizer::encode_marked(std::string_view text,
 }
 
 bool Tokenizer::hides_space_after(std::optional<TokenId> after) const {
-    return impl_->drops_space && (!after || is_control(*after));
+    return impl_->drops_space && (!after || impl_->vocabulary.is_added(*after));
 }
 
 std::string_view Tokenizer::bytes_of(TokenId token) const {

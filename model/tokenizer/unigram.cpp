@@ -12,7 +12,11 @@
 namespace paceline {
 
 Unigram::Unigram(const TokenizerData& data, const Vocabulary& vocabulary)
-    : bytes_{data, vocabulary}, edges_(1024) {
+    : bytes_{data, vocabulary}, edges_(1024) {}
+
+Status Unigram::add_all(const TokenizerData& data, const Vocabulary& vocabulary) {
+    // Real vocabularies have some 5 bytes a token that no other begins with.
+    const std::size_t nodes_max = std::max<std::size_t>(65'536, 32 * data.tokens.size());
     double lowest = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
         const double score = data.scores[i];
@@ -21,8 +25,14 @@ Unigram::Unigram(const TokenizerData& data, const Vocabulary& vocabulary)
         const auto token = static_cast<TokenId>(i);
         // A control token in the text of a user is its characters.
         if (!vocabulary.is_control(token)) add(vocabulary.text(token), token, score);
+        if (nodes_.size() > nodes_max)
+            return bad_vocabulary(
+                fmt::format("tokenizer.json: model.vocab has more than {} different beginnings of "
+                            "entries; {} tokens may have no more",
+                            nodes_max, data.tokens.size()));
     }
     unknown_score_ = lowest - kUnknownPenalty;
+    return {};
 }
 
 Result<Unigram> Unigram::make(const TokenizerData& data, const Vocabulary& vocabulary) {
@@ -37,7 +47,9 @@ Result<Unigram> Unigram::make(const TokenizerData& data, const Vocabulary& vocab
                 fmt::format("tokenizer.json: model.vocab[{}] has {} bytes; the limit is {}", i,
                             data.tokens[i].size(), kPieceBytesMax));
     }
-    return Unigram{data, vocabulary};
+    Unigram unigram{data, vocabulary};
+    if (Status added = unigram.add_all(data, vocabulary); !added) return added.error();
+    return unigram;
 }
 
 std::size_t Unigram::slot_of(std::uint64_t key) const {

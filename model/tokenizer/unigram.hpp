@@ -22,7 +22,7 @@ public:
     static constexpr double kUnknownPenalty = 10.0;
 
     /// Errors: BadFile: no unknown token, scores that are not as many as tokens, an entry of more than
-    /// kPieceBytesMax (character_bpe.hpp).
+    /// kPieceBytesMax (character_bpe.hpp), more nodes of the trie than 32 a token and 65,536 in all.
     static Result<Unigram> make(const TokenizerData& data, const Vocabulary& vocabulary);
 
     /// Appends the tokens of `piece`, which is valid UTF-8.
@@ -47,6 +47,7 @@ private:
     static constexpr std::size_t kNoStep = ~std::size_t{0};
 
     Unigram(const TokenizerData& data, const Vocabulary& vocabulary);
+    Status add_all(const TokenizerData& data, const Vocabulary& vocabulary);
     void add(std::string_view text, TokenId token, double score);
     [[nodiscard]] std::size_t slot_of(std::uint64_t key) const;
     void reach(std::vector<Step>& steps, std::string_view piece, std::size_t at) const;

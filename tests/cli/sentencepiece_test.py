@@ -22,12 +22,12 @@ def vocabulary() -> dict:
     return json.loads((FIXTURES / "tokenizer" / "tiny-spm.json").read_text())
 
 
-def gguf_file(path: Path) -> str:
+def gguf_file(path: Path, model: str = "llama") -> str:
     """Says neither add_bos_token nor add_space_prefix nor bos_token_id: what Llama means by that."""
     data = vocabulary()
     fields, tensors = gguf_vocabulary.read((FIXTURES / "models" / f"{NAME}.gguf").read_bytes())
     fields = {key: value for key, value in fields.items() if not key.startswith("tokenizer.")}
-    fields["tokenizer.ggml.model"] = (TEXT, b"llama")
+    fields["tokenizer.ggml.model"] = (TEXT, model.encode())
     fields["tokenizer.ggml.pre"] = (TEXT, b"default")
     fields["tokenizer.ggml.tokens"] = (ARRAY, (TEXT, [token.encode() for token in data["tokens"]]))
     fields["tokenizer.ggml.token_type"] = (ARRAY, (INT, data["kinds"]))
@@ -118,6 +118,9 @@ class SentencePiece(CliTest):
             use = json.loads(self.run_ok("inspect", folder(self.folder / name, **part), "-o", "json"))["use"]
             self.assertIn(f'"{name}" is not supported', use)
             self.assertTrue(use.startswith("cannot run: tokenizer.json: "), use)
+        other = gguf_file(self.folder / "unigram.gguf", "unigram")
+        self.assertTrue(json.loads(self.run_ok("inspect", other, "-o", "json"))["use"].startswith(
+            'cannot run: tokenizer model "unigram" (tokenizer.ggml.model) is not supported'))
 
 
 if __name__ == "__main__":

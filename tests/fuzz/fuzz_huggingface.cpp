@@ -68,23 +68,28 @@ constexpr const char* kPreTokenizers[] = {
 
 constexpr const char* kPieceNormalizers[] = {
     "null", R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})",
-    R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend","prepend":"\u2581"}]})"};
+    R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend","prepend":"\u2581"}]})",
+    R"({"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"aa"},)"
+    R"({"type":"NFC"},{"type":"Replace","pattern":{"String":"a"},"content":"aa"}]})"};
 constexpr const char* kPieceModels[] = {
     R"({"type":"BPE","unk_token":"a","byte_fallback":true,"fuse_unk":true,"vocab":{"a":0,"\u2581":1,)"
     R"("\u2581a":2,"<0x3C>":5},"merges":[["\u2581","a"]]})",
+    R"({"type":"BPE","unk_token":"a","byte_fallback":true,"fuse_unk":false,"vocab":{"a":0,"\u2581":1,)"
+    R"("\u2581\u2581":2,"<t>":4,"<0x3C>":5},"merges":[["\u2581","\u2581"]]})",
     R"({"type":"Unigram","unk_id":0,"byte_fallback":true,"vocab":[["a",0],["\u2581",-1.5],["\u2581a",-2]]})"};
 
 /// With a SentencePiece vocabulary.
 std::string pieces_text(SeededRandom& random) {
-    return std::string{R"({"added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":true},)"
-                       R"({"id":4,"content":"<t>","rstrip":true}],"normalizer":)"} +
-           kPieceNormalizers[random.below(3)] +
+    return std::string{
+               R"({"added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":true},)"
+               R"({"id":4,"content":"<t>","rstrip":true}],"normalizer":)"} +
+           kPieceNormalizers[random.below(std::size(kPieceNormalizers))] +
            R"(,"pre_tokenizer":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":")" +
            (random.below(2) == 0 ? "first" : "always") +
            R"(","split":true},"decoder":{"type":"Sequence","decoders":[{"type":"Replace",)"
            R"("pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},)"
            R"({"type":"Strip","content":" ","start":1,"stop":0}]},"model":)" +
-           kPieceModels[random.below(2)] + "}";
+           kPieceModels[random.below(std::size(kPieceModels))] + "}";
 }
 
 std::string tokenizer_text(SeededRandom& random) {
@@ -144,8 +149,12 @@ void read_one_tokenizer(std::string_view text) {
     if (!read.ok()) return check_code(read.error());
     const Result<Tokenizer> made = Tokenizer::make(read.value().data);
     if (!made.ok()) return check_code(made.error());
-    for (const TokenId token : made.value().encode("ab <s> ab<t> 12", SpecialTokens::Parse))
-        PACE_CHECK(token >= 0 && token < kVocabulary, "a token of the vocabulary");
+    const auto check = [](const std::vector<TokenId>& tokens) {
+        for (const TokenId token : tokens)
+            PACE_CHECK(token >= 0 && token < kVocabulary, "a token of the vocabulary");
+    };
+    check(made.value().encode("ab <s> ab<t> 12", SpecialTokens::Parse));
+    check(made.value().encode_marked("e\u0301 <s> ab <t> 12", "uuututtuuututtttt"));
 }
 
 void read_special(std::string_view text) {

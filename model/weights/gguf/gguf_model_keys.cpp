@@ -60,6 +60,7 @@ void add_own_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     }
     if (!left.empty()) keys.add_i32s(kStripLeftKey, ids_of(left));
     if (!right.empty()) keys.add_i32s(kStripRightKey, ids_of(right));
+    if (!data.late_tokens.empty()) keys.add_i32s(kLateTokensKey, ids_of(data.late_tokens));
     if (data.whole_words) keys.add_bool(kWholeWordsKey, *data.whole_words);
     if (data.normal_form_c) keys.add_bool(kNormalFormKey, *data.normal_form_c);
 }

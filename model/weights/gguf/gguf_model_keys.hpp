@@ -6,6 +6,7 @@
 //     paceline.tokenizer.end_token_ids    i32[]   tokens that end an answer too (generation_config.json)
 //     paceline.tokenizer.strip_left       i32[]   added tokens that take the white space before them
 //     paceline.tokenizer.strip_right      i32[]   those that take it after them
+//     paceline.tokenizer.late_token_ids   i32[]   those that are searched once the text is normalised
 //     paceline.tokenizer.whole_words      bool    a piece that is a token is taken whole (ignore_merges)
 //     paceline.tokenizer.normal_form_c    bool    text is normalised first
 //
@@ -25,6 +26,7 @@ namespace paceline {
 inline constexpr const char* kEndTokensKey = "paceline.tokenizer.end_token_ids";
 inline constexpr const char* kStripLeftKey = "paceline.tokenizer.strip_left";
 inline constexpr const char* kStripRightKey = "paceline.tokenizer.strip_right";
+inline constexpr const char* kLateTokensKey = "paceline.tokenizer.late_token_ids";
 inline constexpr const char* kWholeWordsKey = "paceline.tokenizer.whole_words";
 inline constexpr const char* kNormalFormKey = "paceline.tokenizer.normal_form_c";
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/weights/gguf/gguf_model_keys.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
@@ -87,6 +88,7 @@ void read_own_keys(GgufKeys& keys, int vocab_size, TokenizerData& data) {
             known->after = true;
         }
     }
+    data.late_tokens = read_ids(keys, kLateTokensKey, vocab_size);
     if (keys.has(kWholeWordsKey)) data.whole_words = keys.bool_or(kWholeWordsKey, false);
     if (keys.has(kNormalFormKey)) data.normal_form_c = keys.bool_or(kNormalFormKey, false);
 }
@@ -159,6 +161,11 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     data.unknown = read_id(keys, "unknown_token_id", vocab_size);
     data.padding = read_id(keys, "padding_token_id", vocab_size);
     if (data.model == "llama") read_pieces(keys, vocab_size, data);
+    if (data.model != "gpt2" && data.model != "llama") {
+        // Also what a tokenizer.json may have and a GGUF file cannot state ("unigram").
+        data.refusal = "tokenizer model " + quoted(data.model) +
+                       " (tokenizer.ggml.model) is not supported; supported: gpt2, llama";
+    }
     data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", begins_with_bos(data));
     data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);
     data.chat_template = std::string(keys.text_or("tokenizer.chat_template", ""));

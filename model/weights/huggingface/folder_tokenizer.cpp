@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/base/utf8.hpp"
 #include "model/weights/huggingface/json_file.hpp"
 #include "model/weights/huggingface/token_pipeline.hpp"
 #include "model/weights/message_text.hpp"
@@ -38,7 +39,8 @@ std::string refusal_of_model(JsonKeys& model, const std::string& type) {
 /// The same of model and pipeline together.
 std::string refusal_of_both(JsonKeys& model, const std::string& type, bool byte_level) {
     if (!byte_level) return {};
-    if (type != "BPE") return "tokenizer.json: the model \"" + type + "\" with ByteLevel is not supported";
+    if (type != "BPE")
+        return "tokenizer.json: the model \"" + type + "\" with ByteLevel is not supported";
     if (model.bool_or("byte_fallback", false))
         return "tokenizer.json: model.byte_fallback with ByteLevel is not supported";
     return {};
@@ -299,6 +301,17 @@ FolderTokenizer refused(std::string why) {
     return none;
 }
 
+/// What begins or ends a text is a control token, whether added_tokens has it or not: the text of a user
+/// never becomes it. A single character (a line break) may end an answer and is text all the same. Of a refused
+/// tokenizer there are no tokens.
+void make_control(TokenizerData& data, std::optional<TokenId> token) {
+    if (!token || static_cast<std::size_t>(*token) >= data.kinds.size()) return;
+    const std::string& text = data.tokens[static_cast<std::size_t>(*token)];
+    if (text.empty() || utf8::first(text).bytes == text.size()) return;
+    TokenKind& kind = data.kinds[static_cast<std::size_t>(*token)];
+    if (kind == TokenKind::Normal || kind == TokenKind::User) kind = TokenKind::Control;
+}
+
 /// The text of tokenizer_config's bos_token and its like, which may be an object around it.
 std::optional<std::string> token_text(JsonKeys& keys, const char* key) {
     const json* value = keys.find(key);
@@ -348,6 +361,7 @@ Result<FolderTokenizer> read_tokenizer(std::string_view text,
     }
     data.add_bos = !pipeline.prefix.empty();
     if (data.add_bos) data.bos = pipeline.prefix.front();
+    make_control(data, data.bos);
     data.add_eos = pipeline.suffix;
     return FolderTokenizer{reader.take(), pipeline.has_post_processor};
 }
@@ -363,11 +377,13 @@ void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
         const std::optional<std::string> text = token_text(keys, key);
         if (!text) continue;
         const auto found = std::find(data.tokens.begin(), data.tokens.end(), *text);
-        // What the model itself calls unknown is that.
-        if (place == &TokenizerData::unknown && data.unknown) continue;
+        // What becomes of unknown characters the model says alone: without an unknown token they vanish.
+        if (place == &TokenizerData::unknown && (data.unknown || data.model != "gpt2")) continue;
         if (found != data.tokens.end() && (place != &TokenizerData::bos || !data.add_bos))
             data.*place = static_cast<TokenId>(found - data.tokens.begin());
     }
+    make_control(data, data.bos);
+    make_control(data, data.eos);
     const bool begins = keys.bool_or("add_bos_token", false);
     const bool ends = keys.bool_or("add_eos_token", false);
     if (tokenizer.has_post_processor) return;
@@ -387,6 +403,7 @@ void add_end_tokens(JsonKeys& keys, int vocab_size, TokenizerData& data) {
             return;
         }
         data.end_tokens.push_back(id.get<TokenId>());
+        make_control(data, id.get<TokenId>());
     }
 }
 

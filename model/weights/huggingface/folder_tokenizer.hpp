@@ -29,10 +29,12 @@ struct FolderTokenizer {
 
 /// Adds what tokenizer_config.json says: the tokens that begin and end a text, and whether a text begins
 /// with one. As in transformers 5, add_bos_token is not asked where there is a post-processor, whether it
-/// is missing, false or true; where there is none, it counts as in the conversion to GGUF.
+/// is missing, false or true; where there is none, it counts as in the conversion to GGUF. BOS and EOS become
+/// control tokens if they are none; unk_token says nothing about SentencePiece vocabularies, whose model does.
 void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer);
 
-/// Adds the tokens of eos_token_id, an id or a list of ids, of generation_config.json or config.json.
+/// Adds the tokens of eos_token_id, an id or a list of ids, of generation_config.json or config.json. They
+/// become control tokens if they are more than a character.
 void add_end_tokens(JsonKeys& keys, int vocab_size, TokenizerData& data);
 
 }  // namespace paceline::huggingface

@@ -83,6 +83,7 @@ void check_same_tokenizer(const TokenizerData& a, const TokenizerData& b, const 
     CHECK(a.kinds == b.kinds);
     CHECK(a.merges == b.merges);
     CHECK(a.end_tokens == b.end_tokens);
+    CHECK(a.late_tokens == b.late_tokens);
     CHECK(a.chat_template == b.chat_template);
     const Result<Tokenizer> ours = Tokenizer::make(a);
     const Result<Tokenizer> theirs = Tokenizer::make(b);
@@ -143,18 +144,24 @@ TEST_CASE("a converted folder has the folder's tokens, template and ends of an a
 }
 
 TEST_CASE(
-    "added tokens take the white space beside them out of the text in the converted file too") {
+    "added tokens take the white space beside them, and are searched in the normalised text, in "
+    "the converted "
+    "file too") {
     const FolderCopy copy{"llama-untied-f16"};
     nlohmann::json tokenizer = copy.json("tokenizer.json");
     tokenizer["added_tokens"][1]["rstrip"] = true;
     tokenizer["added_tokens"][2]["lstrip"] = true;
     tokenizer["added_tokens"][2]["rstrip"] = true;
+    tokenizer["added_tokens"][1]["normalized"] = true;
     copy.write("tokenizer.json", tokenizer.dump());
     const ModelFile folder = copy.opened();
     const test::TestFolder out;
     const std::string path = (out.path() / "model.gguf").string();
     REQUIRE(converted(folder, path, {.type = StoredType::BF16}).ok());
-    const TokenizerData& read = opened(path).tokenizer();
+    const ModelFile gguf = opened(path);
+    const TokenizerData& read = gguf.tokenizer();
+    CHECK_FALSE(read.late_tokens.empty());
+    CHECK(read.late_tokens == folder.tokenizer().late_tokens);
     std::size_t both = 0;
     REQUIRE(read.greedy_tokens.size() == folder.tokenizer().greedy_tokens.size());
     for (const GreedyToken& token : folder.tokenizer().greedy_tokens) {
@@ -165,7 +172,7 @@ TEST_CASE(
             both += token.before && token.after ? 1 : 0;
         }
     }
-    CHECK(both == 1);
+    CHECK(both == 2);  // the folder's <pad> too
 }
 
 TEST_CASE("further chat templates of a folder are in the converted file") {

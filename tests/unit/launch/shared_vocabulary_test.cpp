@@ -136,6 +136,23 @@ TEST_CASE("an added token and an ordinary one of the same text are two things") 
                    "token 73 is unused, the target's is 'F'"));
 }
 
+TEST_CASE("of a user's token a space and U+2581 are the same, of others they are not") {
+    Files files;
+    const auto with = [&](const char* name, const char* text, std::int32_t kind) {
+        Model model = tokens(kUsed);
+        model.texts[70] = text;
+        model.kinds[70] = kind;
+        return files.open(name, model);
+    };
+    const ModelFile spaces = with("spaces", "  x", 4), pieces = with("pieces", "\u2581\u2581x", 4);
+    CHECK(shared(spaces, pieces) == kUsed);
+    CHECK(shared(pieces, spaces) == kUsed);
+    CHECK(shared(with("control", "\u2581\u2581x", 3), spaces) == kUsed);
+    CHECK(contains(refusal(with("other", "\u2581x", 4), spaces), "token 70 is "));
+    CHECK(contains(refusal(with("plain", "\u2581\u2581x", 1), with("plain-spaces", "  x", 1)),
+                   "token 70 is "));
+}
+
 TEST_CASE("a folder and a GGUF file of the same tokens are a pair, in both directions") {
     const std::string name = "llama-untied-f16";
     const ModelFile gguf =

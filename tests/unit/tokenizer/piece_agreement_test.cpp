@@ -86,7 +86,8 @@ TEST_CASE("the pre-tokenizers of tokenizer.json are recognised as the library wr
     const TokenizerData stated = fixtures::tokenizer_data("gpt2");
     json vocabulary = json::object();
     for (std::size_t i = 0; i < stated.tokens.size(); ++i) vocabulary[stated.tokens[i]] = i;
-    for (const auto& [name, wanted] : fixtures::read_json("cuts.json").items()) {
+    const json cuts = fixtures::read_json("cuts.json");
+    for (const auto& [name, wanted] : cuts.items()) {
         const json model = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", stated.merges}};
         const json document = {{"model", model},
                                {"pre_tokenizer", wanted.at("pre_tokenizer")},
@@ -106,8 +107,7 @@ TEST_CASE("SentencePiece vocabularies of tokenizer.json give the ids of the Hugg
         const fixtures::PieceVocabulary vocabulary =
             fixtures::piece_vocabulary(unigram ? "unigram" : "spm");
         const json document = fixtures::piece_document(variant, vocabulary);
-        check_variant(variant,
-                      made(fixtures::read_document(document, vocabulary.tokens.size())));
+        check_variant(variant, made(fixtures::read_document(document, vocabulary.tokens.size())));
     }
 }
 

@@ -1,8 +1,9 @@
 // The fixtures of make_piece_fixtures.py.
+#include <algorithm>
 #include <cstdint>
+#include <fmt/core.h>
 
 #include <doctest/doctest.h>
-#include <fmt/core.h>
 
 #include "ipc/base/utf8.hpp"
 #include "model/weights/huggingface/folder_tokenizer.hpp"
@@ -15,17 +16,16 @@ using nlohmann::json;
 std::string digest(const std::vector<TokenId>& numbers) {
     std::uint64_t value = 0xCBF29CE484222325;
     std::string text;
-    for (const TokenId number : numbers)
-        text += (text.empty() ? "" : ",") + std::to_string(number);
-    for (const char byte : text)
-        value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+    for (const TokenId number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+    for (const char byte : text) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
     return fmt::format("{:016x}", value);
 }
 
 std::vector<std::string> piece_lines() {
     std::vector<std::string> lines = corpus();
     for (std::string& line : lines) line = utf8::replace_invalid(line);
-    for (const json& line : read_json("pieces.json").at("lines")) lines.push_back(line);
+    const json pieces = read_json("pieces.json");
+    for (const json& line : pieces.at("lines")) lines.push_back(line);
     return lines;
 }
 
@@ -57,6 +57,10 @@ TokenizerData gguf_pieces(const PieceVocabulary& vocabulary) {
 }
 
 json piece_document(const json& variant, const PieceVocabulary& vocabulary) {
+    const auto lists = [&](const char* list, const std::string& text) {
+        const json texts = variant.value(list, json::array());
+        return std::find(texts.begin(), texts.end(), text) != texts.end();
+    };
     json added = json::array();
     json model = variant.at("model");
     const bool unigram = model.at("type") == "Unigram";
@@ -65,12 +69,12 @@ json piece_document(const json& variant, const PieceVocabulary& vocabulary) {
         const std::string& text = vocabulary.tokens[i];
         const TokenKind kind = vocabulary.kinds[i];
         const bool control = kind == TokenKind::Control || kind == TokenKind::Unknown;
-        if (control || kind == TokenKind::User) {
+        if (control || kind == TokenKind::User || lists("users", text)) {
             added.push_back({{"id", i},
                              {"content", text},
                              {"single_word", false},
-                             {"lstrip", false},
-                             {"rstrip", false},
+                             {"lstrip", lists("lstrip", text)},
+                             {"rstrip", lists("rstrip", text)},
                              {"normalized", variant.at("normalized")},
                              {"special", control}});
         }

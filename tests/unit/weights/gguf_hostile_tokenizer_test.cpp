@@ -38,6 +38,20 @@ TEST_CASE("token kinds must be as many as tokens, each of a known kind") {
     }
 }
 
+TEST_CASE(
+    "a tokenizer of another model than gpt2 and llama is refused by name, the weights are not") {
+    for (const char* name : {"unigram", "t5", "none", ""}) {
+        GgufBuilder builder = tiny_model();
+        builder.set_text("tokenizer.ggml.model", name);
+        const Result<ModelParts> parts = read_bytes(builder.bytes());
+        REQUIRE(parts.ok());
+        CHECK(parts.value().tokenizer.refusal ==
+              "tokenizer model \"" + std::string{name} +
+                  "\" (tokenizer.ggml.model) is not supported; supported: gpt2, llama");
+    }
+    CHECK(read_bytes(tiny_model().bytes()).value().tokenizer.refusal.empty());
+}
+
 TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
     for (const char* name : {"bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id",
                              "unknown_token_id", "padding_token_id"}) {
@@ -53,7 +67,7 @@ TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
 }
 
 TEST_CASE("ids of Paceline's own keys outside the vocabulary are refused, each by its key") {
-    for (const char* key : {kEndTokensKey, kStripLeftKey, kStripRightKey}) {
+    for (const char* key : {kEndTokensKey, kStripLeftKey, kStripRightKey, kLateTokensKey}) {
         for (const std::int32_t id : {288, -1}) {
             GgufBuilder builder = tiny_model();
             builder.set_ints(key, {0, id});
