@@ -31,9 +31,8 @@ bool Suspects::met(RequestId request, bool alone) {
     if (planted(PlantedBug::PoisonForgiven)) return false;
     const auto trials = static_cast<std::size_t>(std::count_if(
         losses.begin(), losses.end(), [](const Loss& loss) { return loss.on_trial; }));
-    const std::size_t needed = planted(PlantedBug::AloneOnceIsPoison)
-                                   ? 1
-                                   : std::min<std::size_t>(kTrials, poison_limit_);
+    const std::size_t needed =
+        planted(PlantedBug::AloneOnceIsPoison) ? 1 : std::min<std::size_t>(kTrials, poison_limit_);
     return alone && trials >= needed && met_by(request) >= poison_limit_;
 }
 

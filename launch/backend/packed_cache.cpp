@@ -130,10 +130,10 @@ Status check_room(const std::string& cache, std::uint64_t bytes) {
     std::error_code failed;
     const fs::space_info space = fs::space(cache, failed);
     if (failed || space.available / 2 >= bytes) return {};
-    return Error{Errc::System,
-                 fmt::format("{} has {} free; a packed copy of {} is made only where {} are free",
-                             cache, human_bytes(space.available), human_bytes(bytes),
-                             human_bytes(2 * bytes))};
+    return Error{
+        Errc::System,
+        fmt::format("{} has {} free; a packed copy of {} is made only where {} are free", cache,
+                    human_bytes(space.available), human_bytes(bytes), human_bytes(2 * bytes))};
 }
 
 /// Begins the file at `path`; while another process writes it, waits and shows so.

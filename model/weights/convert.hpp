@@ -33,8 +33,8 @@ namespace paceline {
 struct ConvertOptions {
     StoredType type = StoredType::Q8_0;  // BF16, Q8_0, Q4_0 or Q4_1
     int threads = 1;
-    std::string name = {};                   // general.name of a folder; empty: the folder's
-    bool weights_only = false;               // no keys but those about the file: for packed_copy.hpp
+    std::string name = {};      // general.name of a folder; empty: the folder's
+    bool weights_only = false;  // no keys but those about the file: for packed_copy.hpp
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
     std::function<bool()> stopped{};         // asked now and then; true ends it with Cancelled
 };

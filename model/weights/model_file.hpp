@@ -96,7 +96,7 @@ struct TokenizerData {
     // What a GGUF file does not state.
     std::vector<TokenId> end_tokens;         // that end an answer too (generation_config.json)
     std::vector<GreedyToken> greedy_tokens;  // tokenizer.json's lstrip and rstrip
-    std::vector<TokenId> late_tokens;        // its `normalized`: searched once `pieces.steps` are done
+    std::vector<TokenId> late_tokens;   // its `normalized`: searched once `pieces.steps` are done
     std::optional<bool> whole_words;    // a piece that is a token is taken whole; absent: as `pre`
     std::optional<bool> normal_form_c;  // absent: as `pre`
     std::string refusal;                // why no tokenizer can be made of it; empty: it can

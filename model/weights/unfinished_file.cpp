@@ -64,7 +64,8 @@ Result<UnfinishedFile> UnfinishedFile::begin(const std::string& path, Beside bes
     const std::string part = part_of(path);
     for (;;) {
         constexpr mode_t kMode = 0666;  // less the user's umask
-        const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kMode);
+        const int descriptor =
+            ::open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kMode);
         if (descriptor < 0)
             return Error{Errc::System, part + " cannot be written: " + reason(errno)};
         if (const int error = lock(descriptor, beside); error != 0) {

@@ -77,8 +77,10 @@ struct PackedMatrix {
 
     [[nodiscard]] int tiles() const { return (rows + kTileRows - 1) / kTileRows; }
     [[nodiscard]] int groups() const { return (cols + kPair - 1) / kPair * 2; }
-    [[nodiscard]] std::size_t group_bytes() const;  // quants of one group of one tile; of block types 0
-    [[nodiscard]] std::size_t scale_bytes() const;  // scales of one group of one tile; of block types 0
+    [[nodiscard]] std::size_t group_bytes()
+        const;  // quants of one group of one tile; of block types 0
+    [[nodiscard]] std::size_t scale_bytes()
+        const;  // scales of one group of one tile; of block types 0
     [[nodiscard]] std::size_t tile_bytes() const;
     [[nodiscard]] std::size_t bytes() const {
         return static_cast<std::size_t>(tiles()) * tile_bytes();

@@ -125,9 +125,9 @@ Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys) {
     for (const auto& [name, text] : chat.more) {
         const std::string key = "tokenizer.chat_template." + name;
         if (name.empty() || name.size() > kTemplateNameMax || keys.has(key)) {
-            const char* wrong = name.empty()                      ? "has no name"
+            const char* wrong = name.empty()                     ? "has no name"
                                 : name.size() > kTemplateNameMax ? "has a name that is too long"
-                                                                  : "is there twice";
+                                                                 : "is there twice";
             return Error{Errc::BadFile,
                          fmt::format("a chat template ({}) {}", quoted(name), wrong)};
         }

@@ -1,10 +1,10 @@
 #include "model/weights/huggingface/token_pipeline.hpp"
 
 #include <array>
+#include <fmt/core.h>
 #include <limits>
 #include <string_view>
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "model/tokenizer/deepseek_pattern.hpp"
@@ -91,8 +91,7 @@ std::string pre_of_splits(const std::vector<const json*>& parts) {
         !isolates_digits(*parts[parts.size() - 2]))
         return {};
     std::vector<std::string> regexes;
-    for (std::size_t i = 0; i + 2 < parts.size(); ++i)
-        regexes.push_back(regex_of_split(*parts[i]));
+    for (std::size_t i = 0; i + 2 < parts.size(); ++i) regexes.push_back(regex_of_split(*parts[i]));
     if (regexes[0] == R"([\r\n])") regexes[0] = "[\r\n]";  // written either way
     const std::string ideographs = fmt::format("[{}]+", deepseek::kIdeographs);
     const std::vector<std::string> coder = {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", ideographs};

@@ -18,7 +18,7 @@ namespace paceline::huggingface {
 
 struct TokenPipeline {
     bool byte_level = false;  // else `pieces` has the rules
-    std::string pre;  // as GGUF names it: "llama-bpe"; tokenizer/pre_tokenizer.hpp
+    std::string pre;          // as GGUF names it: "llama-bpe"; tokenizer/pre_tokenizer.hpp
     bool normal_form_c = false;
     PiecePipeline pieces;
     std::vector<TokenId> prefix;  // what the post-processor puts in front of a text

@@ -110,7 +110,8 @@ TEST_CASE("packed blocks take at most 1.05 times the file's memory, one of Q3_K 
         for (const int cols : {shape.block_elements == 32 ? 576 : 512, 1024, 4096, 256}) {
             const PackedMatrix matrix{kind.packed, 64, cols, nullptr};
             const double file = 64.0 * cols / shape.block_elements * shape.block_bytes;
-            const bool odd = kind.packed == PackedType::Q3K && cols == 256;  // see packed_blocks.hpp
+            const bool odd =
+                kind.packed == PackedType::Q3K && cols == 256;  // see packed_blocks.hpp
             CHECK(static_cast<double>(matrix.bytes()) <= (odd ? 1.06 : 1.05) * file);
         }
     }

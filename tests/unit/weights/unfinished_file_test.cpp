@@ -94,7 +94,8 @@ TEST_CASE("a folder that is not there is named") {
     const Result<UnfinishedFile> file = UnfinishedFile::begin("/nowhere/x.gguf", Beside::Wait);
     REQUIRE_FALSE(file.ok());
     CHECK(file.error().code == Errc::System);
-    CHECK(file.error().what.find("/nowhere/x.gguf.paceline-part cannot be written: No such file") == 0);
+    CHECK(file.error().what.find("/nowhere/x.gguf.paceline-part cannot be written: No such file") ==
+          0);
 }
 
 }  // namespace paceline
