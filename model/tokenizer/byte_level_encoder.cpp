@@ -61,7 +61,9 @@ public:
         }
     }
 
-    void encode(std::string_view text, Before /*before*/, std::vector<TokenId>& out) const override {
+    void encode(std::string_view text,
+                Before /*before*/,
+                std::vector<TokenId>& out) const override {
         Bpe::Scratch scratch;
         std::vector<std::string_view> pieces;
         cut_pieces(pre_, text, pieces);

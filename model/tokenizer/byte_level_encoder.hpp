@@ -13,9 +13,7 @@ namespace paceline {
 /// `vocabulary` must outlive what is returned.
 /// Errors: BadFile: merges that are missing, malformed, or lead out of the vocabulary.
 [[nodiscard]] Result<std::unique_ptr<TextEncoder>> make_byte_level_encoder(
-    const TokenizerData& data,
-    PreTokenizer pre,
-    const Vocabulary& vocabulary);
+    const TokenizerData& data, PreTokenizer pre, const Vocabulary& vocabulary);
 
 /// What a token of such a vocabulary stands for.
 [[nodiscard]] std::string byte_level_bytes(const Vocabulary& vocabulary, TokenId token);

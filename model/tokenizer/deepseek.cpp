@@ -31,8 +31,8 @@ public:
         std::sort(ranges_.begin(), ranges_.end());
     }
     [[nodiscard]] bool has(char32_t code) const {
-        const auto after = std::upper_bound(ranges_.begin(), ranges_.end(),
-                                            std::pair{code, char32_t{0x110000}});
+        const auto after =
+            std::upper_bound(ranges_.begin(), ranges_.end(), std::pair{code, char32_t{0x110000}});
         return after != ranges_.begin() && code <= std::prev(after)->second;
     }
 
@@ -114,7 +114,8 @@ void cut_single(Is is, std::string_view text, Pieces& out) {
 
 /// [x]+
 void cut_runs(Is is, std::string_view text, Pieces& out) {
-    cut(text, [&](std::size_t at) { return run_of(is, text, at); }, out);
+    cut(
+        text, [&](std::size_t at) { return run_of(is, text, at); }, out);
 }
 
 /// \s?[x]+

@@ -15,9 +15,8 @@ inline constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581
 
 /// For the model "llama" or "unigram". `vocabulary` must outlive what is returned.
 /// Errors: BadFile: those of CharacterBpe::make() and Unigram::make().
-[[nodiscard]] Result<std::unique_ptr<TextEncoder>> make_piece_encoder(
-    const TokenizerData& data,
-    const Vocabulary& vocabulary);
+[[nodiscard]] Result<std::unique_ptr<TextEncoder>> make_piece_encoder(const TokenizerData& data,
+                                                                      const Vocabulary& vocabulary);
 
 /// What a token of such a vocabulary stands for.
 [[nodiscard]] std::string piece_bytes(const Vocabulary& vocabulary, TokenId token);

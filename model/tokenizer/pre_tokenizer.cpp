@@ -162,8 +162,7 @@ std::size_t capitals_then_small(const Reader& reader, std::size_t begin) {
 
 std::size_t tekken_word(const Reader& reader) {
     const Reader::Char first = reader.at(0);
-    const bool may_lead =
-        (first.classes & (kLetter | kNumber)) == 0 && !is_newline(reader.byte(0));
+    const bool may_lead = (first.classes & (kLetter | kNumber)) == 0 && !is_newline(reader.byte(0));
     const std::size_t begin = may_lead ? first.bytes : 0;
     if (const std::size_t end = capitals_then_small(reader, begin); end > begin) return end;
     // A mark that leads may instead be all of the word.

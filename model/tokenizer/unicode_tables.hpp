@@ -10,12 +10,12 @@
 namespace paceline::unicode {
 
 /// What a pre-tokenizer asks of a character; bits that can be joined.
-inline constexpr std::uint8_t kLetter = 1;   // \p{L}
-inline constexpr std::uint8_t kNumber = 2;   // \p{N} of the regex engine
-inline constexpr std::uint8_t kNumeric = 4;  // cut off one by one by the Digits pre-tokenizer
-inline constexpr std::uint8_t kSpace = 8;    // \s
-inline constexpr std::uint8_t kUpper = 16;   // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-inline constexpr std::uint8_t kLower = 32;   // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+inline constexpr std::uint8_t kLetter = 1;        // \p{L}
+inline constexpr std::uint8_t kNumber = 2;        // \p{N} of the regex engine
+inline constexpr std::uint8_t kNumeric = 4;       // cut off one by one by the Digits pre-tokenizer
+inline constexpr std::uint8_t kSpace = 8;         // \s
+inline constexpr std::uint8_t kUpper = 16;        // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+inline constexpr std::uint8_t kLower = 32;        // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 inline constexpr std::uint8_t kPunctuation = 64;  // \p{P}
 
 struct ClassRange {
