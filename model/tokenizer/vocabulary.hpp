@@ -20,6 +20,7 @@ public:
     /// The maps point into the texts.
     Vocabulary(const Vocabulary&) = delete;
     Vocabulary& operator=(const Vocabulary&) = delete;
+    ~Vocabulary() = default;
 
     /// Errors: BadFile: no tokens, kinds that are not as many, an added token without text.
     Status read(const TokenizerData& data);
