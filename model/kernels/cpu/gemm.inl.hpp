@@ -8,7 +8,9 @@
 // A lane block is kLanes outputs of a tile: the whole tile for AVX-512, half of it for AVX2.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "model/kernels/cpu/kernel_table.hpp"
 #include "model/kernels/cpu/packed_blocks.hpp"
@@ -66,6 +68,12 @@ using Accumulators = typename S::F[kRows][kBlocks];
 
 // ---- 4-bit ------------------------------------------------------------------------------------
 
+/// How many words of four products of codes up to `code_max` with inputs of 127 at most add up in 16 bits.
+constexpr int words_in_16_bits(int code_max) {
+    constexpr int kInputMax = 127;
+    return INT16_MAX / (2 * kInputMax * code_max);
+}
+
 /// Adds the products of a group's 32 nibbles with the inputs from `a` on.
 template <class S, int kRows, int kBlocks>
 void add_nibbles(const LaneBlock<S>* w,
@@ -73,6 +81,8 @@ void add_nibbles(const LaneBlock<S>* w,
                  const std::int8_t* a,
                  int step,
                  typename S::I (&sum)[kRows][kBlocks]) {
+    static_assert(words_in_16_bits(15) >= 8, "a whole group");
+    typename S::I pairs[kRows][kBlocks];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
         typename S::B low[kBlocks];
@@ -91,11 +101,22 @@ void add_nibbles(const LaneBlock<S>* w,
             const typename S::B second = S::broadcast4(a + step + 4 * r);
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                sum[r][b] = S::dot_nibbles(sum[r][b], low[b], first);
-                sum[r][b] = S::dot_nibbles(sum[r][b], high[b], second);
+                if constexpr (S::kSums16) {
+                    const typename S::I both =
+                        S::add16(S::products16(low[b], first), S::products16(high[b], second));
+                    pairs[r][b] = j == 0 ? both : S::add16(pairs[r][b], both);
+                } else {
+                    sum[r][b] = S::dot_nibbles(sum[r][b], low[b], first);
+                    sum[r][b] = S::dot_nibbles(sum[r][b], high[b], second);
+                }
             }
         }
         a += 2 * step;
+    }
+    if constexpr (S::kSums16) {
+        for (int r = 0; r < kRows; ++r) {
+            for (int b = 0; b < kBlocks; ++b) sum[r][b] = S::add_pairs16(sum[r][b], pairs[r][b]);
+        }
     }
 }
 
@@ -390,10 +411,11 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     const int last = last_tile * kPerTile;
     int block = first_tile * kPerTile;
     // Many rows: the weights come from the cache after the first panels, and two blocks share every
-    // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best.
+    // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best: that of one tile,
+    // whose cache lines hold all of its lane blocks.
     constexpr int kStreamingRowsMax = 4 * kPanelRows;
     if constexpr (S::kBlocksMax > 1) {
-        if (args.x->rows() > kStreamingRowsMax) {
+        if (kPerTile == 2 || args.x->rows() > kStreamingRowsMax) {
             for (; block + 2 <= last; block += 2) blocks_against_all_rows<S, 2>(args, block);
         }
     }

@@ -40,17 +40,20 @@ template <class S, PackedType kType, int kWord>
     return code;
 }
 
-/// Adds the products of words kWord and kWord + 1 with their inputs, of which those of a group begin at `a`.
-template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
-[[gnu::always_inline]] inline void add_words(const LaneBlock<S>* w,
-                                             int codes,
-                                             const std::int8_t* a,
-                                             int step,
-                                             typename S::I (&sum)[kRows][kBlocks]) {
-    const auto dot = [](typename S::I to, typename S::B code, typename S::B four) {
-        if constexpr (block_format(kType).offset == kInt8Offset) return S::dot_int8(to, code, four);
-        return S::dot_nibbles(to, code, four);
-    };
+/// The largest code as the kernels multiply it.
+constexpr int code_max(const BlockFormat& format) {
+    if (format.table == CodeTable::Iq4)
+        return *std::max_element(kIq4Codes.begin(), kIq4Codes.end());
+    if (format.table == CodeTable::Mxfp4)
+        return *std::max_element(kMxfp4Codes.begin(), kMxfp4Codes.end());
+    return (1 << (format.low_bits + format.top_bits)) - 1;
+}
+
+/// Calls `add(r, b, low, high, first, second)` for each row and lane block: the codes of words kWord and
+/// kWord + 1, and their inputs, of which those of a group begin at `a`.
+template <class S, PackedType kType, int kWord, int kRows, int kBlocks, class Add>
+[[gnu::always_inline]] inline void for_words(
+    const LaneBlock<S>* w, int codes, const std::int8_t* a, int step, Add add) {
     typename S::B low[kBlocks];
     typename S::B high[kBlocks];
 #pragma GCC unroll 4
@@ -64,10 +67,44 @@ template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
         const typename S::B second = S::broadcast4(a + (kWord + 1) * step + 4 * r);
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            sum[r][b] = dot(sum[r][b], low[b], first);
-            sum[r][b] = dot(sum[r][b], high[b], second);
+            add(r, b, low[b], high[b], first, second);
         }
     }
+}
+
+/// Adds the products of words kWord to kWord + 3, half of a group.
+template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
+[[gnu::always_inline]] inline void add_half(const LaneBlock<S>* w,
+                                            int codes,
+                                            const std::int8_t* a,
+                                            int step,
+                                            typename S::I (&sum)[kRows][kBlocks]) {
+    using B = typename S::B;
+    using I = typename S::I;
+    constexpr BlockFormat kFormat = block_format(kType);
+    constexpr bool kSums16 = S::kSums16 && kFormat.offset != kInt8Offset;
+    constexpr int kFit = words_in_16_bits(code_max(kFormat));
+    [[maybe_unused]] I pairs[kRows][kBlocks];
+    const auto begin = [&](int r, int b, B low, B high, B first, B second) {
+        if constexpr (kSums16) {
+            pairs[r][b] = S::add16(S::products16(low, first), S::products16(high, second));
+            if constexpr (kFit < 4) sum[r][b] = S::add_pairs16(sum[r][b], pairs[r][b]);
+        } else if constexpr (kFormat.offset == kInt8Offset) {
+            sum[r][b] = S::dot_int8(S::dot_int8(sum[r][b], low, first), high, second);
+        } else {
+            sum[r][b] = S::dot_nibbles(S::dot_nibbles(sum[r][b], low, first), high, second);
+        }
+    };
+    const auto go_on = [&](int r, int b, B low, B high, B first, B second) {
+        if constexpr (kSums16 && kFit >= 4) {
+            const I both = S::add16(S::products16(low, first), S::products16(high, second));
+            sum[r][b] = S::add_pairs16(sum[r][b], S::add16(pairs[r][b], both));
+        } else {
+            begin(r, b, low, high, first, second);
+        }
+    };
+    for_words<S, kType, kWord, kRows, kBlocks>(w, codes, a, step, begin);
+    for_words<S, kType, kWord + 2, kRows, kBlocks>(w, codes, a, step, go_on);
 }
 
 /// What products are added to, so that the offset of their codes falls out; `count`: the sum of the inputs.
@@ -145,11 +182,9 @@ void multiply_blocks(const LaneBlock<S>* w,
                 }
             }
             if (h == 0) {
-                add_words<S, kType, 0, kRows, kBlocks>(w, at.codes, a, step, sum);
-                add_words<S, kType, 2, kRows, kBlocks>(w, at.codes, a, step, sum);
+                add_half<S, kType, 0, kRows, kBlocks>(w, at.codes, a, step, sum);
             } else {
-                add_words<S, kType, 4, kRows, kBlocks>(w, at.codes, a, step, sum);
-                add_words<S, kType, 6, kRows, kBlocks>(w, at.codes, a, step, sum);
+                add_half<S, kType, 4, kRows, kBlocks>(w, at.codes, a, step, sum);
             }
             if (!kHalves && h == 0) continue;
 #pragma GCC unroll 4

@@ -12,6 +12,7 @@ struct SimdAvx2 {
     static constexpr int kLanes = 8;
     static constexpr int kRowsMax = 4;  // sixteen registers hold no more
     static constexpr int kBlocksMax = 2;
+    static constexpr bool kSums16 = true;  // products of small codes are added in 16 bits first
     using F = __m256;
     using I = __m256i;
     using B = __m256i;
@@ -141,6 +142,12 @@ struct SimdAvx2 {
     static I dot_nibbles(I acc, B w, B a) {
         // 63 * 127 * 2 fits 16 bits: the saturating instruction cannot saturate here.
         const I pairs = _mm256_maddubs_epi16(w, a);
+        return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    /// Sums of two neighbouring products each, in 16 bits.
+    static I products16(B w, B a) { return _mm256_maddubs_epi16(w, a); }
+    static I add16(I a, I b) { return _mm256_add_epi16(a, b); }
+    static I add_pairs16(I acc, I pairs) {
         return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
     static I int8_start(std::int32_t /*activation_sum*/) { return zero_i(); }

@@ -13,9 +13,10 @@ struct SimdAvx512 {
     static constexpr int kLanes = 16;
     static constexpr int kRowsMax = 8;    // rows a matrix kernel keeps in registers
     static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
-    using F = __m512;                     // kLanes float32
-    using I = __m512i;                    // kLanes int32
-    using B = __m512i;                    // 4 * kLanes bytes: four consecutive k for each lane
+    static constexpr bool kSums16 = false;
+    using F = __m512;   // kLanes float32
+    using I = __m512i;  // kLanes int32
+    using B = __m512i;  // 4 * kLanes bytes: four consecutive k for each lane
 
     static F zero() { return _mm512_setzero_ps(); }
     static F set1(float x) { return _mm512_set1_ps(x); }

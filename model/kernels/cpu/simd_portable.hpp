@@ -16,6 +16,7 @@ struct SimdPortable {
     // Few at once: loops over lanes are slow to compile, and have no registers to share.
     static constexpr int kRowsMax = 2;
     static constexpr int kBlocksMax = 1;
+    static constexpr bool kSums16 = false;
     struct F {
         float v[kLanes];
     };

@@ -174,5 +174,33 @@ TEST_CASE("extreme int8 weights and activations do not saturate on any instructi
     }
 }
 
+TEST_CASE("the largest nibbles and activations do not saturate on any instruction set") {
+    struct Kind {
+        StoredType stored;
+        PackedType packed;
+        std::size_t scales;  // bytes: float16 1, and m of 1
+        float number;        // of a nibble of 15
+    };
+    const int inputs = 64;
+    for (const Kind& kind : {Kind{StoredType::Q4_1, PackedType::Q4, 4, 16.0f},
+                             Kind{StoredType::Q4_0, PackedType::Q4Sym, 2, 7.0f}}) {
+        const std::size_t block = kind.scales + 16;
+        std::vector<std::byte> bytes(2 * block, std::byte{0xFF});
+        const std::uint16_t one = float_to_half(1.0f);
+        for (std::size_t at = 0; at < bytes.size(); at += block) {
+            for (std::size_t half = 0; half < kind.scales; half += sizeof one)
+                std::memcpy(bytes.data() + at + half, &one, sizeof one);
+        }
+        const OwnedMatrix matrix{
+            TensorView{"w", kind.stored, 1, inputs, bytes.data(), bytes.size()}, kind.packed};
+        for (const float value : {127.0f, -127.0f}) {
+            const std::vector<float> x(static_cast<std::size_t>(inputs), value);
+            for (const Isa isa : testing::runnable_isas())
+                CHECK(product(kernels(isa), matrix.matrix, x, 1)[0] ==
+                      kind.number * value * static_cast<float>(inputs));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace paceline
