@@ -42,6 +42,12 @@ void prefetch(const LaneBlock<S>& w, const std::uint8_t* from) {
     }
 }
 
+/// Whether lane block b of a register tile is the first one of its cache lines, which it asks for for all.
+template <class S>
+constexpr bool first_of_line(int b) {
+    return b % (kTileRows / S::kLanes) == 0;
+}
+
 template <class S>
 LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
     constexpr int kPerTile = kTileRows / S::kLanes;
@@ -90,7 +96,7 @@ void add_nibbles(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* quants = w[b].quants + at + j * 64;
-            prefetch(w[b], quants);
+            if (first_of_line<S>(b)) prefetch(w[b], quants);
             const typename S::B both = S::load_bytes(quants);
             low[b] = S::low_nibbles(both);
             high[b] = S::high_nibbles(both);
@@ -147,7 +153,7 @@ void multiply_q4(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            prefetch(w[b], scales);
+            if (first_of_line<S>(b)) prefetch(w[b], scales);
             const auto* halves = reinterpret_cast<const std::uint16_t*>(scales);
             const typename S::F d = S::load_half(halves);
             const typename S::F m = kMinimum ? S::load_half(halves + kTileRows) : S::zero();
@@ -190,7 +196,7 @@ void multiply_int8(const LaneBlock<S>* w,
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
                 const std::uint8_t* from = w[b].quants + pair + half * kQuants + j * 64;
-                prefetch(w[b], from);
+                if (first_of_line<S>(b)) prefetch(w[b], from);
                 quants[b] = S::load_bytes(from);
             }
 #pragma GCC unroll 8
@@ -207,7 +213,7 @@ void multiply_int8(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            prefetch(w[b], scales);
+            if (first_of_line<S>(b)) prefetch(w[b], scales);
             const typename S::F d = S::load_half(reinterpret_cast<const std::uint16_t*>(scales));
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
@@ -233,7 +239,7 @@ void multiply_bf16(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + p * 64;
-            prefetch(w[b], from);
+            if (first_of_line<S>(b)) prefetch(w[b], from);
             weights[b] = S::load_pairs(reinterpret_cast<const std::uint16_t*>(from));
         }
 #pragma GCC unroll 8
@@ -257,7 +263,7 @@ void multiply_f32(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* from = w[b].quants + k * 64;
-            prefetch(w[b], from);
+            if (first_of_line<S>(b)) prefetch(w[b], from);
             weights[b] = S::load(reinterpret_cast<const float*>(from));
         }
 #pragma GCC unroll 8

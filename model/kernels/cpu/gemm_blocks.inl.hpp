@@ -24,13 +24,13 @@ template <class S, PackedType kType, int kWord>
     constexpr BlockFormat kFormat = block_format(kType);
     constexpr int kInLow = 8 / kFormat.low_bits;  // words in a line of the low plane
     const std::uint8_t* low = w.quants + codes + kLine * (kWord / kInLow);
-    if (kWord % kInLow == 0) prefetch(w, low);
+    if (S::kPrefetchesBlocks && kWord % kInLow == 0) prefetch(w, low);
     typename S::B code = S::template field<kFormat.low_bits, kFormat.low_bits*(kWord % kInLow), 0>(
         S::load_bytes(low));
     if constexpr (kFormat.top_bits > 0) {
         constexpr int kInTop = 8 / kFormat.top_bits;
         const std::uint8_t* top = w.quants + codes + kLine * (kFormat.low_bits + kWord / kInTop);
-        if (kWord % kInTop == 0) prefetch(w, top);
+        if (S::kPrefetchesBlocks && kWord % kInTop == 0) prefetch(w, top);
         code =
             S::either(code, S::template field<kFormat.top_bits, kFormat.top_bits*(kWord % kInTop),
                                               kFormat.low_bits>(S::load_bytes(top)));
@@ -189,7 +189,8 @@ void multiply_blocks(const LaneBlock<S>* w,
             if (!kHalves && h == 0) continue;
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                if (!kHalves || h == 0) prefetch(w[b], w[b].scales + at.scales);
+                if (S::kPrefetchesBlocks && (!kHalves || h == 0))
+                    prefetch(w[b], w[b].scales + at.scales);
                 const LaneScale<S> of = load_scale<S, kType>(w[b], at, g, h);
 #pragma GCC unroll 8
                 for (int r = 0; r < kRows; ++r) {
