@@ -15,8 +15,8 @@ struct SimdAvx512 {
     static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
     static constexpr bool kSums16 = false;
     static constexpr bool kPrefetchesBlocks = true;  // not measured yet
-    using F = __m512;   // kLanes float32
-    using I = __m512i;  // kLanes int32
+    using F = __m512;                                // kLanes float32
+    using I = __m512i;                               // kLanes int32
     using B = __m512i;  // 4 * kLanes bytes: four consecutive k for each lane
 
     static F zero() { return _mm512_setzero_ps(); }
