@@ -1,6 +1,6 @@
 // `paceline convert`: a Hugging Face folder or a wide GGUF file as one packed GGUF file.
 //
-// What is written: model/weights/convert.hpp. The file is called OUT.part until it is whole; Ctrl-C leaves nothing.
+// What is written: model/weights/convert.hpp. Until it is whole it is an UnfinishedFile; Ctrl-C leaves nothing.
 #pragma once
 
 #include <string>

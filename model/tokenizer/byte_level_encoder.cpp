@@ -22,21 +22,11 @@ Result<Bpe> read_merges(const TokenizerData& data, const Vocabulary& vocabulary)
             "tokenizer.ggml.merges is missing or empty: every text would be encoded as single "
             "bytes, which no model was trained on; convert the model again");
     Bpe bpe{byte_tokens, data.merges.size()};
-    std::string joined;
-    for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
-        const Result<MergeText> merge = parse_merge(data.merges[rank], rank);
-        if (!merge) return merge.error();
-        const auto& [left, right] = merge.value();
-        joined.assign(left).append(right);
-        const TokenId left_id = vocabulary.id_of(left), right_id = vocabulary.id_of(right),
-                      joined_id = vocabulary.id_of(joined);
-        if (left_id < 0 || right_id < 0 || joined_id < 0) {
-            return bad_merge(rank, data.merges[rank],
-                             "the vocabulary lacks a part of it or the whole");
-        }
-        if (vocabulary.is_control(joined_id)) continue;  // text never becomes one
-        bpe.add_merge(left_id, right_id, static_cast<std::int32_t>(rank), joined_id);
-    }
+    const Status added = for_each_merge(data, vocabulary, [&](const MergeEntry& merge) {
+        if (vocabulary.is_control(merge.joined_id)) return;  // text never becomes one
+        bpe.add_merge(merge.left_id, merge.right_id, merge.rank, merge.joined_id);
+    });
+    if (!added) return added.error();
     return bpe;
 }
 

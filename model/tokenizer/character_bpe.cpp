@@ -69,24 +69,13 @@ Result<CharacterBpe> CharacterBpe::make(const TokenizerData& data, const Vocabul
 }
 
 Status CharacterBpe::add_merges(const TokenizerData& data) {
-    std::string joined;
-    for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
-        const Result<MergeText> merge = parse_merge(data.merges[rank], rank);
-        if (!merge) return merge.error();
-        const auto& [left, right] = merge.value();
-        joined.assign(left).append(right);
-        for (const std::string_view part : {left, right, std::string_view{joined}}) {
-            if (vocabulary_->id_of(part) < 0)
-                return bad_merge(rank, data.merges[rank],
-                                 "the vocabulary lacks a part of it or the whole");
-        }
-        const TokenId left_id = symbol_of(left), right_id = symbol_of(right),
-                      joined_id = symbol_of(joined);
+    return for_each_merge(data, *vocabulary_, [&](const MergeEntry& merge) {
+        const TokenId left = symbol_of(merge.left), right = symbol_of(merge.right),
+                      joined = symbol_of(merge.joined);
         // A control token never comes of text.
-        if (left_id < 0 || right_id < 0 || joined_id < 0) continue;
-        bpe_.add_merge(left_id, right_id, static_cast<std::int32_t>(rank), joined_id);
-    }
-    return {};
+        if (left < 0 || right < 0 || joined < 0) return;
+        bpe_.add_merge(left, right, merge.rank, joined);
+    });
 }
 
 Status CharacterBpe::check_scored(const TokenizerData& data) const {

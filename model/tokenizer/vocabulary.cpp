@@ -6,21 +6,41 @@
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
-
-Error bad_vocabulary(std::string what) {
-    return Error{Errc::BadFile, std::move(what)};
-}
+namespace {
 
 Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why) {
     return bad_vocabulary(
         fmt::format("tokenizer.ggml.merges[{}] is {}: {}", rank, quoted(merge), why));
 }
 
-Result<MergeText> parse_merge(std::string_view merge, std::size_t rank) {
-    const std::size_t space = merge.find(' ');
-    if (space == merge.npos || merge.find(' ', space + 1) != merge.npos)
-        return bad_merge(rank, merge, "not two tokens with a space between");
-    return MergeText{merge.substr(0, space), merge.substr(space + 1)};
+}  // namespace
+
+Error bad_vocabulary(std::string what) {
+    return Error{Errc::BadFile, std::move(what)};
+}
+
+Status for_each_merge(const TokenizerData& data,
+                      const Vocabulary& vocabulary,
+                      const std::function<void(const MergeEntry&)>& use) {
+    std::string joined;
+    for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
+        const std::string_view text = data.merges[rank];
+        const std::size_t space = text.find(' ');
+        if (space == text.npos || text.find(' ', space + 1) != text.npos)
+            return bad_merge(rank, text, "not two tokens with a space between");
+        MergeEntry merge{.left = text.substr(0, space),
+                         .right = text.substr(space + 1),
+                         .rank = static_cast<std::int32_t>(rank)};
+        joined.assign(merge.left).append(merge.right);
+        merge.joined = joined;
+        merge.left_id = vocabulary.id_of(merge.left);
+        merge.right_id = vocabulary.id_of(merge.right);
+        merge.joined_id = vocabulary.id_of(joined);
+        if (merge.left_id < 0 || merge.right_id < 0 || merge.joined_id < 0)
+            return bad_merge(rank, text, "the vocabulary lacks a part of it or the whole");
+        use(merge);
+    }
+    return {};
 }
 
 Status Vocabulary::read(const TokenizerData& data) {

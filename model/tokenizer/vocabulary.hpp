@@ -3,6 +3,8 @@
 // Immutable once read; then any thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,8 +45,7 @@ public:
     }
     /// The first token of this text, or -1.
     [[nodiscard]] TokenId id_of(std::string_view text) const;
-    /// The same among those that merging may make: not what an added token consists of, which must
-    /// not become that token by the back door.
+    /// The same, but -1 where it is a control token: text must not become one by what it consists of.
     [[nodiscard]] TokenId plain_id_of(std::string_view text) const;
 
 private:
@@ -56,12 +57,17 @@ private:
 /// The error of a file that contradicts itself.
 [[nodiscard]] Error bad_vocabulary(std::string what);
 
-/// One of the file's merges, "left right".
-struct MergeText {
+/// One of the file's merges, "left right": the texts, and the tokens that have them.
+struct MergeEntry {
     std::string_view left, right;
+    std::string_view joined = {};
+    TokenId left_id = -1, right_id = -1, joined_id = -1;
+    std::int32_t rank = 0;  // its place in the list
 };
-/// Errors: BadFile, naming place and text.
-[[nodiscard]] Result<MergeText> parse_merge(std::string_view merge, std::size_t rank);
-[[nodiscard]] Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why);
+/// Calls `use` with each merge, best first. Errors: BadFile, naming place and text: one that is not two tokens
+/// with a space between, or whose parts or whole the vocabulary lacks.
+[[nodiscard]] Status for_each_merge(const TokenizerData& data,
+                                    const Vocabulary& vocabulary,
+                                    const std::function<void(const MergeEntry&)>& use);
 
 }  // namespace paceline

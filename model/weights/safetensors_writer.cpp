@@ -1,8 +1,6 @@
 #include "model/weights/safetensors_writer.hpp"
 
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <fmt/core.h>
 #include <set>
 #include <string_view>
@@ -29,10 +27,6 @@ std::string json_string(std::string_view text) {
         out += c;
     }
     return out + '"';
-}
-
-std::string part_name(const std::string& path) {
-    return path + ".part";
 }
 
 std::string header_of(const std::vector<SafetensorsEntry>& entries,
@@ -83,43 +77,25 @@ Result<SafetensorsWriter> SafetensorsWriter::create(
         PACE_CHECK(names.insert(entry.name).second, "two tensors of one name");
         bytes += entry.bytes();
     }
-    std::FILE* file = std::fopen(part_name(path).c_str(), "wb");
-    if (file == nullptr) {
-        return Error{Errc::System, part_name(path) + " cannot be written: " + std::strerror(errno)};
-    }
+    Result<UnfinishedFile> file = UnfinishedFile::begin(path, UnfinishedFile::Beside::Refuse);
+    if (!file) return file.error();
     const std::string header = header_of(entries, metadata);
     const std::uint64_t length = header.size();
-    SafetensorsWriter writer{file, path, bytes + sizeof length + header.size()};
+    SafetensorsWriter writer{std::move(file).value(), bytes + sizeof length + header.size()};
     if (Status s = writer.append(std::as_bytes(std::span{&length, 1})); !s) return s.error();
     if (Status s = writer.append(std::as_bytes(std::span{header})); !s) return s.error();
     return writer;
 }
 
-SafetensorsWriter::~SafetensorsWriter() {
-    if (file_ == nullptr) return;
-    file_.reset();
-    std::remove(part_name(path_).c_str());
-}
-
-Status SafetensorsWriter::failed() const {
-    return Error{Errc::System, part_name(path_) + " cannot be written: " + std::strerror(errno)};
-}
-
 Status SafetensorsWriter::append(std::span<const std::byte> bytes) {
-    PACE_CHECK(file_ != nullptr, "bytes for a file that is finished");
     PACE_CHECK(bytes.size() <= bytes_left_, "more bytes than the tensors have");
     bytes_left_ -= bytes.size();
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) return failed();
-    return {};
+    return file_.append(bytes);
 }
 
 Status SafetensorsWriter::finish() {
-    PACE_CHECK(file_ != nullptr, "a file is finished once");
     PACE_CHECK(bytes_left_ == 0, "fewer bytes than the tensors have");
-    if (std::fflush(file_.get()) != 0) return failed();
-    if (std::rename(part_name(path_).c_str(), path_.c_str()) != 0) return failed();
-    file_.reset();
-    return {};
+    return file_.keep();
 }
 
 }  // namespace paceline

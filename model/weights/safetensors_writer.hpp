@@ -1,27 +1,27 @@
 // SafetensorsWriter: a safetensors file that is there whole or not at all.
 //
 // The header comes first in such a file, so all tensors are declared before any byte of them;
-// then their bytes are appended in that order, in pieces of any size. Until finish() the file is
-// called PATH.part; a writer that goes without finish() removes it.
+// then their bytes are appended in that order, in pieces of any size. Until finish() it is an
+// UnfinishedFile, which a writer that goes without finish() removes.
 //
 // Format: safetensors_file.hpp; the header is filled up with spaces to a multiple of 8 bytes.
 //
-// Owns the open file. One thread. The caller's numbers are in this machine's byte order, which is
+// One thread. The caller's numbers are in this machine's byte order, which is
 // little endian everywhere Paceline runs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ipc/base/result.hpp"
 #include "model/weights/safetensors_file.hpp"
+#include "model/weights/unfinished_file.hpp"
 
 namespace paceline {
 
@@ -35,7 +35,7 @@ struct SafetensorsEntry {
 
 class SafetensorsWriter {
 public:
-    /// Begins PATH.part and writes its header. Errors: System naming the path and the reason.
+    /// Begins the file and writes its header. Errors: those of UnfinishedFile::begin(); another process writes it.
     static Result<SafetensorsWriter> create(const std::string& path,
                                             const std::vector<SafetensorsEntry>& entries,
                                             const std::map<std::string, std::string>& metadata);
@@ -44,7 +44,7 @@ public:
     SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept = delete;
     SafetensorsWriter(const SafetensorsWriter&) = delete;
     SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
-    ~SafetensorsWriter();
+    ~SafetensorsWriter() = default;
 
     /// The next bytes. Errors: System (the disk is full).
     [[nodiscard]] Status append(std::span<const std::byte> bytes);
@@ -59,15 +59,10 @@ public:
     [[nodiscard]] Status finish();
 
 private:
-    struct Close {
-        void operator()(std::FILE* file) const { std::fclose(file); }
-    };
-    SafetensorsWriter(std::FILE* file, std::string path, std::uint64_t bytes)
-        : file_{file}, path_{std::move(path)}, bytes_left_{bytes} {}
-    [[nodiscard]] Status failed() const;
+    SafetensorsWriter(UnfinishedFile file, std::uint64_t bytes)
+        : file_{std::move(file)}, bytes_left_{bytes} {}
 
-    std::unique_ptr<std::FILE, Close> file_;  // nullptr once it is finished or given up
-    std::string path_;
+    UnfinishedFile file_;
     std::uint64_t bytes_left_;  // declared and not yet appended
 };
 

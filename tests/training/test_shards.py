@@ -60,7 +60,7 @@ class Reading(WithFolder):
         for number in (2, 0, 1):
             self.write([{"tokens": np.full(6, number), "prompt_tokens": 1, "prompt_index": number,
                          "finish": 0}], f"shard-{number:05}.safetensors")
-        (self.folder / "shard-00003.safetensors.part").write_bytes(b"half")
+        (self.folder / "shard-00003.safetensors.paceline-part").write_bytes(b"half")
         self.assertEqual([a.prompt_index for a in Shards([self.folder]).answers], [0, 1, 2])
 
     def test_a_limit_takes_the_same_number_of_tokens_from_each_folder(self):

@@ -8,9 +8,11 @@
 #include <dirent.h>
 #include <memory>
 #include <optional>
+#include <signal.h>
 #include <string>
 #include <string_view>
 #include <sys/wait.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,6 +56,14 @@ inline int entries_of(const char* path) {
     while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
     if (folder != nullptr) ::closedir(folder);
     return count;
+}
+
+/// Kills these processes once the pipeline is at work.
+inline std::jthread kill_soon(std::vector<pid_t> pids) {
+    return std::jthread{[pids = std::move(pids)] {
+        std::this_thread::sleep_for(30ms);
+        for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+    }};
 }
 
 /// What must be the same after a run as before it.

@@ -22,13 +22,9 @@ TEST_CASE("a stage that is killed comes back as the next incarnation, with new c
         {
             Pipeline pipeline{options()};
             const pid_t pid = pipeline.supervisor->pids()[victim];
-            std::thread killer{[pid] {
-                std::this_thread::sleep_for(30ms);
-                ::kill(pid, SIGKILL);
-            }};
+            const std::jthread killer = kill_soon({pid});
             Pinger pinger{1};
             CHECK(pipeline.run(pinger).ok());
-            killer.join();
             CHECK(pinger.losses == 1);
             CHECK(pipeline.supervisor->pids()[victim] != pid);
             REQUIRE(pipeline.news.size() == 2);
@@ -74,13 +70,9 @@ TEST_CASE("both stages killed at once come back and find each other") {
     {
         Pipeline pipeline{options()};
         const std::vector<pid_t> pids = pipeline.supervisor->pids();
-        std::thread killer{[pids] {
-            std::this_thread::sleep_for(30ms);
-            for (const pid_t pid : pids) ::kill(pid, SIGKILL);
-        }};
+        const std::jthread killer = kill_soon(pids);
         Pinger pinger{2};
         CHECK(pipeline.run(pinger).ok());
-        killer.join();
         CHECK(pipeline.supervisor->shutdown().ok());
     }
 }
@@ -186,13 +178,9 @@ TEST_CASE("the telemetry blocks of dead incarnations can still be read") {
         chosen.trace_events = 64;
         Pipeline pipeline{chosen};
         const pid_t pid = pipeline.supervisor->pids()[0];
-        std::thread killer{[pid] {
-            std::this_thread::sleep_for(30ms);
-            ::kill(pid, SIGKILL);
-        }};
+        const std::jthread killer = kill_soon({pid});
         Pinger pinger{1};
         CHECK(pipeline.run(pinger).ok());
-        killer.join();
         const std::vector<StageRecord> records = pipeline.supervisor->records();
         REQUIRE(records.size() == 4);  // conductor, two stages, one again
         CHECK(records[0].id == kConductor);
