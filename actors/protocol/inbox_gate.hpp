@@ -58,9 +58,8 @@ public:
         std::vector<std::byte> bytes;
     };
 
-    /// What follows when too many messages are early. A draft's Begin brings all that was committed
-    /// by then, so the verdicts that have waited longest are the ones it can do without; a segment
-    /// can do without none.
+    /// What happens when too many messages are early. A draft's Begin has all tokens that were committed
+    /// by then, so the oldest held verdicts can be dropped; a segment needs every verdict.
     enum class Overflow : std::uint8_t { Refuse, DropOldest };
 
     explicit InboxGate(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}

@@ -3,12 +3,12 @@
 //
 //     begin()      a round of a request begins; the first after a verdict begins a turn and asks
 //     verified()   a verdict about a round has committed so many tokens
-//     disturbed()  a prompt shares the wave: the turn's time says nothing
+//     disturbed()  a prompt shares the wave: the turn is not counted
 //
-// A turn ends with the last verdict before the next begin(); what it took is the time of all its
-// requests, its tokens are all of theirs. A turn is not counted if a verdict came about a round of an
-// older one. What drafting gains depends on how many requests are decoded at once: there is a
-// GainWatch for 1, 2, 3 to 4, 5 to 8 and so on.
+// A turn ends with the last verdict before the next begin(). Its time and its tokens are those of all its
+// requests together. A turn is not counted if a verdict came about a round of an older one. The gain of
+// drafting depends on how many requests are decoded at once: there is a GainWatch for 1, 2, 3 to 4, 5 to 8
+// requests and so on.
 // Not thread-safe. Pure: times come from outside.
 #pragma once
 

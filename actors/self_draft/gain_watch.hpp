@@ -1,4 +1,4 @@
-// GainWatch: whether drafting pays at all, by the time that tokens take with and without it.
+// GainWatch: turns drafting off while it costs more than it saves, by the time per token with and without it.
 //
 //                    the budget is used up
 //        [Drafts] ------------------------------> [Plain]
@@ -7,20 +7,21 @@
 //          +-----------------------------------------+
 //                    the budget is kProbe: a probe
 //
-// The budget is what drafting may lose, in times of a plain token. A round with drafts adds what its
-// tokens take plainly and costs what it took; a plain token adds `allowance`, kAllowanceFirst of a
-// token at first and half of it after each failed probe, down to kAllowanceLeast. Hence
+// The budget is the time that drafting may lose, in units of the time of a plain token. A round with drafts
+// adds the time that its tokens take plainly and subtracts the time that it took. A plain token adds
+// `allowance`: kAllowanceFirst of a token at first, half of it after each failed probe, at least
+// kAllowanceLeast. Hence
 //
 //     time lost to drafting  <=  kStart + a few first probes + 1 % of the plain time
 //                                + what the last round of each probe overdraws
 //
 // as long as no probe overdraws more than kDebt; otherwise the debt counts as kDebt, and as twice
-// as much after each further such probe, up to kDebtMost. What drafting gained is forgotten beyond
-// kMost: a method that turned bad is given up after kMost lost tokens.
+// as much after each further such probe, up to kDebtMost. The budget is at most kMost, so a method that
+// becomes slower than plain decoding is turned off after kMost lost tokens.
 // A method twice as slow per token reaches about 0.98 of plain decoding over 2,000 rounds (up to
-// four tokens a round); one that gains 1.3 reaches 0.99 of itself. A method that begins to gain is
-// probed within (kProbe + kDebt) / kAllowanceLeast = 900 tokens; it is noticed by its first lucky
-// probe, so the more its rounds vary the later.
+// four tokens a round); one that is 1.3 times as fast reaches 0.99 of its speed. A method that begins to pay
+// is probed within (kProbe + kDebt) / kAllowanceLeast = 900 tokens, and turned on by the first probe that
+// gains; the more its rounds vary, the more probes this may take.
 // Kept across requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
 #pragma once
 
