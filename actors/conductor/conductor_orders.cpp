@@ -45,7 +45,7 @@ Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (!attempt) return attempt.error();
     newest_ = std::max(newest_, request);
     Answer& answer = answers_[request];
-    // Stages forget, and a cache for another context is laid out in another way.
+    // Stages forget old requests, and the cache layout depends on the context.
     const bool held = answer.order.request.context == order.request.context &&
                       turns_ - answer.turn < kReuseTurnsMax;
     answer = {.phase = Phase::Waiting,

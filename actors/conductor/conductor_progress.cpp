@@ -33,7 +33,7 @@ void ConductorActor::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     Answer& answer = found->second;
     if (!answer.voided) {
         answer.voided = true;
-        answer.held = 0;  // whoever missed a message may not hold what the others do
+        answer.held = 0;  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, answer);
     }
     const ConductorPlan::Stage* verifier = stage(plan_.verifier);
@@ -49,7 +49,7 @@ void ConductorActor::give_up_attempt(const ProgressWatch::Overdue& overdue) {
 }
 
 /// The first verdict of an attempt proves only that its prompt was processed; the next one, that the
-/// stages hear of verdicts and go on.
+/// stages receive verdicts and continue.
 void ConductorActor::note_verdict(RequestId request, Answer& answer) {
     watch_.verdict(request, context_->now());
     if (answer.answered) answer.voided = false;

@@ -12,7 +12,7 @@ bool GainWatch::ask() {
         if (budget_ < kProbe) return false;
         drafting_ = true;
         since_check_ = 0;
-        drafted_time_ = 0.0;  // what an earlier probe was like says nothing of this one
+        drafted_time_ = 0.0;  // earlier probes do not count for this one
         drafted_tokens_ = 0.0;
     }
     if (++since_check_ <= check_every_) return true;
@@ -43,7 +43,7 @@ void GainWatch::drafted_round(double took, int tokens) {
     const double plain = plain_time();
     if (plain <= 0.0) return;  // the first plain rounds are still under way
     if (!warm_) {
-        // Buffers are made and pages touched for the first time: it says less than the others.
+        // The first round allocates buffers and touches pages, so it is not measured.
         warm_ = true;
         budget_ += tokens - 0.5 * took / plain;
     } else {

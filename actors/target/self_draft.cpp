@@ -318,7 +318,7 @@ void SelfDraft::finish_pass(RunOutcome outcome) {
     const std::unique_ptr<Pass> pass = std::move(pass_);
     for (std::size_t i = 0; i < pass->members.size(); ++i) {
         DraftChain& chain = *pass->members[i].chain;
-        // Cancelled: the conductor has declared the attempt void, and its Stop is on its way.
+        // Cancelled: the conductor has cancelled the attempt, and its Stop is under way.
         if (outcome == RunOutcome::Cancelled) chain.state->stop();
         if (host_.requests.gone(*chain.state)) {
             chain.ended = true;
