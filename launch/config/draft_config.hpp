@@ -1,5 +1,5 @@
-// DraftConfig: the table [draft] of a pipeline's file: what the stages "draft" and "correct" think
-// with, and how they grow their tree.
+// DraftConfig: the table [draft] of a pipeline's file: the model or source of the stages "draft" and
+// "correct", and how they grow their tree.
 //
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once
@@ -21,7 +21,7 @@ class TomlTable;
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
-/// What a trained draft is replaced by where there is none.
+/// The stand-in for a trained draft.
 struct DraftStandIn {
     bool lookup = true;
     DraftModelKind model = DraftModelKind::None;
@@ -52,7 +52,7 @@ struct DraftConfig {
     [[nodiscard]] bool skips() const {
         return model == DraftModelKind::FirstLayers || model == DraftModelKind::SkipLayers;
     }
-    /// Whether the segments send it what their layers make of the last accepted token.
+    /// Whether the segments send it the residuals of the last accepted token after their layers.
     [[nodiscard]] bool is_tapped() const {
         return model == DraftModelKind::SkipLayers && skip.choose == SkipChoice::Programme;
     }

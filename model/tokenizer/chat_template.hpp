@@ -1,8 +1,8 @@
 // ChatTemplate: a conversation as the text and the token ids that a model was trained on.
 //
-// The file's own template is rendered (model/templates); with tools that which is named "tool_use", if there
-// is one. What messages bring is text of the user: the ids of control tokens come only from what the
-// template itself wrote.
+// The file's own template is rendered (model/templates); with tools the one named "tool_use", if there
+// is one. The contents of messages are text of the user: control tokens are encoded only from text that
+// the template itself wrote.
 // Immutable, any thread.
 #pragma once
 
