@@ -16,7 +16,7 @@
 //
 // A copy is verified by its checksum at each start, in each process. A copy that is damaged, or does not belong to
 // this folder, is removed and made again. Of two processes the second waits for the first one's copy. A process that
-// is killed leaves an unfinished file, which the next one replaces. No other file is removed. `rm -r` of the folder is
+// is killed leaves an unfinished file, which the next one overwrites. No other file is removed. `rm -r` of the folder is
 // safe at any time, also while a model runs.
 //
 // A copy is made only if at least its own size remains free on the disk. A failure here is not an error: the

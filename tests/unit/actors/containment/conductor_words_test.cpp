@@ -1,4 +1,4 @@
-// What the conductor says so that no stage works on, or stands still, in vain: a Stop at every end, a Begin
+// The conductor's messages that keep stages from working, or waiting, for an ended attempt: a Stop at every end, a Begin
 // once more to those who ask.
 #include <utility>
 #include <vector>
