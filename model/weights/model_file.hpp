@@ -1,7 +1,7 @@
 // ModelFile: a model on disk, opened, checked and described; nothing of it is computed yet.
 //
 // Owns the memory mapping that every TensorView points into. Immutable after open(), so it may
-// be read from several threads. Everything a later stage trusts (sizes, offsets, dtypes, shapes
+// be read from several threads. Everything that later code relies on (sizes, offsets, dtypes, shapes
 // against the configuration) has been checked when open() returns a value.
 //
 // Formats: GGUF v2/v3 in one file or in shards (gguf/), Hugging Face folders (huggingface/folder.hpp), and the draft part
@@ -52,7 +52,7 @@ struct GreedyToken {
     bool after = false;
 };
 
-/// One step of what happens to a text before it is cut and encoded.
+/// One step of the normalization of a text before it is split and encoded.
 struct TextStep {
     enum class Kind : std::uint8_t {
         NormalFormC,
@@ -78,7 +78,7 @@ struct PieceRules {
     bool drops_space = false;       // decoding leaves out the space that a text begins with
 };
 
-/// The tokenizer as the file states it; tokenizer/ turns it into something that works.
+/// The tokenizer's data as in the file; tokenizer/ builds a Tokenizer from it.
 struct TokenizerData {
     // tokenizer.ggml.model: "gpt2" is byte-level BPE, "llama" SentencePiece BPE: by `merges` if
     // there are some, else by `scores`. "unigram" (tokenizer.json only): by `scores`.
@@ -102,7 +102,7 @@ struct TokenizerData {
     std::string refusal;                // why no tokenizer can be made of it; empty: it can
 };
 
-/// How the model's makers want answers drawn; what is absent they leave open.
+/// The sampling settings that the model's authors recommend; absent values are not stated.
 struct SamplingDefaults {
     std::optional<float> temperature, top_p, min_p, repetition_penalty;
     std::optional<int> top_k;
@@ -157,7 +157,7 @@ public:
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
     /// 64 bits that differ when the weights' description or a sample of their bytes differs, also
-    /// those of who lends: stages compare it at hello. A merged LoRA gives another one, derived from
+    /// those of the lending file: stages compare it in Hello. A merged LoRA gives another one, derived from
     /// that of the file and from all numbers of the LoRA. Not a cryptographic hash.
     [[nodiscard]] std::uint64_t fingerprint() const;
     /// The same without the LoRA: what a LoRA for this file names as its target.

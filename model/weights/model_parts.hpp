@@ -1,4 +1,4 @@
-// ModelParts: what every weight format is turned into; a ModelFile is these parts and a mapping.
+// ModelParts: the common result of all readers of weight formats; a ModelFile is these parts and a mapping.
 // A draft part is one that borrows from its target (trained_parts.hpp).
 //
 // Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all of it before it returns.

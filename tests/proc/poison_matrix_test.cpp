@@ -1,5 +1,5 @@
-// The kill matrix with a request that a segment dies of, again and again, beside seven others: the
-// others' tokens must be those of an undisturbed run, and the error of the deadly one must name it.
+// The kill matrix with a poison request (a segment dies at each of its Begins) beside seven others: the
+// others' tokens must equal those of a run without kills, and the error of the poison request must name it.
 #include <string>
 #include <vector>
 

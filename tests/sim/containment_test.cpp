@@ -1,4 +1,4 @@
-// What a request or a stage that fails again and again may do to the others, in a simulated world:
+// The effect of a request or a stage that fails repeatedly on the others, in a simulated world:
 // the real actors, conductor and rules of recovery.
 #include <algorithm>
 #include <functional>

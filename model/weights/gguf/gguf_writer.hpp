@@ -1,6 +1,6 @@
 // GGUF v3, byte level, for writing: what stands in front of the tensor data.
 //
-// Knows how the bytes are laid out and nothing of what they mean; gguf_reader.hpp reads the same. Values of
+// Handles the layout of the bytes, not their meaning; gguf_reader.hpp reads the same. Values of
 // the caller are in this machine's byte order, which is little endian everywhere Paceline runs.
 //
 // Pure but for what GgufKeyWriter collects. Preconditions, checked: no key twice, names within the limits of

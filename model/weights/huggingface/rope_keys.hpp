@@ -2,12 +2,12 @@
 // rope_parameters (transformers 5). The formulas are those of its modeling_rope_utils.py.
 //
 //     linear    frequencies / factor
-//     dynamic   as without scaling up to max_position_embeddings, and no further here: beyond it the
-//               base moves with the text, and keys that were computed would be wrong
+//     dynamic   no scaling up to max_position_embeddings, where the context ends here: beyond it the
+//               base changes with the length of the text, and cached keys would be wrong
 //     yarn      see rope_table.hpp; attention_factor is absolute, else from mscale, mscale_all_dim
 //     llama3    a divisor per frequency, as a GGUF file carries it
 //     longrope  a divisor per frequency up to original_max_position_embeddings, where the context ends here:
-//               beyond it others count, and keys that were computed would be wrong
+//               beyond it other divisors apply, and cached keys would be wrong
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Requests that share waves: the queue that says what runs together, the verifier that asks several
+// Requests that share waves: the queue that selects parts that run together, the verifier with several
 // walks at once, and the pipeline as a whole.
 #include <random>
 #include <set>

@@ -1,5 +1,5 @@
-// Requests whose verdicts stay away while every stage seems well: begun anew once, then ended with an
-// error; and those that only wait, which are left alone.
+// Requests that get no verdicts although no stage is lost: replayed once, then ended with an
+// error; and requests that only wait, which are not affected.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The conductor when stages are lost: attempts, replay, requests and pipelines that are given up.
+// The conductor when stages are lost: attempts, replay, requests and pipelines that end with an error.
 #include <string>
 #include <vector>
 

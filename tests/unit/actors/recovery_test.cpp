@@ -1,5 +1,5 @@
-// Decoding while stages die and come back: whatever is lost at whatever moment, the tokens are
-// plain decoding's, each answer ends once, and nothing stays held.
+// Decoding while stages die and come back: for any loss at any time the tokens are
+// plain decoding's, each answer ends once, and no slot or request leaks.
 #include <cstdlib>
 #include <random>
 

@@ -1,4 +1,4 @@
-// A verdict that the conductor must not believe: its sender is replaced, the run goes on.
+// An invalid verdict: its sender is replaced, and the run continues.
 #include <functional>
 #include <string>
 

@@ -1,4 +1,4 @@
-// A message that a stage must not send: its sender is reported and replaced, its reader lives.
+// Invalid messages: the sender is reported and replaced, the reader continues.
 #include <functional>
 #include <string>
 

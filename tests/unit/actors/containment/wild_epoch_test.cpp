@@ -1,4 +1,4 @@
-// The epoch in a message is a claim. The one that counts is that of the channel.
+// Messages whose epoch is not that of their channel: they are dropped, and their sender is replaced.
 #include "tests/unit/actors/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
