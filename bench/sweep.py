@@ -140,7 +140,7 @@ class Simulator:
 
 
 class Report:
-    """sweep.md: whoever waits sees each table as soon as it is there."""
+    """Writes sweep.md anew after each table, so that results can be read while the sweep runs."""
 
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")
