@@ -140,7 +140,7 @@ class Simulator:
 
 
 class Report:
-    """Writes sweep.md anew after each table, so that results can be read while the sweep runs."""
+    """Writes sweep.md, flushed after each table, so that it can be read while the sweep runs."""
 
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")
