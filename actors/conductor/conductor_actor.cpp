@@ -218,11 +218,10 @@ void ConductorActor::end_poison(RequestId request, const ConductorPlan::Stage& l
     for (const StageId stage : suspects_.explained_by(request)) context_->excuse_loss(stage);
     for (auto& [stage, trials] : trials_) trials.explained(request);
     end(request, FinishReason::Interrupted,
-        Error{
-            Errc::PeerGone,
-            fmt::format("{} is given up: it alone was running when {} was lost, the {}. loss in a "
-                        "row without a token in between",
-                        name_of(request), name_of(lost), losses)});
+        Error{Errc::PeerGone,
+              fmt::format("{} is ended: {} was lost while it alone was running, {} losses in a row "
+                          "without a committed token",
+                          name_of(request), name_of(lost), losses)});
 }
 
 void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {

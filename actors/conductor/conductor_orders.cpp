@@ -29,7 +29,7 @@ Result<std::vector<TokenId>> ConductorActor::text_of(const AnswerOrder& order) c
 
 Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (draining_ && !planted(PlantedBug::DrainTakesOrders))
-        return Error{Errc::BadArgument, "no request is taken any more: shutting down"};
+        return Error{Errc::BadArgument, "no further requests are accepted: shutting down"};
     Result<std::vector<TokenId>> text = text_of(order);
     if (!text) return text.error();
     order.request.text = std::move(text).value();
