@@ -10,7 +10,7 @@
 
 #include "ipc/base/faults.hpp"
 #include "runtime/loop/job_limits.hpp"
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"

@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

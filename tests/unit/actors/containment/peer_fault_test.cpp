@@ -2,7 +2,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"
 

@@ -1,5 +1,6 @@
 // Messages whose epoch is not that of their channel: they are dropped, and their sender is replaced.
-#include "tests/unit/actors/cluster.hpp"
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

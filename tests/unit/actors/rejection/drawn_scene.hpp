@@ -24,9 +24,9 @@
 #include "actors/target/segment_actor.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/support/local_world.hpp"
+#include "tests/support/pipeline/shuffled_world.hpp"
 #include "tests/unit/actors/rejection/every_way.hpp"
 #include "tests/unit/actors/rejection/tiny_backend.hpp"
-#include "tests/unit/actors/shuffled_world.hpp"
 
 namespace paceline::testing {
 
