@@ -4,9 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include "model/tokenizer/chat_tools.hpp"
+#include "tests/support/contains.hpp"
 #include "tests/unit/tokenizer/fixtures.hpp"
 
 namespace paceline {
+
+using testing::contains;
 namespace {
 
 constexpr const char* kPlain =
