@@ -56,6 +56,7 @@ struct GreedyToken {
 struct TextStep {
     enum class Kind : std::uint8_t {
         NormalFormC,
+        NormalFormKC,
         Prepend,  // `to` in front of a text that is not empty
         Replace   // every `from`, left to right, by `to`
     };

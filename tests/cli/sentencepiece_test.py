@@ -110,7 +110,7 @@ class SentencePiece(CliTest):
     def test_what_is_refused_is_named(self):
         refused = {
             "Precompiled": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA=="}},
-            "NFKC": {"normalizer": {"type": "NFKC"}},
+            "NFKD": {"normalizer": {"type": "NFKD"}},
             "WhitespaceSplit": {"pre_tokenizer": {"type": "WhitespaceSplit"}},
             "WordPiece": {"decoder": {"type": "WordPiece"}},
         }
