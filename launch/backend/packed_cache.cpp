@@ -202,7 +202,7 @@ std::string use_packed_cache(ModelFile& file,
                              const Environment& environment,
                              Show bars) {
     const std::optional<StoredType> type = copy_type(options);
-    if (!type || options.no_cache || file.lora() != nullptr || !is_folder(file)) return {};
+    if (!type || options.no_cache || file.lora() != nullptr || !file.is_folder()) return {};
     std::string note;
     const Status done = find_or_make(file, environment.cache_folder + "/packed", *type,
                                      options.threads, bars, note);
@@ -212,7 +212,7 @@ std::string use_packed_cache(ModelFile& file,
 
 void use_named_copy(ModelFile& file, const ModelOptions& options) {
     const std::optional<StoredType> type = copy_type(options);
-    if (!type || options.copy.empty() || file.lora() != nullptr || !is_folder(file)) return;
+    if (!type || options.copy.empty() || file.lora() != nullptr || !file.is_folder()) return;
     (void)use_copy(file, options.copy, *type);
 }
 
