@@ -21,6 +21,8 @@ Status open_draft_model(const std::string& path, const ModelFile& target, DraftB
     Result<ModelFile> own = is_synthetic(target) ? open_shape(path) : ModelFile::open(path);
     if (!own) return own.error();
     if (!is_synthetic(target)) {
+        // Of Phi-3: the rope of the texts that the target was opened for.
+        own.value().choose_rope(target.config().context_length);
         const Result<int> shared = shared_vocabulary(own.value(), target);
         if (!shared) return shared.error();
         plan.shared_tokens = shared.value();

@@ -24,6 +24,7 @@ Result<ModelFile> open_model_file(const ModelOptions& options, const Environment
     Result<std::string> path = choose_model(options, environment);
     if (!path) return path.error();
     Result<ModelFile> file = ModelFile::open(path.value());
+    if (file) file.value().choose_rope(options.context);
     if (!file || options.lora.empty()) return file;
     const PartsSearch search = parts_search(options.parts, environment);
     const Result<std::string> part = find_lora(options.lora, search, file.value());
@@ -41,6 +42,7 @@ ModelOptions naming(ModelOptions options, const ModelFile& file) {
 Result<ModelFile> open_named_model(const ModelOptions& options) {
     if (!options.random.empty()) return open_shape(options.random);
     Result<ModelFile> file = ModelFile::open(options.model);
+    if (file) file.value().choose_rope(options.context);
     if (file) use_named_copy(file.value(), options);
     if (!file || options.lora.empty()) return file;
     return merge_lora(std::move(file).value(), options.lora);
