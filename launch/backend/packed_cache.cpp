@@ -181,6 +181,7 @@ Status find_or_make(ModelFile& file,
     std::error_code failed;
     fs::create_directories(cache, failed);
     if (failed) return Error{Errc::System, cache + " cannot be made: " + failed.message()};
+    UnfinishedFile::remove_abandoned(cache);
     const Result<std::string> content = content_of(file, cache, bars);
     if (!content) return content.error();
     const char* suffix = type == StoredType::Q8_0 ? "q8_0" : "q4_1";

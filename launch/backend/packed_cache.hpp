@@ -15,9 +15,9 @@
 // again at the next start. Whatever differs only costs the time of a hash.
 //
 // A copy is verified by its checksum at each start, in each process. One that is damaged, or no copy of this folder,
-// is removed and made anew. Two processes: the second waits for the first one's copy. A process that is killed
-// leaves a part that the next one takes over. Nothing else is removed, ever: `rm -r` of the folder is safe at any
-// time, also while a model runs.
+// is removed and made anew. Two processes: the second waits for the first one's copy. A process that is killed, or
+// ended by a signal, leaves a part, which the next one that opens the cache removes, for whatever folder. Nothing else is
+// removed, ever: `rm -r` of the folder is safe at any time, also while a model runs.
 //
 // A copy is made only where at least its own size stays free on the disk. Whatever fails here is no error: the
 // weights are packed in memory, as without a cache, and the reason is returned for people.

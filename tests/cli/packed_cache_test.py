@@ -1,5 +1,6 @@
 """Packed copies of folders that are loaded with --dtype int8 or q4: made once, exact, verified, left out on request."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -165,6 +166,22 @@ class PackedCache(CliTest):
         self.assertEqual(self.ids(), wanted)
         self.assertEqual(copy.read_bytes(), whole)
         self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
+
+    def test_what_interrupted_processes_left_of_other_models_is_removed(self):
+        self.cache.mkdir(parents=True)
+        left = self.cache / "0123-q4_1.gguf.paceline-part"
+        held = self.cache / "4567-q4_1.gguf.paceline-part"
+        other = self.cache / "notes.txt"
+        for file in (left, held, other):
+            file.write_text("half")
+        with held.open("r+") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            self.ids()
+        self.assertFalse(left.exists())
+        self.assertTrue(held.exists(), "its writer still runs")
+        self.assertTrue(other.exists())
+        self.ids()
+        self.assertFalse(held.exists())
 
     def test_a_cache_that_cannot_be_written_costs_a_remark_and_no_answer(self):
         wanted = self.ids("--no-cache")
