@@ -24,6 +24,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
@@ -34,13 +35,14 @@ namespace paceline {
 
 /// Makes `file` read its matrices from a copy, made first if there is none, where the options ask for it: a
 /// folder, int8 or q4, no LoRA, no --no-cache. Returns a sentence for people, or nothing.
+/// With a LoRA the sum of both is what is packed: a copy of it would serve that LoRA alone.
 [[nodiscard]] std::string use_packed_cache(ModelFile& file,
                                            const ModelOptions& options,
                                            const Environment& environment,
                                            Show bars);
 
-/// The same in a stage process, where options.copy names the copy that its parent uses. Without it, or where it
-/// is gone by now, the folder is packed: the bits are the same.
-void use_named_copy(ModelFile& file, const ModelOptions& options);
+/// The same in a stage process, where `copy` names the one that its parent uses with `dtype`. Without it, or where
+/// it is gone by now, the folder is packed: the bits are the same.
+void use_named_copy(ModelFile& file, std::string_view dtype, const std::string& copy);
 
 }  // namespace paceline

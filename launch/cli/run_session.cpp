@@ -185,7 +185,12 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         Result<SettledPipeline> settled =
             settle_pipeline(*written, options, model_->file, environment);
         if (!settled) return settled.error();
-        const PipelineConfig& config = settled.value().config;
+        PipelineConfig& config = settled.value().config;
+        const OpenTold told{.bars = bars_, .remarks = !options.quiet};
+        if (Status s =
+                keep_draft_copy(config.draft, model_->file, options.model, environment, told);
+            !s)
+            return s.error();
         supervision = config.supervision;
         acceptance_ = config.acceptance;
         // Plain decoding to compare with: where the target is.
