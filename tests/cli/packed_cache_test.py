@@ -192,7 +192,7 @@ class PackedCache(CliTest):
         self.assertEqual(self.drafted("--draft-model", near, "--lora", str(lora))[0], merged)
         self.assertEqual(len(self.copies()), 1)
 
-    def test_check_bench_and_measured_costs_have_the_copies_of_run(self):
+    def test_check_bench_and_simulate_have_the_copies_of_run(self):
         near = self.near_copy()
         config = self.folder / "p.toml"
         config.write_text('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "t"\nrole = "segment"\n'
@@ -212,8 +212,12 @@ class PackedCache(CliTest):
         self.assertEqual(sorted(copy.name[-9:-5] for copy in self.copies()), ["q4_1", "q8_0"])
         shutil.rmtree(self.cache)
         self.run_ok("simulate", "-m", FOLDER, "--measure-costs", str(self.folder / "costs"), "--draft-models", near,
-                    "--dtype", "q4", "--rows", "1", "--contexts", "8", "--depths", "1", "--measure-threads", "1",
-                    "--neighbours", "0", "--samples", "1", env=self.env)
+                    "--dtype", "q4", "--rows", "1,2,4,8,64", "--contexts", "8,64", "--depths", "1,2",
+                    "--measure-threads", "1", "--neighbours", "0", "--samples", "1", env=self.env)
+        self.assertEqual(len(self.copies()), 2)
+        shutil.rmtree(self.cache)
+        self.run_ok("simulate", "-m", FOLDER, "--config", str(config), "--costs", str(self.folder / "costs"), "--dtype",
+                    "q4", "--prompt", "Hello", "-n", "8", "--check", env=self.env)
         self.assertEqual(len(self.copies()), 2)
 
     def test_processes_that_begin_at_once_make_one_copy(self):
