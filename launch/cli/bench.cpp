@@ -228,8 +228,12 @@ Command add_bench(Command& app, BenchOptions& options) {
     return command;
 }
 
-int run_bench(const BenchOptions& options, const Environment& environment) {
+int run_bench(const BenchOptions& given, const Environment& environment) {
+    BenchOptions options = given;
     const std::vector<BenchCase> cases = cases_of(options);
+    // What run has -c for: a model may have another rope for longer texts.
+    for (const BenchCase& bench : cases)
+        options.model.context = std::max(options.model.context, bench.positions());
     if (cases.empty())
         return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
     const Device device = device_of(options.model);

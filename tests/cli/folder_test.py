@@ -53,6 +53,9 @@ class Folder(CliTest):
             said = self.run_fails(2, "run", "-m", str(name), *PROMPT, "-c", "257")
             self.assertIn("-c 257 is more than the model's context of 256 tokens", said)
             texts.add((tuple(short), tuple(longer)))
+            bench = ["bench", "-m", str(name), "-p", "8", "-n", "0", "-r", "1", "-t", "1", "-d"]
+            self.run_ok(*bench, "200")
+            self.assertIn("the model's context has 256", self.run_fails(2, *bench, "250"))
         self.assertEqual(len(texts), 1, "the file has the folder's weights")
 
     def test_weights_are_packed_on_load_like_those_of_a_gguf_file(self):
