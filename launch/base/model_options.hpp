@@ -42,6 +42,8 @@ inline constexpr int kContextDefault = 8192;
 void add_model_file_option(Command& app, ModelOptions& options);
 /// --lora, for commands that compute with the weights.
 void add_lora_option(Command& app, ModelOptions& options);
+/// --no-cache, for commands that compute with the weights.
+void add_cache_option(Command& app, ModelOptions& options);
 /// -m, --lora, --dtype, --no-cache, --kv-dtype, --isa, -t, -c
 void add_model_options(Command& app, ModelOptions& options);
 /// --device: "cpu" or "cuda:N"; whether it is there says check_device().

@@ -47,6 +47,8 @@ void add_prompt_options(Command& command, RunOptions& options) {
                        "read the prompt from FILE, - is standard input");
     command.add_option("--system", options.system,
                        "system prompt (default: the chat template's own)");
+    command.add_option("--tools", options.tools_file,
+                       "tools for the chat template: a JSON file, the list `tools` of chat APIs");
     command.add_flag("--raw", options.raw,
                      "give the model the prompt as it is, without chat template; text such as "
                      "<|im_start|> is the control token");
@@ -135,6 +137,9 @@ Status check_combinations(const RunOptions& options) {
     }
     if (options.raw && !options.system.empty()) {
         return bad("--system belongs to the chat template, --raw uses none");
+    }
+    if (options.raw && !options.tools_file.empty()) {
+        return bad("--tools are for the chat template, --raw does without one");
     }
     if (options.raw && options.interactive) {
         return bad("--interactive needs the chat template, --raw uses none");

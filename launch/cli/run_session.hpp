@@ -89,6 +89,7 @@ private:
     std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
     std::optional<ChatTemplate> chat_;    // nothing: --raw
     std::string system_;
+    std::string tools_;                                    // JSON; empty: none
     TextRequest wanted_;                                   // of every answer, but for its tokens
     AcceptanceRule acceptance_ = AcceptanceRule::Coupled;  // of the pipeline, if there is one
     ModelOptions model_options_;

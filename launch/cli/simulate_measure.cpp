@@ -37,6 +37,7 @@ Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
         if (!found) return found.error();
         Result<ModelFile> file = ModelFile::open(found.value());
         if (!file) return file.error();
+        take_packed_copy(file.value(), options.model, environment, {.bars = bars_on(environment)});
         drafts.files.push_back(std::move(file).value());
     }
     Result<FoundParts> found = find_parts(parts_search(options.model.parts, environment), target);
@@ -94,6 +95,7 @@ Status measure_costs_file(const SimulateOptions& options, const Environment& env
     const auto told = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     Result<ModelFile> target = open_model_file(options.model, environment);
     if (!target) return target.error();
+    take_packed_copy(target.value(), options.model, environment, {.bars = bars_on(environment)});
     Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
     if (!drafts) return drafts.error();
     Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);

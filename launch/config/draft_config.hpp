@@ -31,6 +31,7 @@ struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
     DraftModelKind model = DraftModelKind::None;
     std::string model_file = {};  // of File; of Trained its part: given, or found by use_parts()
+    std::string copy = {};        // of File, a folder: its packed copy, set by keep_draft_copy()
     DraftSize size = DraftSize::Small;
     DraftStandIn stand_in = {};
     bool part_missing = false;  // these three are set by use_parts(), for people and costs: whether

@@ -56,6 +56,7 @@ struct GreedyToken {
 struct TextStep {
     enum class Kind : std::uint8_t {
         NormalFormC,
+        NormalFormKC,
         Prepend,  // `to` in front of a text that is not empty
         Replace   // every `from`, left to right, by `to`
     };
@@ -145,6 +146,7 @@ public:
     /// Of a split model the first shard's.
     [[nodiscard]] const std::string& path() const;
     [[nodiscard]] const std::string& format() const;  // "GGUF v3", for people
+    [[nodiscard]] bool is_folder() const;             // a Hugging Face folder, not a GGUF file
     [[nodiscard]] std::uint64_t file_bytes() const;
     [[nodiscard]] const ModelConfig& config() const;
     [[nodiscard]] const TokenizerData& tokenizer() const;
@@ -164,6 +166,12 @@ public:
     [[nodiscard]] std::uint64_t plain_fingerprint() const;
     /// nullptr: the weights are the file's own.
     [[nodiscard]] const MergedLora* lora() const;
+    /// Of a model with two lists of rope factors (longrope): takes the one for longer texts, with its context, where
+    /// `context` is more than config().context_length. transformers chooses by the length of the text so far, and
+    /// computes all keys anew where a text grows past the first context. Keys of both lists never mix, so here, as in
+    /// llama.cpp, the context that is asked for decides, for short texts too. All processes that compute one model must ask alike.
+    void choose_rope(int context);
+
     /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty: none.
     [[nodiscard]] std::string copy_path() const;
 

@@ -19,12 +19,20 @@
 
 namespace paceline {
 
+/// The list of rope factors for texts beyond the context that a model was trained with first (longrope), beside
+/// the one for texts within it, in ModelConfig::rope. ModelFile::choose_rope() takes one.
+struct LongRope {
+    std::vector<float> factors;
+    int context = 0;  // of the model with it; 0: the model has no such list
+};
+
 struct ModelParts {
     std::string format;        // "GGUF v3", for people
     std::string architecture;  // as the file names it: "llama", "MistralForCausalLM"
     std::vector<std::string> remarks =
         {};  // what the file limits, or cannot say: sentences for people
     ModelConfig config;
+    LongRope long_rope = {};
     TokenizerData tokenizer;
     ChatSources chat = {};
     SamplingDefaults sampling;

@@ -25,6 +25,8 @@ public:
     /// The name of the file at `path` until keep().
     [[nodiscard]] static std::string part_of(const std::string& path);
     static Result<UnfinishedFile> begin(const std::string& path, Beside beside);
+    /// Removes the parts in `folder` whose writers are gone (killed, Ctrl-C). Where a file system has no locks, none.
+    static void remove_abandoned(const std::string& folder);
 
     UnfinishedFile(UnfinishedFile&& other) noexcept;
     UnfinishedFile& operator=(UnfinishedFile&&) noexcept = delete;

@@ -31,6 +31,7 @@ public:
     void add_bool(const std::string& key, bool value);
     void add_texts(const std::string& key, const std::vector<std::string>& texts);
     void add_i32s(const std::string& key, const std::vector<std::int32_t>& numbers);
+    void add_f32s(const std::string& key, const std::vector<float>& numbers);
     /// As another file has it.
     void add_value(const std::string& key, const GgufValue& value);
 

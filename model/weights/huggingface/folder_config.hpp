@@ -11,11 +11,13 @@
 #include "model/config.hpp"
 #include "model/weights/huggingface/architecture.hpp"
 #include "model/weights/huggingface/json_keys.hpp"
+#include "model/weights/model_parts.hpp"
 
 namespace paceline::huggingface {
 
 struct FolderConfig {
     ModelConfig model;  // tied_embeddings: as the file says; tensors decide (folder_tensors.hpp)
+    LongRope long_rope = {};
     const FolderArchitecture* architecture = nullptr;
     std::vector<std::string> remarks = {};  // what limits the context: sentences for people
 };
