@@ -58,7 +58,7 @@ private:
     // The turn.
     std::uint64_t turn_ = 0;
     GainWatch* asked_ = nullptr;  // nullptr: there is no turn
-    int allowed_ = 0;  // candidates of each request
+    int allowed_ = 0;             // candidates of each request
     bool counts_ = false;
     int verdicts_ = 0;
     int tokens_ = 0;

@@ -71,8 +71,7 @@ void GainWatch::plain_round(double took, double tokens) {
 void GainWatch::drafted_round(double took, double tokens, double candidates) {
     const double plain = plain_time();
     if (plain <= 0.0) return;  // the first plain rounds are still under way
-    const double expected =
-        1.0 + candidates * (candidate_ > 0.0 ? candidate_ : kCandidateUnknown);
+    const double expected = 1.0 + candidates * (candidate_ > 0.0 ? candidate_ : kCandidateUnknown);
     const double cost = std::min(took / plain, kOutlier * expected);
     const double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
     const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;

@@ -75,7 +75,7 @@ private:
 
     void plain_round(double took, double tokens);
     void drafted_round(double took, double tokens, double candidates);
-    void add(double tokens);  // to the budget
+    void add(double tokens);                  // to the budget
     [[nodiscard]] double plain_time() const;  // of a token; 0: not known yet
 
     bool enabled_;

@@ -49,10 +49,10 @@ struct DraftChain {
     float reach = 1.0F;                        // product of the scores
     bool ended = true;
     GainTurns::Round round = {};
-    bool drafted = false;  // in this round
+    bool drafted = false;         // in this round
     std::int32_t candidates = 0;  // in the tree: tokens of the chain and runners-up
-    bool tapped = false;   // the verify rows keep their residuals
-    Micros begun{0};       // when the verdict before it came; 0: none did
+    bool tapped = false;          // the verify rows keep their residuals
+    Micros begun{0};              // when the verdict before it came; 0: none did
 
     /// Begins below a root; nothing is drafted yet.
     void begin_below(const TreeNode& node, std::shared_ptr<const DraftPath> with) {

@@ -82,8 +82,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     if (chain.drafted && drafted > 0) {
         // A runner-up may be accepted one token deeper than the chain, if the tree was full: what counts
         // is the rate of the chain.
-        const bool stopped =
-            drafted < options_.gamma && chain.candidates < chain.round.candidates;
+        const bool stopped = drafted < options_.gamma && chain.candidates < chain.round.candidates;
         stops_.verified(std::min(accepted, drafted), drafted, stopped);
         const bool changed =
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);

@@ -154,7 +154,9 @@ TEST_CASE("layers that the target has not are refused by key, value and number o
                    "skip_ratio = 0 leaves nothing to skip"));
 }
 
-TEST_CASE("a short list is a head of its own with the first ids, and none if it has the whole vocabulary") {
+TEST_CASE(
+    "a short list is a head of its own with the first ids, and none if it has the whole "
+    "vocabulary") {
     const ModelFile target = testing::open_fixture("tiny-chat");
     const auto plan_of = [&](const std::string& text) {
         Result<SelfDraftPlan> plan = plan_self_draft(config_of(text), target);
@@ -166,8 +168,7 @@ TEST_CASE("a short list is a head of its own with the first ids, and none if it 
         const SelfDraftPlan brief = plan_of(source + "short_list = 10\n");
         REQUIRE(brief.heads.size() == 1);
         CHECK(brief.heads[0].transform.empty());
-        CHECK(brief.heads[0].tokens ==
-              std::vector<TokenId>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+        CHECK(brief.heads[0].tokens == std::vector<TokenId>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
         CHECK(brief.options.head == HeadId{1});
         CHECK(!brief.final_head);
         const int all = target.config().vocab_size;

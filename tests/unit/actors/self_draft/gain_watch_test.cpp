@@ -153,7 +153,8 @@ TEST_CASE("a method that gains 1.3 keeps 1.2 of it over one answer, 0.97 of it o
     }
 }
 
-TEST_CASE("a search for a better set is paid from the same budget, and leaves enough of it for probes") {
+TEST_CASE(
+    "a search for a better set is paid from the same budget, and leaves enough of it for probes") {
     for (const Method& shape : kShapes) {
         double speed = 0.0;
         int jobs = 0;
