@@ -159,13 +159,17 @@ def auto_off_row(options, folder, files, row):
 def auto_off(options):
     sets, prompts = prompt_sets.chosen(options)
     with prompts:
-        rows, chosen = [], cases.timed((options.exit, options.depth), options.ratio, options.skipped)
+        rows, chosen = [], wanted(options, cases.timed((options.exit, options.depth), options.ratio, options.skipped))
         files = one_prompt_files(sets, prompts.name)
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             for row in pool.map(lambda each: auto_off_row(options, prompts.name, files, each),
                                 chosen[:2] if options.quick else chosen):
                 rows.append(row)
                 write_table(options, AUTO_OFF_COLUMNS, rows)
+
+
+def wanted(options, rows):
+    return [row for row in rows if not options.rows or row[0] in options.rows.split(";")]
 
 
 def one_prompt_files(sets, folder):
@@ -263,7 +267,7 @@ def times(options):
         constant = (options.exit, options.depth)
         chosen = (cases.timed_lens(constant) if options.lora
                   else cases.timed(constant, options.ratio, options.skipped))
-        chosen = [row for row in chosen if not options.rows or row[0] in options.rows.split(";")]
+        chosen = wanted(options, chosen)
         if options.quick:
             chosen, files = chosen[:2], files[:1]
         time_rows(options, chosen, files)
@@ -311,7 +315,7 @@ def options_of():
     parser.add_argument("--skip-sets", type=pathlib.Path, help="sets: the program",
                         default=ROOT / "build/release/bench/skip_sets/paceline_skip_sets")
     parser.add_argument("--sections", default="", help="counts: only these, comma-separated")
-    parser.add_argument("--rows", default="", help="times: only the rows of these names, separated by ';'")
+    parser.add_argument("--rows", default="", help="times, auto-off: only the rows of these names, separated by ';'")
     parser.add_argument("-n", type=int, default=96, help="most tokens of an answer")
     parser.add_argument("--temp", type=float, default=0.0)
     parser.add_argument("--top-p", type=float, default=0.9, help="with --temp")
