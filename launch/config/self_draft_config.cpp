@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kWindowMax = 128;
 constexpr int kManyTrials = 1'000'000;
+constexpr int kVocabularyMax = 1 << 24;
 
 }  // namespace
 
@@ -33,6 +34,10 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "target's own; with `--lora` after the layer that the LoRA was made for"},
     };
     const std::vector<Field> rest = {
+        {"short_list", number(c.short_list, 0, kVocabularyMax),
+         "drafted tokens are among the first so many token ids, the more frequent ones of a BPE "
+         "vocabulary; their probabilities, and those of the stop rules, are those among these. A "
+         "trained head has a list of its own; 0: all"},
         {"choose", word(c.skip.choose, {"fixed", "programme", "search"}),
          "`skip`: what changes the set while decoding: nothing (`fixed`), CLaSp's dynamic "
          "`programme`, or SWIFT's `search`"},
