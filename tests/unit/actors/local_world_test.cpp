@@ -1,5 +1,6 @@
 #include "tests/support/local_world.hpp"
 
+#include "actors/draft/prompt_lookup_source.hpp"
 #include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

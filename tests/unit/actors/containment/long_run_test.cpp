@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "actors/protocol/counters.hpp"
 #include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
