@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace paceline {
 namespace {
@@ -16,14 +17,14 @@ constexpr double kCandidateUnknown = GainWatch::kRisk * GainWatch::kStart;
 int GainWatch::ask() {
     if (!enabled_) return kAnyNumber;
     if (plain_count_ < kPlainFirst) return 0;
+    const double awaited = std::exchange(awaited_, 0.0);
     if (!drafting_) {
-        if (budget_ < kStart + awaited_) return 0;
+        if (budget_ < kStart + awaited) return 0;
         drafting_ = true;
         since_check_ = 0;
         drafted_time_ = 0.0;  // earlier probes do not count for this one
         drafted_tokens_ = 0.0;
     }
-    awaited_ = 0.0;
     if (++since_check_ > check_every_) {
         since_check_ = 0;
         check_every_ = std::min(2 * check_every_, kCheckMost);
@@ -47,7 +48,7 @@ bool GainWatch::affords(Micros job) {
     if (!enabled_) return true;
     if (plain <= 0.0) return false;
     const double cost = static_cast<double>(job.count()) / plain;
-    if (drafting_) return budget_ >= cost;
+    if (drafting_) return budget_ >= std::min(cost, kMost);
     awaited_ = std::min(cost, kMost - kStart);
     return budget_ >= kStart + awaited_;
 }
@@ -55,8 +56,8 @@ bool GainWatch::affords(Micros job) {
 void GainWatch::paid(Micros job) {
     const double plain = plain_time();
     if (!enabled_ || plain <= 0.0) return;
-    awaited_ = 0.0;
     add(-static_cast<double>(job.count()) / plain);
+    if (budget_ < candidate_) drafting_ = false;
 }
 
 double GainWatch::gain() const {
@@ -83,7 +84,7 @@ void GainWatch::drafted_round(double took, double tokens, double candidates) {
 }
 
 void GainWatch::add(double tokens) {
-    budget_ = std::clamp(budget_ + tokens, -kMost, kMost);
+    budget_ = std::clamp(budget_ + tokens, -kDebtMost, kMost);
 }
 
 double GainWatch::plain_time() const {

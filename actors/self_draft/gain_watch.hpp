@@ -10,15 +10,16 @@
 // The budget is the time that drafting may lose, in times of a plain token. A round with drafts adds the
 // tokens that it commits and takes off its own time. What a candidate costs beyond a plain round is known from
 // earlier rounds (a mean that rises faster than it falls), so a round may have as many candidates as the share
-// kRisk of the budget pays for, and one at least: the first candidate of a chain is the likeliest, and a method
-// that does not gain with one candidate gains with no chain. Jobs that look for a better skip set are paid from
-// the budget as well. Hence
+// kRisk of the budget pays for, and one at least: the first candidate of a chain is the likeliest. A method that
+// gains with long chains alone may therefore stay off. Jobs that look for a better skip set are paid from the
+// budget as well. Hence
 //
 //     time lost to drafting  <=  kStart + kAllowance of the plain time + what one round overdraws
 //
 // which is 5 of 256 tokens: a method that loses reaches 0.98 of plain decoding over one answer. An overdraft
-// is repaid before the next probe. It is small except in the first round, when the cost of a candidate is
-// unknown and may exceed kStart. Gains count up to kMost, which is also the most that a method loses when it
+// is repaid before the next probe, up to kDebtMost. It is small except in the first rounds, when the cost of a
+// candidate is unknown and may exceed kStart: a round counts at most kOutlier times the expected one, so that a
+// pause of the machine does not turn a method off, and what a first round took beyond that is not repaid. Gains count up to kMost, which is also the most that a method loses when it
 // turns bad. A method that begins to gain is probed within kStart / kAllowance = 250 tokens; the more its
 // rounds vary, the more probes it may take.
 // Kept across requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
@@ -46,9 +47,10 @@ public:
     static constexpr double kAllowance = 0.01;
     static constexpr double kRisk = 0.5;
     static constexpr double kMost = 24.0;
-    static constexpr double kOutlier = 2.0;  // a longer round counts as so many expected ones
-    static constexpr double kNew = 0.1;      // weight of the newest round with drafts,
-    static constexpr double kDearer = 0.5;   // in what a candidate costs, if it cost more
+    static constexpr double kDebtMost = 96.0;  // repaid by 9,600 plain tokens
+    static constexpr double kOutlier = 2.0;    // a longer round counts as so many expected ones
+    static constexpr double kNew = 0.1;        // weight of the newest round with drafts,
+    static constexpr double kDearer = 0.5;     // in what a candidate costs, if it cost more
 
     /// `enabled` false: it always drafts.
     explicit GainWatch(bool enabled) : enabled_{enabled} {}
@@ -58,8 +60,8 @@ public:
     /// A round has verified so many candidates (0: it was plain) and committed so many tokens in so
     /// long. A round without tokens or time is ignored.
     void round(Micros took, double tokens, double candidates);
-    /// Whether a job beside the rounds that takes about so long may run now. If not, the next probe
-    /// waits until both can be paid.
+    /// Whether a job beside the rounds that takes about so long may run now. If not, no probe begins in the
+    /// next round unless the budget covers both. Asked before the ask() of each round while a job is due.
     [[nodiscard]] bool affords(Micros job);
     /// A job has taken so long, in no round's time.
     void paid(Micros job);
@@ -81,7 +83,7 @@ private:
     bool enabled_;
     bool drafting_ = true;
     double budget_ = kStart;
-    double awaited_ = 0.0;    // of the budget, by a job
+    double awaited_ = 0.0;    // of the budget, by a job; of the round that begins next
     double candidate_ = 0.0;  // what one costs, in plain tokens; 0: not known yet
     std::int32_t check_every_ = kCheckFirst;
     std::int32_t since_check_ = 0;

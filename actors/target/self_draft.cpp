@@ -79,6 +79,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     const int accepted = std::max(tokens - 1, 0);
     const std::int32_t drafted = chain.drafted_tokens();
     turns_.verified(chain.round, tokens, drafted > 0 ? chain.candidates : 0, now);
+    if (optimiser_) optimiser_->round_ended();
     if (chain.drafted && drafted > 0) {
         // A runner-up may be accepted one token deeper than the chain, if the tree was full: what counts
         // is the rate of the chain.
@@ -141,6 +142,7 @@ std::optional<JobLabel> SelfDraft::optimiser_job() {
         std::optional<JobLabel> label = optimiser_->next(chain->state, decoding_, affords);
         if (!label) continue;
         job_ = Job::Optimise;
+        job_requests_ = chains_.size();
         return label;
     }
     return std::nullopt;
@@ -308,7 +310,7 @@ void SelfDraft::finish(RunOutcome outcome) {
     const Job job = std::exchange(job_, Job::None);
     if (job == Job::Optimise) {
         account_.optimised(optimiser_->take_sublayers(), took);
-        turns_.job_ended(chains_.size(), took, host_.context->now());
+        turns_.job_ended(job_requests_, took, host_.context->now());
         if (optimiser_->finish(outcome, took)) path_ = path_of(optimiser_->set());
         return show();
     }

@@ -60,7 +60,6 @@ void SkipOptimiser::take_residuals(const RequestState& state,
 
 bool SkipOptimiser::verified(int accepted, int drafted) {
     ++verdicts_;
-    ++all_verdicts_;
     if (!search_) return false;
     search_->verified(accepted, drafted);
     return use(search_->best());
@@ -78,16 +77,20 @@ bool SkipOptimiser::use(SkipSet set) {
 /// a round.
 Micros SkipOptimiser::next_job_time(Micros decoding) const {
     if (last_took_ > Micros{0}) return last_took_;
-    return decoding * options_.scratch_slots() / (std::max(all_verdicts_, 1) * kRowsOfARound);
+    return decoding * options_.scratch_slots() / (std::max(rounds_, 1) * kRowsOfARound);
 }
 
 std::optional<JobLabel> SkipOptimiser::next(const std::shared_ptr<RequestState>& state,
                                             Micros decoding,
                                             const std::function<bool(Micros)>& affords) {
     if (!due(*state)) return std::nullopt;
-    const Micros job = next_job_time(decoding);
-    const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
-    if (static_cast<double>((spent_ + job).count()) >= limit || !affords(job)) return std::nullopt;
+    // A job that only saves the state is not worth a budget.
+    if (!search_ || tries(*state)) {
+        const Micros job = next_job_time(decoding);
+        const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
+        if (static_cast<double>((spent_ + job).count()) >= limit || !affords(job))
+            return std::nullopt;
+    }
     return search_ ? next_trial(state) : next_programme(state);
 }
 

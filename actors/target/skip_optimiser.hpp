@@ -44,6 +44,8 @@ public:
                         Position position,
                         std::span<const float> residuals);
 
+    /// A round of a request has ended, drafted or not.
+    void round_ended() { ++rounds_; }
     /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller one.
     bool verified(int accepted, int drafted);
     /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new root was not
@@ -89,8 +91,8 @@ private:
     std::optional<SkipSearch> search_;
     WindowMatch match_;
     int verdicts_ = 0;  // since the last job
-    int all_verdicts_ = 0;
-    Micros spent_{0};  // of all jobs
+    int rounds_ = 0;    // drafted or not
+    Micros spent_{0};   // of all jobs
     Micros last_took_{0};
     std::uint64_t sublayers_ = 0;  // take_sublayers()
 

@@ -190,8 +190,7 @@ Status find_or_make(ModelFile& file,
     if (MappedFile::exists(path)) {
         const Status used = use_copy(file, path, type);
         if (used) return {};
-        note = used.error().what + "; it was removed, and is made anew";
-        fs::remove(path, failed);
+        note = used.error().what + "; it is replaced by a new one";
     }
     return make_copy(file, path, type, threads, bars);
 }

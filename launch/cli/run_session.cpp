@@ -166,7 +166,7 @@ Status RunSession::check_room(const Turn& turn) const {
     text +=
         fmt::format("{} tokens; with one of an answer that is more than the context of {} tokens",
                     tokens, context_);
-    const int longest = model_->file.config().context_length;
+    const int longest = model_->file.longest_context();
     if (before == 0 && context_ < longest)
         text += fmt::format("; -c up to {} gives it more", longest);
     return Error{Errc::BadArgument, text};

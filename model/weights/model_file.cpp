@@ -88,7 +88,14 @@ void ModelFile::choose_rope(int context) {
         return;
     config.rope.factors = std::move(parts.long_rope.factors);
     config.context_length = parts.long_rope.context;
+    const auto remark =
+        std::find(parts.remarks.begin(), parts.remarks.end(), parts.long_rope.remark);
+    if (remark != parts.remarks.end()) parts.remarks.erase(remark);
     parts.long_rope = {};
+}
+
+int ModelFile::longest_context() const {
+    return std::max(contents_->parts.config.context_length, contents_->parts.long_rope.context);
 }
 
 bool ModelFile::is_folder() const {

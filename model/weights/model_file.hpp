@@ -171,6 +171,8 @@ public:
     /// computes all keys anew where a text grows past the first context. Keys of both lists never mix, so here, as in
     /// llama.cpp, the context that is asked for decides, for short texts too. All processes that compute one model must ask alike.
     void choose_rope(int context);
+    /// The largest context that choose_rope() can give; without a second list config().context_length.
+    [[nodiscard]] int longest_context() const;
 
     /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty: none.
     [[nodiscard]] std::string copy_path() const;

@@ -23,7 +23,8 @@ namespace paceline {
 /// the one for texts within it, in ModelConfig::rope. ModelFile::choose_rope() takes one.
 struct LongRope {
     std::vector<float> factors;
-    int context = 0;  // of the model with it; 0: the model has no such list
+    int context = 0;          // of the model with it; 0: the model has no such list
+    std::string remark = {};  // what ModelParts::remarks say while the other list counts
 };
 
 struct ModelParts {

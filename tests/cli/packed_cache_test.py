@@ -110,7 +110,7 @@ class PackedCache(CliTest):
             copy.write_bytes(damage)
             self.assertEqual(self.ids(), wanted)
             self.assertIn(f"{copy}", self.said)
-            self.assertIn("it was removed, and is made anew", self.said)
+            self.assertIn("it is replaced by a new one", self.said)
             self.assertEqual(copy.read_bytes(), whole)
             self.ids()
             self.assertNotIn("removed", self.said)

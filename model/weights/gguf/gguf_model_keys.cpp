@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kPhi3 = "phi3";
 
-void add_rope_keys(const RopeConfig& rope, const std::string& arch, GgufKeyWriter& keys) {
+void add_rope_keys(const ModelConfig& config, const std::string& arch, GgufKeyWriter& keys) {
+    const RopeConfig& rope = config.rope;
     keys.add_f32(arch + ".rope.freq_base", rope.base);
     // Converters write it for these families alone; for the others it is the width of a head.
     if (rope.pairing == RopePairing::Adjacent || arch == kPhi3)
@@ -26,8 +27,10 @@ void add_rope_keys(const RopeConfig& rope, const std::string& arch, GgufKeyWrite
         keys.add_f32(scaling + "factor", rope.factor);
     }
     if (rope.scaling == RopeScaling::Factors && arch == kPhi3) {
-        keys.add_u32(scaling + "original_context_length",
-                     static_cast<std::uint64_t>(rope.original_context));
+        // Factors of llama3 scaling count in the whole context.
+        const int original =
+            rope.original_context > 0 ? rope.original_context : config.context_length;
+        keys.add_u32(scaling + "original_context_length", static_cast<std::uint64_t>(original));
         keys.add_f32(scaling + "attn_factor", rope.attention_factor);
     }
     if (rope.scaling != RopeScaling::Yarn) return;
@@ -109,7 +112,7 @@ void add_config_keys(const ModelConfig& config, int context, GgufKeyWriter& keys
     add(".attention.value_length", config.head_dim);
     keys.add_f32(arch + ".attention.layer_norm_rms_epsilon", config.norm_epsilon);
     add(".vocab_size", config.vocab_size);
-    add_rope_keys(config.rope, arch, keys);
+    add_rope_keys(config, arch, keys);
 }
 
 Status add_tokenizer_keys(const TokenizerData& data, GgufKeyWriter& keys) {

@@ -298,11 +298,14 @@ void take_rope_factors(Assigner& assigner, ModelParts& parts) {
     take_factors(assigner, kShort, config.rope);
     std::vector<float> factors = read_factors(assigner, kLong, config.rope.dims / 2);
     if (config.context_length <= config.rope.original_context) return;
-    parts.long_rope = {std::move(factors), config.context_length};
-    parts.remarks.push_back(
-        fmt::format("the context is {} of {} tokens: with a larger one (-c) other rope factors "
-                    "count, for short texts too ({})",
-                    config.rope.original_context, config.context_length, kLong));
+    parts.long_rope = {
+        .factors = std::move(factors),
+        .context = config.context_length,
+        .remark =
+            fmt::format("the context is {} of {} tokens: with a larger one (-c) other rope factors "
+                        "count, for short texts too ({})",
+                        config.rope.original_context, config.context_length, kLong)};
+    parts.remarks.push_back(parts.long_rope.remark);
     config.context_length = config.rope.original_context;
 }
 

@@ -143,7 +143,8 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     if (!unigram) read_piece_keys(keys, data);
     if (unigram || (data.model != "gpt2" && !has_pieces(data))) {
         data.refusal = "tokenizer model " + quoted(data.model) +
-                       " (tokenizer.ggml.model) is not supported; supported: gpt2, llama";
+                       " (tokenizer.ggml.model) is not supported; supported: gpt2, llama, and "
+                       "t5 as paceline convert writes it";
     }
     data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", begins_with_bos(data));
     data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);

@@ -116,8 +116,10 @@ Result<FolderConfig> read_config(JsonKeys& keys) {
     read_widths(keys, architecture, config);
     if (!keys.status()) return keys.status().error();
     config.rope.pairing = architecture.pairing;
-    if (std::string limit = read_rope(keys, architecture, config, out.long_rope); !limit.empty())
+    if (std::string limit = read_rope(keys, architecture, config, out.long_rope); !limit.empty()) {
+        if (out.long_rope.context != 0) out.long_rope.remark = limit;
         out.remarks.push_back(std::move(limit));
+    }
     const int stated_context = config.context_length;
     // A window cuts both contexts of longrope.
     config.context_length = std::max(stated_context, out.long_rope.context);

@@ -108,7 +108,7 @@ void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config, LongR
     std::vector<float> factors = read_factors(scaling, "long_factor", rope.dims / 2);
     if (!scaling.status()) return;
     if (config.context_length > rope.original_context)
-        long_rope = {std::move(factors), config.context_length};
+        long_rope = {.factors = std::move(factors), .context = config.context_length};
     const double original = std::max(rope.original_context, 2);  // its logarithm is divided by
     const double extension =
         scaling.number_or("factor", config.context_length / original, kFactors);

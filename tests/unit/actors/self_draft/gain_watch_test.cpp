@@ -286,3 +286,32 @@ TEST_CASE("it always drafts if it is disabled, and without a clock") {
     }
     CHECK(timeless.drafting());
 }
+
+TEST_CASE("a probe does not wait for a job that is no longer due") {
+    GainWatch watch{true};
+    const auto plain_rounds = [&watch](int count) {
+        for (int i = 0; i < count; ++i) watch.round(GainWatch::Micros{1000}, 1, 0);
+    };
+    plain_rounds(GainWatch::kPlainFirst);
+    CHECK(watch.ask() == 1);
+    watch.round(GainWatch::Micros{3500}, 1, 1);  // uses the budget up
+    CHECK_FALSE(watch.drafting());
+    plain_rounds(260);
+    CHECK_FALSE(watch.affords(GainWatch::Micros{10'000}));
+    CHECK(watch.ask() == 0);  // the budget covers a probe, not the job beside it
+    CHECK(watch.ask() == 1);
+}
+
+TEST_CASE("a job that uses up the budget ends drafting") {
+    GainWatch watch{true};
+    for (int i = 0; i < 60; ++i) {
+        const int candidates = std::min(watch.ask(), 2);
+        watch.round(GainWatch::Micros{1000 + 300 * candidates}, 1 + candidates, candidates);
+    }
+    REQUIRE(watch.drafting());
+    CHECK(
+        watch.affords(GainWatch::Micros{40'000}));  // more than a budget can hold: paid afterwards
+    watch.paid(GainWatch::Micros{40'000});
+    CHECK_FALSE(watch.drafting());
+    CHECK(watch.ask() == 0);
+}
