@@ -56,6 +56,7 @@ bool GainWatch::affords(Micros job) {
 void GainWatch::paid(Micros job) {
     const double plain = plain_time();
     if (!enabled_ || plain <= 0.0) return;
+    awaited_ = 0.0;
     add(-static_cast<double>(job.count()) / plain);
     if (budget_ < candidate_) drafting_ = false;
 }

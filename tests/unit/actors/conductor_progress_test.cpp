@@ -53,7 +53,7 @@ TEST_CASE(
     CHECK(bench.ears[0]->status.error().code == Errc::PeerGone);
     const std::string& what = bench.ears[0]->status.error().what;
     CHECK(has(what, "request 1"));
-    CHECK(has(what, "a verdict of segment-2"));
+    CHECK(has(what, "no verdict of segment-2"));
     CHECK(has(what, "position 6"));
     CHECK(bench.context.stops.size() == 6);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});
