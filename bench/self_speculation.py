@@ -4,6 +4,7 @@
     bench/self_speculation.py counts --costs costs.tsv --out counts.tsv --humaneval HumanEval.jsonl.gz
             --mt-bench mt_bench_question.jsonl --gsm8k gsm8k-heldout.jsonl --first 2 -n 96
     bench/self_speculation.py times --out times.tsv ...the same prompts... [--rounds 3]
+    bench/self_speculation.py auto-off --costs costs.tsv --out auto-off.tsv ...the same prompts... -n 256
     bench/self_speculation.py sets --folder bench/results ...the same prompts...
     bench/self_speculation.py plots --folder bench/results
 
@@ -17,6 +18,9 @@ times     tokens/s over plain decoding and over constant D (the first row), of t
           run is one answer of `paceline check`, plain decoding of the same prompt right before it; the
           methods take turns prompt by prompt, so a ratio's two parts are seconds apart. With and without
           auto_off; the optimiser keeps the share that configs/ gives it
+auto-off  what auto_off costs: the rows of timed() in simulated time, each answer in a process of its own, which
+          begins without knowing what drafts gain. The cost table is the clock, so nothing else on the machine
+          matters. lost: time over plain decoding's, in tokens of plain decoding
 sets      which sub-layers the model does without: CLaSp's programme, uniform sets and SWIFT's search on
           texts that are decoded once (bench/skip_sets), as skip-sets-*.tsv
 plots     draws these tables, and self-speculation-counts.tsv, as SVG (Matplotlib)
@@ -40,6 +44,7 @@ from methods import CACHE, ROOT, spread
 
 COUNT_COLUMNS = ["section", "varied", "method", "settings", "M", "alpha", "drafted_per_round",
                  "layer_rows_per_token", "optimise_rows_share", "equal"]
+AUTO_OFF_COLUMNS = ["method", "settings", "tokens", "drafted", "lost", "times_plain"]
 TIME_COLUMNS = ["method", "settings", "auto_off", "times_plain", "times_constant_d", "pairs", "equal",
                 "draft_share", "optimise_share"]
 
@@ -62,12 +67,12 @@ def settings_text(settings):
                     for key, value in settings.items()) or "as configured"
 
 
-def simulate(options, words, folder):
-    """(the report of one pipeline, its jobs) of `paceline simulate` with these words."""
+def simulate(options, words, folder, prompts=None):
+    """(the report of one pipeline, its jobs) of `paceline simulate` with these words, on all prompts or a file."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         report, trace = pathlib.Path(own) / "report.json", pathlib.Path(own) / "trace.json"
         command = [options.paceline, "simulate", "--costs", options.costs, "--prompts",
-                   pathlib.Path(folder) / "all.jsonl", "--json", report, "--trace", trace, *words]
+                   prompts or pathlib.Path(folder) / "all.jsonl", "--json", report, "--trace", trace, *words]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
@@ -136,6 +141,46 @@ def counts(options):
             for row in pool.map(lambda each: count(options, prompts.name, ids, each), chosen):
                 rows.append(row)
                 write_table(options, COUNT_COLUMNS, rows)
+
+
+def auto_off_row(options, folder, files, row):
+    _, _, method, settings = row
+    words = [*words_of(options, method, settings, ["auto_off=true"]), "--baseline", "--check"]
+    reports = [simulate(options, words, folder, file)[0] for file in files]
+    tokens = [report["figures"]["emitted_tokens"] for report in reports]
+    over_plain = [report["times_plain"] for report in reports]
+    print(f"{method} {settings_text(settings)}", file=sys.stderr, flush=True)
+    return [row[0], settings_text(settings), " ".join(map(str, tokens)),
+            " ".join(str(report["figures"]["draft_rows"]) for report in reports),
+            " ".join(f"{count / ratio - count:.1f}" for count, ratio in zip(tokens, over_plain)),
+            " ".join(f"{ratio:.3f}" for ratio in over_plain)]
+
+
+def auto_off(options):
+    sets, prompts = prompt_sets.chosen(options)
+    with prompts:
+        rows, chosen = [], wanted(options, cases.timed((options.exit, options.depth), options.ratio, options.skipped))
+        files = one_prompt_files(sets, prompts.name)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for row in pool.map(lambda each: auto_off_row(options, prompts.name, files, each),
+                                chosen[:2] if options.quick else chosen):
+                rows.append(row)
+                write_table(options, AUTO_OFF_COLUMNS, rows)
+
+
+def wanted(options, rows):
+    return [row for row in rows if not options.rows or row[0] in options.rows.split(";")]
+
+
+def one_prompt_files(sets, folder):
+    """A file for each prompt of the sets."""
+    files = []
+    for name, path in sets.items():
+        for number, line in enumerate(prompt_sets.lines_of(path)):
+            file = pathlib.Path(folder) / f"{name}-{number}.jsonl"
+            file.write_text(line.rstrip("\n") + "\n", encoding="utf-8")
+            files.append(file)
+    return files
 
 
 def check(options, words, file):
@@ -218,16 +263,11 @@ def write_times(options, chosen, found, parts):
 def times(options):
     sets, prompts = prompt_sets.chosen(options)
     with prompts:
-        files = []
-        for name, path in sets.items():
-            for number, line in enumerate(prompt_sets.lines_of(path)):
-                file = pathlib.Path(prompts.name) / f"{name}-{number}.jsonl"
-                file.write_text(line.rstrip("\n") + "\n", encoding="utf-8")
-                files.append(file)
+        files = one_prompt_files(sets, prompts.name)
         constant = (options.exit, options.depth)
         chosen = (cases.timed_lens(constant) if options.lora
                   else cases.timed(constant, options.ratio, options.skipped))
-        chosen = [row for row in chosen if not options.rows or row[0] in options.rows.split(";")]
+        chosen = wanted(options, chosen)
         if options.quick:
             chosen, files = chosen[:2], files[:1]
         time_rows(options, chosen, files)
@@ -263,19 +303,19 @@ def plots(options):
 
 def options_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("counts", "times", "sets", "plots"))
+    parser.add_argument("what", choices=("counts", "times", "auto-off", "sets", "plots"))
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--lora", help="low-rank updates of the target (safetensors)")
-    parser.add_argument("--costs", help="counts: a cost table of the model (paceline simulate --measure-costs)")
+    parser.add_argument("--costs", help="counts, auto-off: a cost table of the model (paceline simulate --measure-costs)")
     parser.add_argument("--out", type=pathlib.Path, help="the table (TSV)")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "bench/results",
                         help="sets and plots: where the tables and the pictures are")
     parser.add_argument("--skip-sets", type=pathlib.Path, help="sets: the program",
                         default=ROOT / "build/release/bench/skip_sets/paceline_skip_sets")
     parser.add_argument("--sections", default="", help="counts: only these, comma-separated")
-    parser.add_argument("--rows", default="", help="times: only the rows of these names, separated by ';'")
+    parser.add_argument("--rows", default="", help="times, auto-off: only the rows of these names, separated by ';'")
     parser.add_argument("-n", type=int, default=96, help="most tokens of an answer")
     parser.add_argument("--temp", type=float, default=0.0)
     parser.add_argument("--top-p", type=float, default=0.9, help="with --temp")
@@ -289,7 +329,7 @@ def options_of():
     parser.add_argument("--skipped", type=int, default=3, help="layers that CLaSp's rows skip")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    for name, needs in (("out", ("counts", "times")), ("costs", ("counts",))):
+    for name, needs in (("out", ("counts", "times", "auto-off")), ("costs", ("counts", "auto-off"))):
         if options.what in needs and getattr(options, name) is None:
             parser.error(f"{options.what} needs --{name}")
     options.words = [] if options.temp == 0 else ["--temp", options.temp, "--top-p", options.top_p,
@@ -302,7 +342,7 @@ def options_of():
 
 def main():
     options = options_of()
-    {"counts": counts, "times": times, "sets": sets, "plots": plots}[options.what](options)
+    {"counts": counts, "times": times, "auto-off": auto_off, "sets": sets, "plots": plots}[options.what](options)
 
 
 if __name__ == "__main__":

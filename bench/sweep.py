@@ -140,7 +140,7 @@ class Simulator:
 
 
 class Report:
-    """sweep.md: whoever waits sees each table as soon as it is there."""
+    """Writes sweep.md, flushed after each table, so that it can be read while the sweep runs."""
 
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")

@@ -35,7 +35,7 @@ struct RopeConfig {
 
 struct ModelConfig {
     Architecture architecture = Architecture::Llama;
-    std::string name;  // general.name, for people
+    std::string name;  // general.name, for printing
     int layers = 0;
     int dim = 0;  // width of the residual stream
     int heads = 0;

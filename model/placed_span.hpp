@@ -1,10 +1,10 @@
-// PlacedSpan: a span, and whether it lies where the host reads it or on the device of a backend.
+// PlacedSpan: a span in host memory or in the memory of a backend's device.
 //
 //     HiddenRows     hidden states [rows, dim]          ConstHiddenRows   the same to read from
 //     KvBytes        keys and values of one slot        ConstKvBytes      the same to read from
 //
-// A host's span, vector or array becomes one by itself. What lies on a device is passed on: only a
-// backend of that device (or of one that reaches it) follows the address, host() aborts.
+// A host's span, vector or array converts implicitly. A span on a device can only be passed on: only a
+// backend of that device (or of one with peer access) may dereference it, and host() aborts.
 // Owns nothing; RowMemory does.
 #pragma once
 

@@ -1,4 +1,4 @@
-// SkipSet: which attention and MLP sub-layers of a model a draft leaves out.
+// SkipSet: the attention and MLP sub-layers of a model that a draft skips.
 //
 //     text     "attn:1,3,5-9 mlp:2,4"          as in a configuration, and on disk
 //     strip    attention  .#.#.#####...        one mark per layer: '#' is skipped

@@ -97,7 +97,7 @@ def check_methods(root: Path) -> list[str]:
     sections = set(re.findall(r"(?m)^### (\S+)$", page.read_text()))
     methods = {file.stem for file in (root / "configs").glob("*.toml") if not file.stem.startswith("cpu-")}
     return ([f"docs/methods.md:1: no section '### {name}'" for name in sorted(methods - sections)]
-            + [f"docs/methods.md:1: '### {name}' is no method" for name in sorted(sections - methods)])
+            + [f"docs/methods.md:1: '### {name}' is not a method" for name in sorted(sections - methods)])
 
 
 def check_results(root: Path) -> list[str]:

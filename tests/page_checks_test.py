@@ -69,7 +69,7 @@ class PageChecks(unittest.TestCase):
             (self.root / f"configs/{name}.toml").touch()
         (self.root / "docs/methods.md").write_text("### pearl\n### gone\n")
         self.assertEqual(self.findings(""), ["docs/methods.md:1: no section '### fold'",
-                                             "docs/methods.md:1: '### gone' is no method"])
+                                             "docs/methods.md:1: '### gone' is not a method"])
 
     def test_data_without_conditions_with_ragged_rows_or_without_a_name_are_found(self):
         folder = self.root / "bench/results"

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-/// How often is looked whether a request has waited for long enough.
+/// Interval at which waiting requests are checked.
 constexpr Micros kRecoveryStep{2'000'000};
 
 }  // namespace
@@ -76,14 +76,14 @@ void ConductorActor::begin_waiting() {
     for (const RequestId request : waiting) answers_.at(request).timer = 0;
     for (const RequestId request : suspects_.may_begin(waiting, in_phase(Phase::Running))) {
         Answer& answer = answers_.at(request);
-        // Those after it wait too, or a large one would never get its turn.
+        // Later requests wait too, otherwise a large one would never start.
         if (!fits(answer)) break;
         begin(request, answer);
     }
     show_gauges();
 }
 
-/// What the stages are told: prompt and committed tokens, and how many of them are the answer's.
+/// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
 Request ConductorActor::spec_of(RequestId request, const Answer& answer) const {
     Request spec = answer.order.request;
     const std::span<const TokenId> text = log_.text(request);
@@ -120,13 +120,13 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
         answer.figures.prompt_tokens = rows;
     }
     answer.phase = Phase::Running;
-    // Those that can be done without come last: nothing that is said to them delays the others.
+    // Drafts come last, so that sending to them does not delay the segments.
     if (planted(PlantedBug::DraftToldFirst)) tell_drafts();
     for (const ConductorPlan::Stage& to : plan_.begin_to) {
         if (to.essential) post_begin(request, answer, to.id);
     }
     tell_drafts();
-    // The first segment may not reuse what it was told to, and a Stop may come before all of it is
+    // The first segment may reuse less than that, and a Stop may come before all of it is
     // computed anew: only a verdict proves what the stages hold.
     answer.held = 0;
     answer.answered = false;
@@ -134,7 +134,7 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
     watch_progress();
 }
 
-// ---- Stages come and go, and ask
+// ---- Stages are lost and join, and ask for Begins
 
 const ConductorPlan::Stage* ConductorActor::stage(StageId id) const {
     const auto found =
@@ -155,18 +155,18 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
         stops_.forget(peer);
         wanted_.forget(peer);
         if (!is_news)
-            return;  // its next incarnation has died before it was at work: no request met that
+            return;  // its next incarnation died before it was at work: no request ran with it
         if (changed->essential) return lose_essential(*changed);
         lose_draft(*changed);
         return;
     }
     lost_.erase(peer);
     if (changed->essential) return begin_waiting();
-    tell_drafts();  // it knows nothing of what went on without it
+    tell_drafts();  // it has none of the running requests
 }
 
-/// A draft has missed a verdict. What it says of another attempt, or of an end that it does not know yet,
-/// is late.
+/// A draft has missed a verdict. A wish about another attempt, or about a request that has ended meanwhile,
+/// is ignored.
 void ConductorActor::want_begin(StageId from, const control::BeginWanted& wanted) {
     const ConductorPlan::Stage* to = stage(from);
     if (to == nullptr || lost_.contains(from)) return;
@@ -218,15 +218,14 @@ void ConductorActor::end_poison(RequestId request, const ConductorPlan::Stage& l
     for (const StageId stage : suspects_.explained_by(request)) context_->excuse_loss(stage);
     for (auto& [stage, trials] : trials_) trials.explained(request);
     end(request, FinishReason::Interrupted,
-        Error{
-            Errc::PeerGone,
-            fmt::format("{} is given up: it alone was running when {} was lost, the {}. loss in a "
-                        "row without a token in between",
-                        name_of(request), name_of(lost), losses)});
+        Error{Errc::PeerGone,
+              fmt::format("{} is ended: {} was lost while it alone was running, {} losses in a row "
+                          "without a committed token",
+                          name_of(request), name_of(lost), losses)});
 }
 
 void ConductorActor::to_next_attempt(RequestId request, Answer& answer) {
-    send_stop(request, answer.attempt);  // the stages would work on for nothing
+    send_stop(request, answer.attempt);  // otherwise the stages would continue to work on it
     const Result<Attempt> next = log_.restart(request);
     PACE_CHECK(next.ok(), "a request that runs is in the log");
     answer.attempt = next.value();
@@ -243,8 +242,8 @@ void ConductorActor::watch_recovery(RequestId request, Answer& answer) {
     wait_for_recovery(request, {.timer = answer.timer, .left = plan_.recovery_limit});
 }
 
-/// In short steps: one that takes much longer than it should is a pause, of which no more counts than
-/// the step.
+/// In short steps: a step that takes much longer than it should contains a pause; only the length of
+/// the step counts.
 void ConductorActor::wait_for_recovery(RequestId request, Wait wait) {
     const Micros step = std::min(wait.left, kRecoveryStep);
     const Micros begun = context_->now();
@@ -258,7 +257,7 @@ void ConductorActor::wait_for_recovery(RequestId request, Wait wait) {
         const bool paused = waited > step + kRecoveryStep;
         if (paused && !planted(PlantedBug::PauseCountsAsWaiting)) waited = step;
         wait.left -= waited;
-        // After a pause the stages have a step to tell what they did meanwhile. Once: every step is late where
+        // After a pause the stages have one more step to report. Only once, because every step is late where
         // a callback takes long.
         if (paused && wait.left < kRecoveryStep && !std::exchange(wait.is_last, true))
             wait.left = kRecoveryStep;
@@ -290,7 +289,7 @@ void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const st
     follow(verdict.value());
 }
 
-/// Whether it fits the log of its request; one of another attempt, or of none, is not looked at.
+/// Whether it fits the log of its request; a verdict of another attempt is not checked.
 Status ConductorActor::check(const msg::Verdict& verdict, const Answer& answer) const {
     if (verdict.route.attempt != answer.attempt) return {};
     const RequestId request = verdict.route.request;
@@ -386,7 +385,7 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
         context_->cancel_before(request, Attempt{answer.attempt.value + 1});
     }
     answer.phase = Phase::Ended;
-    // What the stages hold beyond the tokens that were handed on is not the answer's.
+    // Cached tokens beyond those that were handed on do not belong to the answer.
     answer.held = std::min(answer.held, static_cast<std::int32_t>(answer.length));
     suspects_.forget(request);
     end_trials(request, status.ok() && finish != FinishReason::Interrupted);
@@ -403,7 +402,7 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
     show_gauges();
 }
 
-// ---- What it tells
+// ---- Gauges and access
 
 void ConductorActor::show_gauges() {
     if (context_ == nullptr) return;

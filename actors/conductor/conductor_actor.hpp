@@ -1,5 +1,5 @@
-// ConductorActor: the conductor's side of all answers: begins them, logs what the verifier commits,
-// hands the tokens on, and begins again what a dead stage held.
+// ConductorActor: the conductor's side of all answers: begins requests, logs the tokens that the verifier
+// commits, passes them to the client, and replays requests after the loss of a stage.
 // Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold), Stop.
 //
 // One request:
@@ -14,22 +14,20 @@
 //       |  cancelled                      v
 //       +----------------------------> [Ended]   on_end; the text stays for a next turn
 //
-// Each way out of [Running] sends a Stop to all stages: what they do for it ends, also where the verdict
-// that says so was lost. Keys and values stay for a next turn.
-// A lost stage that is not essential (draft, correct) changes no attempt: it gets its Begin again when
-// it is back, and so does one that missed a verdict and asks for it (wanted_begins.hpp). But a request that
-// kills it again and again goes on without it (draft_trials.hpp).
+// Each way out of [Running] sends a Stop to all stages, so that their work for the request ends even if a
+// stage has missed the final verdict. Keys and values stay for a next turn.
+// The loss of a stage that is not essential (draft, correct) changes no attempt: the stage gets its Begin
+// again when it is back, and so does one that missed a verdict and asks for it (wanted_begins.hpp). A
+// request that kills it repeatedly continues without it (draft_trials.hpp).
 // A request that was running at `poison_limit` losses in a row without a token committed between them, and
-// alone at two of them, is ended as poison: one bad prompt must not become a crash loop, and takes no other
-// request along (suspects.hpp). Its losses do not count against the stages, nor do those of stages that are
-// not essential while it ran.
-// A running request whose verdicts stay away although no stage is lost (progress_watch.hpp) goes the way
-// of a lost stage once: next attempt, begun anew. If that one does not go on either, it is ended with an error.
-// Ids of requests are never used twice, also not by another turn of the same one: that has a
-// higher attempt.
-// What a stage says that it must not (verdict_checks.hpp) makes it a lost stage, and changes nothing else.
-// The text is what the log holds: a token is handed on only after the log took it, so a replay
-// can neither repeat nor skip one.
+// alone at two of them, is ended as poison, so that one prompt cannot cause a crash loop or end other
+// requests (suspects.hpp). Its losses do not count in the restart intensity, nor do those of stages that
+// are not essential while it ran.
+// A running request that gets no verdicts although no stage is lost (progress_watch.hpp) is replayed once,
+// with the next attempt; if that gets none either, the request ends with an error.
+// Ids of requests are never used twice. A further turn of a request has the same id and a higher attempt.
+// A stage that sends an invalid verdict (verdict_checks.hpp) is replaced; the verdict has no other effect.
+// A token is passed to the client only after the log took it, so a replay can neither repeat nor skip one.
 // Threads: all calls come from its loop, or between two runs of it.
 #pragma once
 
@@ -56,23 +54,23 @@
 
 namespace paceline {
 
-/// Whom the conductor talks to.
+/// The stages of the pipeline, and the conductor's limits.
 struct ConductorPlan {
     struct Stage {
         StageId id;
-        bool essential = true;  // without it nothing can be decoded
-        bool apart = true;      // its process hosts no essential one: its loss is its own
+        bool essential = true;  // decoding is not possible without it
+        bool apart = true;      // its process hosts no essential stage
         std::string name = {};  // for messages; empty: "stage <id>"
         StageId home = {};  // of its process, whose stages are lost together; 0: it is alone there
-        bool proposes_alone = false;  // no other one proposes: candidates in a verdict are its own
+        bool proposes_alone = false;  // the only one that proposes: all candidates are its own
     };
     StageId verifier{};  // the last segment
-    /// Every stage; of the essential ones, which hear of a request before all others, those that act
-    /// on it first stand last.
+    /// Every stage, in the order in which Begins are sent: essential stages before the others, and the
+    /// one that acts first on a request last among the essential ones.
     std::vector<Stage> begin_to{};
-    Micros cancel_poll{20'000};  // how often cancelled() is asked
-    /// A request that waits longer for its pipeline fails. Longer than a stage may load (RestartRules).
-    /// Time in which this process, or the whole machine, stands still does not count.
+    Micros cancel_poll{20'000};  // interval at which cancelled() is called
+    /// A request that waits longer than this for a lost stage fails. Must be longer than a stage may load
+    /// (RestartRules). Time in which this process or the machine is suspended does not count.
     Micros recovery_limit{180'000'000};
     std::uint32_t poison_limit = 3;
     DraftTrialRules draft_trials{};
@@ -90,7 +88,7 @@ struct AnswerOrder {
     Request request;
     OnToken on_token;                 // for each committed token, in order
     std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
-    /// Once, at the end, whatever it is. The status is an error if the answer could not be given.
+    /// Called once, at the end, in every case. The status is an error if the answer could not be completed.
     /// Times are of the context's clock.
     std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
 };
@@ -100,16 +98,16 @@ public:
     /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
     ConductorActor(ConductorPlan plan, int vocab_size, std::int32_t kv_slots);
 
-    /// Takes an order: it runs as soon as the pipeline is whole and the KV caches have room for
-    /// its context beside those that run; first come, first served. Before the loop runs, between
+    /// Accepts an order: it runs as soon as the pipeline is complete and the KV caches have room for
+    /// its context beside the running ones, in the order of submission. Call before the loop runs, between
     /// two runs, or from a callback. Errors: those of validate(Request); BadArgument while
-    /// draining, with too many requests (those not closed count), or if what it continues is
-    /// unknown or not at its end.
+    /// draining, with too many requests (those not closed count), or if the request that it continues is
+    /// unknown or still open.
     Result<RequestId> submit(AnswerOrder order);
     /// Ends it as if its callback had said Stop; on_end is called before this returns. Unknown or
     /// ended: nothing happens.
     void cancel(RequestId request);
-    /// From now on nothing is taken; what is open may finish within `limit`, then it is stopped
+    /// From now on no order is accepted; open requests may finish within `limit` and are then stopped
     /// with an error.
     void drain(Micros limit);
     /// Forgets an ended request's text. Unknown or open: nothing happens.
@@ -137,12 +135,12 @@ private:
         std::uint64_t turn = 0;  // counts all orders: who waits longest, and whose a timer is
         AnswerOrder order{};     // its text is empty: the log has it
         Attempt attempt{};
-        bool begun = false;       // the stages were told of it once: the next Begin is a replay
+        bool begun = false;       // a Begin was sent: the next one is a replay
         std::size_t length = 0;   // tokens of the log's text that count: none after a Stop
         std::int32_t held = 0;    // leading positions that the stages hold in their KV caches
         std::uint64_t timer = 0;  // the recovery timer that counts; 0: none
         bool answered = false;    // a verdict of this attempt has come
-        bool voided = false;      // its last attempt was given up for want of verdicts
+        bool voided = false;      // its last attempt was cancelled because verdicts did not come
         AnswerFigures figures{};
     };
 

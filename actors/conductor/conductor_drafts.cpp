@@ -1,4 +1,4 @@
-// What ConductorActor tells the stages without which decoding goes on (draft_trials.hpp).
+// ConductorActor and the stages that decoding does not depend on: which Begins they get (draft_trials.hpp).
 #include <algorithm>
 
 #include "actors/conductor/conductor_actor.hpp"
@@ -9,7 +9,7 @@ StageId ConductorActor::home_of(const ConductorPlan::Stage& stage) {
     return stage.home == StageId{} ? stage.id : stage.home;
 }
 
-/// Whether none of its stages is lost, or none but one.
+/// Whether no stage of this process is lost, apart from `but`.
 bool ConductorActor::is_home_whole(StageId home, const ConductorPlan::Stage* but) const {
     return std::none_of(plan_.begin_to.begin(), plan_.begin_to.end(),
                         [&](const ConductorPlan::Stage& each) {
@@ -17,7 +17,7 @@ bool ConductorActor::is_home_whole(StageId home, const ConductorPlan::Stage* but
                         });
 }
 
-/// Tells each draft that is there of the running requests that it may know and does not yet.
+/// Sends each draft that is at work the Begins that its trials allow and that it has not got yet.
 void ConductorActor::tell_drafts() {
     if (context_ == nullptr) return;
     for (auto& [home, trials] : trials_) {
@@ -31,8 +31,8 @@ void ConductorActor::tell_drafts() {
     }
 }
 
-/// Of one that shares its process with a segment that segment's loss says all. Of several in one process
-/// the first one that is lost says all: it is one death, and explained by one excuse.
+/// If it shares its process with a segment, the loss of the segment is handled instead. Of several in one
+/// process only the first loss counts: it is one death, and excused once.
 void ConductorActor::lose_draft(const ConductorPlan::Stage& lost) {
     const StageId home = home_of(lost);
     DraftTrials& trials = trials_.at(home);
@@ -43,7 +43,7 @@ void ConductorActor::lose_draft(const ConductorPlan::Stage& lost) {
     for (const RequestId request : in_phase(Phase::Running)) suspects_.met_beside(request);
 }
 
-/// Time has passed, and the stages have worked on what it is about.
+/// A verdict shows that time has passed and which candidates were verified.
 void ConductorActor::note_in_trials(const msg::Verdict& verdict) {
     bool freed = false;
     for (auto& [home, trials] : trials_) {

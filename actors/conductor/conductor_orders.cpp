@@ -29,7 +29,7 @@ Result<std::vector<TokenId>> ConductorActor::text_of(const AnswerOrder& order) c
 
 Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (draining_ && !planted(PlantedBug::DrainTakesOrders))
-        return Error{Errc::BadArgument, "no request is taken any more: shutting down"};
+        return Error{Errc::BadArgument, "no further requests are accepted: shutting down"};
     Result<std::vector<TokenId>> text = text_of(order);
     if (!text) return text.error();
     order.request.text = std::move(text).value();
@@ -45,7 +45,7 @@ Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (!attempt) return attempt.error();
     newest_ = std::max(newest_, request);
     Answer& answer = answers_[request];
-    // Stages forget, and a cache for another context is laid out in another way.
+    // Stages forget old requests, and the cache layout depends on the context.
     const bool held = answer.order.request.context == order.request.context &&
                       turns_ - answer.turn < kReuseTurnsMax;
     answer = {.phase = Phase::Waiting,

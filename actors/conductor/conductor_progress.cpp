@@ -33,23 +33,23 @@ void ConductorActor::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     Answer& answer = found->second;
     if (!answer.voided) {
         answer.voided = true;
-        answer.held = 0;  // whoever missed a message may not hold what the others do
+        answer.held = 0;  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, answer);
     }
     const ConductorPlan::Stage* verifier = stage(plan_.verifier);
     end(request, FinishReason::Interrupted,
-        Error{
-            Errc::PeerGone,
-            fmt::format("{} is given up: it waited {} ms for a verdict of {} about position {}, at "
-                        "most {} ms were expected; the attempt before had met the same, and all "
-                        "stages seem to be at work",
-                        name_of(request), overdue.waited.count() / 1000,
-                        verifier != nullptr ? name_of(*verifier) : "the last segment",
-                        log_.text(request).size(), overdue.limit.count() / 1000)});
+        Error{Errc::PeerGone,
+              fmt::format(
+                  "{} is ended: no verdict of {} about position {} within {} ms, at most {} ms "
+                  "were expected; so it was in the attempt before, and all stages seem to be at "
+                  "work",
+                  name_of(request), verifier != nullptr ? name_of(*verifier) : "the last segment",
+                  log_.text(request).size(), overdue.waited.count() / 1000,
+                  overdue.limit.count() / 1000)});
 }
 
 /// The first verdict of an attempt proves only that its prompt was processed; the next one, that the
-/// stages hear of verdicts and go on.
+/// stages receive verdicts and continue.
 void ConductorActor::note_verdict(RequestId request, Answer& answer) {
     watch_.verdict(request, context_->now());
     if (answer.answered) answer.voided = false;

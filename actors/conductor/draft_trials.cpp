@@ -9,9 +9,9 @@
 namespace paceline {
 namespace {
 
-/// No more of the time between two looks counts. The conductor looks at each verdict.
+/// At most this much of the time between two calls of look() counts.
 constexpr Micros kStepMax{2'000'000};
-/// No candidate of an incarnation that was lost stands further behind the text that it knew.
+/// Candidates of a lost incarnation lie at most this far behind the text that it had.
 constexpr Position kOldCandidatesMax = kGammaMax;
 
 }  // namespace
@@ -57,7 +57,7 @@ bool DraftTrials::look(Micros now) {
     return freed;
 }
 
-/// True: others may be told now.
+/// True: call to_tell() again.
 bool DraftTrials::lives_with(RequestId request, Told& told) {
     if (std::exchange(told.harmless, true)) return false;
     has_worked();

@@ -1,8 +1,8 @@
-// DraftTrials: which running requests one process without which decoding goes on (a draft, perhaps with
-// correct) is told of.
+// DraftTrials: which running requests a process that decoding does not depend on (a draft, perhaps with
+// correct) gets a Begin of.
 //
-// A request may kill the draft at each of its Begins, or hang it. No token says that it does not: tokens come
-// without the draft. So what counts is that the draft lives with it:
+// A request may kill or hang the draft at each of its Begins. Committed tokens do not prove that it does not,
+// because decoding continues without the draft. What clears a request is that the draft stays alive with it:
 //
 //   to_tell() --> [on trial] ---- verdict() or look(): it lives with it ------> [harmless]
 //       ^             |                                                            |
@@ -11,15 +11,16 @@
 //       +-- [untold], told alone if it is a suspect
 //                     |  `poison_limit` losses in a row, alone at two of them
 //                     v
-//                 [withheld] until its end: it goes on without this draft
+//                 [withheld] until its end: it continues without this draft
 //
-// It lives with a request if, `trial` after the Begin, candidates are verified that are certainly its own; or, as
-// a draft may find nothing to propose, after `silent_trial`, which is longer than any hang takes to be
-// noticed. Time counts in short steps, so that one in which the machine stands still proves nothing.
+// "Told" in identifiers: the draft has got the request's Begin. A request is harmless if, `trial` after the
+// Begin, candidates are verified that are certainly the draft's own; or, because a draft may have nothing to
+// propose, after `silent_trial`, which is longer than the detection of any hang takes. Time counts in short
+// steps, so that a suspension of the machine does not count.
 //
-// The losses of a withheld request do not count against the draft, but only once the draft has worked with
-// another one: it lived with it, or that one ended by itself after candidates of its own were verified. A
-// draft that dies of every request is left out in the end.
+// The losses of a withheld request do not count against the draft once the draft has worked with another
+// request: it proved harmless, or it ended by itself after candidates of this draft were verified. A draft
+// that dies with every request is disabled in the end.
 // Pure; bounded by the requests that run, and by the deaths that the restart intensity allows.
 // Threads: the conductor's loop.
 #pragma once
@@ -39,9 +40,9 @@
 namespace paceline {
 
 struct DraftTrialRules {
-    /// A draft that lives with a request for so long, and still proposes, is not killed by it.
+    /// After this time a draft that is alive and still proposes is not killed by the request.
     Micros trial{20'000'000};
-    /// The same of one that proposes nothing. Longer than a hang takes to be noticed, also where earlier
+    /// The same for a draft that proposes nothing. Longer than the detection of a hang, also where earlier
     /// incarnations hung in the same job (inherited_jobs() in runtime/parent/stage_watch.hpp).
     Micros silent_trial{140'000'000};
 };
@@ -55,19 +56,19 @@ public:
     /// Of those that run, longest first, the ones to be told of now. From now on they are on trial.
     [[nodiscard]] std::vector<RequestId> to_tell(std::span<const RequestId> running, Micros now);
     void lost(Micros now);
-    /// Its attempt is void: the draft forgets it.
+    /// Its attempt is cancelled: the draft drops it.
     void void_attempt(RequestId request);
-    /// The same of all, because of something that is not the draft's.
+    /// All attempts are cancelled, for a reason other than this draft.
     void void_all() { told_.clear(); }
     /// It is over. `by_itself`: the answer is complete.
     void ended(RequestId request, bool by_itself);
     /// It is over, and its losses are excused because it was poison for other stages too.
     void explained(RequestId request) { excuses_.erase(request); }
 
-    /// A verdict of its current attempt commits from `base` on. `candidates`: some were verified, and none but
-    /// this draft proposes. True: others may be told now.
+    /// A verdict of its current attempt commits from `base` on. `candidates`: some were verified, and only
+    /// this draft proposes. True: call to_tell() again.
     [[nodiscard]] bool verdict(RequestId request, Position base, bool candidates, Micros now);
-    /// Time passes. True: others may be told now.
+    /// Time has passed. True: call to_tell() again.
     [[nodiscard]] bool look(Micros now);
     /// How many losses are to be excused, each once.
     [[nodiscard]] std::size_t take_excused();

@@ -6,7 +6,7 @@ namespace paceline {
 namespace {
 
 constexpr Micros kPeriodMax{1'000'000};
-/// The longest wait loses this part of itself with each verdict, so that one slow batch does not
+/// The longest wait shrinks by this fraction with each verdict, so that one slow batch does not
 /// stretch all later limits.
 constexpr int kFading = 64;
 

@@ -1,22 +1,21 @@
-// ProgressWatch: finds the running requests whose verdicts stay away although no stage is known to be
-// lost.
+// ProgressWatch: finds running requests that get no verdicts although no stage is known to be lost.
 //
-// A stage that dies, hangs or stops is the supervisor's to notice. This is for faults that leave every
-// loop healthy: a message that was lost or dropped by mistake, a wait for something that never comes.
+// The supervisor detects stages that die, hang or stop. This class detects faults after which every loop
+// still runs: a message that was lost or dropped by mistake, or a wait that never ends.
 //
 //   begun() ---> [prefill] ---verdict()---> [decoding] ---verdict()---+
 //                    |                       |     ^                  |
 //                    |                       |     +------------------+
 //                    +-------- limit --------+--> overdue() names it; its owner ends or begins it anew
 //
-// The limit is `slack` times the longest wait between two verdicts so far (it fades with later ones), at
-// least `floor`. What a request may wait for beside that:
+// The limit is `slack` times the longest wait between two verdicts so far (which decays with later ones),
+// at least `floor`. It is extended by:
 // - Prompt rows, its own or another's. With `rows_done` (a number that changes while the stages process
 //   prompts) the limit counts from its last change; each row of the prompts in front is worth
 //   `row_limit` at most. Without it each row is worth `row_limit`.
-// - A pause of this process or of the whole machine: if two calls of overdue() are further apart than
-//   two periods, all waits are moved by what is too much.
-// Lost stages, loading and recovery do not count: their owner has ended() the requests by then.
+// - A pause of this process or of the whole machine: if two calls of overdue() are more than two periods
+//   apart, all waits are extended by the excess.
+// During recovery no request is watched: the owner calls ended() when a stage is lost.
 //
 // Pure: time is the caller's. Threads: the conductor's loop. Bounded by the requests that run.
 #pragma once
@@ -52,10 +51,10 @@ public:
     void begun(RequestId request, std::int32_t rows, Micros now);
     /// A verdict of the current attempt was committed. Unknown: nothing happens.
     void verdict(RequestId request, Micros now);
-    /// It is not waited for any more. Unknown: nothing happens.
+    /// It is no longer watched. Unknown: nothing happens.
     void ended(RequestId request) { waits_.erase(request); }
 
-    /// Nothing is waited for, or without limit: overdue() need not be called.
+    /// No request is watched, or there is no limit: overdue() need not be called.
     [[nodiscard]] bool idle() const { return waits_.empty() || rules_.floor.count() == 0; }
     /// How often overdue() is to be called.
     [[nodiscard]] Micros period() const;

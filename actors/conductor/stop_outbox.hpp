@@ -1,13 +1,13 @@
 // StopOutbox: the conductor's Stops, each on its way or waiting until its channel has room.
 //
-// A draft that misses a Stop keeps the request's pages and one of its places for good, so none is lost.
+// A draft that missed a Stop would keep the request's pages for ever, so Stops are never dropped.
 //
 //     send() --> channel has room, nothing waits --> sent
 //            \-> [waits, in order] -- flush(): room again --> sent
 //                                  -- forget(): the stage is lost, its channel is gone
 //
-// Bounded: of one request the latest attempt's alone waits, and a stage that leaves kWaitingMax of them
-// unread is its owner's to replace.
+// Bounded: only the Stop of a request's latest attempt waits, and a stage that leaves kWaitingMax of them
+// unread is an error, after which the owner replaces it.
 // Threads: the actor's loop.
 #pragma once
 

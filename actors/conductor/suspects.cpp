@@ -8,9 +8,9 @@
 namespace paceline {
 namespace {
 
-/// One loss is an accident of the stage: all that it ended begin again together.
+/// After one loss, which may be an accident of the stage, all requests are replayed together.
 constexpr std::size_t kSuspectFrom = 2;
-/// One loss on trial may be an accident, too, of a request that had met others' losses.
+/// A single loss on trial may be an accident too.
 constexpr std::size_t kTrials = 2;
 
 }  // namespace

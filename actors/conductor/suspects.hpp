@@ -1,23 +1,24 @@
-// Suspects: which requests may be the reason why stages die, and which of them may run together.
+// Suspects: finds the request that kills stages, if there is one, by running suspects one at a time.
 //
 //                 loss            second loss without a token          `poison_limit` losses in a row or
 //   [Innocent] ----------> [Lost] --------------------> [Suspect]      more, two of them on trial, alone at
 //       ^                    |                            |    |       the last one: met() is true
 //       +----- token --------+-------- token -------------+    +--------------------------> poison
 //
-// Every running request meets a loss, and one at most is its reason. So suspects are tried one after
-// the other, beginning with the one that has met most losses: nothing else begins until the one on
-// trial has committed a token. After a loss nothing runs, so the first trial is alone, and only what was
-// alone can be named as poison: a request is never given up because of another one that ran beside it.
-// One loss on trial is not enough: a suspect beside a poison has met two losses already, and a stage may
-// die for a reason of its own while it is on trial. The first of the two may be met beside requests that
+// "To meet a loss" is to be running when a stage is lost. All running requests meet it, and at most one of
+// them is its cause. So suspects are put on trial one after the other, the one with the most losses first:
+// no other request begins until the one on trial has committed a token. After a loss no request runs, so the
+// first trial is alone. Only a request that was alone can be identified as poison: a request is never ended
+// because of another one.
+// One loss on trial is not enough: a suspect that ran beside the poison has met two losses already, and a
+// stage may die for another reason during its trial. The first of the two may be met beside requests that
 // were on trial before and have committed a token since; the next trial is that of the same request, alone.
-// So poison costs a stage four deaths if others ran beside it at the first two, and three if not; it is fewer
-// than the restart intensity allows, and all are excused (explained_by()).
-// Halving the suspects would need a death for each half that holds the poison; a trial that passes needs
-// none, only its prefill.
-// The loss of a stage without which decoding goes on (a draft) is no evidence against a request, but is
-// explained as well if the request turns out to be poison.
+// So a poison request costs a stage four deaths if others ran beside it at the first two, and three if not.
+// This is fewer than the restart intensity allows, and all are excused (explained_by()).
+// Bisecting the suspects would cost a death for each half that holds the poison; a trial that passes costs
+// only a prefill.
+// The loss of a stage that decoding does not depend on (a draft) is no evidence against a request, but is
+// excused as well if the request turns out to be poison.
 //
 // Pure; bounded by the requests that run or wait. Threads: the conductor's loop.
 #pragma once
@@ -41,7 +42,7 @@ public:
     void lost(StageId stage);
     /// `request` was running at the newest loss; `alone`: no other one was. True: it is poison.
     [[nodiscard]] bool met(RequestId request, bool alone);
-    /// As met(), of a stage without which decoding goes on.
+    /// As met(), for a stage that decoding does not depend on.
     void met_beside(RequestId request);
     /// It has committed a token. True: it was a suspect, so others may begin.
     bool cleared(RequestId request);
@@ -51,10 +52,10 @@ public:
     /// Of those that wait, longest first, the ones that may begin now beside those that run.
     [[nodiscard]] std::vector<RequestId> may_begin(std::span<const RequestId> waiting,
                                                    std::span<const RequestId> running) const;
-    /// How many losses in a row it met, without those beside.
+    /// How many losses in a row it met, not counting those of met_beside().
     [[nodiscard]] std::size_t met_by(RequestId request) const;
-    /// The stages whose losses a poison request explains, in order, each loss once: what another
-    /// one has explained before is left out, and from now on these are.
+    /// The stages whose losses a poison request explains, in order. Each loss is returned once, also if
+    /// another request explains it as well.
     [[nodiscard]] std::vector<StageId> explained_by(RequestId request);
 
 private:

@@ -1,8 +1,8 @@
 // What the conductor checks before it commits a verdict.
 //
-// A token that no vocabulary has, or one behind a gap or beyond the request's limits, would reach the
-// client and then make every replay fail. So a verdict that fails a check is the fault of its sender,
-// which is replaced: its attempt is void, and the log is as if that verdict had not come.
+// A token outside the vocabulary, after a gap or beyond the request's limits would reach the client and
+// then make every replay fail. So a verdict that fails a check is the fault of its sender, which is
+// replaced: the attempt is cancelled, and nothing of the verdict is committed.
 // Pure.
 #pragma once
 
@@ -31,9 +31,8 @@ struct ReceivedFrame {
                                                 StageId verifier,
                                                 const MessageLimits& limits);
 
-/// A verdict of the current attempt against the log, which ends at `next`. Errors: Protocol if it starts
-/// after a gap, commits more than `rule` leaves room for, or all of that without saying that this is
-/// the end.
+/// Checks a verdict of the current attempt against the log, which ends at `next`. Errors: Protocol if it
+/// starts after a gap, commits more tokens than `rule` allows, or reaches a limit without a finish reason.
 [[nodiscard]] Status check_place(const msg::Verdict& verdict,
                                  Position next,
                                  const FinishRule& rule);

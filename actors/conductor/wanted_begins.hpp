@@ -1,11 +1,12 @@
-// WantedBegins: who missed committed tokens of a running request, and asked for its Begin once more.
+// WantedBegins: the stages that missed committed tokens of a running request and asked for its Begin again.
 //
 //     want(position) --> [wanted] -- the text is that long: due() --> [told, up to the text's length]
 //                          ^                                             |
 //                          +--------- want() of a later position --------+
 //
-// A stage hears of a verdict before the conductor may have, so a Begin that lacked the tokens in question
-// would leave the same gap. Whoever asks for what it was told already is not told again.
+// A stage may receive a verdict before the conductor does. A Begin sent at once could lack the missed tokens
+// and leave the same gap, so it is sent when the text is long enough. A stage that asks for tokens that its
+// last Begin had does not get another one.
 // Threads: the actor's loop. Bounded by the open requests and the stages.
 #pragma once
 
@@ -25,7 +26,7 @@ public:
 
     /// Another attempt, or the end.
     void forget(RequestId request) { wishes_.erase(request); }
-    /// Lost: its next incarnation is told anyway.
+    /// The stage is lost: its next incarnation gets its Begins anyway.
     void forget(StageId stage);
 
 private:

@@ -37,7 +37,7 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
     return path;
 }
 
-/// The target's token after the row where the walk stands.
+/// The target's token after the current row of the walk.
 std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = position_behind(*at_);
     const SeenTokens seen{.committed = input_.committed, .path = result_.tokens};
@@ -94,7 +94,7 @@ void WaveWalk::take_own(std::optional<TokenId> own) {
     }
 }
 
-/// What was accepted so far stands: its last token takes the place of the target's own.
+/// The tokens accepted so far are kept; the last one replaces the target's own.
 void WaveWalk::fail() {
     result_.finish = FinishReason::Failed;
     if (!result_.nodes.empty()) result_.nodes.pop_back();

@@ -1,13 +1,13 @@
-// Acceptance: what the target says to the rows of one request in a wave, as a walk that asks for
-// one row's logits at a time.
+// Acceptance: decides which candidates of one request in a wave are accepted: a walk down the tree that
+// asks for one row's logits at a time.
 //
 //     WaveWalk walk(...);
 //     while (auto row = walk.wanted()) walk.feed(logits of that row);
 //     walk.take()
 //
 // Coupled (the default). The target draws its own token at a row from that row's logits and the
-// counter-based noise of the position; a candidate is accepted if it *is* that token. So the text
-// depends on model, prompt, parameters and seed alone, whatever was proposed:
+// counter-based noise of the position; a candidate is accepted if it equals that token. So the text
+// depends on model, prompt, parameters and seed alone, and not on the candidates:
 //
 //     at = root row
 //     loop: y = sample(logits(at), position(at) + 1)      the target's own token
@@ -15,18 +15,18 @@
 //           at = the child of `at` whose token is y;  stop if the wave holds none
 //
 // Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
-// A candidate that was named is a point mass: the child x of a row with the target's p is accepted with
-// probability p(x); if it is not, p becomes p without x, normalised, for the next sibling; where none is
-// left the target draws from what p has become. Siblings that were drawn from a q (drawn_siblings.hpp) are
-// tested before these, with min(1, p / q) and the residual max(p - q, 0), whether they have rows or not:
-// one that is accepted without a row is the target's own token. The text then depends on what was
-// proposed, its distribution does not (rejection.hpp has the proof for rows with both kinds).
+// A candidate that was named (not drawn) is a point mass: the child x of a row with the target's p is
+// accepted with probability p(x); if it is rejected, p becomes p without x, normalised, for the next
+// sibling; if all are rejected the target draws from the remaining p. Siblings that were drawn from a q
+// (drawn_siblings.hpp) are tested first, with min(1, p / q) and the residual max(p - q, 0), also those
+// without a row: one that is accepted without a row is the target's own token. The text then depends on
+// the candidates, its distribution does not (rejection.hpp has the proof for rows with both kinds).
 // Random numbers come from the counter-based generator, keyed by position and the number of the
 // sibling: none is used twice.
 //
-// Unverified (AdaDecode's ablation, for benches): the first candidate below a row stands, whatever the
-// target says of it; where there is none the target draws as under coupled. The text is not the
-// target's. A candidate can only stand in the wave that holds the row above it.
+// Unverified (AdaDecode's ablation, for benchmarks): the first candidate below a row is accepted without
+// a test; where there is none the target draws as under coupled. The text is not the target's. A
+// candidate can only be accepted in the wave that holds its parent's row.
 //
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).

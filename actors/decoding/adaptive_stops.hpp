@@ -34,7 +34,7 @@ public:
               rule.threshold_adapts ? std::optional{rule.acceptance_target} : std::nullopt} {}
 
     [[nodiscard]] const ChainStop& now() const { return now_; }
-    /// Of now(), the one that adapts, or would; 0: there is none.
+    /// The threshold in now() that adapts, or would with an acceptance target; 0: there is none.
     [[nodiscard]] float threshold() const { return now_.*adapting_; }
     /// A verdict: the first `accepted` of a chain of `drafted` candidates were right. `stopped`: a
     /// threshold ended the chain, not its length or the time that there was.

@@ -46,7 +46,7 @@ double VerdictTally::mean_acceptance_length() const {
 std::vector<double> VerdictTally::rate_by_position() const {
     std::vector<double> rates;
     for (const std::int64_t count : accepted_at) {
-        if (count == 0) break;  // a later one cannot stand without this one
+        if (count == 0) break;  // later ones are not accepted without this one
         rates.push_back(static_cast<double>(count) / static_cast<double>(drafts));
     }
     return rates;

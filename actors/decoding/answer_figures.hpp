@@ -1,10 +1,10 @@
-// AnswerFigures: the account of one answer, kept by whoever decodes it (PlainDecoder, the conductor)
-// and read by all: session, chat, check, simulate, --stats.
+// AnswerFigures: the figures of one answer: tokens, verdicts, times, the reason of its end. Written by
+// PlainDecoder and the conductor; read by session, chat, check, simulate and --stats.
 //
-// An answer is counted here and not in the telemetry of runtime/observe, which knows processes and no
-// requests: an account of one answer cannot be read from totals while others are decoded beside it,
-// and it must outlive the stages that worked on it. What a run did with verdicts is the sum over
-// its answers; what its processes did is in their telemetry.
+// They are separate from the telemetry of runtime/observe, which has totals per process: the figures of
+// one answer cannot be derived from totals while other requests are decoded, and must outlive the
+// stages. The verdict figures of a run are the sum over its answers; the figures of its processes are
+// in their telemetry.
 // Plain values; any thread.
 #pragma once
 
@@ -46,7 +46,7 @@ struct AnswerFigures {
     std::int32_t generated_tokens = 0;  // as given to on_token
     VerdictTally verdicts{};            // empty where nothing is speculated
     std::uint32_t replays = 0;          // attempts begun because a stage was lost
-    // Times of one clock; 0: it did not come to that.
+    // Times of one clock; 0: the event did not happen.
     Micros begun{0};
     // The logits of the first token were there (in a pipeline as first_token), or the prefill was cancelled.
     Micros prefilled{0};

@@ -6,8 +6,8 @@
 // batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
 // not see their neighbours, so the tokens are those of PlainDecoder.
 //
-// Beside the tokens an answer keeps what the target thought: the likeliest next tokens after a
-// row, and residuals. Residuals are taken at borders: the layers of a wave run in several calls.
+// With the tokens an answer keeps the target's most probable next tokens after each row, and residuals.
+// To read the residual after a layer, the layers of a wave run in several calls that end there.
 //
 // Borrows the backend, which must hold all layers. One thread; the cancel token may be raised
 // from any.

@@ -92,9 +92,10 @@ protected:
         update_reach(index);
     }
 
-    /// Removes the least probable node for which `may_go`, if its path is less probable than `reach`, that
-    /// of the node which needs the place. It is a leaf if every node below one that may go may go too:
-    /// children are no more probable than their parent, and younger.
+    /// Removes the least probable node that `may_go` accepts, if its path is less probable than `reach`,
+    /// the probability of the node that needs the place. The removed node is a leaf, provided that
+    /// `may_go` also accepts all nodes below one that it accepts: children are younger than their parent
+    /// and not more probable.
     template <typename MayGo>
     [[nodiscard]] std::optional<Node> make_room(float reach, const MayGo& may_go) {
         std::size_t least = 0;

@@ -18,7 +18,7 @@ float sane(float log_prob) {
     return std::clamp(log_prob, kLeastLogProb, 0.0F);
 }
 
-/// The mean of two probabilities: neither opinion can rule out what the other believes.
+/// The mean of two probabilities: a low estimate of one source cannot rule out the other's candidate.
 float pooled(float one, float other) {
     const float high = std::max(one, other);
     return sane(high + std::log(0.5F * (1.0F + std::exp(std::min(one, other) - high))));
@@ -98,7 +98,7 @@ void DraftTree::expand(DraftNodeId parent, std::span<const Candidate> candidates
     }
     msg::Origin origin = msg::Origin::Trunk;
     for (const Candidate& candidate : candidates) {
-        // An exit spoke first: neither rules out what the other believes.
+        // An exit proposed it first: take the mean.
         const DraftNode* known = child(parent, candidate.token);
         const bool pool = known != nullptr && known->origin == msg::Origin::Exit;
         const float log_prob = sane(candidate.log_prob);
@@ -203,7 +203,7 @@ bool DraftTree::merge(const msg::Proposal& proposal,
             if (count >= alternatives) continue;
             ++count;
         }
-        // An exit may name a row's token that is also the next row: one opinion, once.
+        // An exit's candidate may also be the next row of the wave: count its estimate once.
         const bool heard =
             known != nullptr && std::find(met.begin(), met.end(), known->id) != met.end();
         if (!heard) merge_node(said, above.candidate, opinion);

@@ -1,16 +1,16 @@
-// DraftTree: what a draft believes of how one request's text goes on, and which of it is in the
-// draft model's cache.
+// DraftTree: a draft's tree of candidates for one request, with the probability of each, and which of
+// them are in the draft model's KV cache.
 //
 //     committed ... r                    r: the root, the last committed token
 //                   |
 //                   a --- b --- c        the trunk: the best child, its best child, and so on
 //                   |
-//                   +---- x              a runner-up, or what an exit of the target named
+//                   +---- x              a runner-up, or a candidate of an exit of the target
 //
-// A node is expanded once its possible children are known. A verdict is tokens: what
-// matches them becomes text, the subtree below the last of them stays, all else is dropped.
-// Slots that are no longer used are handed over by take_freed(), whatever freed them.
-// Pure and bounded: of more than nodes_max the least probable leaf goes first. Not thread-safe.
+// A node is expanded once its possible children are known. On a verdict the nodes that match its tokens
+// become text, the subtree below the last of them stays, and all other nodes are dropped.
+// take_freed() returns all slots that are no longer used.
+// Pure and bounded: beyond nodes_max the least probable leaf is removed. Not thread-safe.
 // Invariants: those of CandidateTree; ids ascend; a node's slot implies its parent's.
 #pragma once
 
@@ -44,10 +44,10 @@ struct DraftNode {
     msg::Origin origin = msg::Origin::Trunk;
     KvSlot slot = kNoSlot;  // where the draft model has its keys and values
     bool expanded = false;
-    bool drawn = false;  // its children were: they are not drawn again
+    bool drawn = false;  // its children were drawn: they are not drawn again
 };
 
-/// What became of a tree when its text went on.
+/// What a verdict did to a tree.
 struct Followed {
     bool prepared = false;  // the new root had been proposed
     std::vector<DraftNodeId>
@@ -55,7 +55,7 @@ struct Followed {
     std::vector<KvSlot> kept;  // the slots of the leading ones: now of the text
 };
 
-/// Whose opinion a proposal is.
+/// Where a proposal comes from.
 enum class Opinion : std::uint8_t {
     Trunk,  // another draft's: its probabilities are taken over
     Exit,   // of an exit of the target: pooled with the draft's own, half and half
@@ -65,7 +65,7 @@ class DraftTree : public CandidateTree<DraftNode> {
 public:
     explicit DraftTree(std::size_t nodes_max) : CandidateTree{true, nodes_max} {}
 
-    /// Starts anew: nothing is proposed after this token.
+    /// A new tree of this root alone.
     void plant(TokenId token, Position position);
 
     /// Adds a child, or gives the one that is there this probability. Nothing when there is no
@@ -74,24 +74,24 @@ public:
                                    TokenId token,
                                    float log_prob,
                                    msg::Origin origin);
-    /// A model's word on what follows `parent`, best first: the first becomes the trunk's, the
-    /// others runners-up. Candidates of others that it did not name share what it has left over.
+    /// A model's candidates after `parent`, best first: the first becomes the trunk's, the others
+    /// runners-up. Children from other sources that are not among them share the remaining probability.
     void expand(DraftNodeId parent, std::span<const Candidate> candidates);
-    /// Nothing more can or need be said after this node for now.
+    /// This node is not expanded for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
     /// The children of this node were drawn; should they be lost, others are named in their place.
     void mark_drawn(DraftNodeId id);
     void set_slot(DraftNodeId id, KvSlot slot);
-    /// Nothing is in the cache any more.
+    /// All nodes lose their slots: the cache is to be filled again.
     void drop_slots();
 
-    /// The text goes on with `tokens` (not empty) after the root.
+    /// `tokens` (not empty) were committed after the root.
     Followed follow(std::span<const TokenId> tokens);
 
-    /// Merges the proposal of another proposer. `text` is the committed text up to the root: a root
-    /// that it has passed is no harm. Of what an exit names after one row, the `alternatives`
-    /// most probable new ones are added. Returns whether anything changed.
+    /// Merges the proposal of an exit or of the other draft. `text` is the committed text up to the root:
+    /// the proposal's root may lie before it. Of an exit's candidates after one row, the `alternatives`
+    /// most probable new ones are added. Returns whether the tree changed.
     bool merge(const msg::Proposal& proposal,
                std::span<const TokenId> text,
                Opinion opinion,

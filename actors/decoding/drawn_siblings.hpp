@@ -3,13 +3,13 @@
 //
 //     q        the `count` most probable tokens of the draft after the request's own temperature,
 //              filters and penalties; the weights are q up to their sum, which is not 1
-//     drawn    the siblings: drawn from q one after the other, without putting back
+//     drawn    the siblings: drawn from q one after the other, without replacement
 //
 // q is cut to these tokens before a token is drawn. So the list is the whole distribution, and min(1, p / q)
-// is exact whatever was cut off.
+// is exact.
 //
-// A candidate may count as drawn only if whether it counts does not depend on its value (else q is not the
-// distribution of the candidates that count). These rules see to it:
+// Whether a candidate counts as drawn must not depend on its value; otherwise q would not be the
+// distribution of the candidates that count. These rules guarantee it:
 //
 // - Siblings belong to their *parent's* row: the verifier tests all of them there, also those that have no
 //   row of their own because the tree was full, the wave was full, the path was too improbable, or the
@@ -17,8 +17,8 @@
 // - They are sent once, as soon as they are drawn and before anything that depends on them (msg::Draw).
 // - The dispatcher takes them for a node that it has and has not sent yet, the first time, and keeps that
 //   node until a verdict. Whether it has the node, and has sent it, was decided before they came.
-// - In any other case (lost, too late, drawn twice, another rule) they are point masses like every named
-//   candidate, which is exact for any candidate.
+// - In any other case (lost, too late, drawn twice, another rule) they count as point masses, like candidates
+//   that were not drawn; the point-mass rule is exact for any candidate.
 // - The random words of a draw are used for nothing else (CounterChance::Use::Drawing).
 //
 // How many siblings are drawn may depend on the first of them: the second is tested only if the first was

@@ -7,12 +7,12 @@
 namespace paceline {
 namespace {
 
-constexpr double kMemory = 33.0;    // evaluations that count while it works
-constexpr double kTryMemory = 8.0;  // and while it rests: a try shall show
+constexpr double kMemory = 33.0;    // evaluations that count while it is evaluated
+constexpr double kTryMemory = 8.0;  // and while it is paused: a try must have an effect
 constexpr double kShareGrowth = 1.05;
 constexpr double kCostMemory = 16.0;
 
-/// Nothing while the text has not got so far; else whether it is right.
+/// Nothing while its position is not committed; else whether it is right.
 std::optional<bool> came_true(const ExitCandidates::Place& candidate,
                               std::span<const TokenId> text) {
     const auto at = static_cast<std::size_t>(candidate.at);
@@ -26,7 +26,7 @@ std::optional<bool> came_true(const ExitCandidates::Place& candidate,
            candidate.tokens.end();
 }
 
-/// Nothing while some of it is open.
+/// Nothing while one of its positions is not committed.
 std::optional<std::size_t> right_of(const ExitCandidates& said, std::span<const TokenId> text) {
     std::size_t right = 0;
     for (const ExitCandidates::Place& candidate : said.places) {
@@ -63,8 +63,8 @@ bool ExitPolicy::ask() {
 }
 
 void ExitPolicy::spent(double share, bool delayed, std::size_t rows) {
-    // An evaluation that had to wait for its core is not dearer for it: the least counts, and only if it
-    // stays away for long does a higher one.
+    // An evaluation that had to wait for its core does not cost more: the lowest share counts, and a higher
+    // one only if no low one has come for long.
     share_ = measured_ ? std::min(share, share_ * kShareGrowth) : share;
     const double delay = delayed ? 1.0 : kIdleShare;
     const double row_cost = kRowCost * static_cast<double>(rows);

@@ -1,18 +1,18 @@
-// ExitPolicy: whether an exit is worth its time, from what it cost and what came true of it.
+// ExitPolicy: whether an exit is evaluated, decided from its measured cost and gain.
 //
-// An exit whose candidates are seldom right does harm: its head takes time from the layers, and what it proposes
-// takes rows in waves. So it is asked before every wave. It works while an evaluation gains more than it
-// costs, both counted in waves:
+// An exit whose candidates are seldom right slows decoding: its head takes time from the layers, and its
+// candidates take rows in waves. The policy is asked before every wave. The exit is evaluated while an
+// evaluation gains more than it costs, both measured in the time of a wave:
 //
 //     gain   correct tokens of an evaluation that had not been proposed otherwise: one wave less each
 //     cost   time of an evaluation over that of a wave (kIdleShare of it if no wave waited for it
-//            meanwhile), and kRowCost for each row it made others run
+//            meanwhile), and kRowCost for each additional row that the layers ran because of it
 //
-// Otherwise it rests, and tries again for kTry waves after a pause that doubles each time, from
+// Otherwise the exit pauses, and is tried again for kTry waves after a pause that doubles each time, from
 // kPauseMin to kPauseMax waves. So an exit that is never right costs kTry evaluations in kPauseMax waves
-// in the end; one that is right again is noticed in a try or two.
+// in the end; one that becomes right is found in one or two tries.
 //
-// ExitRecord keeps what was said until the text tells what came true.
+// ExitRecord keeps the exit's candidates until the committed text shows which were right.
 //
 // Pure: the same calls give the same answers. Committed text does not depend on it. Not
 // thread-safe. ExitRecord is bounded by kEvaluationsMax.
@@ -36,15 +36,15 @@ public:
     static constexpr double kIdleShare = 0.25;  // others may want its core, or its memory
     static constexpr double kRowCost = 0.06;    // of a wave, as measured for waves of up to 8 rows
 
-    /// `always_on`: it never rests.
+    /// `always_on`: it never pauses.
     explicit ExitPolicy(bool always_on) : always_on_{always_on} {}
 
     /// Whether the exit is to evaluate the wave that comes now: once per wave.
     [[nodiscard]] bool ask();
-    /// An evaluation took `share` of a wave's time, and made others run `rows` rows. `delayed`: the next
+    /// An evaluation took `share` of a wave's time and caused `rows` additional rows. `delayed`: the next
     /// wave had to wait for it.
     void spent(double share, bool delayed, std::size_t rows);
-    /// What came true of an evaluation.
+    /// The committed text shows that `right` candidates of an evaluation were right.
     void learned(std::size_t right);
 
     [[nodiscard]] double gain() const { return gain_; }
@@ -66,16 +66,16 @@ private:
     std::uint32_t waited_ = 0;
 };
 
-/// What one evaluation said of one request, in the order of the positions.
+/// The candidates of one evaluation for one request, in the order of the positions.
 struct ExitCandidates {
     struct Place {
-        Position at = 0;                   // where one of `tokens` was said to stand
+        Position at = 0;                   // for which one of `tokens` was predicted
         std::vector<TokenId> path = {};    // the tokens before it that were not in the text yet
         std::vector<TokenId> tokens = {};  // nothing that others had proposed
     };
     RequestId request;
     Attempt attempt;
-    bool chained = false;  // each builds on the one before it: what follows a wrong one is wrong
+    bool chained = false;  // each follows the one before it: those after a wrong one are wrong
     std::vector<Place> places = {};
 };
 
@@ -83,9 +83,10 @@ class ExitRecord {
 public:
     static constexpr std::size_t kEvaluationsMax = 64;
 
-    /// The oldest evaluation is forgotten if there are too many.
+    /// The oldest evaluation is dropped if there are too many.
     void add(ExitCandidates said);
-    /// The request's text has grown. For each evaluation of which all is known now: how much was right.
+    /// The request's text has grown. For each evaluation whose positions are all committed now: how many
+    /// of its candidates were right.
     [[nodiscard]] std::vector<std::size_t> settle(RequestId request,
                                                   Attempt attempt,
                                                   std::span<const TokenId> text);

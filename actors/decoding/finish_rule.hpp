@@ -1,4 +1,4 @@
-// FinishRule: when an answer is over, as one pure function that every path shares.
+// FinishRule: when an answer is over: one pure function for plain decoding and all methods.
 //
 // Plain decoding and every speculative wave ask the same rule after each token, in order, so an
 // end token inside an accepted path ends the answer there, and nothing is committed after it.

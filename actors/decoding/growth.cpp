@@ -11,7 +11,7 @@ namespace {
 constexpr auto kDeepest = static_cast<std::int32_t>(kGammaMax);
 
 /// By index of the tree's nodes: whether they are of the trunk. For Alternatives that is what the
-/// other draft believes in, whatever an exit has said of it since.
+/// other draft's trunk, also if an exit has changed its probabilities since.
 std::vector<bool> marked_trunk(const DraftTree& tree, GrowthPart part) {
     const auto nodes = tree.nodes();
     std::vector<bool> marked(nodes.size(), false);

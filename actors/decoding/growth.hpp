@@ -1,16 +1,18 @@
-// Growth: what a draft does next for one request: which nodes of its tree it expands, what it
-// says, and when it waits. The state machine of a round, under a GrowthRule.
+// Growth: what a draft does next for one request: which nodes of its tree it expands, which state its
+// proposals have, and when it waits. The state machine of a round, under a GrowthRule.
 //
-//   Sequential      [Growing] -- the trunk is gamma deep --> say Complete [Done] -- verdict --> [Growing]
-//              while Done, what an exit names is grown until the verdict
-//   Ahead      [Growing] all the time, the most probable node first; Complete once nothing is left
-//   Lockstep   [Growing] -- gamma_early steps --> say Halfway [ForNames] -- names, verdict, limit -->
-//              [Growing] -- gamma steps in all --> say Complete [Done] -- verdict --> [Growing]
-//              A verdict that comes before Complete: the round ends with it if nothing of it is
-//              left, and the next one follows at once.
+//   Sequential [Growing] -- the trunk is gamma deep --> send Complete [Done] -- verdict --> [Growing]
+//              while Done, the exit's candidates are grown until the verdict
+//   Ahead      [Growing] all the time, the most probable node first; Complete when none can be expanded
+//   Lockstep   [Growing] -- gamma_early steps --> send Halfway [ForNames]
+//              [ForNames] -- the exit's candidates, a verdict or the time limit --> [Growing]
+//              [Growing] -- gamma steps in all --> send Complete [Done] -- verdict --> [Growing]
+//              A verdict before Complete ends the round if none of its candidates are left; the next
+//              round begins at once.
 //
-// Sequential and ahead a draft that is never right rests (draft_pause.hpp): it says Complete at once.
-// The part Alternatives (Correct) says Growing only, and grows what is not the trunk's.
+// "Names" in identifiers are the candidates of an exit. In Sequential and Ahead a draft that is never right
+// pauses (draft_pause.hpp): it sends Complete at once. With the part Alternatives (Correct) the state is
+// always Growing, and only nodes off the trunk are grown.
 // Pure; the caller does the passes, sends, and keeps the clock.
 #pragma once
 
@@ -26,24 +28,23 @@
 
 namespace paceline {
 
-/// What of a tree may be expanded now.
+/// Which nodes of a tree may be expanded now.
 struct GrowthView {
     std::int32_t trunk_depth = 0;   // the trunk gets no deeper than this
     std::int32_t branch_depth = 0;  // nor do other paths than this
     bool trunk_first = false;       // else whatever is most probable
 };
 
-/// Up to rule.width nodes to expand in one pass, best first. An unexpanded node counts only if
-/// the rule's part, depths, stops and branch_budget (nodes off the trunk that are expanded already
-/// count) let it.
+/// Up to rule.width nodes to expand in one pass, best first: unexpanded nodes that the rule's part,
+/// depths, stops and branch_budget (the number of expanded nodes off the trunk) allow.
 [[nodiscard]] std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
                                                        const GrowthRule& rule,
                                                        const GrowthView& view);
 
 class Growth {
 public:
-    /// `request_gamma`: what the request asks for; 0: no candidates at all. `may_pause`: whether it may
-    /// rest: not where candidates cost nothing and say how probable they are.
+    /// `request_gamma`: the request's own limit; 0: no candidates. `may_pause`: false for a source whose
+    /// candidates cost nothing and have known probabilities.
     Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause = false);
 
     struct Step {
@@ -58,20 +59,20 @@ public:
 
     /// The thresholds of the chains from now on.
     void stop_at(const ChainStop& stop);
-    /// Sequential: from now on nothing is expanded after a path less probable than this either.
+    /// Sequential: from now on paths less probable than this are not expanded either.
     void expand_down_to(float reach);
-    /// A step's pass has come back: a chain of `tokens` after its first node, else 1.
+    /// The pass of a step has ended: a source's chain of `tokens` after its first node, or 1 of a model.
     void passed(std::int32_t tokens = 1);
-    /// The text has gone on; `prepared`: the new root was in the tree.
+    /// A verdict was applied; `prepared`: the new root was in the tree.
     void verified(std::int32_t accepted, std::int32_t could, bool prepared);
-    /// The exit has spoken about the rows of a wave.
+    /// The exit's candidates for the rows of a wave have arrived.
     void named();
-    /// The names did not come in time.
+    /// The exit's candidates did not arrive within the time limit.
     void waited_out();
 
     /// Whether the tree is sent as it grows, not only at the end of a round.
     [[nodiscard]] bool streams() const;
-    /// Lockstep: where the root was when the round began; what completes it is said of that root.
+    /// Lockstep: the root's position when the round began; the Complete of the round is about that root.
     [[nodiscard]] std::optional<Position> round_root() const { return round_root_; }
     [[nodiscard]] std::int32_t gamma() const { return length_.now(); }
 

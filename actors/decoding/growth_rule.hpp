@@ -18,12 +18,12 @@
 namespace paceline {
 
 enum class DraftPace : std::uint8_t {
-    Sequential,  // up to gamma after the root, then the verdict is waited for
-    Ahead,       // goes on below what was proposed while the target is busy
+    Sequential,  // up to gamma candidates after the root, then it waits for the verdict
+    Ahead,       // continues below its own proposal while the target runs
     Lockstep,    // rounds of gamma steps; the next one begins with the verdict
 };
 
-/// Whose nodes this stage expands. Draft and Correct in one process: both.
+/// Which nodes this stage expands. Without a separate Correct: both.
 enum class GrowthPart : std::uint8_t { Both, Trunk, Alternatives };
 
 struct GrowthRule {

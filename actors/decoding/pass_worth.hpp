@@ -1,16 +1,17 @@
 // PassWorth: how probable a path must be for another sequential pass of the draft after it.
 //
-// In sequential decoding the target waits while the draft thinks. A pass after a path that is right with
-// probability p adds a token to the wave with probability p x h, where h says how often a candidate is
-// right if all above it are. It costs its own time and that of one row more, in which the text
-// would have gone on as well. So it pays where
+// In sequential decoding the target waits while the draft computes. A pass after a path that is right with
+// probability p adds an accepted token with probability p x h, where h is how often a candidate is right if
+// all above it are. It costs its own time and that of one more row, in which the target could have decoded.
+// So it pays where
 //
 //     p h >= (pass + row) / (time per token of the text)
 //
-// The times are running means of what this request saw, whatever the machine and the models are;
-// p is what the draft believes. The first pass of a round is made in any case, reads what was
-// committed meanwhile and may find its weights gone from the cache: it is not what a further one
-// costs. Until there is a pass and a verdict to measure nothing is too improbable. What a row costs is not seen here: a part of the time between verdicts stands for it.
+// The times are running means measured in this request; p is the draft's own estimate. The first pass of a
+// round is always made and is not measured: it also reads the tokens committed since, and its weights may
+// have left the cache, so it takes longer than a further pass. Before the first measured pass and verdict no
+// path is too improbable. The time of a row cannot be measured here; a fixed share of the time between
+// verdicts is used instead.
 // Pure; one per request.
 #pragma once
 
@@ -26,13 +27,13 @@ public:
     using Micros = std::chrono::microseconds;
 
     static constexpr float kHit = 0.5F;  // h, where it matters: after doubtful candidates
-    // The same for a draw: what a draft believes of it is how far ahead it is in its own race under
-    // the noise, twice too sure (best least reach 0.35 greedy, 0.7 at temperature 0.8).
+    // The same for a drawn token: the draft's log_prob then measures the lead under its own noise, which
+    // is about twice too high (best least reach 0.35 greedy, 0.7 at temperature 0.8).
     static constexpr float kHitOfDraws = 0.25F;
     static constexpr float kRowShare = 0.05F;  // of the time between verdicts, for a row
     static constexpr float kNew = 0.1F;        // weight of the newest time
     static constexpr float kOutlier = 3.0F;    // a longer time counts as so many of the mean
-    static constexpr float kMost = 0.75F;      // a surer candidate is always followed up
+    static constexpr float kMost = 0.75F;      // more probable candidates are always expanded
 
     explicit PassWorth(bool greedy = true) : hit_{greedy ? kHit : kHitOfDraws} {}
 

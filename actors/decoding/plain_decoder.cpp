@@ -181,7 +181,7 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
         if (!device_draws)
             token = sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_);
         if (!token) {
-            --fed_;  // whoever goes on asks for it anew
+            --fed_;  // the next run computes it again
             return end(FinishReason::Failed);
         }
         text_.push_back(*token);

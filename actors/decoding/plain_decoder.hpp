@@ -1,4 +1,4 @@
-// PlainDecoder: autoregressive decoding of one text on one backend, nothing speculated.
+// PlainDecoder: autoregressive decoding of one text on one backend, without speculation.
 //
 // It is the oracle of every exactness test (all other methods must commit its tokens) and what
 // `paceline run` uses when no pipeline is configured.

@@ -25,7 +25,7 @@ constexpr std::array<Group, 9> kMeasured{{{1, 0.23F},
                                           {15, 0.90F},
                                           {kNgramMax, 0.96F}}};
 constexpr float kMeasuredWeight = 8.0F;  // counts as so many matches of this text
-constexpr float kKept = 0.95F;           // of what was known before, per match: twenty or so count
+constexpr float kKept = 0.95F;           // weight kept per match: about twenty matches count
 
 /// A hash of the n-gram, each token mixed by a multiply and a shift (constants of splitmix64).
 /// Collisions cost a comparison, never a wrong match.

@@ -1,17 +1,16 @@
-// PromptLookup: candidates from the text itself. If its last n tokens stood there before, what
-// followed them then is proposed again.
+// PromptLookup: candidates from the text itself. If its last n tokens occurred earlier, the tokens that
+// followed them there are proposed.
 //
-// The longest n wins (max_ngram down to min_ngram), since more context makes a better candidate;
-// among equals the latest place wins, since text repeats what is near (the variable just named,
-// the loop just entered). A match that runs into the end of the text goes on with what it has
-// proposed itself, so a loop of any period is proposed for the whole length.
+// The longest match wins (max_ngram down to min_ngram), because more context predicts better; among
+// equals the latest, because text tends to repeat recent parts. A match that reaches the end of the text
+// continues with its own candidates, so a repetition of any period is proposed in full length.
 //
-// Each token comes with how probable it is: how often matches of that length were right lately in
-// this very text, and before there is enough of that, in texts that were measured. Every appended
-// token counts, proposed or not, so a candidate that stopped being worth a row is tried again as soon
-// as it would have been right. A pure function of the text.
+// Each token has a probability: how often matches of that length were right lately in this text; until
+// there is enough data, in texts that were measured beforehand. Every appended token counts, proposed or
+// not, so a match length that was too improbable to be sent is used again once it would have been right.
+// A pure function of the text.
 //
-// Incremental: a token costs one table insertion and a look at no more than kPlacesMax places.
+// Incremental: a token costs one table insertion and at most kPlacesMax comparisons.
 // Not thread-safe. Bounded by the text: two entries per token.
 #pragma once
 

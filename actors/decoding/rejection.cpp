@@ -10,13 +10,13 @@
 namespace paceline {
 namespace {
 
-// What the third counter word says: see noise_layout.hpp, whose uses must stay others.
+// The third counter word: different from all uses in noise_layout.hpp.
 constexpr std::uint32_t kUseRejection = 3;
 constexpr std::uint32_t kUseDrawing = 4;
 static_assert(noise::kUseRace < kUseRejection && noise::kUsePick < kUseRejection &&
               noise::kUseRest < kUseRejection);
 
-// Summed anew each time: a running difference could leave a rest where there is none.
+// Summed again each time: a running difference could leave a rounding error instead of 0.
 double sum_of(std::span<const double> weights) {
     return std::accumulate(weights.begin(), weights.end(), 0.0);
 }

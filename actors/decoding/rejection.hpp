@@ -2,23 +2,23 @@
 // distributed as the target's own p, whatever was proposed (Leviathan et al.; over siblings as in
 // SpecInfer).
 //
-//     point mass    a candidate is just named. x is accepted with probability p(x); if it is not, p
-//                   becomes p without x, normalised, for the next sibling
-//     drawn         the siblings were drawn from q, one after the other, without putting back.
-//                   x is accepted with probability min(1, p(x) / q(x)); if it is not, p becomes
+//     point mass    the candidate was not drawn. x is accepted with probability p(x); if it is rejected,
+//                   p becomes p without x, normalised, for the next sibling
+//     drawn         the siblings were drawn from q, one after the other, without replacement.
+//                   x is accepted with probability min(1, p(x) / q(x)); if it is rejected, p becomes
 //                   max(p - q, 0), normalised, and q becomes q without x, normalised
 //
-// Where no candidate is left the token is drawn from what p has become.
+// If all candidates are rejected the token is drawn from the remaining p.
 //
-// Whatever x the point-mass rule is given, the chosen token has the law p: it may be the argmax of a q, or
-// drawn from one, or depend on the siblings before it. The drawn rule is exact only on average over x from
-// q: a candidate that was *chosen* (argmax of q) must count as a point mass, since p / q would favour it.
-// Therefore a node with candidates of both kinds tests the drawn ones first. If all of them are rejected
-// the token must have the law of the residual p' for *these* siblings, and point masses leave any p' as it
-// is, however they came to stand there. The other order would need point masses that do not depend on x.
+// Under the point-mass rule the chosen token has the distribution p for every x: x may be the argmax of a q,
+// drawn from one, or depend on the siblings before it. The drawn rule is exact only on average over x drawn
+// from q: a candidate that was *chosen* (argmax of q) must count as a point mass, because p / q would favour
+// it. Therefore a node with candidates of both kinds tests the drawn ones first. If all of them are rejected
+// the token must have the distribution of the residual p' given these siblings, and the point-mass rule
+// keeps any p'. The other order would require point masses that do not depend on x.
 // A point mass that repeats a drawn sibling x changes nothing: x was rejected only where p(x) < q(x), so
 // p'(x) = 0. drawn_siblings.hpp says when a candidate may count as drawn.
-// Pure: chance comes from outside, so that a test can take every way it may fall.
+// Pure: random decisions come from the caller's Chance, so that a test can enumerate all of them.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@
 
 namespace paceline {
 
-/// Where decisions come from that p alone does not make.
+/// Makes the random decisions.
 struct Chance {
     Chance() = default;
     Chance(const Chance&) = delete;

@@ -1,13 +1,13 @@
-// Request: what is to be decoded, in tokens. The one description of it: whatever asks for text or for
-// many answers contains a Request and adds what tokens do not know.
+// Request: what is to be decoded, in tokens. All layers of the program use this type; those above add
+// fields of their own:
 //
 //     TextRequest   (launch/session)   + stop strings               one answer as text
 //     AnswerOrder   (conductor)        + callbacks, the turn before one answer of a pipeline
 //     BatchParams   (answer_waves)     + seats, what is kept        many answers on one backend
 //     control::Begin                   encode_request() as its payload, to every stage
 //
-// The decoder of those bytes trusts nothing: every count is bounded, and checked against the bytes
-// that are left before anything is allocated. Plain values; any thread.
+// decode_request() treats its input as untrusted: every count is bounded, and checked against the
+// remaining bytes before memory is allocated. Plain values; any thread.
 #pragma once
 
 #include <cstddef>

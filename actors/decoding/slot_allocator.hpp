@@ -1,11 +1,11 @@
-// SlotAllocator: names KV slots. Only the dispatcher has one and allocates.
+// SlotAllocator: assigns KV slots. Only the dispatcher allocates.
 //
 //     KvPages        the pages of the cache, shared by all requests
 //     RequestSlots   the slots of one request, in pages it took
 //
 // The row of position p gets its home slot, offset p % 32 of the page of block p / 32, when that
 // is free (where the attention kernels are fastest), else a spare one (a sibling in a tree).
-// Nothing is ever moved: a commit keeps a slot, a rollback frees it.
+// Entries are never moved: a commit keeps the slot, a rollback frees it.
 // A request reserves the pages of its whole context when it starts, so a committed token always
 // finds a slot; spares come from its own unused offsets first, then from unreserved pages.
 // Pure and bounded; not thread-safe.
@@ -66,11 +66,11 @@ public:
     /// A slot for a row at `position`, in use from now on. Errors: OutOfMemory when its home is
     /// taken and no spare is left; BadArgument for a position outside the context.
     Result<KvSlot> name(Position position);
-    /// The row at the next position, committed() .size(), stands: its slot joins the prefix.
+    /// The row at the next position, committed().size(), was accepted: its slot joins the prefix.
     void commit(KvSlot slot);
     /// A row at `position` was dropped.
     void free(Position position, KvSlot slot);
-    /// Frees the committed slots at `length` and above (a text that went on differently).
+    /// Frees the committed slots at `length` and above (the next turn shares only the tokens before).
     void cut(Position length);
 
     /// position -> slot of the committed prefix.

@@ -1,14 +1,13 @@
-// Stop policies: how long a draft goes on before it lets the target speak. Small parts that may
-// be combined; each is a published rule.
+// Stop policies: when a draft ends a chain. Each is a published rule; they may be combined.
 //
 //   fixed length         DraftLength, not adaptive: gamma tokens per round
 //   adaptive length      DraftLength: all were right: +2, else -1, at least 1 (assisted generation)
 //   chain confidence     ChainStop: after a token less probable than this (Draft & Verify)
 //   running product      ChainStop: after a path less probable than this (AdaSPEED)
-//   adaptive threshold   AdaptiveThreshold: "this", moved towards a rate of accepted candidates
+//   adaptive threshold   AdaptiveThreshold: the threshold follows a target rate of accepted candidates
 //                        (Draft & Verify; AdaSPEED's appendix A)
 //
-// The token at which a chain stops is proposed all the same; nothing is drafted after it. Pure.
+// The token at which a chain stops is still proposed; none is drafted after it. Pure.
 #pragma once
 
 #include <algorithm>

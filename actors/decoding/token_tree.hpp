@@ -1,13 +1,13 @@
-// TokenTree: what is proposed of one request's text, and the one rule that a verdict applies.
+// TokenTree: the candidates of one request, and the rule by which a verdict changes them.
 //
 //     committed ... r                    r: the root, the last committed token
 //                   |
-//                   a --- b --- c        the trunk: what the draft believes in
+//                   a --- b --- c        the trunk: the draft's first choices
 //                   |
 //                   +---- x --- y        an alternative after a
 //
-// The first segment grows the tree and names its nodes; the other segments keep a replica that
-// sees only what was sent in waves. All apply the same rule on a verdict:
+// The first segment grows the tree and gives nodes their ids; the other segments keep a replica that
+// has only the nodes that were sent in waves. All apply the same rule on a verdict:
 //
 //     the accepted path is committed; the subtree under (last accepted node, next token) is the
 //     new tree, its top the new root; everything else is dropped.
@@ -66,8 +66,8 @@ struct TreeStep {
 enum class Adoption : std::uint8_t { Live, Stale };
 
 enum class TreeRole : std::uint8_t {
-    Names,    // the dispatcher's tree: every node has a name from the start
-    Follows,  // a replica: a root that came out of a verdict has none until a wave brings it
+    Names,    // the dispatcher's tree: every node has an id from the start
+    Follows,  // a replica: a root that a verdict made has no id until a wave brings it
 };
 
 class TokenTree : public CandidateTree<TreeNode> {
@@ -78,7 +78,7 @@ public:
     TokenTree(TreeRole role, std::size_t nodes_max)
         : CandidateTree{role == TreeRole::Names, nodes_max}, role_{role} {}
 
-    /// Starts anew below the last committed token. Names go on where they were.
+    /// A new tree of this root alone. Ids continue to count up.
     void plant(TokenId token, Position position);
 
     /// Dispatcher: adds a child and names it, or returns the child that is there already (its

@@ -38,7 +38,7 @@ Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
     return {};
 }
 
-/// The keys and values may be late or useless; the slot that they lie in goes back at once.
+/// The keys and values may be stale or not needed; their slot is released at once.
 Status CorrectActor::handle(StageId from, const msg::TensorNote& note) {
     if (from != draft_) return unexpected(from, "a tensor note, but is not its draft");
     TensorConsumer* tensors = context().tensors_from(from);

@@ -39,7 +39,7 @@ void DraftActor::on_peer(StageId peer, PeerChange change) {
     DraftWork::on_peer(peer, change);
 }
 
-/// Late or not, the slot goes back at once.
+/// Stale or not, the slot is released at once.
 Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
     if (!choice_ || from.value < plan().first_segment.value || from.value > plan().verifier.value)
         return unexpected(from, "a tensor note, but is no segment whose layers are tapped");

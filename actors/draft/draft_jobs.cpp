@@ -26,7 +26,7 @@ void DraftWork::go_on(const RequestPtr& request) {
     pump();
 }
 
-/// Does what can be done for this request without a job, and notes what it wants of the next one.
+/// Does the steps that need no job, and notes what the request wants from the next job.
 void DraftWork::advance(const RequestPtr& request) {
     if (request->in_pass || request->source_busy) return;  // the end of the job comes back to here
     request->wanted.clear();
@@ -69,7 +69,7 @@ bool DraftWork::ask_source(const RequestPtr& request, DraftNodeId behind, std::i
         if (!request->uses_model()) request->growth.passed(std::max<std::int32_t>(1, tokens));
         return true;
     }
-    // Whoever speaks while it grows thinks step by step.
+    // A draft that sends its tree while it grows takes one step at a time.
     const bool at_once = plan_.growth.pace == DraftPace::Sequential || request->uses_model();
     request->wanted = {behind};
     request->wants_source = true;
@@ -101,7 +101,7 @@ void DraftWork::pump() {
     busy_ = start_choice() || start_pass() || start_source();
 }
 
-/// Correct reads the text before anything is named: then what is sent of the trunk fits on.
+/// Correct reads the text first, so that the trunk's keys and values can be appended to its cache.
 bool DraftWork::lags(const DraftRequest& request) const {
     return plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
            !request.source_busy && tools_.model->behind(*request.text) > kLagMax;
@@ -165,7 +165,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
     for (const RequestPtr& request : pass->requests) {
         request->in_pass = false;
         if (!current(request)) continue;
-        // Cancelled, and not by this actor: the conductor has declared the attempt void.
+        // Cancelled, and not by this actor: the conductor has cancelled the attempt.
         if (outcome == RunOutcome::Cancelled && !pass->given_up) {
             stop(request->id);
             continue;
@@ -174,8 +174,8 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         for (const DraftModel::Said& said : taken.said) {
             if (said.text != request->text) continue;
             if (request->text->tree.find(said.node) == nullptr) continue;
-            // Before anything that depends on what was drawn. Without room it is not sent again: when
-            // that would be depends on what was drawn.
+            // Before anything that depends on the drawn tokens. If there is no room it is not sent later: the time
+            // at which that happens would depend on the drawn tokens.
             if (said.drawn) {
                 msg::Draw draw = request->draw(said.node, *said.drawn);
                 draw.route.epoch = context_->epoch();
@@ -200,7 +200,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
     pump();
 }
 
-/// Chooses the layers that candidates of all requests leave out.
+/// Selects the layers that rows of candidates skip, for all requests.
 bool DraftWork::start_choice() {
     const auto of = choice_ != nullptr ? choice_->complete() : std::nullopt;
     if (!of) return false;
@@ -266,7 +266,7 @@ void DraftWork::submit_source(const RequestPtr& request) {
             busy_ = false;
             request->source_busy = false;
             const bool moved = root != request->text->tree.root().position;
-            // Cancelled, and not by a verdict: the conductor has declared the attempt void.
+            // Cancelled, and not by a verdict: the conductor has cancelled the attempt.
             if (outcome == JobOutcome::Cancelled && !moved && current(request)) stop(request->id);
             if (outcome == JobOutcome::Cancelled) chain->clear();
             const bool alive = request->text->tree.find(behind) != nullptr;
@@ -286,7 +286,7 @@ void DraftWork::send(const RequestPtr& request, msg::ProposalState state) {
     if (trunk_ != nullptr && !request->uses_model()) trunk_->tell(*request, {});
     if (copies_to_) (void)emit<DraftWork>(*context_, *copies_to_, proposal);
     if (emit<DraftWork>(*context_, plan_.first_segment, proposal) == Push::Full) {
-        // The target goes on without it.
+        // No room: the target continues without this proposal.
         request->unsent = std::max(state, request->unsent.value_or(state));
         return;
     }

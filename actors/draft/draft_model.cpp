@@ -103,7 +103,7 @@ Position DraftModel::behind(const DraftText& text) const {
     return std::max(text.tree.root().position - text.cache->cached(), 0);
 }
 
-/// Gives back what was given up; no pass is running.
+/// Frees the slots of dropped nodes; no pass is running.
 void DraftModel::settle(DraftText& text) const {
     DraftText::Cache& cache = *text.cache;
     for (const DraftTree::Freed& freed : text.tree.take_freed()) {
@@ -245,7 +245,7 @@ void DraftModel::build_rows() {
     }
 }
 
-/// Whether a row leaves out what candidates do.
+/// Whether a row skips sub-layers, as rows of candidates do.
 bool DraftModel::skips(const PassRow& row) const {
     return options_.skip.count() > 0 && (row.node != kNoDraftNode || !options_.whole_text);
 }

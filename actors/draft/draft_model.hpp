@@ -1,19 +1,19 @@
 // DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for many
 // requests in one pass.
 //
-//     prepare(wishes)     loop   names slots, builds rows: text that is not in the cache yet (in
-//                                chunks), then the nodes with what is missing above them
-//     run()               job    the layers, the head of the asked rows, the candidates
-//     take()              loop   the slots go to their nodes, or to the text, if it went on
-//                                meanwhile; what became of nothing is free again
+//     prepare(wishes)     loop   assigns slots, builds rows: text that is not in the cache yet (in
+//                                chunks), then the wanted nodes with their uncached ancestors
+//     run()               job    the layers, the head for the wanted rows, the candidates
+//     take()              loop   assigns the slots to their nodes, or to the text if they were
+//                                committed meanwhile; frees those of nodes that were dropped
 //
-// Borrows its backend and owns that one's KV slots; it knows per request (DraftText) which
-// committed tokens and which nodes are in the cache. The draft's KV is its own: whatever is wrong
-// with it costs acceptance, never exactness. A slot that was given up while a pass runs is not
-// used again before that pass is taken. Its vocabulary may be smaller than the target's or padded:
-// tokens that the target does not have are never proposed. A token that the model does not know
-// itself ends what it can say of a text; it begins anew after it, once enough has followed.
-// Bounded: a request reserves the pages of its context; without them it has no model.
+// Borrows its backend and owns the backend's KV slots; DraftText records per request which committed
+// tokens and nodes are in the cache. The target does not read this cache: an error in it costs
+// acceptance, never exactness. A slot that is freed while a pass runs is not used again before
+// take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the target does
+// not have are never proposed. After a token that the draft does not know it proposes nothing until
+// enough text has followed, and then reads only the text after that token.
+// Bounded: a request reserves the pages of its context; without them the model does not serve it.
 // Threads: the actor's loop; run() alone is the job.
 #pragma once
 
@@ -37,15 +37,15 @@ namespace paceline {
 
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
-    int vocab_size = 0;           // the target's; what lies above is never proposed,
-    int shared_tokens = 0;        // nor what lies above this: ids of both vocabularies; 0: no bound
-    std::uint32_t rows_max = 64;  // of one pass: of texts that are read, and nodes
+    int vocab_size = 0;           // the target's; ids from here on are never proposed
+    int shared_tokens = 0;        // ids below this are in both vocabularies; 0: all of them
+    std::uint32_t rows_max = 64;  // of one pass: rows of text and of nodes
     Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
-    SkipSet skip = {};            // the sub-layers that candidates leave out
-    bool whole_text = false;      // the committed text runs through all of them
+    SkipSet skip = {};            // the sub-layers that rows of candidates skip
+    bool whole_text = false;      // rows of committed text run all sub-layers
 };
 
-/// What a draft knows of one request's text. The cache belongs to the DraftModel.
+/// One request's text at a draft, and which of it is in the cache. The cache belongs to the DraftModel.
 struct DraftText {
     explicit DraftText(const Request& request);
 
@@ -55,7 +55,7 @@ struct DraftText {
     Position context;  // tokens that the text may have
     int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones are named
 
-    /// The text goes on: tokens, tree and cache follow.
+    /// Applies committed tokens to text, tree and cache.
     Followed follow(std::span<const TokenId> more);
 
     struct Cache {
@@ -82,11 +82,11 @@ public:
     DraftModel& operator=(const DraftModel&) = delete;
     ~DraftModel();
 
-    /// Gives the text a place in the cache; without pages it stays without.
+    /// Reserves pages of the cache for the text; if there are none, the model does not serve it.
     void open(DraftText& text);
-    /// Whether candidates after the text's root can be had.
+    /// Whether the model can compute candidates after the text's root.
     [[nodiscard]] bool knows(const DraftText& text) const;
-    /// Committed tokens above the root that are not in the cache; 0 where it knows nothing.
+    /// Committed tokens before the root that are not in the cache; 0 if the model does not serve the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
 
     struct Wish {
@@ -94,7 +94,7 @@ public:
         std::vector<DraftNodeId> expand;  // best first
         int candidates = 1;               // after each
     };
-    /// As much of the wishes as there is room for, the first ones first. Nodes that can not be
+    /// Prepares as many of the wishes as there is room for, in their order. Nodes that cannot be
     /// expanded are closed. False: there is nothing to run.
     bool prepare(std::span<const Wish> wishes);
     RunOutcome run(const CancelToken* cancel);
@@ -114,7 +114,7 @@ public:
         std::vector<Said> said;
         std::vector<Computed> computed;
     };
-    /// After run(); of a cancelled one nothing is left.
+    /// After run(). A cancelled run has no results.
     [[nodiscard]] Taken take(RunOutcome outcome);
 
     /// For run_layer(); before any text is opened. The backend's KV has slots for them.
@@ -129,15 +129,15 @@ public:
                          std::span<float> states);
     void gather(std::span<const RowSource> rows, HiddenRows to) { backend_.gather(rows, to); }
     [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
-    /// Candidates leave out other sub-layers from now on. Keys of candidates that are in the cache
-    /// lack what is no longer skipped: the caller drops them (DraftTree::drop_slots()).
+    /// Rows of candidates skip this set from now on. Cached keys of candidates were computed with the old
+    /// set: the caller drops them (DraftTree::drop_slots()).
     void set_skip(const SkipSet& skip);
 
-    /// Bytes of one token's keys and values; 0 if they cannot travel.
+    /// Bytes of one token's keys and values; 0 if they cannot be sent to another process.
     [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
     void read_kv(KvSlot slot, KvBytes bytes) const { backend_.read_kv(slot, bytes); }
-    /// Another process has computed this node's. False if they are of no use here: the node is
-    /// gone, or has them, or its parent has not.
+    /// Takes this node's keys and values from another process. False if they are not used: the node was
+    /// dropped, has them already, or its parent has none.
     bool write_kv(DraftText& text, DraftNodeId node, ConstKvBytes bytes);
     /// The same for a token of the text that comes next in the cache.
     bool write_kv_at(DraftText& text, Position position, ConstKvBytes bytes);

@@ -1,4 +1,4 @@
-// The job of DraftModel: the layers of a pass, and the candidates that its heads say.
+// The job of DraftModel: the layers of a pass, and the candidates from its heads.
 #include <algorithm>
 #include <cmath>
 #include <limits>

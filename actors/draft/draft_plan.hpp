@@ -1,4 +1,4 @@
-// DraftPlan and DraftTools: whom a speculative stage talks to, and what it proposes with.
+// DraftPlan and DraftTools: the peers of a speculative stage, and its model or source.
 //
 // By default one DraftActor grows the whole tree. With a CorrectActor in a process of its own, Draft
 // grows the trunk and sends it to Correct; Correct grows the candidates that an exit sends beside it,

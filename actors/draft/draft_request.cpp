@@ -10,8 +10,8 @@
 namespace paceline {
 namespace {
 
-// A row more costs a wave of a few rows about a tenth of its time, and what the target finds
-// after it is worth more the faster the text goes on: a path less probable does not pay.
+// One more row costs a wave of a few rows about a tenth of its time. The faster the text grows, the more
+// an accepted token is worth. Below this probability a row does not pay.
 constexpr float kWorthARow = 0.15F;
 
 /// The proposal's root and trunk, as tokens.
@@ -102,11 +102,11 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     bool prepared = text->follow(tokens).prepared;
     DraftTree& tree = text->tree;
     if (model_ != nullptr && !text->cache) model_->open(*text);
-    // A source alone, sequential, knows more by now than when it made these candidates.
+    // A sequential source alone proposes again: it has more text now than when it made these candidates.
     if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
         tree.plant(tree.root().token, tree.root().position);
     }
-    // Where nothing could be said before there may be something now.
+    // Leaves without candidates may have some now.
     std::vector<DraftNodeId> leaves;
     for (const DraftNode& node : tree.nodes()) {
         if (tree.trunk_child(node.id) == nullptr) leaves.push_back(node.id);
@@ -116,7 +116,7 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     prepared |= take_branches();
     if (source_busy && tree.find(source_behind) == nullptr) cancel.cancel();
     growth.verified(accepted, could, prepared);
-    changed = false;  // what is here now, the first segment has been told
+    changed = false;  // the first segment has the tree as it is now
     unsent.reset();
     wanted.clear();
     ++waits;
@@ -162,7 +162,7 @@ void DraftRequest::hear_trunk(const msg::Proposal& trunk) {
     }
     told_root_ = trunk.root_position;
     told_ = trunk_of(trunk);
-    (void)text->tree.merge(trunk, text->tokens, Opinion::Trunk, 0);  // its sender says it himself
+    (void)text->tree.merge(trunk, text->tokens, Opinion::Trunk, 0);  // its sender proposes it
     close_ends();
 }
 
@@ -175,8 +175,8 @@ bool DraftRequest::take_branches() {
     DraftTree& tree = text->tree;
     const Position root = tree.root().position;
     if (!branches_ || branches_->root_position > root) return false;
-    // Where there is a candidate already it is this draft's own trunk; but what Correct has said before
-    // it heard of this root may be late, and come piece by piece.
+    // A candidate that exists already is this draft's own trunk. But Correct's proposals from before it got
+    // this root may still be under way and arrive one after another.
     const bool more = branches_root_ == root && branches_->root_position < root;
     if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
     (void)tree.merge(*branches_, text->tokens, Opinion::Trunk, 0);
@@ -280,7 +280,7 @@ std::vector<TokenId> DraftRequest::path_to(DraftNodeId node) const {
     return tokens;
 }
 
-/// The same candidates below an earlier root, what became text since then above them.
+/// The same candidates below an earlier root, with the tokens committed since then as their ancestors.
 msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& proposal) const {
     const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
     if (passed > kProposalNodesMax) return proposal;

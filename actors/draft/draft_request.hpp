@@ -32,21 +32,21 @@ public:
     enum class Fit : std::uint8_t { Old, Next, Gap };
     [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
     void follow(const msg::Verdict& verdict);
-    /// The text as it is now, some verdicts after the last one that was heard of: what is known of it
-    /// stays, nothing is read twice. False: it does not begin with the text as it is known here.
+    /// After missed verdicts: `now` is the whole committed text. Cached state is kept, only new tokens are
+    /// read. False: `now` does not begin with the text that is known here.
     [[nodiscard]] bool catch_up(std::span<const TokenId> now);
 
-    /// What an exit, or the draft that grows the trunk, says. One for a root that is still to
-    /// come is kept: its sender may have heard the verdict first.
+    /// A proposal of an exit, or of the draft that grows the trunk. One for a future root is kept: its
+    /// sender may have received the verdict first.
     void hear_candidates(const msg::Proposal& candidates);
     void hear_trunk(const msg::Proposal& trunk);
-    /// What Correct has prepared. Kept until the text goes another way than this tree: then what
-    /// stands there below the new root is taken over, at once or as soon as it comes.
+    /// Correct's branches. Kept until a verdict's new root is not in this tree: then Correct's candidates
+    /// below that root are taken over, at once or when they arrive.
     void hear_branches(const msg::Proposal& branches);
-    /// The node of the other draft's trunk at `position`; nothing if that is text by now, or not
-    /// known here.
+    /// The node of the other draft's trunk at `position`; nothing if that is committed by now or unknown
+    /// here.
     [[nodiscard]] std::optional<DraftNodeId> trunk_node_at(Position position) const;
-    /// Whether the text has at `position`, and before it, what the other draft had there.
+    /// Whether the committed text equals the other draft's trunk up to `position`.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
 
     /// What to do next, see Growth; chains end as `stop` says.
@@ -56,7 +56,7 @@ public:
     void take(const DraftModel::Said& said);
     /// A source's candidate after a node; tokens that no target has end it. `asked`: so many tokens.
     void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);
-    /// Nothing can be said after these for now.
+    /// These nodes are not expanded for now.
     void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.
     [[nodiscard]] std::vector<TokenId> path_to(DraftNodeId node) const;
@@ -65,8 +65,8 @@ public:
     [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
     /// What was drawn after `node`, likewise.
     [[nodiscard]] msg::Draw draw(DraftNodeId node, const DrawnSiblings& drawn) const;
-    /// Whether candidates are drawn: then the first segment must know of a node before it hears what
-    /// was drawn after it, so the tree is sent as it grows.
+    /// Whether candidates are drawn. Then the first segment must have a node before it gets the Draw of its
+    /// children, so the tree is sent as it grows.
     [[nodiscard]] bool draws() const { return text->draw_top > 0 && uses_model(); }
     /// Candidates below the root that could still be committed.
     [[nodiscard]] std::int32_t room() const;
@@ -80,8 +80,8 @@ public:
     std::unique_ptr<DraftSource> source;
     CancelToken cancel;                    // of a job that has the source
     bool source_busy = false;              // a job has it
-    bool source_due = false;               // beside a model: is to be asked about this root
-    bool missed = false;                   // a verdict: nothing is grown until catch_up()
+    bool source_due = false;               // beside a model: to be asked about this root
+    bool missed = false;                   // missed a verdict: no growth until catch_up()
     bool in_pass = false;                  // the model is running rows of this request
     bool changed = false;                  // the tree, since it was last sent
     std::vector<DraftNodeId> wanted = {};  // to be expanded in the next pass, or by the source

@@ -1,8 +1,8 @@
-// DraftSource: proposes how a text goes on.
+// DraftSource: the interface of a source of candidates.
 //
-// One source belongs to one request. Prompt lookup is one; a draft model, the target's own first
-// layers or a scripted adversary in a test are others. A candidate can never change the answer, only
-// how fast it comes.
+// Each request has its own source. Prompt lookup is one; a draft model, the target's own first
+// layers or a scripted adversary in a test are others. Candidates cannot change the text of an answer, only
+// its speed.
 #pragma once
 
 #include <cmath>
@@ -20,14 +20,14 @@
 
 namespace paceline {
 
-/// What a proposal costs, which decides where it is computed.
+/// The cost of a proposal, which decides where it is computed.
 enum class DraftCost : std::uint8_t {
     Instant,  // microseconds: done inside the handler
     Compute,  // a job on the draft's device
 };
 
 struct DraftSource {
-    static constexpr float kUnknown = 0.9F;  // 18 in a row are still worth their rows
+    static constexpr float kUnknown = 0.9F;  // a chain of 18 is still probable enough to be sent
 
     DraftSource() = default;
     DraftSource(const DraftSource&) = delete;
@@ -37,14 +37,14 @@ struct DraftSource {
     [[nodiscard]] virtual DraftCost cost() const = 0;
     /// Tokens that were committed since the last call; the first call brings the prompt.
     virtual void commit(std::span<const TokenId> tokens) = 0;
-    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no idea.
-    /// `cancel` is raised when the text has gone on meanwhile; what is returned then is not used.
+    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no candidate.
+    /// `cancel` is raised when a verdict has come meanwhile; the result is then not used.
     [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) = 0;
     /// propose(), with the log probability of each token if those before it are right: it decides
     /// which candidates are grown and sent first, and which are too improbable to be sent. A source
-    /// that knows these probabilities overrides it; kUnknown stands for each of the others'.
+    /// that knows these probabilities overrides this; the default is kUnknown for each token.
     [[nodiscard]] virtual std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) {

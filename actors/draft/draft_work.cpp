@@ -89,8 +89,8 @@ Status DraftWork::begin(const control::Begin& begin) {
     if (catch_up(begin, spec)) return inbox_.deliver_due();
     stop(begin.request);
     inbox_.gate.begun(begin.request, begin.attempt);
-    // If there are too many, one of them is over and the message that says so is on its way. This
-    // one goes on without proposals.
+    // If there are too many, one of them is over and its Stop is under way. This
+    // request continues without proposals.
     if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
     const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_);
     requests_[begin.request] = request;
@@ -102,7 +102,7 @@ Status DraftWork::begin(const control::Begin& begin) {
     return inbox_.deliver_due();
 }
 
-/// Its Begin once more: as if nothing had been missed.
+/// Its Begin again: the request continues as if no verdict had been missed.
 bool DraftWork::catch_up(const control::Begin& begin, const Request& spec) {
     const RequestPtr request = find({begin.request, begin.attempt, {}});
     if (!request || !request->catch_up(spec.text)) return false;
@@ -156,7 +156,7 @@ Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal
     return current ? find(proposal.route) : nullptr;
 }
 
-/// What came before `verdict` was sent while this stage was lost, or too slow to take it.
+/// The verdicts before `verdict` were sent while this stage was lost or its ring was full.
 void DraftWork::ask_again(const RequestPtr& request, const msg::Verdict& verdict) {
     if (planted(PlantedBug::MissedVerdictUntold)) return stop(request->id);
     request->missed = true;

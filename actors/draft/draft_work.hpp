@@ -16,16 +16,16 @@
 //       +---------------------------------------------------------------- (same)
 //          Stop; a Verdict that ends the answer; the first or the last segment was lost
 //
-// What Growing means depends on the pace (decoding/growth.hpp). One job at a time: a pass of the
+// How a request grows depends on the pace (decoding/growth.hpp). One job at a time: a pass of the
 // model for all requests that want one, or a source's step for one request; messages are handled
 // in between. A Verdict re-roots the tree at once, and candidates of a running job below nodes that
-// were dropped meanwhile are dropped too. A proposal that finds no room is lost, but the newest one
-// follows when there is room again.
-// A peer that sends what it must not is reported and replaced (sender_fault.hpp); a Begin that cannot be, and
-// errors of its own, end this stage.
-// Losing this stage changes no attempt. It may miss verdicts, while it is lost or its ring is full: where
-// one is missing it proposes nothing for that request until it has its Begin once more, which it asks the
-// conductor for. What it knows of the text stays: it reads on from there.
+// were dropped meanwhile are dropped too. A proposal that finds the channel full is lost, but the newest one
+// is sent when there is room again.
+// A peer that sends an invalid message is reported and replaced (sender_fault.hpp); an invalid Begin, and
+// errors of this stage, end this stage.
+// Losing this stage changes no attempt. It may miss verdicts while it is lost or its ring is full. After a
+// missed verdict it asks the conductor for the request's Begin again, and proposes nothing for that request
+// until it comes. The cached text is kept; it reads only the new tokens.
 // Threads: all calls come from the stage's loop; a job touches the model, or one source. Owns the
 // model, and one source per request.
 #pragma once
@@ -72,7 +72,7 @@ protected:
 
     DraftWork(DraftPlan plan, DraftTools tools);
 
-    /// Where the trunk goes besides, and who gets a copy of each proposal. Before on_start().
+    /// The role that also sends the trunk and each proposal to Correct. Before on_start().
     void attach(TrunkSender& trunk) { trunk_ = &trunk; }
     void attach(LayerChooser& choice) { choice_ = &choice; }
     void copy_proposals_to(StageId stage) { copies_to_ = stage; }
@@ -80,10 +80,10 @@ protected:
     /// The request that a proposal is about; nullptr if the message is stale, early or unknown.
     [[nodiscard]] Result<RequestPtr> admit(StageId from, const msg::Proposal& proposal);
     [[nodiscard]] RequestPtr find(const msg::Route& route) const;
-    /// Goes on with a request whose tree was changed by a message.
+    /// Continues a request whose tree was changed by a message.
     void go_on(const RequestPtr& request);
 
-    /// There may be a job that waits for nothing but this.
+    /// Submits the next job, if one was waiting for this call.
     void go_on_with_jobs() { pump(); }
 
     [[nodiscard]] const DraftPlan& plan() const { return plan_; }
@@ -99,7 +99,7 @@ private:
         std::vector<RequestPtr> requests;
         CancelToken cancel;
         Micros begun{0};
-        bool given_up = false;  // by this actor; else a cancelled one is of a cancelled attempt
+        bool given_up = false;  // cancelled by this actor; otherwise with its attempt
     };
 
     // Messages: draft_work.cpp

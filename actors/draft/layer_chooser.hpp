@@ -1,16 +1,15 @@
-// LayerChooser: which layers a draft leaves out, chosen anew by CLaSp's programme from the residuals that
-// the target's segments send of the last accepted token (self_draft/layer_programme.hpp).
+// LayerChooser: selects the layers that a draft skips with CLaSp's programme, from the residuals of the last
+// accepted token that the target's segments send (self_draft/layer_programme.hpp).
 //
-//     take()      a segment's part of the stack; the newest position counts
-//     finish()    the set that the model leaves out from now on
+//     take()      a segment's part of the stack of residuals; the newest position counts
+//     finish()    sets the layers that the model skips from now on
 //
 //     [Collecting] -- all layers are there --> [Complete] -- the text is read up to there --> [Running] (job)
 //         ^                                                                                      |
 //         +--------------------------------------------------------------------------------------+
 //
-// The job runs each layer once, on scratch slots of the model, and reads the text's keys: the text must be
-// read with all layers (DraftModelOptions::whole_text), whatever was left out before. A part that is
-// lost costs one choice.
+// The job runs each layer once, on scratch slots of the model, and reads the text's keys, so the text must
+// run through all layers (DraftModelOptions::whole_text). If a part is lost, this choice is left out.
 // Borrows the model. Threads: the actor's loop; run() is the job.
 #pragma once
 
@@ -31,19 +30,19 @@ public:
     /// The model has reserve_scratch(options.skip + 1).
     LayerChooser(DraftModel& model, const LayerProgrammeOptions& options);
 
-    /// The note's residuals, where they lie. Errors: Protocol for layers or sizes that the model has not.
+    /// The note's residuals, read in place. Errors: Protocol for layers or sizes that the model does not have.
     Status take(const msg::TensorNote& note, ConstHiddenRows residuals);
-    /// Of which text the stack is that is complete; nothing: none is.
+    /// The request of a complete stack; nothing if no stack is complete.
     [[nodiscard]] std::optional<msg::Route> complete() const;
     /// Whether `text` is known and read so far that the job can run.
     [[nodiscard]] bool can_run(const DraftText& text) const;
-    /// The stack is of no use any more.
+    /// Drops the stack.
     void drop() { missing_ = -1; }
 
     /// Before the job: it keeps `text`.
     void prepare(std::shared_ptr<DraftText> text);
     RunOutcome run();
-    /// Whether the model leaves out other layers from now on.
+    /// Whether the set of skipped layers has changed.
     bool finish(RunOutcome outcome);
 
     [[nodiscard]] Position position() const { return position_; }

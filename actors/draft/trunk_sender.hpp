@@ -1,9 +1,9 @@
-// TrunkSender: the role of a Draft that works beside a Correct: hands it the trunk, and the keys and
+// TrunkSender: the role of a Draft with a separate Correct: sends it the trunk, and the keys and
 // values of the trunk's nodes in shared memory.
 // Emits: Proposal (the trunk), TensorNote (one per node whose keys and values were just computed).
 //
-// A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room. What
-// finds no room is lost: Correct computes it itself.
+// A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room. Keys and
+// values for which there is no room are not sent: Correct computes them itself.
 // Borrows the model. Threads: the actor's loop.
 #pragma once
 
@@ -30,7 +30,7 @@ public:
     void start(StageContext& context) { context_ = &context; }
     /// The trunk of a request; `computed`: the nodes that the last pass has computed.
     void tell(const DraftRequest& request, std::span<const DraftNodeId> computed);
-    /// There may be room again. Whether no note waits any more.
+    /// Sends waiting notes if there is room. Whether none waits any more.
     bool flush();
     /// The channel to Correct is gone, and with it the tensors that the notes name.
     void forget() { notes_.clear(); }

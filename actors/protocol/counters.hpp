@@ -1,7 +1,7 @@
 // What the actors count: names for the free counters and gauges of a process (runtime/observe).
 //
-// Free slot n is counter 9 + n of docs/observability.md. Readers of a page's memory know a counter by
-// its number, so a counter keeps it.
+// Free slot n is counter 9 + n of docs/observability.md. Readers of a telemetry block identify a counter by
+// its number, so numbers do not change.
 //
 // acceptance rate        = kTokensAccepted / kTokensProposed
 // mean acceptance length = 1 + kTokensAccepted / kVerdicts      (the target's own token is the 1)

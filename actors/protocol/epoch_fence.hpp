@@ -1,8 +1,9 @@
-// The epoch that a message claims, compared with that of the channel it came by.
+// Compares the epoch in a message with that of the channel it came by.
 //
-// An incarnation has channels of its own, so a message of another epoch is none of a former
-// incarnation's: its sender has written what it must not, and one claim of a wild epoch must not make
-// what it says afterwards look old. It is fenced and its sender reported, to be replaced.
+// Each incarnation has its own channels, so a message with another epoch does not come from an earlier
+// incarnation: its sender has written a wrong epoch. The message is dropped and counted, and the sender is
+// reported, to be replaced. Epochs in messages are never taken over, so a wrong one cannot make later
+// messages stale.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace paceline {
 
-/// False: the message changes nothing; it has been counted, and its sender reported.
+/// False: drop the message; it has been counted, and its sender reported.
 [[nodiscard]] bool has_epoch_of_channel(StageContext& context,
                                         StageId from,
                                         std::uint16_t kind,

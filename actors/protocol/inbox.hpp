@@ -1,5 +1,5 @@
 // Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
-// the check of the epoch that they claim (epoch_fence.hpp), and the gate that tells stale, current and
+// the check of their epoch (epoch_fence.hpp), and the gate that tells stale, current and
 // early messages apart (inbox_gate.hpp).
 //
 //     inbox.attach(role)                  one table entry for each kind in Role::Handles
@@ -8,8 +8,8 @@
 //     inbox.admit(from, message)          asked by the handler: is the message current?
 //
 // An entry is a plain function and the role's address: no allocation and no virtual call per message.
-// A kind without an entry is a Protocol error of its sender. What a handler returns is an error about the
-// message alone; what goes wrong in consequence of it is the actor's to report.
+// A kind without an entry is a Protocol error of its sender. A handler returns only errors of the message
+// itself; the actor reports errors of the work that follows from it.
 // Borrows the roles and the context. Threads: the actor's loop.
 #pragma once
 
@@ -43,13 +43,13 @@ public:
         attach(role, typename Role::Handles{});
     }
 
-    /// Errors: those that are not the sender's, which has been reported otherwise (sender_fault.hpp).
+    /// Errors: those that are not the sender's fault; for others the sender is reported (sender_fault.hpp).
     Status deliver(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
         const Status done = handle(from, kind, bytes);
         return done.ok() ? done : blame_sender(*context_, from, done.error());
     }
-    /// Delivers the messages that came ahead of a Begin that has been taken since; of a sender that is
-    /// reported no more of them. Errors: as deliver().
+    /// Delivers the messages that had arrived before their Begin, which has been handled since. If their
+    /// sender is reported, its remaining ones are dropped. Errors: as deliver().
     Status deliver_due() {
         std::set<StageId> reported;
         for (const InboxGate::Held& held : gate.take_due()) {

@@ -4,10 +4,10 @@
 //     attempt == current                                              Current
 //     attempt > current, or an unknown request                        Early: held
 //
-// A request's attempts only ever grow, so old and early can be told apart. Its id says nothing: a
-// stage that was started again may hear of a newer request before a further turn of an older one.
+// A request's attempts only grow, so stale and early messages can be told apart. Ids are not ordered in
+// time: a restarted stage may get a newer request before a further turn of an older one.
 // Begin comes from the conductor, hot messages from other stages, so a wave may overtake the
-// Begin it belongs to: it is held (bounded) and handled when the Begin has come.
+// Begin it belongs to: it is held (bounded) and handled after the Begin.
 //
 //     [unknown] -- begun() --> [runs] -- ended() --> [over] -- begun(), next attempt --> [runs]
 //       ^   |                    |  ^                 ^  |
@@ -16,17 +16,17 @@
 //       |   +----------- stopped(), before its Begin -+  |
 //       +------------------------------------------------+
 //
-// A Stop that overtakes its Begin is not held: the attempt is over, and its Begin is no news. So a stage
+// A Stop that overtakes its Begin is not held: the attempt is over, and its Begin will be ignored. So a stage
 // that was paused while many requests came and went holds none of them.
-// What else may be early in bulk, where a stage is behind with its cold messages:
+// Messages that may be early in large numbers when a stage is behind with its cold messages:
 //   proposals     hints: kHintsMax of them are held, and the newest count
 //   waves         not held here: they wait in the segment's queue, each with a tensor slot of the segment
 //                 before, which stops when it has none left
 //   verdicts, to a draft      the oldest are dropped (Overflow)
-//   verdicts, to a segment    none: the rows that they are about have been through this segment, which
-//                             needed the Begin for that. kHeldMax allows for that reasoning to be wrong; more
-//                             are the fault of a last segment that answers what was never asked.
-// What runs is never forgotten, however many other requests come and go meanwhile.
+//   verdicts, to a segment    none: their rows have passed through this segment, which needed the Begin
+//                             for that. kHeldMax is a second line of defence; more than that are the fault
+//                             of the last segment.
+// A running request is never forgotten, however many others begin and end meanwhile.
 // Threads: the actor's loop.
 #pragma once
 
@@ -58,17 +58,16 @@ public:
         std::vector<std::byte> bytes;
     };
 
-    /// What follows when too many messages are early. A draft's Begin brings all that was committed
-    /// by then, so the verdicts that have waited longest are the ones it can do without; a segment
-    /// can do without none.
+    /// What happens when too many messages are early. A draft's Begin has all tokens that were committed
+    /// by then, so the oldest held verdicts can be dropped; a segment needs every verdict.
     enum class Overflow : std::uint8_t { Refuse, DropOldest };
 
     explicit InboxGate(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}
 
-    /// Whether a Begin is to be followed: not one as old as what is known, or older.
+    /// Whether a Begin is to be handled: its attempt is later than the one that is known.
     [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;
     void begun(RequestId request, Attempt attempt);
-    /// Its Begin is to come once more: until then it is news, and what belongs to it is early.
+    /// Its Begin is expected again: until it comes, the request's messages are early.
     void await_again(RequestId request);
     /// `attempt` and all before it are over, whether it has begun or not. Of an older one than is known:
     /// nothing happens.
@@ -83,16 +82,15 @@ public:
                       std::uint16_t kind,
                       const msg::Route& route,
                       std::span<const std::byte> bytes);
-    /// As admit(), for a kind that may be lost: an Early one takes the place of what its sender
-    /// said of that request before, and the oldest go when there are too many.
+    /// As admit(), for a kind that may be lost: an Early one replaces the sender's earlier one of that
+    /// request, and the oldest are dropped when there are too many.
     Age admit_hint(StageId from,
                    std::uint16_t kind,
                    const msg::Route& route,
                    std::span<const std::byte> bytes);
-    /// As admit(), but nothing is held: an Early one is the caller's to keep.
+    /// As admit(), but an Early message is not held: the caller keeps it.
     [[nodiscard]] Age peek(const msg::Route& route) const;
-    /// What `peer` sent and is held is of no use any more: its channel, and with it the tensors
-    /// that its messages name, is gone.
+    /// Drops the held messages of `peer`: its channel is closed, and the tensors that they name are gone.
     void forget(StageId peer);
     /// Held messages that are not early any more, in the order in which they came.
     [[nodiscard]] std::vector<Held> take_due();

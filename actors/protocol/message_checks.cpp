@@ -82,7 +82,7 @@ Status check_draws(const msg::Wave& wave, const MessageLimits& limits) {
     return bad("a wave", "drawn tokens without a draw", static_cast<std::int64_t>(left.size()));
 }
 
-/// How probable a candidate is may be said badly (the dispatcher clamps it), but not with a NaN.
+/// A probability may be out of range (the dispatcher clamps it), but not NaN.
 Status check_node(const msg::ProposedNode& node, std::uint32_t index, const MessageLimits& limits) {
     const std::string name = fmt::format("a proposal's node {}", index);
     if (!within(node.token, limits.vocab_size)) return bad(name, "token", node.token);

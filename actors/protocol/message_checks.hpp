@@ -1,7 +1,7 @@
-// What a peer claims, checked before use: sizes, counts, vocabulary, positions, slots.
+// Checks of a peer's message before it is used: sizes, counts, vocabulary, positions, slots.
 //
-// A check of form only. Whether a message fits the state of its request is decided where that
-// state is (TokenTree, RequestState).
+// Only the form is checked here. TokenTree and RequestState check whether a message fits the state of its
+// request.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace paceline {
 
-/// What the numbers in a message must stay below.
+/// Upper bounds of the numbers in a message.
 struct MessageLimits {
     std::int32_t vocab_size = 0;
     std::int32_t kv_slots = 0;

@@ -1,7 +1,7 @@
-// Outbox: messages of an actor that its channels had no room for yet.
+// Outbox: messages of an actor that wait for room in their channels.
 //
-// Keeps the order per receiver. Bounded: its owner starts no new work while something waits, so
-// at most the messages of one handler pile up. Threads: the actor's loop.
+// Keeps the order per receiver. Bounded: its owner starts no new work while a message waits, so
+// at most the messages of one handler accumulate. Threads: the actor's loop.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ public:
     }
     /// Tries again what waits.
     void flush();
-    /// What waits for `peer` is of no use any more.
+    /// Drops the messages for `peer`.
     void forget(StageId peer) { waiting_.erase(peer); }
     [[nodiscard]] bool empty() const { return waiting_.empty(); }
 

@@ -1,5 +1,5 @@
-// RequestState: what every target segment keeps of a request, and how waves and verdicts change
-// it. The same in all segments once they applied the same messages.
+// RequestState: the state of a request in a target segment, and how waves and verdicts change it. Segments
+// that have applied the same messages have the same state.
 //
 //     text   t0 t1 ... t(c-2)  t(c-1)         prompt and committed tokens
 //     slots  s0 s1 ... s(c-2)                 where their keys and values are
@@ -51,7 +51,7 @@ public:
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
     [[nodiscard]] bool over() const { return stopped_ || finish_ != FinishReason::None; }
     void stop() { stopped_ = true; }
-    /// Whether one of these verify rows is still of use: it is in the tree of a request that runs.
+    /// Whether at least one of these verify rows is not stale: it is in the tree of a running request.
     [[nodiscard]] bool wants(std::span<const msg::WaveRow> rows) const;
     /// All of the text but the root is in the cache (or on its way there).
     [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }

@@ -1,8 +1,8 @@
-// SelfDraftState: what a target that drafts for itself says of its draft, in the gauges of its process, so
+// SelfDraftState: the state of a target that drafts for itself, published as gauges of its process, so
 // that it can be read while it decodes and after its end.
 //
 // Written by the first segment (actors/target/self_draft_account.hpp), read by the figures of a run. A
-// reader takes each gauge as a claim: a state with a value out of range is no state. The gauges are
+// reader does not trust the gauges: if one is out of range the whole state is ignored. The gauges are
 // written one after another, so one of them may be a verdict older than the next.
 // Plain values; the writer is the actor's loop.
 #pragma once
@@ -29,9 +29,9 @@ struct SelfDraftState {
 
 /// Writes the gauges. Values beyond their ranges become the nearest within.
 void show(Context& context, const SelfDraftState& state);
-/// What the gauges of a process say, of a model of so many layers. Nothing if none were written, or one
-/// is out of range. No `left_out` for more layers than there are bits for, and where its size is not
-/// left_out_count: it is just being changed.
+/// The state in the gauges of a process, for a model of `layers` layers. Nothing if none were written, or one
+/// is out of range. `left_out` is empty for more layers than there are bits for, and if its size differs
+/// from left_out_count, because it is being changed.
 [[nodiscard]] std::optional<SelfDraftState> self_draft_state(
     const std::array<std::uint64_t, kGauges>& gauges, int layers);
 

@@ -2,76 +2,90 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace paceline {
+namespace {
 
-bool GainWatch::ask() {
-    if (!enabled_) return true;
-    if (plain_count_ < kPlainFirst) return false;
+// A candidate costs at least this: with a cost of nothing any number would be allowed.
+constexpr double kCandidateLeast = 0.02;
+// Before one was measured: as many as make the first round try a single one.
+constexpr double kCandidateUnknown = GainWatch::kRisk * GainWatch::kStart;
+
+}  // namespace
+
+int GainWatch::ask() {
+    if (!enabled_) return kAnyNumber;
+    if (plain_count_ < kPlainFirst) return 0;
+    const double awaited = std::exchange(awaited_, 0.0);
     if (!drafting_) {
-        if (budget_ < kProbe) return false;
+        if (budget_ < kStart + awaited) return 0;
         drafting_ = true;
         since_check_ = 0;
-        drafted_time_ = 0.0;  // what an earlier probe was like says nothing of this one
+        drafted_time_ = 0.0;  // earlier probes do not count for this one
         drafted_tokens_ = 0.0;
     }
-    if (++since_check_ <= check_every_) return true;
-    since_check_ = 0;
-    check_every_ = std::min(2 * check_every_, kCheckMost);
-    return false;
+    if (++since_check_ > check_every_) {
+        since_check_ = 0;
+        check_every_ = std::min(2 * check_every_, kCheckMost);
+        return 0;
+    }
+    const double each = candidate_ > 0.0 ? candidate_ : kCandidateUnknown;
+    return std::max(1, static_cast<int>(kRisk * budget_ / each));
 }
 
-void GainWatch::round(bool drafted, Micros took, int tokens) {
-    if (!enabled_ || tokens <= 0 || took.count() <= 0) return;
-    if (drafted) {
-        drafted_round(static_cast<double>(took.count()), tokens);
+void GainWatch::round(Micros took, double tokens, double candidates) {
+    if (!enabled_ || tokens <= 0.0 || took.count() <= 0) return;
+    if (candidates > 0.0) {
+        drafted_round(static_cast<double>(took.count()), tokens, candidates);
     } else {
         plain_round(static_cast<double>(took.count()), tokens);
     }
+}
+
+bool GainWatch::affords(Micros job) {
+    const double plain = plain_time();
+    if (!enabled_) return true;
+    if (plain <= 0.0) return false;
+    const double cost = static_cast<double>(job.count()) / plain;
+    if (drafting_) return budget_ >= std::min(cost, kMost);
+    awaited_ = std::min(cost, kMost - kStart);
+    return budget_ >= kStart + awaited_;
+}
+
+void GainWatch::paid(Micros job) {
+    const double plain = plain_time();
+    if (!enabled_ || plain <= 0.0) return;
+    awaited_ = 0.0;
+    add(-static_cast<double>(job.count()) / plain);
+    if (budget_ < candidate_) drafting_ = false;
 }
 
 double GainWatch::gain() const {
     return drafted_time_ > 0.0 ? plain_time() * drafted_tokens_ / drafted_time_ : 0.0;
 }
 
-void GainWatch::plain_round(double took, int tokens) {
+void GainWatch::plain_round(double took, double tokens) {
     plain_[plain_count_++ % kPlainKept] = took / tokens;
-    if (!drafting_) budget_ += allowance_ * tokens;
+    if (!drafting_) add(kAllowance * tokens);
 }
 
-void GainWatch::drafted_round(double took, int tokens) {
+void GainWatch::drafted_round(double took, double tokens, double candidates) {
     const double plain = plain_time();
     if (plain <= 0.0) return;  // the first plain rounds are still under way
-    if (!warm_) {
-        // Buffers are made and pages touched for the first time: it says less than the others.
-        warm_ = true;
-        budget_ += tokens - 0.5 * took / plain;
-    } else {
-        if (rounds_ > 0) took = std::min(took, kOutlier * mean_round_);
-        ++rounds_;
-        mean_round_ += (took - mean_round_) * std::max(1.0 / static_cast<double>(rounds_), kNew);
-        drafted_time_ += took - kNew * drafted_time_;
-        drafted_tokens_ += tokens - kNew * drafted_tokens_;
-        budget_ += tokens - took / plain;
-    }
-    budget_ = std::min(budget_, kMost);
-    if (budget_ >= kSure) {
-        allowance_ = kAllowanceFirst;
-        debt_ = kDebt;
-    }
-    if (drafting_ && budget_ <= 0.0) stop();
+    const double expected = 1.0 + candidates * (candidate_ > 0.0 ? candidate_ : kCandidateUnknown);
+    const double cost = std::min(took / plain, kOutlier * expected);
+    const double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
+    const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;
+    candidate_ += (each - candidate_) * weight;
+    drafted_time_ += cost * plain - kNew * drafted_time_;
+    drafted_tokens_ += tokens - kNew * drafted_tokens_;
+    add(tokens - cost);
+    if (budget_ < candidate_) drafting_ = false;
 }
 
-void GainWatch::stop() {
-    drafting_ = false;
-    if (probed_) allowance_ = std::max(allowance_ / 2, kAllowanceLeast);
-    probed_ = true;
-    if (budget_ > -debt_) {
-        debt_ = kDebt;
-        return;
-    }
-    budget_ = -debt_;
-    debt_ = std::min(2 * debt_, kDebtMost);
+void GainWatch::add(double tokens) {
+    budget_ = std::clamp(budget_ + tokens, -kDebtMost, kMost);
 }
 
 double GainWatch::plain_time() const {

@@ -1,26 +1,27 @@
 // GainWatch: whether drafting pays at all, by the time that tokens take with and without it.
 //
-//                    the budget is used up
-//        [Drafts] ------------------------------> [Plain]
-//          ^  |  a plain round now and then,         |  every token adds a little to the budget
-//          |  +- to know what it takes               |
-//          +-----------------------------------------+
-//                    the budget is kProbe: a probe
+//                    the budget does not cover a candidate
+//        [Drafts] -----------------------------------------> [Plain]
+//          ^  |  a plain round now and then,                    |  every token adds kAllowance
+//          |  +- to know what it takes                          |  to the budget
+//          +----------------------------------------------------+
+//                    the budget is kStart: a probe
 //
-// The budget is what drafting may lose, in times of a plain token. A round with drafts adds what its
-// tokens take plainly and costs what it took; a plain token adds `allowance`, kAllowanceFirst of a
-// token at first and half of it after each failed probe, down to kAllowanceLeast. Hence
+// The budget is the time that drafting may lose, in times of a plain token. A round with drafts adds the
+// tokens that it commits and takes off its own time. What a candidate costs beyond a plain round is known from
+// earlier rounds (a mean that rises faster than it falls), so a round may have as many candidates as the share
+// kRisk of the budget pays for, and one at least: the first candidate of a chain is the likeliest. A method that
+// gains with long chains alone may therefore stay off. Jobs that look for a better skip set are paid from the
+// budget as well. Hence
 //
-//     time lost to drafting  <=  kStart + a few first probes + 1 % of the plain time
-//                                + what the last round of each probe overdraws
+//     time lost to drafting  <=  kStart + kAllowance of the plain time + what one round overdraws
 //
-// as long as no probe overdraws more than kDebt; otherwise the debt counts as kDebt, and as twice
-// as much after each further such probe, up to kDebtMost. What drafting gained is forgotten beyond
-// kMost: a method that turned bad is given up after kMost lost tokens.
-// A method twice as slow per token reaches about 0.98 of plain decoding over 2,000 rounds (up to
-// four tokens a round); one that gains 1.3 reaches 0.99 of itself. A method that begins to gain is
-// probed within (kProbe + kDebt) / kAllowanceLeast = 900 tokens; it is noticed by its first lucky
-// probe, so the more its rounds vary the later.
+// which is 5 of 256 tokens: a method that loses reaches 0.98 of plain decoding over one answer. An overdraft
+// is repaid before the next probe, up to kDebtMost. It is small except in the first rounds, when the cost of a
+// candidate is unknown and may exceed kStart: a round counts at most kOutlier times the expected one, so that a
+// pause of the machine does not turn a method off, and what a first round took beyond that is not repaid. Gains count up to kMost, which is also the most that a method loses when it
+// turns bad. A method that begins to gain is probed within kStart / kAllowance = 250 tokens; the more its
+// rounds vary, the more probes it may take.
 // Kept across requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
 #pragma once
 
@@ -28,6 +29,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace paceline {
 
@@ -35,31 +37,34 @@ class GainWatch {
 public:
     using Micros = std::chrono::microseconds;
 
-    static constexpr std::int32_t kPlainFirst = 3;  // rounds before the first one with drafts
+    static constexpr int kAnyNumber = std::numeric_limits<int>::max();
+    static constexpr std::int32_t kPlainFirst = 8;  // rounds before the first one with drafts
     // Rounds with drafts between two plain ones: kCheckFirst, doubled each time up to kCheckMost.
     static constexpr std::int32_t kCheckFirst = 4;
     static constexpr std::int32_t kCheckMost = 64;
     // The budget, in plain tokens.
-    static constexpr double kStart = 8.0;
-    static constexpr double kProbe = 4.0;
-    static constexpr double kSure =
-        16.0;  // from here on drafting pays: failed probes are forgotten
-    static constexpr double kMost = 48.0;
-    static constexpr double kDebt = 5.0;
-    static constexpr double kDebtMost = 40.0;
-    static constexpr double kAllowanceFirst = 0.04;
-    static constexpr double kAllowanceLeast = 0.01;
-    static constexpr double kOutlier = 3.0;  // a longer round with drafts counts as so many means
-    static constexpr double kNew = 0.05;     // weight of the newest round with drafts
+    static constexpr double kStart = 2.5;
+    static constexpr double kAllowance = 0.01;
+    static constexpr double kRisk = 0.5;
+    static constexpr double kMost = 24.0;
+    static constexpr double kDebtMost = 96.0;  // repaid by 9,600 plain tokens
+    static constexpr double kOutlier = 2.0;    // a longer round counts as so many expected ones
+    static constexpr double kNew = 0.1;        // weight of the newest round with drafts,
+    static constexpr double kDearer = 0.5;     // in what a candidate costs, if it cost more
 
     /// `enabled` false: it always drafts.
     explicit GainWatch(bool enabled) : enabled_{enabled} {}
 
-    /// Whether the round that begins now is to be drafted. Once per round.
-    [[nodiscard]] bool ask();
-    /// A round, drafted or not as ask() said, has committed so many tokens in so long. A round
-    /// without tokens or time is ignored.
-    void round(bool drafted, Micros took, int tokens);
+    /// The most candidates of the round that begins now; 0: it is to be plain. Once per round.
+    [[nodiscard]] int ask();
+    /// A round has verified so many candidates (0: it was plain) and committed so many tokens in so
+    /// long. A round without tokens or time is ignored.
+    void round(Micros took, double tokens, double candidates);
+    /// Whether a job beside the rounds that takes about so long may run now. If not, no probe begins in the
+    /// next round unless the budget covers both. Asked before the ask() of each round while a job is due.
+    [[nodiscard]] bool affords(Micros job);
+    /// A job has taken so long, in no round's time.
+    void paid(Micros job);
 
     /// Time per token without drafts over that with them, since drafting began or was probed last;
     /// 0: not known yet.
@@ -70,25 +75,21 @@ public:
 private:
     static constexpr std::size_t kPlainKept = 11;
 
-    void plain_round(double took, int tokens);
-    void drafted_round(double took, int tokens);
-    void stop();
+    void plain_round(double took, double tokens);
+    void drafted_round(double took, double tokens, double candidates);
+    void add(double tokens);                  // to the budget
     [[nodiscard]] double plain_time() const;  // of a token; 0: not known yet
 
     bool enabled_;
     bool drafting_ = true;
-    bool probed_ = false;  // stopped at least once
     double budget_ = kStart;
-    double allowance_ = kAllowanceFirst;
-    double debt_ = kDebt;
+    double awaited_ = 0.0;    // of the budget, by a job; of the round that begins next
+    double candidate_ = 0.0;  // what one costs, in plain tokens; 0: not known yet
     std::int32_t check_every_ = kCheckFirst;
     std::int32_t since_check_ = 0;
     std::array<double, kPlainKept> plain_{};  // time per token, newest rounds, a ring
     std::size_t plain_count_ = 0;             // of all rounds
-    bool warm_ = false;                       // the first round with drafts is over
-    double mean_round_ = 0.0;
-    std::int64_t rounds_ = 0;    // behind mean_round_
-    double drafted_time_ = 0.0;  // fading sums
+    double drafted_time_ = 0.0;               // fading sums
     double drafted_tokens_ = 0.0;
 };
 

@@ -1,4 +1,4 @@
-// GaussianProcess: what is to be expected of sets that were not tried, from those that were.
+// GaussianProcess: predicts the value of skip sets that were not tried from those that were.
 //
 //     covariance of two sets   Matern 5/2 of sqrt(d) / length, d = sub-layers in which they differ
 //     of two measurements      + noise, if they are the same one

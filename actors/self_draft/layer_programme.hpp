@@ -12,9 +12,9 @@
 // All j of one i are rows of one call of the model; j that no longer lead to `skip` are left out, and
 // so is j = 0, which is h[i] itself. Layers below keep_first and the last keep_last are kept.
 //
-// What holds: g[i][j] is the better of two continuations, not the best of all sets of j layers. The set
-// is the best one if a state that is closer to h[i] than another stays closer whatever follows; a
-// transformer's layers keep that order roughly (the paper's approximate Markov property).
+// The result is approximate: g[i][j] is the better of two continuations, not the best of all sets of j
+// layers. The set is optimal if a state that is closer to h[i] than another stays closer in all later layers;
+// a transformer's layers keep that order roughly (the paper's approximate Markov property).
 // Pure apart from the layers that it is given. Not thread-safe.
 #pragma once
 

@@ -25,7 +25,7 @@
 
 namespace paceline {
 
-/// What becomes of the skip set while decoding: it stays, CLaSp's programme or SWIFT's search changes it.
+/// How the skip set changes while decoding: not at all, by CLaSp's programme, or by SWIFT's search.
 enum class SkipChoice : std::uint8_t { Fixed, Programme, Search };
 
 /// The probes of an exit (model/sampling/probe.hpp): one for greedy requests, one for the others.

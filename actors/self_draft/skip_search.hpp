@@ -8,7 +8,7 @@
 //
 //     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max --> [Settled]
 //         ^                                                                                 |
-//         +------------- adjusted: the ratio was lowered, what is known counts no more -----+
+//         +------------- adjusted: the ratio was lowered, earlier trials are dropped -------+
 //
 // It begins with SkipSet::uniform. The first `keep_first` and last `keep_last` layers are never
 // skipped. State is kept across requests; encode() and restore() move it to disk and back. A

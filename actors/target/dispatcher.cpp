@@ -33,8 +33,8 @@ Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
     return {};
 }
 
-/// One that is early is dropped: to keep the newest of several would let the values of some decide
-/// which of them count.
+/// An early Draw is dropped: keeping the newest of several would let the values of some decide
+/// which of them count as drawn.
 Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
     if (Status checked = check_message(draw, host_.limits); !checked) return checked;
     if (host_.inbox.peek<msg::Draw>(from, draw.route) == Age::Current) scheduler_.take_drawn(draw);
@@ -57,7 +57,7 @@ Status Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
     return scheduler_.begin(state, host_.context->now());
 }
 
-/// What a verdict shows about the candidates that were sent.
+/// Counts which of the sent candidates a verdict accepted.
 void Dispatcher::count(const RequestState& state,
                        const TreeStep& step,
                        const Outcome& outcome) const {

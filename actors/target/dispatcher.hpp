@@ -1,6 +1,6 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
-// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no message; its waves are the parts of
-// the next run of its own segment, which passes them on.
+// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no message; its
+// waves are the parts of the next run of its own segment, which passes them on.
 //
 //     next_parts()      the wave that the scheduler (wave_scheduler.hpp) forms from requests and
 //                       proposals
@@ -9,7 +9,7 @@
 //     hold_back()       lockstep with an exit: a run waits until the draft is halfway
 //
 //   a run, in lockstep:   [Running] ----> [Held back] ----> [Passed on]
-//                           layers done     the draft said Halfway, or its time is over
+//                           layers done     the draft has sent Halfway, or its time is over
 //
 // Owns the scheduler, the wave formed ahead and the run that is held back. Threads: the actor's loop.
 #pragma once
@@ -60,8 +60,7 @@ public:
     void hold_followed(SegmentRun& run);
     /// Whether the run stays here until release() returns it.
     [[nodiscard]] bool hold_back(const std::shared_ptr<SegmentRun>& run);
-    /// The run that was held back, as far as its rows are still of use. nullptr: it goes on waiting,
-    /// or there is none.
+    /// The run that was held back, without its stale rows. nullptr: it still waits, or there is none.
     [[nodiscard]] std::shared_ptr<SegmentRun> release();
     [[nodiscard]] bool holds_a_run() const { return held_back_ != nullptr; }
     /// All attempts are cancelled: the formed wave and the run held back are dropped.

@@ -49,9 +49,10 @@ struct DraftChain {
     float reach = 1.0F;                        // product of the scores
     bool ended = true;
     GainTurns::Round round = {};
-    bool drafted = false;  // in this round
-    bool tapped = false;   // the verify rows keep their residuals
-    Micros begun{0};       // when the verdict before it came; 0: none did
+    bool drafted = false;         // in this round
+    std::int32_t candidates = 0;  // in the tree: tokens of the chain and runners-up
+    bool tapped = false;          // the verify rows keep their residuals
+    Micros begun{0};              // when the verdict before it came; 0: none did
 
     /// Begins below a root; nothing is drafted yet.
     void begin_below(const TreeNode& node, std::shared_ptr<const DraftPath> with) {
@@ -61,6 +62,7 @@ struct DraftChain {
         nodes.assign(1, node.id);
         slots.clear();
         reach = 1.0F;
+        candidates = 0;
     }
     /// A verdict came at this time.
     void end(Micros now) {
@@ -71,7 +73,7 @@ struct DraftChain {
         nodes.clear();
         slots.clear();
     }
-    /// Candidates so far.
+    /// Candidates of the chain so far.
     [[nodiscard]] std::int32_t drafted_tokens() const {
         return nodes.empty() ? 0 : static_cast<std::int32_t>(nodes.size()) - 1;
     }

@@ -41,7 +41,7 @@ void EarlyVerify::prepare(const SegmentRun& run) {
     }
 }
 
-/// What is evaluated of a part, and where the job reads that it need not be.
+/// The rows of a part to evaluate, and the shared word that tells the job which are decided.
 ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
     ExitPart asked = evaluator_.ask(part.state, run.rows_of(part));
     const RequestState& state = *part.state;
@@ -77,7 +77,7 @@ void EarlyVerify::run_ended(SegmentRun& run) {
     if (!evaluator_.options().defers) collect(run);
 }
 
-/// What a wave takes, by the runs of this segment without prefill.
+/// The time of a wave, estimated from the runs of this segment without prefill.
 void EarlyVerify::measure(const SegmentRun& run) {
     const bool prefills = std::any_of(run.parts.begin(), run.parts.end(),
                                       [](const RunPart& part) { return part.prefill(); });
@@ -144,7 +144,7 @@ void EarlyVerify::look_ahead(const SegmentRun& run,
 
 // ---- The exit's own job
 
-/// It follows after the run was passed on, so that the next segment does not wait for it. Where
+/// It runs after the run was passed on, so that the next segment does not wait for it. Where
 /// others want this core it starts late: rows that are decided by then are left out.
 std::optional<JobLabel> EarlyVerify::next_job() {
     for (ExitPart& part : batch_.exits) ExitEvaluator::leave_out_decided(part);

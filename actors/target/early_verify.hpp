@@ -11,7 +11,7 @@
 //
 // An exit that defers rows evaluates inside the run's own job instead (evaluate_inside()), and the
 // rows after which a token starts early are marked to be held by the next segment.
-// An evaluation that others wait for, and what it gained, decide whether the next wave is evaluated
+// The measured cost and gain of evaluations decide whether the next wave is evaluated
 // (decoding/exit_policy.hpp).
 // Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate_inside() and
 // evaluate() in a job.
@@ -54,8 +54,8 @@ public:
     [[nodiscard]] bool reads_run() const { return wanted_ || evaluator_.has_adapter(); }
     [[nodiscard]] std::uint32_t heads_inside() const;  // rows that the run's own job evaluates
     void evaluate_inside(const SegmentRun& run);
-    /// The run has ended, and some of its rows are still of use. Marks the parts to be held, and
-    /// copies what is evaluated after the run was passed on.
+    /// The run has ended and not all of its rows are stale. Marks the parts to be held, and
+    /// copies the hidden states that are evaluated after the run was passed on.
     void run_ended(SegmentRun& run);
     /// A verdict was made after the last segment: `hidden` is of the last accepted row, in memory
     /// that no run writes to until finish().
@@ -107,7 +107,7 @@ private:
     Batch batch_;
     RowMemory states_;  // that Batch::hidden lies in
     bool busy_ = false;
-    std::optional<Priced> priced_;  // the last evaluation, until it is known what waited for it
+    std::optional<Priced> priced_;  // the last evaluation, until it is known whether a wave waited
     double wave_us_ = 0.0;          // what a wave takes in all segments, by the runs of this one
 };
 

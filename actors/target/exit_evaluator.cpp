@@ -92,7 +92,7 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
         if (!options_.sends_candidates && !(newest && options_.proposes)) continue;
         ExitRow row{.row = named.tensor_row, .node = named.node, .position = named.position};
         row.newest = newest;
-        // What is there already is not named again, but heard of how likely it is.
+        // Existing children are not added again, but their probabilities are updated.
         row.wanted = options_.sends_candidates ? static_cast<int>(options_.top) + children : 1;
         const std::vector<const TreeNode*> path = tree.path(row.node);
         for (const TreeNode* node : std::span{path}.subspan(1)) row.path.push_back(node->token);
@@ -150,7 +150,7 @@ void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
 
 std::optional<msg::Proposal> ExitEvaluator::candidates_of(const ExitPart& part) const {
     const TokenTree& tree = part.state->tree();
-    std::map<std::pair<NodeId, TokenId>, float> updated;  // what the exit thinks of a child
+    std::map<std::pair<NodeId, TokenId>, float> updated;  // the exit's log_prob of a child
     std::map<NodeId, float> worst;                        // of what it named there at all
     for (const ExitRow& row : part.rows) {
         for (const Candidate& best : row.best) updated[{row.node, best.token}] = best.log_prob;
@@ -185,7 +185,7 @@ std::optional<msg::Proposal> ExitEvaluator::candidates_of(const ExitPart& part) 
     return proposal;
 }
 
-/// What is to be named after a row: what does not stand there already.
+/// The candidates after a row that are not in the tree yet.
 std::vector<Candidate> ExitEvaluator::news(const TokenTree& tree, const ExitRow& row) const {
     const std::vector<TokenId> there = children_of(tree, row.node);
     std::vector<Candidate> named;
@@ -212,7 +212,7 @@ bool ExitEvaluator::starts_early(const ExitPart& part, const ExitRow& row) const
 std::optional<msg::Proposal> ExitEvaluator::early(const ExitPart& part) const {
     msg::Proposal proposal = proposal_of(*part.state);
     PathWriter paths{part.state->tree()};
-    // The path is on its way already: nothing is to be gained by doubting it.
+    // The path has been sent already: its probability counts as 1.
     const auto certain = [](const TreeNode&) { return 0.0F; };
     bool any = false;
     for (const ExitRow& row : part.rows) {
@@ -250,7 +250,7 @@ std::optional<msg::Proposal> ExitEvaluator::ahead(const AheadPart& part) const {
     return proposal;
 }
 
-// ---- What came true
+// ---- Comparison with the text
 
 void ExitEvaluator::remember(const ExitPart& part) {
     const RequestState& state = *part.state;

@@ -11,8 +11,8 @@
 // early (AdaDecode):     root - a - b - x      after the newest row, if the head is sure of x
 // ahead (appendix E):    root - x - y          after a verdict, from heads that look further
 //
-// What it said is compared with the text, and an exit that costs more than it gains rests for a
-// while (decoding/exit_policy.hpp): the loop asks wanted() before each wave.
+// Its candidates are compared with the committed text, and an exit that costs more than it gains is paused
+// (decoding/exit_policy.hpp): the loop calls wanted() before each wave.
 //
 // Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch different
 // members.
@@ -71,11 +71,11 @@ public:
 
     [[nodiscard]] const ExitOptions& options() const { return options_; }
 
-    /// The rows of a verify part that are evaluated. All of them if they are to be named, else the
-    /// newest; maybe none.
+    /// The rows of a verify part to be evaluated: all of them if candidates are sent, else the newest; may
+    /// be none.
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
                                std::span<const msg::WaveRow> rows) const;
-    /// Drops rows after which the text is known meanwhile; evaluate() begins with it.
+    /// Drops rows whose next token has been committed meanwhile; called first by evaluate().
     static void leave_out_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
     /// otherwise they do not matter.
@@ -86,7 +86,7 @@ public:
 
     /// Whether it is to evaluate the wave that comes now; asked once per wave.
     [[nodiscard]] bool wanted() { return policy_.ask(); }
-    /// What was said is kept until the text tells what came true.
+    /// Keeps the candidates until the committed text shows which were right.
     void remember(const ExitPart& part);
     void remember(const AheadPart& part);
     /// The request's text has grown.
@@ -94,10 +94,10 @@ public:
     /// ExitPolicy::spent() for the evaluations remembered since.
     void spent(double share, bool delayed);
 
-    /// What is to be said to draft and correct. Nothing if no row is alive any more. Route::epoch
-    /// is the caller's to fill, here and below.
+    /// The proposal for draft and correct; nothing if all rows are stale. The caller fills in Route::epoch,
+    /// here and below.
     [[nodiscard]] std::optional<msg::Proposal> candidates_of(const ExitPart& part) const;
-    /// What is to start at the first layer at once; nothing if the head is not sure enough.
+    /// The token to start at the first layer at once; nothing if its probability is below the gate.
     [[nodiscard]] std::optional<msg::Proposal> early(const ExitPart& part) const;
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 

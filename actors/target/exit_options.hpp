@@ -1,14 +1,13 @@
 // ExitOptions: what a segment does with the hidden states at its end, beside passing them on.
 //
 // An exit is a head after the segment's last layer (the target's own as a logit lens, or a
-// trained one). What it says is only a hint. Three uses, which may be combined:
+// trained one). Its tokens are candidates only. Three uses, which may be combined:
 //
-//   candidates FOLD's Early Verify (section 4): at each row of a verify wave the `top` best tokens
-//              are named to draft and correct, who prepare continuations under them
-//   proposes   AdaDecode (section 3): if the head is sure enough of the token after the newest
-//              row, that token starts at layer 0 at once, while the row's deeper layers run in the
-//              next segment's process, or wait there (`defers`) until a row comes through that
-//              the exit was not sure of
+//   candidates FOLD's Early Verify (section 4): after each row of a verify wave the `top` best tokens
+//              are sent to draft and correct, which grow continuations below them
+//   proposes   AdaDecode (section 3): if the probability of the token after the newest row is above
+//              `gate`, that token starts at layer 0 at once, while the row's deeper layers run in the
+//              next segment's process, or wait there (`defers`) until a row below the gate arrives
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode, appendix
 //              E) propose after each verdict
 //

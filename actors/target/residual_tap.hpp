@@ -1,12 +1,12 @@
-// ResidualTap: the role of a segment that hands a draft the residuals of the last accepted token: what each
-// of its layers made of it. CLaSp's programme chooses from them which layers the draft leaves out.
+// ResidualTap: the role of a segment that sends a draft the residual of the last accepted token after each
+// of its layers. CLaSp's programme selects from them the layers that the draft skips.
 // Emits: TensorNote (TensorRole::Tap) to the draft.
 //
 //     prepare()    a run of a wave that is due (every `interval` waves of a request; the segments
 //                  count alike): up to kRows of its verify rows keep their residuals
 //     follow()     the verdict on that wave: the row whose logits gave its last token is sent
 //
-// One wave at a time, the newest. What finds no room is lost: the draft keeps the layers that it has.
+// One wave at a time, the newest. If there is no room the tap is dropped, and the draft keeps its layers.
 // Owns the residuals. Threads: the actor's loop; the run's job writes what prepare() has named.
 #pragma once
 

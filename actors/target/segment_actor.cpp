@@ -145,7 +145,7 @@ Status SegmentActor::drop_cancelled() {
     if (running_) running_->cancel.cancel();
     if (dispatcher_) dispatcher_->drop_work();
     InboxGate& gate = host_.inbox.gate;
-    // What came ahead of its Begin is of an attempt that is still to come.
+    // Parts that arrived before their Begin belong to a future attempt: they are kept.
     queue_.drop_if([&gate](const WaitingPart& part) {
         return gate.age(part.part.request, part.part.attempt) != Age::Early;
     });
@@ -245,7 +245,7 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     const Age age = host_.inbox.peek<msg::Stop>(from, route);
     if (age == Age::Stale && !planted(PlantedBug::StopIgnoresAttempt)) return {};
     host_.inbox.gate.stopped(route.request, route.attempt);
-    // A Begin that waits may be of a later attempt: this Stop came behind it, by another way.
+    // A waiting Begin may be of a later attempt than this Stop.
     const auto waiting = waiting_begins_.find(route.request);
     if (waiting != waiting_begins_.end() && waiting->second.attempt <= route.attempt)
         waiting_begins_.erase(waiting);
@@ -290,7 +290,7 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
 }
 
 /// One part of a wave, to wait until it can run. A held one gets a copy of its hidden states: it may
-/// wait for long, and the segment before would miss a tensor slot that it kept. Where too many wait it is
+/// wait for long, and would keep a tensor slot that the segment before needs. Where too many wait it is
 /// not held: then every part that waits has a slot, and the segment before has no more than there are.
 Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
                                         std::uint32_t index,

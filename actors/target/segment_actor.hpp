@@ -16,21 +16,21 @@
 //    wave arrives or is formed         a tensor slot is free
 //   --------------------------> [Queued] ----------------> [Running]   (a submitted job)
 //                                  |                           |
-//               its rows are stale |          job done         |  no row is of use any more:
+//               its rows are stale |          job done         |  all rows are stale:
 //               or its attempt old |     +---------------------+  job cancelled
 //                                  v     v                     v
 //                              [Dropped] [Passed on, verified] [Dropped]
 //
-// The loss of another segment makes every attempt known here void (on_peer): its work is dropped,
-// and a Begin with a higher attempt follows when the chain is whole again. The loss of a speculative
+// The loss of another segment cancels every attempt (on_peer): their work is dropped, and a Begin
+// with a higher attempt follows when all segments are connected again. The loss of a speculative
 // stage (draft, correct) changes no attempt.
 //
-// Every segment applies the same waves and verdicts to its own token tree, so all name the same
-// slots. Waves keep their order; a verdict is applied as soon as it comes.
+// Every segment applies the same waves and verdicts to its own token tree, so all use the same
+// slots. Waves keep their order; a verdict is applied as soon as it arrives.
 //
-// Errors: what a peer sends that it must not is reported as its fault, and it is replaced
-// (sender_fault.hpp says which errors name it): a message when it comes, a wave's rows when they join the
-// tree or enter a run. A Begin that cannot be, and errors of this segment's own, end this stage.
+// Errors: an invalid message is reported as the fault of its sender, which is replaced (sender_fault.hpp):
+// when the message arrives, or for a wave's rows when they join the tree or enter a run. An invalid Begin,
+// and errors of this segment, end this stage.
 // Threads: all calls come from the stage's loop; a job touches only what its run
 // owns, the backend, the roles as they say, and parts of the request's text and slot table that no
 // longer change.
@@ -61,7 +61,7 @@
 
 namespace paceline {
 
-/// Where a segment stands, and whom it talks to. What it does besides running its layers follows.
+/// A segment's place in the target, its peers, and the options of its roles.
 struct SegmentPlan {
     int count = 1;                     // segments of the target
     std::optional<StageId> previous;   // absent for the first segment: a Dispatcher is attached

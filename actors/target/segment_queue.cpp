@@ -21,7 +21,7 @@ bool is_prefill(const WaitingPart& part) {
 
 }  // namespace
 
-/// What a run has taken so far, and what stands in the way of others.
+/// The parts that a run has taken so far, and what prevents others from joining.
 struct SegmentQueue::Batch {
     std::size_t wave_rows;
     std::vector<WaitingPart> parts = {};

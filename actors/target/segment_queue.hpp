@@ -3,11 +3,11 @@
 //     arrived wave   [ A: 1 row | B: 8 rows | C: 3 rows ]      three parts, one tensor slot
 //     next run       [ A: 1 + 2 rows | C: 3 rows ]             B still waits for a verdict
 //
-// The parts of a request keep their order; those of different requests may overtake each other,
-// but never one that writes to the same KV slot: the slot has changed hands meanwhile, and what
-// was to be written first must not come last.
-// A held part (WavePart::hold) stays until one of its request that is not held stands after it,
-// or its time is over. Several verify parts of a request become one in a run.
+// The parts of a request keep their order; those of different requests may overtake each other, unless
+// they write to the same KV slot: the slot has been assigned to another request meanwhile, and the writes
+// must keep their order.
+// A held part (WavePart::hold) waits until a part of its request that is not held follows it, or its
+// time is over. Several verify parts of a request become one in a run.
 // Pure apart from the tensor slots it gives back. Threads: the actor's loop.
 #pragma once
 
@@ -73,7 +73,7 @@ public:
         Ready,
         Waits,  // for its Begin, or for a verdict that it builds on
         Joins,  // its rows have to join its request's tree first
-        Stale,  // its request has no use for it any more: it leaves the queue
+        Stale,  // its request no longer needs it: it leaves the queue
     };
     struct Rules {
         /// Asked in order, of a request only until one of its parts has to wait, or is a prefill.

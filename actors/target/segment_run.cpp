@@ -78,7 +78,7 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
     return {};
 }
 
-/// Names the rows that are still in the tree, and what the segment before computed for them.
+/// Adds the rows that are still in the tree, with their hidden states from the segment before.
 Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     if (part.prefill()) {
         Status taken = part.state->take_prefill(waiting.part.base, waiting.rows);
@@ -105,8 +105,8 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     return {};
 }
 
-/// At the first segment only rows that a draft has begun come from somewhere: the others are
-/// embedded, and whatever is copied to them is overwritten.
+/// At the first segment only rows that a draft has begun have a source: the others are
+/// embedded, which overwrites their memory.
 void SegmentRun::fill_sources() {
     const auto real = std::find_if(sources_.begin(), sources_.end(),
                                    [](const RowSource& source) { return !source.of.empty(); });
@@ -226,7 +226,7 @@ void SegmentRun::leave_out_stale(const SegmentRequests& requests,
         }
         const bool wanted = part.prefill() || part.state->wants(rows_of(part));
         const bool cut_short = outcome == JobOutcome::Cancelled && lives;
-        // The conductor has declared the attempt void, and its Stop is on its way. No row may be
+        // The conductor has cancelled the attempt, and its Stop is under way. No row may be
         // computed after this gap.
         if (wanted && (cut_short || watermarks.is_cancelled(p))) part.state->stop();
     }

@@ -2,14 +2,14 @@
 //
 //     collect()           rows that are still in their trees, those of a request together
 //     watch()             the words in shared memory that the job reads between layers
-//     fetch()       job   hidden states from where they lie to where the layers work
+//     fetch()       job   copies hidden states into the memory in which the layers work
 //     (layers)      job   rows -> layers -> hidden
-//     deliver()     job   to where they go, if the layers worked elsewhere
-//     leave_out_stale()   rows that were dropped or cancelled meanwhile are not named any more
+//     deliver()     job   copies them into the outgoing tensor, if the layers worked elsewhere
+//     leave_out_stale()   removes rows that were dropped or cancelled meanwhile
 //
-// Hidden states stay where the job left them: rows that go leave a gap, and every row says which one
-// of the tensor it is (WaveRow::tensor_row). The tensors that rows came in belong to the run until
-// its job has ended.
+// Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
+// in the tensor (WaveRow::tensor_row). The tensors from which rows came belong to the run until its job has
+// ended.
 //
 // Owned by the actor and by its job. The job reads and writes it between submit and completion, the
 // actor's loop before and after; only the cancel token is used by both at once.
@@ -69,7 +69,7 @@ struct SegmentRun {
     /// `verdicts_are_sent`: another segment verifies, and publishes the committed tokens.
     void watch(StageContext& context, bool verdicts_are_sent);
 
-    /// Whether no row of the run is of use to its request any more.
+    /// Whether all rows of the run are stale.
     [[nodiscard]] bool stale(const SegmentRequests& requests) const;
     /// The job has ended: leaves out the rows that are stale by now. `whole_parts`: a part that
     /// keeps one row keeps all of them.

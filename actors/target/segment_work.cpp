@@ -36,8 +36,8 @@ SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) cons
     }
     if (state->over()) return Readiness::Stale;
     if (part.part.kind == msg::WaveKind::Prefill) return Readiness::Ready;
-    // A part that builds on a verdict waits for it: both are on their way to here. And whatever it
-    // claims: without the keys of everything before the root its tokens would be wrong.
+    // A part that builds on a verdict waits for it: both are under way to this segment. This is also a check
+    // of the sender: without the keys of all positions before the root its tokens would be wrong.
     const auto held = static_cast<Position>(state->slots().size());
     const Position root = static_cast<Position>(state->text().size()) - 1;
     const bool gap = held != root && !planted(PlantedBug::RootGapIgnored);
@@ -84,8 +84,8 @@ Status SegmentActor::advance() {
     return {};
 }
 
-/// What waits in the queue was sent by the segment before, whose form alone was checked when it came.
-/// It is lost at the end of the loop's round, and nothing of it is run until then. The first segment forms
+/// Queued parts come from the segment before; only their form was checked when they arrived.
+/// That segment is lost at the end of the loop's round; its parts do not run until then. The first segment forms
 /// its waves itself.
 Status SegmentActor::blame_previous(const Error& error) {
     if (!plan_.previous) return error;
@@ -224,7 +224,7 @@ void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     report(status);
 }
 
-/// The run is through its layers, and some of it is still of use.
+/// The run has passed the layers, and not all of its rows are stale.
 Status SegmentActor::go_on(const RunPtr& run) {
     if (early_) early_->run_ended(*run);
     if (final_) {

@@ -77,12 +77,14 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     const Micros now = host_.context->now();
     const auto tokens = static_cast<int>(step.committed.size());
     const int accepted = std::max(tokens - 1, 0);
-    turns_.verified(chain.round, tokens, now);
     const std::int32_t drafted = chain.drafted_tokens();
+    turns_.verified(chain.round, tokens, drafted > 0 ? chain.candidates : 0, now);
+    if (optimiser_) optimiser_->round_ended();
     if (chain.drafted && drafted > 0) {
         // A runner-up may be accepted one token deeper than the chain, if the tree was full: what counts
         // is the rate of the chain.
-        stops_.verified(std::min(accepted, drafted), drafted, drafted < options_.gamma);
+        const bool stopped = drafted < options_.gamma && chain.candidates < chain.round.candidates;
+        stops_.verified(std::min(accepted, drafted), drafted, stopped);
         const bool changed =
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
@@ -113,7 +115,7 @@ void SelfDraft::begin_chain(DraftChain& chain) {
     const bool drafting = turns_.watch(chains_.size()).drafting();
     if (limit(chain) > 0) chain.round = turns_.begin(chains_.size(), chain.begun);
     if (turns_.watch(chains_.size()).drafting() != drafting) show();
-    chain.drafted = chain.round.drafts;
+    chain.drafted = chain.round.drafts();
     chain.ended = !chain.drafted;
     chain.tapped = chain.drafted && optimiser_ && optimiser_->wants_residuals();
     if (!chain.drafted || chain.path->start == 0 || chain.at_start) return;
@@ -136,9 +138,11 @@ std::optional<JobLabel> SelfDraft::optimiser_job() {
     if (!optimiser_) return std::nullopt;
     for (const auto& [request, chain] : chains_) {
         if (!may_begin(*chain)) continue;
-        std::optional<JobLabel> label = optimiser_->next(chain->state, decoding_);
+        const auto affords = [&](Micros job) { return turns_.affords(chains_.size(), job); };
+        std::optional<JobLabel> label = optimiser_->next(chain->state, decoding_, affords);
         if (!label) continue;
         job_ = Job::Optimise;
+        job_requests_ = chains_.size();
         return label;
     }
     return std::nullopt;
@@ -306,6 +310,7 @@ void SelfDraft::finish(RunOutcome outcome) {
     const Job job = std::exchange(job_, Job::None);
     if (job == Job::Optimise) {
         account_.optimised(optimiser_->take_sublayers(), took);
+        turns_.job_ended(job_requests_, took, host_.context->now());
         if (optimiser_->finish(outcome, took)) path_ = path_of(optimiser_->set());
         return show();
     }
@@ -318,7 +323,7 @@ void SelfDraft::finish_pass(RunOutcome outcome) {
     const std::unique_ptr<Pass> pass = std::move(pass_);
     for (std::size_t i = 0; i < pass->members.size(); ++i) {
         DraftChain& chain = *pass->members[i].chain;
-        // Cancelled: the conductor has declared the attempt void, and its Stop is on its way.
+        // Cancelled: the conductor has cancelled the attempt, and its Stop is under way.
         if (outcome == RunOutcome::Cancelled) chain.state->stop();
         if (host_.requests.gone(*chain.state)) {
             chain.ended = true;
@@ -343,13 +348,15 @@ void SelfDraft::extend(DraftChain& chain,
     const Position position = tree.find(above)->position + 1;
     const float probability = std::exp(best.front().log_prob);
     const int wanted = options_.tree ? options_.tree->candidates_at(probability) : 1;
-    const auto count = std::min(best.size(), static_cast<std::size_t>(wanted));
+    const std::int32_t allowed = chain.round.candidates - chain.candidates;
+    const auto count = std::min(best.size(), static_cast<std::size_t>(std::min(wanted, allowed)));
     std::optional<NodeId> next;
     for (std::size_t i = 0; i < count; ++i) {
         const auto origin = i == 0 ? msg::Origin::Trunk : msg::Origin::RunnerUp;
         const std::optional<NodeId> node =
             tree.grow(above, best[i].token, std::min(best[i].log_prob, 0.0F), origin);
         if (i == 0) next = node;
+        chain.candidates += node ? 1 : 0;
     }
     if (!next || tree.find(*next) == nullptr) return;  // a full tree: it had to make room
     chain.nodes.push_back(*next);
@@ -358,7 +365,8 @@ void SelfDraft::extend(DraftChain& chain,
     const bool last =
         chain.state->finish_rule().after(best.front().token, position) != FinishReason::None;
     const ChainStop& stop = stops_.now();
-    chain.ended = last || chain.drafted_tokens() >= limit(chain) || own < stop.confidence_min ||
+    chain.ended = last || chain.drafted_tokens() >= limit(chain) ||
+                  chain.candidates >= chain.round.candidates || own < stop.confidence_min ||
                   chain.reach < stop.product_min;
 }
 

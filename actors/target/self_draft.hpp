@@ -131,6 +131,7 @@ private:
     std::shared_ptr<const DraftPath> path_;  // for chains that begin now
     std::map<RequestId, ChainPtr> chains_;
     Job job_ = Job::None;
+    std::size_t job_requests_ = 0;  // decoded at once when the optimiser's job was chosen
     std::unique_ptr<Pass> pass_;
     Micros started_{0};                     // the job
     Micros decoding_{0};                    // time of passes and waves

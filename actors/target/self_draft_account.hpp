@@ -1,8 +1,8 @@
-// SelfDraftAccount: what drafting for itself did, in the counters of the process, and what it is doing, in
-// its gauges (protocol/self_draft_state.hpp). Used by SelfDraft.
+// SelfDraftAccount: the counters of a target that drafts for itself, and its current state as gauges
+// (protocol/self_draft_state.hpp). Used by SelfDraft.
 //
-// Nothing is decided here. docs/observability.md, "Accounts of drafts that the target makes itself", says
-// which figures are computed from them.
+// It only records. docs/observability.md, "Accounts of drafts that the target makes itself", defines
+// the figures that are computed from these counters.
 // Threads: the actor's loop.
 #pragma once
 

@@ -60,7 +60,6 @@ void SkipOptimiser::take_residuals(const RequestState& state,
 
 bool SkipOptimiser::verified(int accepted, int drafted) {
     ++verdicts_;
-    ++all_verdicts_;
     if (!search_) return false;
     search_->verified(accepted, drafted);
     return use(search_->best());
@@ -78,37 +77,49 @@ bool SkipOptimiser::use(SkipSet set) {
 /// a round.
 Micros SkipOptimiser::next_job_time(Micros decoding) const {
     if (last_took_ > Micros{0}) return last_took_;
-    return decoding * options_.scratch_slots() / (std::max(all_verdicts_, 1) * kRowsOfARound);
+    return decoding * options_.scratch_slots() / (std::max(rounds_, 1) * kRowsOfARound);
 }
 
 std::optional<JobLabel> SkipOptimiser::next(const std::shared_ptr<RequestState>& state,
-                                            Micros decoding) {
-    if (verdicts_ < options_.interval) return std::nullopt;
-    const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
-    if (static_cast<double>((spent_ + next_job_time(decoding)).count()) >= limit)
-        return std::nullopt;
-    switch (options_.choice) {
-        case SkipChoice::Fixed:
+                                            Micros decoding,
+                                            const std::function<bool(Micros)>& affords) {
+    if (!due(*state)) return std::nullopt;
+    // A job that only saves the state is not worth a budget.
+    if (!search_ || tries(*state)) {
+        const Micros job = next_job_time(decoding);
+        const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
+        if (static_cast<double>((spent_ + job).count()) >= limit || !affords(job))
             return std::nullopt;
-        case SkipChoice::Search:
-            return next_trial(state);
-        case SkipChoice::Programme:
-            return next_programme(state);
     }
-    return std::nullopt;
+    return search_ ? next_trial(state) : next_programme(state);
 }
 
-std::optional<JobLabel> SkipOptimiser::next_trial(const std::shared_ptr<RequestState>& state) {
+bool SkipOptimiser::due(const RequestState& state) const {
+    if (verdicts_ < options_.interval) return false;
+    if (search_) return tries(state) || saves();
+    // The text may have gone on since the residuals, in a round that was not drafted.
+    return stack_position_ && stack_request_ == state.request() &&
+           stack_attempt_ == state.attempt() &&
+           *stack_position_ + 2 == static_cast<Position>(state.text().size());
+}
+
+/// Whether the search goes on and the answer has a window for it.
+bool SkipOptimiser::tries(const RequestState& state) const {
     const auto answer =
-        static_cast<Position>(state->text().size()) - state->finish_rule().answer_begin;
-    const bool searching = search_->searching() && answer > options_.window;
-    const bool saves = options_.save && unsaved_ >= (search_->searching() ? kTrialsPerSave : 1);
-    if (!searching && !saves) return std::nullopt;
-    if (saves) to_save_ = search_->encode();
+        static_cast<Position>(state.text().size()) - state.finish_rule().answer_begin;
+    return search_->searching() && answer > options_.window;
+}
+
+bool SkipOptimiser::saves() const {
+    return options_.save && unsaved_ >= (search_->searching() ? kTrialsPerSave : 1);
+}
+
+JobLabel SkipOptimiser::next_trial(const std::shared_ptr<RequestState>& state) {
+    if (saves()) to_save_ = search_->encode();
     state_ = state;
     trial_.reset();
     JobLabel label{.name = "optimise", .request = state->request()};
-    if (!searching) return label;
+    if (!tries(*state)) return label;
     // The newest token has no keys yet: it is only predicted.
     const auto begin = static_cast<Position>(state->text().size()) - 1 - options_.window;
     trial_ = Trial{.set = search_->propose(), .best = search_->best(), .begin = begin};
@@ -118,12 +129,7 @@ std::optional<JobLabel> SkipOptimiser::next_trial(const std::shared_ptr<RequestS
     return label;
 }
 
-std::optional<JobLabel> SkipOptimiser::next_programme(const std::shared_ptr<RequestState>& state) {
-    // The text may have gone on since, in a round that was not drafted.
-    const bool fits = stack_position_ && stack_request_ == state->request() &&
-                      stack_attempt_ == state->attempt() &&
-                      *stack_position_ + 2 == static_cast<Position>(state->text().size());
-    if (!fits) return std::nullopt;
+JobLabel SkipOptimiser::next_programme(const std::shared_ptr<RequestState>& state) {
     state_ = state;
     return JobLabel{.name = "optimise",
                     .request = state->request(),

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,12 +44,16 @@ public:
                         Position position,
                         std::span<const float> residuals);
 
+    /// A round of a request has ended, drafted or not.
+    void round_ended() { ++rounds_; }
     /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller one.
     bool verified(int accepted, int drafted);
     /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new root was not
-    /// drafted after yet. `decoding`: the time of drafts and verification so far.
+    /// drafted after yet. `decoding`: the time of drafts and verification so far. `affords`: whether a job
+    /// may run that takes about so long; asked if nothing else is against it.
     [[nodiscard]] std::optional<JobLabel> next(const std::shared_ptr<RequestState>& state,
-                                               Micros decoding);
+                                               Micros decoding,
+                                               const std::function<bool(Micros)>& affords);
     RunOutcome run();
     /// Whether the set has changed.
     bool finish(RunOutcome outcome, Micros took);
@@ -69,9 +74,11 @@ private:
     };
 
     [[nodiscard]] Micros next_job_time(Micros decoding) const;
-    [[nodiscard]] std::optional<JobLabel> next_trial(const std::shared_ptr<RequestState>& state);
-    [[nodiscard]] std::optional<JobLabel> next_programme(
-        const std::shared_ptr<RequestState>& state);
+    [[nodiscard]] bool due(const RequestState& state) const;
+    [[nodiscard]] bool tries(const RequestState& state) const;
+    [[nodiscard]] bool saves() const;
+    [[nodiscard]] JobLabel next_trial(const std::shared_ptr<RequestState>& state);
+    [[nodiscard]] JobLabel next_programme(const std::shared_ptr<RequestState>& state);
     bool use(SkipSet set);
     RunOutcome run_trial();
     RunOutcome run_programme();
@@ -84,8 +91,8 @@ private:
     std::optional<SkipSearch> search_;
     WindowMatch match_;
     int verdicts_ = 0;  // since the last job
-    int all_verdicts_ = 0;
-    Micros spent_{0};  // of all jobs
+    int rounds_ = 0;    // drafted or not
+    Micros spent_{0};   // of all jobs
     Micros last_took_{0};
     std::uint64_t sublayers_ = 0;  // take_sublayers()
 

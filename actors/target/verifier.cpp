@@ -44,7 +44,7 @@ void Verifier::verify(std::span<VerifyPart> parts) {
         walks.emplace_back(part, options_.chance);
         if (!part.drawn.empty()) read_drawn(walks.back());
     }
-    // Who finds no room in one round is the first of the next.
+    // A walk without room in one round is the first in the next.
     for (std::size_t first = 0;;) {
         const auto next = [&]() -> std::optional<std::size_t> {
             for (std::size_t i = 0; i < walks.size(); ++i) {
@@ -77,7 +77,7 @@ void Verifier::read_drawn(Walk& walk) {
         walk.walk.feed(walk.part->drawn[*row]);
 }
 
-/// One call of the head: the wanted row of each walk that goes on, then, as long as there is room,
+/// One call of the head: the wanted row of each walk that has not ended, then, as long as there is room,
 /// one more row of each likely path after the other.
 void Verifier::compute(std::span<Walk> walks, std::size_t first) {
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
@@ -127,7 +127,7 @@ void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::si
     backend_.draw(hidden, jobs_, tokens_);
 }
 
-/// Lets every walk go on as far as the batch reaches.
+/// Advances every walk as far as the batch has its rows.
 void Verifier::feed(std::span<Walk> walks) {
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (Walk& walk : walks) {

@@ -44,7 +44,7 @@ public:
     void add(WatchedRow row);
 
     [[nodiscard]] bool stale(std::size_t row) const override;
-    /// The attempt is cancelled: the conductor's word on that is on its way.
+    /// The attempt is cancelled: the conductor's message about it is under way.
     [[nodiscard]] bool is_cancelled(std::size_t part) const;
 
 private:

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// A draft that let this many waits pass in a row is taken for dead or too slow.
+// A draft that misses this many waits in a row counts as dead or too slow.
 constexpr std::uint32_t kSilentWaitsMax = 3;
 constexpr std::size_t kDrawsAheadMax = 2 * kGammaMax;  // that wait for their root, of one request
 // Less probable than anything: keeps sums along a path finite.
@@ -105,7 +105,7 @@ Status WaveScheduler::begin(const std::shared_ptr<RequestState>& state, Micros n
     return {};
 }
 
-/// A text begins anew: nothing was sent of it, nothing was heard of it.
+/// A new attempt: no wave was sent and no proposal received.
 void WaveScheduler::restart(Entry& entry, Micros now) const {
     entry.in_flight.clear();
     entry.heard = {};
@@ -156,7 +156,7 @@ bool WaveScheduler::evict() {
     return true;
 }
 
-// ---- What the draft says
+// ---- Proposals
 
 void WaveScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
     const auto found = entries_.find(proposal.route.request);
@@ -190,7 +190,7 @@ void WaveScheduler::merge(Entry& entry,
         return;
     }
     ++proposals_.used;
-    // Made for an older root, it had foreseen this one.
+    // Made for an older root, but it contains this one.
     if (entry.open && !entry.open->prepared && *top != msg::kBelowRoot) {
         entry.open->prepared = true;
         entry.open->origin = proposal.nodes[static_cast<std::size_t>(*top)].origin;
@@ -203,7 +203,7 @@ void WaveScheduler::take_drawn(const msg::Draw& draw) {
     if (found == entries_.end() || found->second.state->over()) return;
     Entry& entry = found->second;
     if (draw.root_position <= entry.state->tree().root().position) return bind(entry, draw);
-    // Those that came first have their place: which these are does not depend on the later ones.
+    // The first ones are kept, so that which ones count does not depend on later ones.
     if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
 }
 
@@ -244,7 +244,7 @@ void WaveScheduler::hear(Entry& entry, const msg::Proposal& proposal, Micros now
     if (now <= entry.wait_until && heard.complete >= wanted_root(entry)) entry.silent = 0;
 }
 
-/// Hangs what the proposal has below `top` under the root.
+/// Adds the proposal's nodes below `top` to the tree, below the root.
 void WaveScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
     TokenTree& tree = entry.state->tree();
     std::array<NodeId, kProposalNodesMax> names{};
@@ -341,7 +341,7 @@ bool WaveScheduler::halfway(RequestId request, Micros now) {
 
 // ---- Waiting
 
-/// The root of which the draft must have said all before the next wave starts.
+/// The root for which the draft must have sent Complete before the next wave starts.
 Position WaveScheduler::wanted_root(const Entry& entry) const {
     switch (options_.start) {
         case StartRule::AtOnce:
@@ -354,7 +354,7 @@ Position WaveScheduler::wanted_root(const Entry& entry) const {
     return kNever;
 }
 
-/// Whether something that the draft may say in time is worth more than starting now.
+/// Whether to wait for the draft's proposal instead of starting now.
 bool WaveScheduler::waits_for_draft(const Entry& entry) const {
     if (!draft_present_ || entry.silent >= kSilentWaitsMax || entry.state->spec().gamma == 0) {
         return false;
@@ -363,7 +363,7 @@ bool WaveScheduler::waits_for_draft(const Entry& entry) const {
     const bool candidate_is_useless = entry.state->finish_rule().room_at(root.position + 1) <= 1;
     if (candidate_is_useless || entry.heard.complete >= wanted_root(entry)) return false;
     if (options_.start != StartRule::Sequential) return true;
-    // What was prepared for this root goes at once, unless the draft is still adding to it.
+    // Candidates for this root are sent at once, unless the draft is still adding to them.
     const bool growing = entry.heard.anything >= root.position;
     return growing || entry.state->tree().trunk_child(root.id) == nullptr;
 }

@@ -1,9 +1,9 @@
 // WaveScheduler: decides which rows the target works on next. Used by the Dispatcher.
 //
-// It grows the token tree from proposals, names nodes and KV slots, and forms waves. The life of
-// a request here:
+// It grows the token tree from proposals, assigns node ids and KV slots, and forms waves. The states of
+// a request:
 //
-//            begin            text in the cache         proposal, or waited enough
+//            begin            text in the cache         proposal, or wait timed out
 //   [absent] -----> [Prefill] -----------------> [Ready] -------------------> [InFlight]
 //                                                  ^  |                           |  |
 //                                                  |  +- more rows on the trunk --+  |
@@ -14,16 +14,16 @@
 //
 // [Over] keeps the committed slots for a next turn, until others need the pages.
 //
-// When the first segment is free it takes the rows that were not sent yet (WaveShape says which),
-// up to a limit; after a miss the root alone is what there is. `Sequential` and `Lockstep` wait a little
-// for the draft first; a draft that stays silent is not waited for again until it speaks, one that
-// is lost not until it has joined.
-// A wave mixes requests (continuous batching): first the verify rows of all that are ready, each
-// with a fair share of kVerifyRowsMax, then prefill rows of others in what room is left. Who was passed
-// over comes first in the next one, a prefill with a share of its own.
-// No row is sent whose next token could not be committed: below a token that ends the answer, or
-// after the last place that the limits leave.
-// Pure apart from what it is told; not thread-safe.
+// When the first segment is free it takes the rows that were not sent yet (WaveShape selects them), up
+// to a limit; if the new root was not a candidate, that is the root alone. `Sequential` and `Lockstep` first
+// wait a limited time for the draft. After several waits that timed out they stop waiting until the draft
+// sends a proposal; they do not wait for a lost draft until it has joined again.
+// A wave mixes requests (continuous batching): first the verify rows of all ready requests, each
+// with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining room. Requests that found
+// no room come first in the next wave, a prefill with a reserved share.
+// No row is sent whose next token could not be committed: below a token that ends the answer, or beyond
+// the token limit or the context.
+// No I/O and no clock: all input comes by calls. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@
 namespace paceline {
 
 enum class StartRule : std::uint8_t {
-    AtOnce,      // with whatever the tree holds: no draft, or one that runs ahead (event-driven)
+    AtOnce,      // with the candidates in the tree: no draft, or one that runs ahead (event-driven)
     Sequential,  // wait for the draft's answer to the new root, but not longer than proposal_wait
     Lockstep,    // as PEARL and FOLD are published: rounds; the next wave waits for the verdict and
                  // for the draft to complete its round (which it begins with the wave), but not
@@ -68,8 +68,8 @@ struct DispatchOptions {
     // Of one request's prefill in a wave; read by all segments, for it bounds the wave.
     std::uint32_t prefill_rows = kVerifyRowsMax;
     std::uint32_t requests_max = kWavePartsMax;  // that share a wave
-    // A row is sent only if its path is at least this probable, as its proposers believe; the root
-    // always is. 0: no limit.
+    // A row is sent only if its path is at least this probable by its proposers' estimates; the root
+    // always is sent. 0: no limit.
     float verify_reach_min = 0.0F;
 
     /// Rows of the largest wave; at most kVerifyRowsMax of them are verify rows.
@@ -79,19 +79,19 @@ struct DispatchOptions {
 /// Errors: BadArgument naming the field, its value and the allowed range.
 [[nodiscard]] Status validate(const DispatchOptions& options);
 
-/// What stood ready for the new root when a verdict came: the proposer of that candidate, if there was one.
+/// Which source had proposed the new root of a verdict, if any.
 struct Outcome {
     bool prepared = false;
     msg::Origin origin = msg::Origin::Trunk;
     bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
 };
 
-/// What became of proposals. No counter of the stage's telemetry has these events; what it counts
-/// (actors/protocol/counters.hpp) is counted there alone, by the Dispatcher.
+/// Counts what happened to proposals. These events are not among the counters of the stage's telemetry
+/// (actors/protocol/counters.hpp), which the Dispatcher writes.
 struct ProposalTally {
-    std::uint64_t used = 0;           // continued the text below the root of the day
-    std::uint64_t outdated = 0;       // did not: the text went on in another way
-    std::uint64_t waits_expired = 0;  // turns that started without what the draft was to say
+    std::uint64_t used = 0;           // had candidates below the current root
+    std::uint64_t outdated = 0;       // had none: other tokens were committed
+    std::uint64_t waits_expired = 0;  // waves formed after a wait for the draft timed out
 };
 
 class WaveScheduler {
@@ -101,7 +101,7 @@ public:
     /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
     /// With spec().reuse the slots of that many positions stay from the attempt before.
     Status begin(const std::shared_ptr<RequestState>& state, Micros now);
-    /// Whether the slots of a request are still kept: those of requests that are over go, the
+    /// Whether the slots of a request are still kept: those of requests that are over are freed, the
     /// oldest first, when others need their pages.
     [[nodiscard]] bool holds(RequestId request) const;
 
@@ -112,40 +112,40 @@ public:
     /// no proposal is waited for.
     void draft_changed(bool present);
 
-    /// The proposer: the one that Sequential and Lockstep wait for, or another.
+    /// The sender of a proposal: the one that Sequential and Lockstep wait for, or another.
     enum class Speaker : std::uint8_t { Draft, Other };
-    /// Merges a proposal into the tree: what of it continues the text below the current root. One
-    /// for a root that is still to come is kept: the draft may have heard the verdict first.
+    /// Merges a proposal's candidates below the current root into the tree. One for a future root is kept:
+    /// the draft may have received the verdict first.
     void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
-    /// Candidates below a node were drawn: from now on they belong to its row, if the tree has that node
-    /// and it was not sent. One for a root that is still to come is kept.
+    /// The children of a node were drawn: from now on they belong to its row, if the tree has that node
+    /// and it was not sent. One for a future root is kept.
     void take_drawn(const msg::Draw& draw);
-    /// A slot for a node that a draft computes ahead of its wave, the node's own from now on; nothing if
-    /// none is left. What no wave took is free again with the next verdict.
+    /// A slot for a node that a draft computes ahead of its wave; it belongs to the node from now on.
+    /// Nothing if none is left. If no wave takes the node, the next verdict frees the slot.
     [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
-    /// Such a node's sub-layers below `start` are done, as the target computes them; what it is before
-    /// `start` is row `tensor_row` of what the caller keeps of the request.
+    /// Such a node's sub-layers below `start` are done, bit for bit as the target computes them; its
+    /// residual before `start` is row `tensor_row` of the rows that the caller keeps for the request.
     void computed_ahead(RequestId request,
                         NodeId node,
                         std::uint32_t start,
                         std::uint32_t tensor_row);
-    /// Slots that belong to no request, for rows that nothing is committed of. Errors: OutOfMemory.
+    /// Slots that belong to no request, for rows that are never committed. Errors: OutOfMemory.
     [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) {
         return RequestSlots::make(pages_, count);
     }
-    /// Pages of the KV cache that running requests and scratch slots hold. What the requests that are
-    /// over still hold for a next turn is not counted: it goes when room is needed.
+    /// Pages of the KV cache that running requests and scratch slots hold. Pages that ended requests keep
+    /// for a next turn are not counted: they are freed when room is needed.
     [[nodiscard]] std::int32_t pages_in_use() const;
-    /// A verdict was applied to the state: `step` is what it did. Returns what stood ready for
-    /// the new root.
+    /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed the new
+    /// root.
     Outcome follow(RequestId request, const TreeStep& step, Micros now);
-    /// Lockstep: whether the draft has said Halfway (or more) since the wave of the current root
-    /// was formed, or is not waited for any longer.
+    /// Lockstep: whether the draft has sent Halfway (or Complete) since the wave of the current root
+    /// was formed, or the wait has timed out.
     [[nodiscard]] bool halfway(RequestId request, Micros now);
 
-    /// The next wave for the layers, its slots and names taken; nothing if there is none now.
-    /// epoch, tensor, tensor_generation and the parts' hold are the caller's to fill, and prefill
-    /// parts are the caller's to add to their states.
+    /// The next wave for the layers, with slots and node ids assigned; nothing if there is none now.
+    /// The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds prefill parts to
+    /// their states.
     [[nodiscard]] std::optional<msg::Wave> next_wave(Micros now);
     /// The open outcomes of roots that went into a wave since the last call.
     [[nodiscard]] std::vector<Outcome> take_settled();
@@ -158,7 +158,7 @@ public:
 
 private:
     static constexpr Position kNever = -1;
-    /// How far the draft has come: the newest root of which it has said so much.
+    /// How far the draft has come: the newest root for which it sent each state.
     struct Heard {
         Position anything = kNever;
         Position halfway = kNever;
@@ -180,8 +180,8 @@ private:
         std::map<NodeId, AheadRow> ahead_rows = {};      // of nodes that are not in a wave yet
         Heard heard = {};
         Position round_root = kNever;           // of the last verify wave; kNever: there was none
-        std::uint32_t silent = 0;               // waits in a row that were waited out
-        Micros wait_until{0};                   // for what the draft is to say before a wave
+        std::uint32_t silent = 0;               // waits for the draft in a row that timed out
+        Micros wait_until{0};                   // for the draft's proposal before a wave
         std::optional<Micros> half_until = {};  // for its Halfway, while a wave is held for it
         std::optional<Outcome> open = {};       // of the current root, until it is sent
         bool blocked = false;      // found no slot for any further row: until the next verdict

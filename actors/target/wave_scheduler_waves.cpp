@@ -1,5 +1,5 @@
 // The second half of WaveScheduler: which rows make the next wave. The first half (wave_scheduler.cpp) is
-// the life of requests, and what drafts and verdicts say.
+// the states of requests, proposals and verdicts.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -14,12 +14,12 @@ namespace paceline {
 /// Whether the token after this node could be committed.
 bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
     const FinishRule& rule = entry.state->finish_rule();
-    // The root ended nothing: it may be an end token that stands in the prompt.
+    // The root is committed and did not end the answer: an end token there comes from the prompt.
     if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
     return rule.after(node.token, node.position) == FinishReason::None;
 }
 
-/// In the order in which they should go. Any beginning of it can be sent: parents come first.
+/// In the order in which they should be sent. Parents come first, so any prefix can be sent.
 std::vector<NodeId> WaveScheduler::unsent_nodes(const Entry& entry) const {
     const TreeNode& root = entry.state->tree().root();
     const bool first_round =
@@ -76,8 +76,8 @@ bool WaveScheduler::may_start(const Entry& entry, Micros now) const {
 
 // ---- Who shares the wave
 
-/// Everybody who has something to send; who was passed over most often comes first, then verify
-/// before prefill, then who was served longest ago.
+/// All requests with rows to send: first those that found no room most often, then verify
+/// before prefill, then those served longest ago.
 std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
     std::vector<Candidate> found;
     for (auto& [request, entry] : entries_) {
@@ -101,8 +101,8 @@ std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
     return found;
 }
 
-/// Verify parts, and prefills that were passed over, share the rows evenly, as far as they want
-/// so many and verify rows are left; other prefills take what is left, in their order.
+/// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
+/// that many and verify rows are left; other prefills take the remaining rows, in their order.
 void WaveScheduler::share_rows(std::vector<Candidate>& candidates) const {
     std::uint32_t left = options_.wave_rows();
     std::uint32_t verify_left = kVerifyRowsMax;
@@ -136,7 +136,7 @@ std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
     for (auto& [request, entry] : entries_) {
         if (entry.half_until && now >= *entry.half_until) entry.half_until.reset();
     }
-    // Without a part everybody in it was found blocked, and the next round looks at others.
+    // If no part was formed, all its requests were blocked, and the next round tries others.
     while (true) {
         std::vector<Candidate> all = candidates(now);
         if (all.empty()) return std::nullopt;

@@ -1,12 +1,12 @@
-// Fault points and planted bugs: where the tests reach into the program.
+// Fault points and planted bugs, for tests.
 //
-// A fault point is a named place at which a test may kill the process, stall it, or let another
-// else run. A planted bug is a switch that takes one safeguard out, to prove that the simulator
-// would notice. Both exist only in sources that are compiled with PACELINE_FAULTS, for the *_faults
-// libraries, which the tests alone link; everywhere else they are constants, cost nothing and cannot
+// A fault point is a named place at which a test may kill the process, stall it, or let another thread
+// or process run. A planted bug is a switch that removes one safeguard, to show that the tests
+// find bugs. Both exist only in sources that are compiled with PACELINE_FAULTS, for the *_faults
+// libraries, which only tests link; everywhere else they are constants, cost nothing and cannot
 // be switched on.
 //
-// A source that includes this stands in FAULT_POINTS of its library: it is compiled for both flavours.
+// A source that includes this is listed in FAULT_POINTS of its library: it is compiled for both flavours.
 // All other sources are compiled once for both, so no header that they include may include this.
 //
 // Threads: hook and bug are set before the threads that meet them are started.

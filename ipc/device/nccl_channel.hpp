@@ -9,16 +9,16 @@
 //                                            v
 //                                  Ending: revoke, abort --> Failed --close()--> Gone
 //
-// The first operation of a communicator connects the pair: at both ends it is being launched until the
-// other end has launched its own, and meanwhile no other communicator of the device may do anything. Two
-// processes that had begun with different communicators would wait for each other. So both ends agree:
+// The first operation of a communicator connects the pair: its launch at one end ends only when the other end
+// has launched its own, and meanwhile no other communicator of the device may be used. Two processes that began
+// with different communicators would deadlock. So both ends first agree through the socket:
 //
 //   consumer   its turn? keep it, "ready" ------>  producer   its turn? keep it, "start", send
 //              receive                    <------             taken? "later"
 //              "later": give the turn back, try again
 //
-// A consumer keeps its turn for an answer that comes at once; so no cycle can form. The socket also tells
-// of a peer that is gone, which NCCL within a host never does.
+// A consumer holds its turn only for an answer that the producer sends at once, so no cycle can form. The socket
+// also reports the death of the peer, which NCCL within a host does not.
 //
 // In Open, operations go one by one: launched (state() says Success), then an event, then the next.
 // A receive is posted when the message that announces the tensor was read, so its kernel hardly waits; a

@@ -1,11 +1,11 @@
 // ShmFile and ShmRegion: anonymous shared memory that can never change its size under a reader.
 //
 // A memfd, allocated in full and then sealed against shrinking, growing and unsealing: no peer
-// can truncate it (SIGBUS), nothing has a name, and nothing is left behind when every holder is
-// gone, however it went. Passed between processes as a descriptor (control_socket.hpp).
+// can truncate it (SIGBUS), it has no name in a file system, and the kernel frees it when the last holder has
+// ended, also by a crash. Passed between processes as a descriptor (control_socket.hpp).
 //
 // ShmFile owns the file without mapping it; ShmRegion owns one mapping. Both are move-only.
-// What the bytes mean, and who may touch them when, is the affair of ring, pool and doorbell.
+// Ring, pool and doorbell define the layout of the bytes and when each process may access them.
 #pragma once
 
 #include <cstddef>

@@ -223,7 +223,7 @@ Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payloa
 }
 
 void RingProducer::publish() {
-    // Release pairs with the consumer's acquire of head in has_frame(): whoever sees the new
+    // Release pairs with the consumer's acquire of head in has_frame(): a consumer that sees the new
     // count sees every frame below it.
     view_.header->head.store(head_, std::memory_order_release);
     fault_point(FaultPoint::RingPublished);
@@ -299,7 +299,7 @@ Popped RingConsumer::try_pop(std::span<std::byte> buffer) {
             head_seen_ = head;
             if (head_seen_ == tail_) return {Pop::Empty, 0, {}};
         }
-        // Copied before it is checked: a peer that scribbles after the check changes nothing.
+        // Copied before it is checked: a peer's later writes change nothing.
         const std::byte* slot = view_.slot(tail_);
         FrameHeader frame{};
         std::memcpy(&frame, slot, sizeof frame);

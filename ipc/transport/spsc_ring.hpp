@@ -1,11 +1,10 @@
 // The ring: one producer, one consumer, framed hot messages in shared memory (ring_layout.hpp).
 //
 // RingProducer and RingConsumer are the two ends; each belongs to one thread of one process.
-// Neither waits: try_push says Full, try_pop says Empty. Waiting is the doorbell's business.
-// The consumer copies a frame out before it believes anything about it, and believes only what
-// its table of rules allows. A peer that breaks the layout is Corrupt, once and for ever: the
-// edge must be fenced and a new ring made. A dead producer leaves at worst one frame that was
-// never published and is invisible.
+// Neither waits: try_push returns Full, try_pop returns Empty; a process waits on its doorbell.
+// The consumer copies a frame out, then checks it against its table of rules, then uses it. After a peer has
+// broken the layout the ring stays Corrupt: the edge must be closed and a new ring made. A producer that
+// dies while writing leaves at most one frame, which was not published and is invisible.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// TensorMemory: where the bytes of a tensor slot lie, for whoever fills or reads them.
+// TensorMemory: a view of the bytes of a tensor slot, on the host or on a device.
 //
-// A plain view: it owns nothing, and is valid for as long as whoever gave it says.
+// It owns nothing; the function that returns it defines how long it is valid.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 // request overwrites that of an older one, whose job then runs to its end). An entry is never wrong: a
 // row that it makes stale is stale.
 //
-// Every process of the pipeline maps the board for writing; who writes which field is a convention
-// that is not enforced. A process that breaks it can cancel work that is still needed. The size is
+// Every process of the pipeline maps the board for writing; only the writers named below should write a
+// field, which is not enforced. A process that violates this can cancel work that is still needed. The size is
 // sealed. Any threads.
 //
 //   line, 128 bytes:   word = low half of the request id << 32 | attempts below this are cancelled

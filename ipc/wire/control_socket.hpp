@@ -1,7 +1,7 @@
 // ControlSocket: one end of the connection on which cold messages (control.hpp) travel.
 //
 // A socketpair that the child inherits: it has no path, so there is no peer to authenticate and
-// nothing to clean up, and its end of file says that the peer is gone (the lifeline).
+// nothing to clean up, and its end of file shows that the peer has ended.
 //
 //   0       4         6      8      12      16     18   20     24
 //   +-------+---------+------+------+-------+------+----+------+------+

@@ -6,6 +6,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "launch/backend/packed_cache.hpp"
 #include "launch/backend/shared_vocabulary.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/kv_layers.hpp"
@@ -21,6 +22,8 @@ Status open_draft_model(const std::string& path, const ModelFile& target, DraftB
     Result<ModelFile> own = is_synthetic(target) ? open_shape(path) : ModelFile::open(path);
     if (!own) return own.error();
     if (!is_synthetic(target)) {
+        // Of Phi-3: the rope of the texts that the target was opened for.
+        own.value().choose_rope(target.config().context_length);
         const Result<int> shared = shared_vocabulary(own.value(), target);
         if (!shared) return shared.error();
         plan.shared_tokens = shared.value();
@@ -74,6 +77,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     HeadSpec head;
     if (draft.model == DraftModelKind::File) {
         if (Status s = open_draft_model(draft.model_file, target, plan); !s) return s.error();
+        use_named_copy(*plan.own, name(target_options.dtype), draft.copy);
     }
     if (draft.model == DraftModelKind::Trained) {
         PACE_CHECK(!draft.model_file.empty(), "use_parts() has found the draft's part");
@@ -107,6 +111,19 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
         plan.head = HeadId{1};
     }
     return plan;
+}
+
+Status keep_draft_copy(std::optional<DraftConfig>& draft,
+                       const ModelFile& target,
+                       const ModelOptions& options,
+                       const Environment& environment,
+                       OpenTold told) {
+    if (!draft || draft->model != DraftModelKind::File || is_synthetic(target)) return {};
+    DraftBackend plan;
+    if (Status s = open_draft_model(draft->model_file, target, plan); !s) return s;
+    take_packed_copy(*plan.own, options, environment, told);
+    draft->copy = plan.own->copy_path();
+    return {};
 }
 
 std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target) {

@@ -1,8 +1,8 @@
-// DraftBackend: which model a draft thinks with, how large it is, and whether it fits the target.
+// DraftBackend: the model of a draft: which one, how large it is, and whether it fits the target.
 //
-// A file of its own, the first layers of the target's, or a part that was trained for the target. The
-// tokens of a file of its own must be the target's (shared_vocabulary.hpp). A trained part borrows what it has not from the target's file,
-// which must outlive it.
+// It is a file of its own, the first layers of the target, or a part that was trained for the target. A file of
+// its own must have the target's tokens (shared_vocabulary.hpp). A trained part borrows embedding and head from
+// the target's file, which must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
 
@@ -10,6 +10,8 @@
 
 #include "actors/self_draft/layer_programme.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/backend/load_model.hpp"
+#include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/draft_config.hpp"
 #include "model/cpu/cpu_options.hpp"
@@ -42,6 +44,15 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);
+
+/// Sets draft->copy, where the draft's model is a folder and `options`, the target's, ask for packed copies: the copy
+/// is made here, before the stages start. A LoRA of the target is none of the draft.
+/// Precondition: use_parts() has found the file. Errors: those of ModelFile::open() and shared_vocabulary().
+[[nodiscard]] Status keep_draft_copy(std::optional<DraftConfig>& draft,
+                                     const ModelFile& target,
+                                     const ModelOptions& options,
+                                     const Environment& environment,
+                                     OpenTold told);
 
 /// The first `count` token ids of a vocabulary, for HeadSpec::tokens; 0: empty, which means all.
 [[nodiscard]] std::vector<TokenId> short_list(int count, int vocab_size);

@@ -19,17 +19,17 @@
 
 namespace paceline {
 
-/// The trained parts that an [exit] candidates; nothing: there is none.
+/// The trained parts that [exit] uses; nothing: there is none.
 struct ExitParts {
     std::optional<HeadsPart> heads = {};
     std::optional<AdapterPart> adapter = {};
 };
 
-/// Reads the files of `exit`, those that it has use for. Errors: those of open_heads_part() and
+/// Reads the files that `exit` needs. Errors: those of open_heads_part() and
 /// open_adapter_part().
 [[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& target);
 
-/// What is after layer `layer` in the end: as `exit` wishes if the parts have it for that layer.
+/// The head after layer `layer`: the one that `exit` asks for if the parts have it for that layer.
 [[nodiscard]] ExitHead head_behind(int layer, const ExitConfig& exit, const ExitParts& parts);
 
 struct ExitHeads {
@@ -39,7 +39,7 @@ struct ExitHeads {
     std::optional<ExitOptions> options = {};
 };
 
-/// What [exit] has to do with a segment.
+/// The part of a segment in [exit].
 struct ExitPlace {
     int last_layer = 0;    // the segment's: layers that have run when the exit looks
     bool at_exit = false;  // the segment has one

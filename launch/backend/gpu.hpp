@@ -1,4 +1,5 @@
-// What the program knows of GPUs: the only place where a build with CUDA differs from one without.
+// The GPUs of this machine, and the CUDA backend: the only place where a build with CUDA differs from one
+// without.
 //
 // A library of its own (paceline_gpu), so that the rest of launch/ is compiled once for both kinds
 // of program: `paceline`, and `paceline_emulated` of the tests, whose one device is emulated.

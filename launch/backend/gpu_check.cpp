@@ -15,7 +15,7 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
             (i == 0 ? "" : ", ") + (fmt::format("cuda:{}", i)) + " (" + inventory.names[i] + ")";
     }
     if (there.empty()) there = "only the CPU (" + inventory.why_none + ")";
-    return Error{Errc::BadArgument, who + " does not exist; there is " + there};
+    return Error{Errc::BadArgument, who + " does not exist; available: " + there};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a GPU of this machine can do for tensors on their way to other stages (ipc/device): the only place
-// of launch/ that knows the ways.
+// The transports by which tensors can leave a GPU of this machine (ipc/device). No other file of launch/ knows
+// their conditions.
 //
 // Part of paceline_gpu, as gpu.hpp. Any thread; a device is its loop's.
 #pragma once

@@ -24,6 +24,7 @@ Result<ModelFile> open_model_file(const ModelOptions& options, const Environment
     Result<std::string> path = choose_model(options, environment);
     if (!path) return path.error();
     Result<ModelFile> file = ModelFile::open(path.value());
+    if (file) file.value().choose_rope(options.context);
     if (!file || options.lora.empty()) return file;
     const PartsSearch search = parts_search(options.parts, environment);
     const Result<std::string> part = find_lora(options.lora, search, file.value());
@@ -41,9 +42,19 @@ ModelOptions naming(ModelOptions options, const ModelFile& file) {
 Result<ModelFile> open_named_model(const ModelOptions& options) {
     if (!options.random.empty()) return open_shape(options.random);
     Result<ModelFile> file = ModelFile::open(options.model);
-    if (file) use_named_copy(file.value(), options);
+    if (file) file.value().choose_rope(options.context);
+    if (file) use_named_copy(file.value(), options.dtype, options.copy);
     if (!file || options.lora.empty()) return file;
     return merge_lora(std::move(file).value(), options.lora);
+}
+
+void take_packed_copy(ModelFile& file,
+                      const ModelOptions& options,
+                      const Environment& environment,
+                      OpenTold told) {
+    const std::string remark = use_packed_cache(file, options, environment, told.bars);
+    if (!remark.empty() && told.remarks)
+        std::fprintf(stderr, "paceline: %s\n", visible(remark, kLineShownBytesMax).c_str());
 }
 
 Result<OpenedModel> open_model(const ModelOptions& options, const Environment& environment) {
@@ -57,9 +68,7 @@ Result<OpenedModel> open_model(const ModelOptions& options,
     if (!file) return file.error();
     Result<Tokenizer> tokenizer = tokenizer_of(file.value());
     if (!tokenizer) return tokenizer.error();
-    const std::string remark = use_packed_cache(file.value(), options, environment, told.bars);
-    if (!remark.empty() && told.remarks)
-        std::fprintf(stderr, "paceline: %s\n", visible(remark, kLineShownBytesMax).c_str());
+    take_packed_copy(file.value(), options, environment, told);
     return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
 }
 

@@ -35,14 +35,20 @@ struct OpenedModel {
 /// and merge_lora(), or of open_shape().
 [[nodiscard]] Result<ModelFile> open_named_model(const ModelOptions& options);
 
-/// What open_model() shows on stderr.
+/// What the next two show on stderr.
 struct OpenTold {
     Show bars = Show::No;
     bool remarks = true;  // a packed copy that was damaged or cannot be kept
 };
 
-/// For decoding text: a folder with the packed copy that the options ask for (packed_cache.hpp), made if there
-/// is none. Errors: those of open_model_file() and tokenizer_of().
+/// Gives a folder the packed copy that the options ask for (packed_cache.hpp), made first if there is none. Every
+/// command that computes with weights calls it for each model that it opens, before any of them is packed.
+void take_packed_copy(ModelFile& file,
+                      const ModelOptions& options,
+                      const Environment& environment,
+                      OpenTold told);
+
+/// For decoding text, with take_packed_copy(). Errors: those of open_model_file() and tokenizer_of().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment,
                                              OpenTold told);

@@ -33,9 +33,9 @@ std::string digest(std::string_view text) {
 }
 
 /// Nothing: the dtype has no copy.
-std::optional<StoredType> copy_type(const ModelOptions& options) {
-    if (options.dtype == "int8") return StoredType::Q8_0;
-    if (options.dtype == "q4") return StoredType::Q4_1;
+std::optional<StoredType> copy_type(std::string_view dtype) {
+    if (dtype == "int8") return StoredType::Q8_0;
+    if (dtype == "q4") return StoredType::Q4_1;
     return std::nullopt;
 }
 
@@ -181,6 +181,7 @@ Status find_or_make(ModelFile& file,
     std::error_code failed;
     fs::create_directories(cache, failed);
     if (failed) return Error{Errc::System, cache + " cannot be made: " + failed.message()};
+    UnfinishedFile::remove_abandoned(cache);
     const Result<std::string> content = content_of(file, cache, bars);
     if (!content) return content.error();
     const char* suffix = type == StoredType::Q8_0 ? "q8_0" : "q4_1";
@@ -189,8 +190,7 @@ Status find_or_make(ModelFile& file,
     if (MappedFile::exists(path)) {
         const Status used = use_copy(file, path, type);
         if (used) return {};
-        note = used.error().what + "; it was removed, and is made anew";
-        fs::remove(path, failed);
+        note = used.error().what + "; it is replaced by a new one";
     }
     return make_copy(file, path, type, threads, bars);
 }
@@ -201,19 +201,19 @@ std::string use_packed_cache(ModelFile& file,
                              const ModelOptions& options,
                              const Environment& environment,
                              Show bars) {
-    const std::optional<StoredType> type = copy_type(options);
-    if (!type || options.no_cache || file.lora() != nullptr || !is_folder(file)) return {};
+    const std::optional<StoredType> type = copy_type(options.dtype);
+    if (!type || options.no_cache || file.lora() != nullptr || !file.is_folder()) return {};
     std::string note;
     const Status done = find_or_make(file, environment.cache_folder + "/packed", *type,
                                      options.threads, bars, note);
     if (done) return note;
-    return "no packed copy of the folder is kept: " + done.error().what;
+    return "no packed copy of " + file.path() + " is kept: " + done.error().what;
 }
 
-void use_named_copy(ModelFile& file, const ModelOptions& options) {
-    const std::optional<StoredType> type = copy_type(options);
-    if (!type || options.copy.empty() || file.lora() != nullptr || !is_folder(file)) return;
-    (void)use_copy(file, options.copy, *type);
+void use_named_copy(ModelFile& file, std::string_view dtype, const std::string& copy) {
+    const std::optional<StoredType> type = copy_type(dtype);
+    if (!type || copy.empty() || file.lora() != nullptr || !file.is_folder()) return;
+    (void)use_copy(file, copy, *type);
 }
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fmt/core.h>
 
+#include "launch/backend/draft_backend.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/text_input.hpp"
 #include "model/kv_layout.hpp"
@@ -142,6 +143,16 @@ Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDra
     return config.skip.choose == SkipChoice::Search ? read_state(config, options) : Status{};
 }
 
+/// Drafts are read by the target's own head: without the tokens that are not listed.
+void plan_short_list(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+    if (plan.options.head != HeadId::Final) return;
+    std::vector<TokenId> tokens = short_list(config.short_list, target.config().vocab_size);
+    if (tokens.empty()) return;
+    plan.final_head = false;
+    plan.options.head = HeadId{1};
+    plan.heads.push_back({.tokens = std::move(tokens)});
+}
+
 }  // namespace
 
 Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config, const ModelFile& target) {
@@ -155,6 +166,7 @@ Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config, const Model
     options.auto_off = config.auto_off;
     Status planned = config.source == SelfDraftSource::Exit ? plan_exit(config, target, plan)
                                                             : plan_skip(config, target, plan);
+    plan_short_list(config, target, plan);
     if (planned.ok()) planned = validate(options, target.config().layers);
     if (!planned.ok()) return planned.error();
     return plan;

@@ -41,7 +41,17 @@ std::string_view rounding_text(StoredType stored, PackedType packed) {
         case PackedType::Q4:
         case PackedType::Q4Sym:
             break;
-        default:
+        case PackedType::F32:
+        case PackedType::Q5_0:
+        case PackedType::Q5_1:
+        case PackedType::Q2K:
+        case PackedType::Q3K:
+        case PackedType::Q4K:
+        case PackedType::Q5K:
+        case PackedType::Q6K:
+        case PackedType::IQ4NL:
+        case PackedType::IQ4XS:
+        case PackedType::MXFP4:
             return "exact";
     }
     if (stored == StoredType::Q4_K) return "scales to float16";

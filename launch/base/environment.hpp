@@ -1,4 +1,4 @@
-// Environment: everything the commands know of the world they were started in.
+// Environment: environment variables, folders and terminals, as the commands use them.
 //
 // Filled once by main.cpp, the only place that reads argv, environment variables and terminals;
 // passed down as a value. Immutable afterwards.

@@ -4,7 +4,7 @@
 namespace paceline {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailure = 1;        // the world: files, memory, a stage that died
+inline constexpr int kExitFailure = 1;        // files, memory, a stage that died
 inline constexpr int kExitUsage = 2;          // the command line
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C, as shells report it
 inline constexpr int kExitTerminated = 143;   // SIGTERM, and the answer did not finish in time

@@ -3,7 +3,7 @@
 //     HUB/models--owner--name/refs/main            the commit
 //     HUB/models--owner--name/snapshots/COMMIT/    its files, links to ../../blobs/HASH
 //
-// Nothing is fetched: a model that another program brought is found, or it is not there.
+// Nothing is downloaded: only models that another program has put there are found.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Interrupt: what Ctrl-C and SIGTERM mean while an answer is given.
+// Interrupt: handles Ctrl-C and SIGTERM during an answer.
 //
 //     SIGINT    the answer ends: the cancel token is raised
 //     SIGTERM   the answer may finish within the drain limit, then the token is raised; the

@@ -1,4 +1,4 @@
-// JSON for standard output: strings of files inside it can neither break it nor a terminal.
+// JSON for standard output, escaped so that strings from files can break neither the JSON nor a terminal.
 #pragma once
 
 #include <string>

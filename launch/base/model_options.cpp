@@ -39,6 +39,13 @@ void add_lora_option(Command& app, ModelOptions& options) {
                    "early-exit looks for early-exit.safetensors where trained parts are");
 }
 
+void add_cache_option(Command& app, ModelOptions& options) {
+    app.add_flag("--no-cache", options.no_cache,
+                 "with --dtype int8 or q4 and a Hugging Face folder: pack it anew, and keep no "
+                 "packed copy in "
+                 "~/.cache/paceline/packed");
+}
+
 void add_model_options(Command& app, ModelOptions& options) {
     add_model_file_option(app, options);
     add_lora_option(app, options);
@@ -47,10 +54,7 @@ void add_model_options(Command& app, ModelOptions& options) {
                    "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4, other blocks as they are")
         .check(one_of(dtype_names()))
         .show_default();
-    app.add_flag("--no-cache", options.no_cache,
-                 "with --dtype int8 or q4 and a Hugging Face folder: pack it anew, and keep no "
-                 "packed copy in "
-                 "~/.cache/paceline/packed");
+    add_cache_option(app, options);
     app.add_option("--kv-dtype", options.kv_dtype,
                    "keys and values in memory; auto is f16 on a CPU, bf16 on a GPU")
         .check(one_of(kv_dtype_names()))

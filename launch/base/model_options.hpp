@@ -42,13 +42,15 @@ inline constexpr int kContextDefault = 8192;
 void add_model_file_option(Command& app, ModelOptions& options);
 /// --lora, for commands that compute with the weights.
 void add_lora_option(Command& app, ModelOptions& options);
+/// --no-cache, for commands that compute with the weights.
+void add_cache_option(Command& app, ModelOptions& options);
 /// -m, --lora, --dtype, --no-cache, --kv-dtype, --isa, -t, -c
 void add_model_options(Command& app, ModelOptions& options);
 /// --device: "cpu" or "cuda:N"; whether it is there says check_device().
 void add_device_option(Command& app, ModelOptions& options);
 /// --exact: "on" or "off", for commands that decode plainly on a device.
 void add_exact_option(Command& app, ModelOptions& options);
-/// For those that compare with a pipeline: whoever tries --exact off is told why not.
+/// For commands that compare with a pipeline: --exact off is refused with the reason.
 void refuse_exact_option(Command& app);
 inline constexpr const char* kExactIsForPlain =
     "--exact off is for plain decoding: a pipeline gives the bytes of one process, though its "
@@ -57,7 +59,7 @@ inline constexpr const char* kExactIsForPlain =
 /// --random, --random-seed: a shape in place of the model file, for commands that need no text.
 /// Precondition: the command has --model and --lora.
 void add_random_options(Command& app, ModelOptions& options);
-/// For those that do: whoever tries --random is told why not.
+/// For commands that need text: --random is refused with the reason.
 void refuse_random_option(Command& app);
 /// What --device and --exact say. Precondition: options.device has passed the option's check.
 [[nodiscard]] Device device_of(const ModelOptions& options);

@@ -9,7 +9,7 @@ namespace paceline {
 
 /// The first of `known` with the smallest edit distance (insertions, deletions, replacements) to
 /// `word`; empty if even that one differs in more than a third of the longer one's letters, at
-/// least 2: then it is no candidate but noise.
+/// least 2: then no known word is similar enough.
 [[nodiscard]] std::string_view nearest_word(std::string_view word,
                                             std::span<const std::string_view> known);
 

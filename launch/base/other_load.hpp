@@ -1,7 +1,7 @@
-// OtherLoad: how much of this process's cores others took while it ran: all that the kernel counted as busy
-// on the cores that this process may use, less the time of this process and its children.
+// OtherLoad: how much of this process's cores other processes used while it ran: the busy time that the kernel
+// counted on the cores that this process may use, less the time of this process and its children.
 //
-// Reads /proc. Where it does not say (another kernel, a container that hides it) nothing is known. One
+// Reads /proc. Returns nothing where /proc lacks the data (another kernel, a container that hides it). One
 // thread.
 #pragma once
 

@@ -1,6 +1,5 @@
-// OutputFile: a file that a command will write at its end, opened at its start.
-//
-// So that a path that cannot be written is known before a model is loaded and an answer is lost.
+// OutputFile: a file that a command writes at its end but opens at its start, so that a path that cannot be
+// written is an error before a model is loaded and an answer is computed.
 #pragma once
 
 #include <cstdio>
@@ -30,7 +29,7 @@ private:
     std::string path_;
 };
 
-/// Puts `text` into the place of a file's content, all at once: a reader finds the old or the new one.
+/// Replaces the content of a file atomically: a reader sees the old or the new text.
 /// Errors: System, naming the path.
 [[nodiscard]] Status replace_file(const std::string& path, const std::string& text);
 

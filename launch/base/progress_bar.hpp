@@ -1,9 +1,9 @@
-// ProgressBar: one line on a terminal that fills up and leaves no trace.
+// ProgressBar: a progress bar on one line of a terminal, wiped at the end.
 //
-// Writes to stderr, at most some twenty times a second, after a moment (what is over by then needs no
-// bar), and nothing at all with Show::No (stderr is a file or a pipe, or --quiet). A line has at
-// most kColumns columns, so that it wraps on no terminal. Whoever writes a text while a bar may be
-// there calls wipe() first. Any thread.
+// Writes to stderr, at most about twenty times a second, after a short delay (short operations show no
+// bar), and nothing with Show::No (stderr is a file or a pipe, or --quiet). A line has at
+// most kColumns columns, so that it does not wrap. Call wipe() before writing other text while a bar may be
+// shown. Any thread.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How a command that cannot go on says so.
+// The messages and exit codes of commands that fail.
 #pragma once
 
 #include <string>

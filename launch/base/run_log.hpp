@@ -1,4 +1,4 @@
-// RunLog: what a run tells besides its answer: one time line of the conductor and all stages.
+// RunLog: the log of a run: one time line of the conductor and all stages.
 //
 //     2026-03-01 10:00:00.123 segment-1[4242] info: weights loaded: 63.1 MB in 0.41 s
 //     2026-03-01 10:00:02.000 conductor[4241] warning: stage 'segment-1' (process 4242) was killed

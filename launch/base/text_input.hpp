@@ -1,6 +1,6 @@
 // Where a command's text comes from: an argument, a file, or standard input.
 //
-// Nothing is read without a bound: /dev/zero and a pipe that never ends are refused by name.
+// Input is bounded: /dev/zero, or a pipe that never ends, is refused with an error that names it.
 #pragma once
 
 #include <cstddef>

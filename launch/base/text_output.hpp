@@ -1,4 +1,4 @@
-// Standard output: an answer written as it appears, and whether all that was printed arrived.
+// Standard output: writes an answer as it is decoded, and checks that all output was written.
 #pragma once
 
 #include <string_view>

@@ -142,21 +142,26 @@ Status check_room(const BenchOptions& options, const ModelFile& file, int slots)
 }
 
 Status sweep(const BenchOptions& options,
-             const ModelFile& file,
+             const ModelFile& checked,
              const Machine& machine,
              const Environment& environment,
              const std::vector<BenchCase>& cases) {
     int slots = 0;
     for (const BenchCase& bench : cases) slots = std::max(slots, bench.positions());
-    if (Status s = check_room(options, file, slots); !s) return s;
+    if (Status s = check_room(options, checked, slots); !s) return s;
     const std::vector<int> threads = options.threads.empty()
                                          ? std::vector{machine.default_threads()}
                                          : parse_int_list(options.threads);
-    BenchRow row = row_template(file, options.model);
+    BenchRow row = row_template(checked, options.model);
     Printer printer{options.format};
     for (const std::string& dtype : split_list(options.dtypes)) {
         ModelOptions one = options.model;
         one.dtype = dtype;
+        // Opened for each dtype: a packed copy is one dtype's.
+        Result<ModelFile> opened = open_model_file(one, environment);
+        if (!opened) return opened.error();
+        take_packed_copy(opened.value(), one, environment, {.bars = bars_on(environment)});
+        const ModelFile& file = opened.value();
         tell_rounded_types(kCommand, file, one);
         for (const int count : threads) {
             const ThreadPlan plan = plan_threads(machine, count);
@@ -204,6 +209,7 @@ Command add_bench(Command& app, BenchOptions& options) {
         whole_number_list(1, 4096));
     command.add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
     add("--dtype", options.dtypes, "weights in memory", list_of(dtype_names()));
+    add_cache_option(command, options.model);
     add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
         one_of(kv_dtype_names()));
     add("--isa", options.model.isa, "instruction set of the kernels", one_of(isa_names()));
@@ -222,8 +228,12 @@ Command add_bench(Command& app, BenchOptions& options) {
     return command;
 }
 
-int run_bench(const BenchOptions& options, const Environment& environment) {
+int run_bench(const BenchOptions& given, const Environment& environment) {
+    BenchOptions options = given;
     const std::vector<BenchCase> cases = cases_of(options);
+    // What run has -c for: a model may have another rope for longer texts.
+    for (const BenchCase& bench : cases)
+        options.model.context = std::max(options.model.context, bench.positions());
     if (cases.empty())
         return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
     const Device device = device_of(options.model);

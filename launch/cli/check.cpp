@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ipc/base/limits.hpp"
+#include "launch/backend/draft_backend.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
@@ -167,6 +168,10 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
     if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
+    if (Status s = keep_draft_copy(config.value().draft, model.value().file, options.model,
+                                   environment, {.bars = bars_on(environment)});
+        !s)
+        return s.error();
     for (const std::string& why : config.value().parts_left_out)
         std::fprintf(stderr, "paceline check: left out: %s\n", visible(why, 500).c_str());
     if (const std::string warning =

@@ -1,4 +1,4 @@
-// `paceline check`: does this pipeline say what plain decoding says, and what does it cost?
+// `paceline check`: compares the answers of a pipeline with plain decoding, and measures its cost.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // `paceline convert`: a Hugging Face folder or a wide GGUF file as one packed GGUF file.
 //
-// What is written: model/weights/convert.hpp. Until it is whole it is an UnfinishedFile; Ctrl-C leaves nothing.
+// The format: model/weights/convert.hpp. The output is an UnfinishedFile until it is complete; Ctrl-C leaves no file.
 #pragma once
 
 #include <string>

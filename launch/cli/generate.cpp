@@ -302,7 +302,7 @@ void add_what(Command& command, GenerateOptions& options) {
 
 Command add_generate(Command& app, GenerateOptions& options) {
     Command command = app.add_command(
-        kCommand, "Answer many prompts, and keep what the target thought, for training");
+        kCommand, "Answer many prompts, and keep the target's distributions, for training");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     add_exact_option(command, options.model);

@@ -1,4 +1,4 @@
-// `paceline generate`: answers to many prompts, with what the target thought at each position.
+// `paceline generate`: answers to many prompts, with the target's distribution at each position.
 #pragma once
 
 #include <string>

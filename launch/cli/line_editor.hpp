@@ -2,9 +2,9 @@
 // one piece.
 //
 // A thin layer over libedit, which stays inside line_editor.cpp. Reads standard input, draws on standard
-// error. The terminal is in its usual mode but while read() runs, and Ctrl-C is a signal as always:
-// read() returns when the caller's `signalled` says that one came. Ctrl-D behind the last letter of a line sends it, on an empty
-// line it ends the input. One at a time per process, one thread.
+// error. The terminal's mode is changed only while read() runs. Ctrl-C remains a signal: read() returns when
+// the caller's `signalled` returns true. Ctrl-D at the end of a line sends it, on an empty line it ends the
+// input. One at a time per process, one thread.
 #pragma once
 
 #include <cstdint>

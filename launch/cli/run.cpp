@@ -47,6 +47,8 @@ void add_prompt_options(Command& command, RunOptions& options) {
                        "read the prompt from FILE, - is standard input");
     command.add_option("--system", options.system,
                        "system prompt (default: the chat template's own)");
+    command.add_option("--tools", options.tools_file,
+                       "tools for the chat template: a JSON file, the list `tools` of chat APIs");
     command.add_flag("--raw", options.raw,
                      "give the model the prompt as it is, without chat template; text such as "
                      "<|im_start|> is the control token");
@@ -101,7 +103,7 @@ void add_method_options(Command& command, RunOptions& options) {
         "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder, or "
         "OWNER/NAME of one in its cache (default: as the method says)");
     command.add_flag("--figures", options.figures,
-                     "print a table at the end: what was accepted, wasted, waited for");
+                     "print a table at the end: acceptance, rejected rows, waiting time");
     command.add_flag(
         "--baseline", options.baseline,
         "with --figures: decode the beginning again, plainly and so, three times in turn; "
@@ -120,9 +122,10 @@ void add_placement_options(Command& command, RunOptions& options) {
     command.add_option("--machine", options.machine_file,
                        "a file that describes a machine's GPUs, memory and links "
                        "(configs/machines); the stages are placed for it");
-    command.add_flag("--dry-run", options.dry_run,
-                     "print who would be where, with bytes and links, and end; with --machine "
-                     "without any GPU, with --random for a model that is not there");
+    command.add_flag(
+        "--dry-run", options.dry_run,
+        "print the placement of the stages with bytes and links, and end; with --machine "
+        "without any GPU, with --random for a model that is not there");
 }
 
 Status check_combinations(const RunOptions& options) {
@@ -133,10 +136,13 @@ Status check_combinations(const RunOptions& options) {
         return bad(kDeviceIsInTheFile);
     }
     if (options.raw && !options.system.empty()) {
-        return bad("--system belongs to the chat template, --raw does without one");
+        return bad("--system belongs to the chat template, --raw uses none");
+    }
+    if (options.raw && !options.tools_file.empty()) {
+        return bad("--tools are for the chat template, --raw does without one");
     }
     if (options.raw && options.interactive) {
-        return bad("--interactive needs the chat template, --raw does without one");
+        return bad("--interactive needs the chat template, --raw uses none");
     }
     if (!options.trace_file.empty() && !options.uses_stages()) {
         return bad("--trace shows stages; give it together with --method or --config");

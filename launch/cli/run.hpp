@@ -17,6 +17,7 @@ struct RunOptions {
     ModelOptions model;
     TextSource prompt;
     std::string system;
+    std::string tools_file;  // --tools
     bool raw = false;
     bool interactive = false;
     int max_tokens = -1;

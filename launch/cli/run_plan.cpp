@@ -53,7 +53,7 @@ Result<SettledPipeline> on_gpus(PipelineConfig config,
                                 const ModelFile& file) {
     if (!can_size_gpus()) {
         return Error{Errc::Unsupported,
-                     "this program was built without CUDA and does not know what stages take of a "
+                     "this program was built without CUDA and cannot compute what stages take of a "
                      "GPU"};
     }
     const Result<Machine> host = read_machine();

@@ -7,11 +7,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/backend/draft_backend.hpp"
 #include "launch/backend/model_use.hpp"
 #include "launch/backend/stored_types.hpp"
+#include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/config/methods.hpp"
+#include "model/tokenizer/chat_tools.hpp"
+#include "model/weights/model_parts.hpp"
 
 namespace paceline {
 
@@ -27,7 +31,34 @@ RunSession::RunSession(OpenedModel model, const RunOptions& options)
     wanted_.request.end_tokens = model_->tokenizer.end_tokens();
 }
 
+namespace {
+
+/// The text of --tools, checked; empty: there are none.
+Result<std::string> read_tools(const std::string& path) {
+    if (path.empty()) return std::string{};
+    Result<std::string> text = read_file(path, kTextBytesMax);
+    if (!text) return text.error();
+    if (const Status s = check_chat_tools(text.value()); !s)
+        return Error{s.error().code, "--tools " + path + ": " + s.error().what};
+    return text;
+}
+
+/// A template that never names them would leave them out without a word.
+Status check_place_for_tools(const ModelFile& file) {
+    const bool named = file.tokenizer().chat_template.find("tools") != std::string::npos;
+    const auto& more = file.contents().parts.chat.more;
+    const bool own = std::any_of(more.begin(), more.end(),
+                                 [](const auto& entry) { return entry.first == "tool_use"; });
+    if (named || own) return {};
+    return Error{Errc::Unsupported,
+                 "--tools: the chat template of " + file.path() + " has no place for tools"};
+}
+
+}  // namespace
+
 Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
+    Result<std::string> tools = read_tools(options.tools_file);
+    if (!tools) return tools.error();
     Result<OpenedModel> model = open_model(
         options.model, environment, {.bars = options.bars(environment), .remarks = !options.quiet});
     if (!model) return model.error();
@@ -42,6 +73,7 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
         Result<ChatTemplate> found = chat_template_of(file);
         if (!found) return found.error();
         chat = std::move(found).value();
+        if (Status s = check_place_for_tools(file); !tools.value().empty() && !s) return s.error();
     }
     const Result<SamplingOptions> drawn = with_generation_config(options.sampling, file);
     if (!drawn) return drawn.error();
@@ -50,6 +82,7 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
 
     RunSession session{std::move(model).value(), options};
     session.chat_ = std::move(chat);
+    session.tools_ = std::move(tools).value();
     session.wanted_.request.sampling = std::move(sampling).value();
     return session;
 }
@@ -74,7 +107,7 @@ Result<Turn> RunSession::turn(const std::string& text) const {
     std::vector<ChatMessage> messages = messages_;
     if (messages.empty() && !system_.empty()) messages.push_back({"system", system_});
     messages.push_back({"user", text});
-    Result<jinja::Text> rendered = chat_->render(messages, local_time());
+    Result<jinja::Text> rendered = chat_->render(messages, local_time(), tools_);
     if (!rendered) return rendered.error();
     jinja::Text rest = rendered.value();
     turn.messages = std::move(messages);
@@ -133,7 +166,7 @@ Status RunSession::check_room(const Turn& turn) const {
     text +=
         fmt::format("{} tokens; with one of an answer that is more than the context of {} tokens",
                     tokens, context_);
-    const int longest = model_->file.config().context_length;
+    const int longest = model_->file.longest_context();
     if (before == 0 && context_ < longest)
         text += fmt::format("; -c up to {} gives it more", longest);
     return Error{Errc::BadArgument, text};
@@ -152,7 +185,12 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         Result<SettledPipeline> settled =
             settle_pipeline(*written, options, model_->file, environment);
         if (!settled) return settled.error();
-        const PipelineConfig& config = settled.value().config;
+        PipelineConfig& config = settled.value().config;
+        const OpenTold told{.bars = bars_, .remarks = !options.quiet};
+        if (Status s =
+                keep_draft_copy(config.draft, model_->file, options.model, environment, told);
+            !s)
+            return s.error();
         supervision = config.supervision;
         acceptance_ = config.acceptance;
         // Plain decoding to compare with: where the target is.

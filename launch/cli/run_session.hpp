@@ -1,4 +1,4 @@
-// RunSession: a loaded model and everything that one or many answers share.
+// RunSession: a loaded model and the state shared by one or many answers.
 //
 // Owns the model, the generator and the records of what was answered. One thread.
 #pragma once
@@ -18,10 +18,10 @@
 
 namespace paceline {
 
-/// What is asked next.
+/// The next prompt or chat message.
 struct Turn {
-    std::vector<TokenId> ids;           // what the model has not read yet
-    bool anew = false;                  // it has to read the conversation from its begin
+    std::vector<TokenId> ids;           // the tokens that are not in the KV cache yet
+    bool anew = false;                  // the conversation must be read from its begin
     std::string text;                   // the whole of it, as the chat template renders it
     std::vector<ChatMessage> messages;  // and as messages
 };
@@ -50,9 +50,9 @@ public:
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<FinishReason> answer(const Turn& turn);
 
-    /// The table of the last answer on stderr, for --figures; with --baseline the answer's beginning is
-    /// decoded some more times, plainly and by the pipeline in turn. Errors: those of the plain decoding; Protocol if the texts differ
-    /// although the acceptance is exact: a bug.
+    /// The table of the last answer on stderr, for --figures; with --baseline the beginning of the answer is
+    /// decoded again several times, by plain decoding and by the pipeline in turn. Errors: those of plain
+    /// decoding; Protocol if the texts differ although the acceptance rule is exact, which is a bug.
     [[nodiscard]] Status print_figures(const RunOptions& options);
 
     /// Forgets the conversation.
@@ -89,6 +89,7 @@ private:
     std::unique_ptr<OpenedModel> model_;  // at a fixed address: the generator points into it
     std::optional<ChatTemplate> chat_;    // nothing: --raw
     std::string system_;
+    std::string tools_;                                    // JSON; empty: none
     TextRequest wanted_;                                   // of every answer, but for its tokens
     AcceptanceRule acceptance_ = AcceptanceRule::Coupled;  // of the pipeline, if there is one
     ModelOptions model_options_;

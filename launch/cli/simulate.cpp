@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "ipc/base/limits.hpp"
+#include "launch/backend/draft_backend.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
@@ -167,6 +168,7 @@ struct Common {
     std::vector<std::vector<Setting>> variants;
     StageTimingOptions timing;
     PartsSearch parts;
+    Environment environment;
     std::vector<PlainAnswer> plain;  // empty: nothing is compared
 };
 
@@ -258,6 +260,7 @@ Result<Common> prepare(const SimulateOptions& options,
                   std::move(variants).value(),
                   timing,
                   parts_search(options.model.parts, environment),
+                  environment,
                   {}};
 }
 
@@ -274,6 +277,10 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
         if (Status s = use_draft_model(config, options.draft_model); !s) return s.error();
     }
     if (Status s = use_parts(config, common.parts, common.file); !s) return s.error();
+    if (Status s = keep_draft_copy(config.draft, common.file, options.model, common.environment,
+                                   {.bars = bars_on(common.environment)});
+        !s)
+        return s.error();
     if (options.check && config.acceptance == AcceptanceRule::Rejection) {
         return Error{Errc::BadArgument,
                      "--check compares texts; rule = \"rejection\" keeps their "

@@ -1,5 +1,5 @@
-// `paceline simulate`: a pipeline on devices that are not there, with the real model's text and a
-// clock fed by measured costs; and the measuring of those costs.
+// `paceline simulate`: the speed of a pipeline on devices that are not available, with the text of the real
+// model and measured costs; also measures these costs.
 #pragma once
 
 #include <optional>

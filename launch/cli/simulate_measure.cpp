@@ -37,6 +37,8 @@ Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
         if (!found) return found.error();
         Result<ModelFile> file = ModelFile::open(found.value());
         if (!file) return file.error();
+        file.value().choose_rope(options.model.context);
+        take_packed_copy(file.value(), options.model, environment, {.bars = bars_on(environment)});
         drafts.files.push_back(std::move(file).value());
     }
     Result<FoundParts> found = find_parts(parts_search(options.model.parts, environment), target);
@@ -78,7 +80,8 @@ void add_measure_options(Command& command, SimulateOptions& options) {
         .show_default();
 }
 
-Status measure_costs_file(const SimulateOptions& options, const Environment& environment) {
+Status measure_costs_file(const SimulateOptions& given, const Environment& environment) {
+    SimulateOptions options = given;
     Result<OutputFile> output = OutputFile::open(options.measure_file, "--measure-costs");
     if (!output) return output.error();
     const Result<Machine> machine = read_machine();
@@ -91,9 +94,15 @@ Status measure_costs_file(const SimulateOptions& options, const Environment& env
     plan.neighbours = numbers_of(options.neighbours);
     plan.short_lists = numbers_of(options.short_lists);
     plan.samples = options.samples;
+    // A model may have another rope for longer texts.
+    for (const int context : plan.contexts) {
+        for (const int rows : plan.rows)
+            options.model.context = std::max(options.model.context, context + rows);
+    }
     const auto told = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     Result<ModelFile> target = open_model_file(options.model, environment);
     if (!target) return target.error();
+    take_packed_copy(target.value(), options.model, environment, {.bars = bars_on(environment)});
     Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
     if (!drafts) return drafts.error();
     Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);

@@ -1,6 +1,6 @@
 // `paceline simulate --measure-costs`: a cost table of this machine, written to a file.
 //
-// One thread here; what is measured has its own.
+// One thread; the measured backends have threads of their own.
 #pragma once
 
 #include "ipc/base/result.hpp"

@@ -1,8 +1,8 @@
-// `paceline top`: what the pipelines of this user are doing right now.
+// `paceline top`: the current activity of this user's pipelines.
 //
-// Looks only (top_scan.hpp): no pipeline notices, none needs to be told to be looked at. On a
-// terminal the table is redrawn in place until q, Ctrl-C or the end of the pipelines, and waited for where
-// none is running yet; anywhere else, or with --once, it is printed once.
+// It only reads shared memory (top_scan.hpp), which the pipelines do not notice and need not enable. On a
+// terminal the table is redrawn in place until q, Ctrl-C or the end of the pipelines; if none is running yet it
+// waits for one. Elsewhere, or with --once, the table is printed once.
 #pragma once
 
 #include "launch/base/command.hpp"

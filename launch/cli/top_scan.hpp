@@ -1,10 +1,8 @@
-// Finding running pipelines: no name, no file, no server, only /proc.
+// Finds running pipelines through /proc, without names, files or a server.
 //
-// The conductor of a run holds the telemetry blocks of itself and of its stages open (stage_telemetry.hpp), so
-// they stand in /proc/PID/fd as links that begin with "/memfd:paceline-telemetry". Whoever may look
-// there, the same user, may map them for reading. Finding a telemetry block is slow, reading one is not: a
-// pipeline is found once and sampled often, but stages come and go, so it is found again each
-// time.
+// The conductor of a run holds its own telemetry block and those of its stages open (stage_telemetry.hpp), so
+// they appear in /proc/PID/fd as links that begin with "/memfd:paceline-telemetry". A process of the same user
+// may map them for reading. The search is repeated for each sample, because stages may be restarted in between.
 #pragma once
 
 #include <chrono>

@@ -28,8 +28,8 @@ struct PipelineRates {
     std::optional<double> acceptance;         // of the candidates verified; nothing without one
 };
 
-/// A stage that was restarted in between has counted from 0 since; a counter that went backwards
-/// was scribbled over and counts as unchanged. `before` may lack the stage: no rates then.
+/// The counters of a stage that was restarted in between start at 0; a counter that decreased was
+/// overwritten with garbage and counts as unchanged. No rates if `before` lacks the stage.
 [[nodiscard]] StageRates stage_rates(const PipelineSample& before,
                                      const PipelineSample& after,
                                      StageId stage);
@@ -41,8 +41,8 @@ struct PipelineRates {
 
 inline constexpr std::size_t kTopColumns = 79;  // a terminal of 80 stays in its line
 
-/// The lines of the table, each at most `columns` characters of ASCII: what there is beyond
-/// kTopColumns is for the names of stages, which are cut otherwise.
+/// The lines of the table, each at most `columns` ASCII characters. Columns beyond kTopColumns are used for
+/// the names of stages, which are cut otherwise.
 [[nodiscard]] std::vector<std::string> table_lines(const PipelineSample& before,
                                                    const PipelineSample& after,
                                                    std::size_t columns = kTopColumns);

@@ -151,7 +151,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"interval", number(d.skip.interval, 1, 1'000'000),
          "`programme`: verifications of a request between two choices"},
         {"short_list", number(d.short_list, 0, kVocabularyMax),
-         "`first-layers`, `model`: the head knows the first so many token ids; 0: all"},
+         "`first-layers`, `model`: the head knows only the first N token ids; 0: all"},
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),
          "lookup: length of the shortest run of tokens that is looked up"},
         {"max_ngram", number(d.max_ngram, 1, kNgramMax), "lookup: of the longest"},
@@ -181,7 +181,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "candidates, "
          "with `own_alternatives` that many more, instead of naming its best ones"},
         {"draw_top", number(g.draw_top, 1, kDrawnSupportMax),
-         "`draws`: candidates are drawn from the so many most probable tokens"},
+         "`draws`: candidates are drawn from the N most probable tokens"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),
          "of the candidates that an exit sends at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),

@@ -1,5 +1,5 @@
-// DraftConfig: the table [draft] of a pipeline's file: what the stages "draft" and "correct" think
-// with, and how they grow their tree.
+// DraftConfig: the table [draft] of a pipeline's file: the model or source of the stages "draft" and
+// "correct", and how they grow their tree.
 //
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once
@@ -21,7 +21,7 @@ class TomlTable;
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
-/// What a trained draft is replaced by where there is none.
+/// The stand-in for a trained draft.
 struct DraftStandIn {
     bool lookup = true;
     DraftModelKind model = DraftModelKind::None;
@@ -31,6 +31,7 @@ struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
     DraftModelKind model = DraftModelKind::None;
     std::string model_file = {};  // of File; of Trained its part: given, or found by use_parts()
+    std::string copy = {};        // of File, a folder: its packed copy, set by keep_draft_copy()
     DraftSize size = DraftSize::Small;
     DraftStandIn stand_in = {};
     bool part_missing = false;  // these three are set by use_parts(), for people and costs: whether
@@ -52,7 +53,7 @@ struct DraftConfig {
     [[nodiscard]] bool skips() const {
         return model == DraftModelKind::FirstLayers || model == DraftModelKind::SkipLayers;
     }
-    /// Whether the segments send it what their layers make of the last accepted token.
+    /// Whether the segments send it the residuals of the last accepted token after their layers.
     [[nodiscard]] bool is_tapped() const {
         return model == DraftModelKind::SkipLayers && skip.choose == SkipChoice::Programme;
     }

@@ -36,7 +36,7 @@ std::vector<Field> fields_of(ExitConfig& e) {
         {"part", TextField{&e.part}, "file of the trained heads or adapter",
          "found by fingerprint"},
         {"short_list", number(e.short_list, 0, kVocabularyMax),
-         "heads that are not trained know the first so many token ids; 0: all"},
+         "heads that are not trained know only the first N token ids; 0: all"},
         {"candidates", &e.sends_candidates,
          "FOLD: draft and correct are sent the `top` best tokens after each row",
          "true with a draft, unless the exit proposes"},

@@ -1,5 +1,5 @@
-// ExitConfig: the table [exit] of a pipeline's file: the head after the last layer of those
-// segments that say `exit = true` or are an "early-verify", and what it is used for.
+// ExitConfig: the table [exit] of a pipeline's file: the head after the last layer of segments with
+// `exit = true` or the role "early-verify", and what it is used for.
 //
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once

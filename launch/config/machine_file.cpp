@@ -135,7 +135,7 @@ std::vector<Field> fields_of(NumaTable& t) {
 
 std::vector<Field> fields_of(GpuTable& t) {
     return {name_field("name", t.name, "as the driver says it"),
-            {"count", number(t.count, 1, kGpusMax), "so many GPUs that are alike"},
+            {"count", number(t.count, 1, kGpusMax), "number of equal GPUs"},
             {"memory_gib", number(t.memory_gib, 0.001, 1e6), "GiB that the driver shows"},
             {"numa", number(t.numa, 0, kNodesMax), "the NUMA node that it is near to"}};
 }

@@ -7,8 +7,8 @@
 //     [[gpu]]     one GPU, or `count` alike; numbered in the order of the file
 //     [[link]]    between each two of the GPUs that it lists
 //
-// Every two GPUs have exactly one link. Keys and ranges: the fields_of() of each table. What is wrong is
-// named with file, line, key and value. Plain values, no I/O but the reading of the file; any thread.
+// Every two GPUs have exactly one link. Keys and ranges: the fields_of() of each table. Errors name file,
+// line, key and value. Plain values, no I/O except reading the file; any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace paceline {
 
 struct Field;
 
-/// Peer: of GPUs that were found and reach each other's memory, by NVLink or PCIe. Unknown: no word of it.
+/// Peer: real GPUs with peer access, by NVLink or PCIe. Unknown: not described.
 enum class LinkKind : std::uint8_t { Nvlink, Pcie, Host, Unknown, Peer };
 
 struct GpuLink {
@@ -44,7 +44,7 @@ struct GpuMachine {
     std::vector<MachineGpu> gpus;                       // by number
     std::map<std::pair<int, int>, GpuLink> links = {};  // the lower number first
 
-    /// Between two different GPUs; Unknown if nothing is said of them.
+    /// Between two different GPUs; Unknown if the file has no link for them.
     [[nodiscard]] GpuLink link(int a, int b) const;
     /// Of all NUMA nodes that GPUs are near to, ascending.
     [[nodiscard]] std::vector<int> cores() const;

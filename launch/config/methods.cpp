@@ -26,7 +26,7 @@ Result<Method> method_of(std::string_view name) {
         known.push_back(method.name);
     }
     return Error{Errc::BadArgument,
-                 "--method: '" + std::string{name} + "' is no method" + known_text(name, known)};
+                 "--method: '" + std::string{name} + "' is not a method" + known_text(name, known)};
 }
 
 constexpr std::string_view kPlainSummary =

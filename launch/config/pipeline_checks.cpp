@@ -137,7 +137,8 @@ Complaint check_names(const PipelineConfig& config) {
     }
     if (!config.exit_sends_candidates()) return {};
     if (!config.draft)
-        return "[exit] candidates = true, but there is no stage with role = \"draft\" to tell";
+        return "[exit] candidates = true, but there is no stage with role = \"draft\" to receive "
+               "them";
     if (!grows) {
         return "[exit] candidates = true, but no stage continues them: give [draft] "
                "exit_alternatives = 1 or more";

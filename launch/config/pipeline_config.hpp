@@ -3,19 +3,19 @@
 //
 //     [pipeline]     its name, and how its tensors travel
 //     [[stage]]      in pipeline order: stage_config.hpp
-//     [draft]        what drafts think with and how they grow their tree: draft_config.hpp
+//     [draft]        models and sources of drafts, and how they grow their tree: draft_config.hpp
 //     [self_draft]   how the target drafts for itself: self_draft_config.hpp
 //     [exit]         what heads at the end of segments are used for: exit_config.hpp
 //     [schedule]     when the target starts with what: schedule_config.hpp
-//     [acceptance]   which candidates stand: schedule_config.hpp
+//     [acceptance]   which candidates are accepted: schedule_config.hpp
 //     [supervision]  what happens when stages die: supervision_config.hpp
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
-// use_parts() (pretrained.hpp) settles with which trained parts.
-// The keys of each table are listed once, by its fields_of() (field.hpp). Everything that a later part
-// trusts has been checked when a value is returned; what is wrong is named with file, key and value, an
-// unknown key is refused, and so are combinations that cannot work (pipeline_checks.hpp). Plain values, no I/O but the reading of the file; any thread.
+// use_parts() (pretrained.hpp) selects the trained parts.
+// The keys of each table are listed once, by its fields_of() (field.hpp). A returned value has been checked:
+// errors name file, key and value, and unknown keys and combinations that cannot work
+// (pipeline_checks.hpp) are refused. Plain values, no I/O except reading the file; any thread.
 #pragma once
 
 #include <cstdint>

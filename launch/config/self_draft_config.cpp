@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kWindowMax = 128;
 constexpr int kManyTrials = 1'000'000;
+constexpr int kVocabularyMax = 1 << 24;
 
 }  // namespace
 
@@ -33,6 +34,10 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "target's own; with `--lora` after the layer that the LoRA was made for"},
     };
     const std::vector<Field> rest = {
+        {"short_list", number(c.short_list, 0, kVocabularyMax),
+         "drafted tokens are among the first so many token ids, the more frequent ones of a BPE "
+         "vocabulary; their probabilities, and those of the stop rules, are those among these. A "
+         "trained head has a list of its own; 0: all"},
         {"choose", word(c.skip.choose, {"fixed", "programme", "search"}),
          "`skip`: what changes the set while decoding: nothing (`fixed`), CLaSp's dynamic "
          "`programme`, or SWIFT's `search`"},
@@ -53,12 +58,12 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
         {"window", number(c.window, 1, kWindowMax),
          "`search`: tokens of the answer that a trial is measured on"},
         {"bayes_every", number(c.bayes_every, 0, kManyTrials),
-         "`search`: each so many-th trial is found by Bayesian optimisation; 0: none"},
+         "`search`: every N-th trial is found by Bayesian optimisation; 0: none"},
         {"trials_max", number(c.trials_max, 1, kManyTrials), "`search`: trials at most"},
         {"tolerance", number(c.tolerance, 1, kManyTrials),
-         "`search`: it ends after so many trials without a better set"},
+         "`search`: it ends after N trials without a better set"},
         {"matchness_stop", number(c.matchness_stop, 0, 1),
-         "`search`: it ends with a set that predicts so many of the window's tokens"},
+         "`search`: it ends with a set that predicts this share of the window's tokens"},
         {"acceptance_min", number(c.acceptance_min, 0, 1),
          "`search`: below this share of accepted tokens fewer sub-layers are skipped; 0: never"},
         {"interval", number(c.skip.interval, 1, kManyTrials),

@@ -25,6 +25,7 @@ struct SelfDraftConfig {
     double exit = 0.2667;  // layers: whole, or a part of the depth below 1
     SelfDraftHead head = SelfDraftHead::LogitLens;
     std::string heads_file = {};  // set by use_parts(); empty: there is none
+    int short_list = 0;           // token ids that the target's own head knows; 0: all
 
     SkipConfig skip = {};
 

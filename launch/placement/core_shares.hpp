@@ -1,8 +1,8 @@
-// Core shares: which of a machine's cores each process of a pipeline gets.
+// Core shares: assigns a machine's cores to the processes of a pipeline.
 //
-// Processes that compute at the same time are in different groups and get cores of their own, if
-// there are enough; processes of one group take turns and share theirs. Cores that the configuration
-// names are never changed. Where there are fewer cores than are needed apart, all share all: better
+// Processes that compute at the same time are in different groups and get separate cores, if
+// there are enough; processes of one group compute one after the other and share cores. Cores that the configuration
+// names are never changed. If there are too few cores for all groups, all processes share all cores: that is better
 // than a process that waits for one busy core while another one is idle.
 //
 // Pure functions of values.
@@ -12,19 +12,20 @@
 
 namespace paceline {
 
-/// What one process wants.
+/// The requirements of one process.
 struct CoreWish {
     static constexpr int kNoGroup = -1;
 
-    int group = kNoGroup;         // processes that share its cores; kNoGroup: it hardly computes
-    bool modest = false;          // of all in its group: one core each will do (a draft)
-    int threads = 0;              // that it is told to have; 0: as many as it gets cores
+    int group = kNoGroup;         // processes that share its cores; kNoGroup: computes very little
+    bool modest = false;          // one core is enough for each process of its group (a draft)
+    int threads = 0;              // as configured; 0: one per core that it gets
     std::vector<int> named = {};  // cores that the configuration names; empty: it may choose
 };
 
 /// The cores of each process, in the order of `usable`; never empty if `usable` is not. A group gets
-/// as many as it has threads named, at least one, and what is left goes evenly to the groups that
-/// are not modest, the first ones first. A process that hardly computes gets the cores that no other computes on, or all.
+/// as many as its configured threads, at least one; the remaining cores are divided evenly among groups that
+/// are not modest, the first ones first. A process with kNoGroup gets the cores that no other computes on, or
+/// all.
 [[nodiscard]] std::vector<std::vector<int>> share_cores(const std::vector<CoreWish>& wishes,
                                                         const std::vector<int>& usable);
 

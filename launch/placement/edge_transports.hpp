@@ -1,4 +1,4 @@
-// How the tensors of each edge travel: chosen in one place, with the reason that tables show.
+// Chooses the transport of the tensors of each edge, with the reason that the table shows.
 //
 //     an end on the CPU, or transport = "host"             host
 //     both ends in one process, on one GPU                 local
@@ -6,8 +6,8 @@
 //     else, where the library is found                     nccl
 //     else                                                 host
 //
-// `transport` of [pipeline] forces one for all edges between GPUs of two processes; where it cannot be it
-// is refused by name. A process has one device for its tensors: one that computes on two uses the host.
+// `transport` of [pipeline] forces one for all edges between GPUs of two processes; if it is not possible it
+// is refused with the reason. A process has one device for its tensors: one that computes on two uses the host.
 // Pure functions of values.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace paceline {
 
-/// What the machine of a placement has.
+/// The links and transports of the machine.
 struct DeviceWays {
     const GpuMachine& machine;  // of its links
     const GpuLinks& links;
@@ -50,7 +50,7 @@ struct EdgeWay {
                                           const Placement& placement,
                                           const GpuMachine& machine);
 
-/// Whether a stage is on a GPU: otherwise there is nothing to choose, and nothing to say.
+/// Whether a stage is on a GPU; otherwise all transports are host.
 [[nodiscard]] bool has_gpus(const Placement& placement);
 
 }  // namespace paceline

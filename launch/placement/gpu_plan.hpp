@@ -2,11 +2,11 @@
 //
 //     1. Stages whose `device` the file names stay there. A draft without a model stays on the CPU.
 //     2. The target's segments go over the GPUs in their order, so that the fullest one is as empty as
-//        possible. Segments take turns, so drafts come first where GPUs are few: the target gets
-//        those that drafts leave, at least one; more where it does not fit.
+//        possible. Segments run one after the other, so where GPUs are few drafts come first: the target gets
+//        the remaining ones, at least one, and more only if it does not fit.
 //     3. Each draft gets an unused GPU, else the one that holds least, if it fits there.
-//     4. What does not fit by whole segments is tried again with the largest segment cut into one
-//        part more, "target" into "target-1" and "target-2"; an exit stays at the end of the last.
+//     4. If whole segments do not fit, the plan is tried again with the largest segment split into one
+//        more part, "target" into "target-1" and "target-2"; an exit stays at the end of the last part.
 //
 // Stages that share a GPU share a process. Each process is pinned to cores of its own near its GPU,
 // unless the file names cores. Pure functions of values.
@@ -25,7 +25,7 @@
 
 namespace paceline {
 
-/// What a process takes of a GPU besides what is planned: the driver's context and code. An allowance.
+/// An estimate of the GPU memory of a process for the driver's context and code.
 inline constexpr std::uint64_t kGpuContextBytes = std::uint64_t{640} << 20;
 
 /// What the stages of a placement need, in their order.

@@ -14,10 +14,10 @@ namespace paceline {
 /// Stages of different processes on one GPU become one process, "gpu0": a GPU's memory belongs to one.
 void share_processes(PipelineConfig& config);
 
-/// Gives each process with a GPU cores of its own near to it, a few: feeding a GPU takes little more
+/// Gives each process with a GPU a few cores of its own near the GPU: launching on a GPU takes little more
 /// than one. One is left for each process without a GPU and for the conductor. Cores that the file names
-/// stay. They are taken of `usable`; where there are not enough, or the GPU's are not known, none are
-/// named and the sharing out of core_shares.hpp holds.
+/// stay. Cores are taken from `usable`; if there are not enough, or those near the GPU are unknown, none are
+/// assigned here, and core_shares.hpp assigns them.
 void pin_near_gpus(PipelineConfig& config,
                    const GpuMachine& machine,
                    const std::vector<int>& usable);

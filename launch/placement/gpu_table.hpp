@@ -1,4 +1,4 @@
-// The table of a GpuPlan, for people: who is where, what each stage takes of its GPU and what is left
+// The printed table of a GpuPlan: the GPU of each stage, the memory that it takes and what remains
 // there, then how stages exchange hidden states.
 //
 // Pure functions of values.

@@ -1,9 +1,9 @@
-// MemoryPlan: what the processes of a run will need, computed from the tensors' sizes before
-// anything is loaded or started; and whether that is there.
+// MemoryPlan: the memory that the processes of a run will need, computed from the tensors' sizes before
+// anything is loaded or started; and whether it is available.
 //
-// Weights and KV cache are exact (the backend reserves what is planned here); buffers, channels
-// and what any process costs are an estimate from above. A KV cache fills up as the text grows,
-// but counts whole: a run that starts must not die in the middle of its answer.
+// Weights and KV cache are exact (the backend reserves this plan); buffers, channels
+// and the overhead of a process are an upper estimate. A KV cache fills up as the text grows,
+// but counts in full, so that a run that starts does not run out of memory during an answer.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct MemoryNeed {
                                       const std::string& name,
                                       const Device& device = {});
 /// In the order of the stages; `options` but for layers and heads, and `gpu_kv` for the KV type of
-/// stages on GPUs. `parts`: those of `exit`; `draft`: the model that draft and correct think with,
-/// each on its own; `self`: what the first segment drafts for itself with; nothing: none.
+/// stages on GPUs. `parts`: those of `exit`; `draft`: the model of draft and correct,
+/// which each loads; `self`: the plan of the first segment that drafts for itself; nothing: none.
 [[nodiscard]] std::vector<MemoryNeed> plan_stages(const ModelFile& file,
                                                   const CpuOptions& options,
                                                   const Placement& placement,
@@ -54,8 +54,8 @@ struct MemoryNeed {
                                                   KvType gpu_kv = KvType::BF16,
                                                   const std::optional<SelfDraftPlan>& self = {});
 
-/// Errors: OutOfMemory with what is needed by whom, what there is, and which options need less.
-/// Without a known room everything fits. Only the host's memory counts: a GPU's is known to the
+/// Errors: OutOfMemory with the need of each process, the memory available, and options that need less.
+/// If the available memory is unknown everything fits. Only the host's memory counts: a GPU's is known to the
 /// process that uses it, and make_cuda_backend() refuses there.
 [[nodiscard]] Status check_memory(const std::vector<MemoryNeed>& needs,
                                   const std::optional<MemoryRoom>& room);

@@ -1,5 +1,5 @@
-// Which methods of configs/ can decode a model, and with what: trained parts that were found for it, or what
-// stands in for them. For `inspect`.
+// Which methods of configs/ can decode a model, and with which parts: trained ones that were found for it, or
+// stand-ins. For `inspect`.
 //
 // Reads the parts' files; starts nothing. One thread.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-/// What a method drafts and exits with.
+/// Which trained parts a method uses.
 enum class PartsUse : std::uint8_t {
     None,      // it asks for no trained part
     Trained,   // for all that it asks for there is one

@@ -1,4 +1,4 @@
-// parts_text(): what a settled configuration thinks with, for people.
+// parts_text(): the printed list of the parts and stand-ins of a settled configuration.
 
 #include <algorithm>
 #include <fmt/core.h>

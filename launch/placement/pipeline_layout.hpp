@@ -1,5 +1,5 @@
-// From a Placement to what the runtime is told: channels, processes, and whom the conductor's
-// actor talks to; and whether what the stages say of themselves fits together.
+// From a Placement to the channels and processes of the runtime, and the plan of the conductor's
+// actor; and the comparison of the stages' Hellos.
 //
 // Pure functions of values.
 #pragma once
@@ -41,7 +41,7 @@ struct EdgeSizes {
 [[nodiscard]] ConductorPlan conductor_plan(const Placement& placement,
                                            const SupervisionConfig& supervision);
 
-/// What all processes of a pipeline are told alike.
+/// The part of an assignment that is equal for all processes of a pipeline.
 struct SharedOrders {
     ModelOptions model = {};  // names the file as the stages shall open it
     int usable_cores = 1;
@@ -49,7 +49,7 @@ struct SharedOrders {
     bool verbose = false;
     std::vector<EdgeSpec> edges = {};  // with their transports
 };
-/// What one process is to be.
+/// The assignment of one process.
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
                                             const Placement& placement,
                                             const PipelineConfig& config,
@@ -66,7 +66,8 @@ struct SharedOrders {
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
 
-/// A table for people: who does what where. `pids` in the order of the processes, `needs` in the order of the stages.
+/// The table that a run prints: stages, processes, devices, layers, cores, memory. `pids` in the order of the
+/// processes, `needs` in the order of the stages.
 [[nodiscard]] std::string placement_table(const Placement& placement,
                                           const std::vector<pid_t>& pids,
                                           const std::vector<MemoryNeed>& needs);

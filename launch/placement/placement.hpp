@@ -49,16 +49,16 @@ struct Placement {
     [[nodiscard]] std::optional<StageId> draft() const;  // nothing: no draft
     [[nodiscard]] std::optional<StageId> correct() const;
     [[nodiscard]] std::vector<StageId> exits() const;
-    /// "segment", "early-verify", "final-verify", "draft", "correct": for people.
+    /// "segment", "early-verify", "final-verify", "draft", "correct": for printing.
     [[nodiscard]] const char* role_text(StageId id) const;
 };
 
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may
 /// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
-/// one that names them. Cores that no stage names are shared out (core_shares.hpp): segments take
-/// turns unless several waves are in flight, a draft with a model takes turns with them if both
-/// wait for each other and no exit names anything; who computes at the same time gets cores of
-/// its own, if there are enough. Waves of prefill have as many rows as [schedule] says; else
+/// one that names them. Cores that no stage names are assigned by core_shares.hpp: segments run one after the
+/// other unless several waves are in flight; so does a draft with a model if both
+/// wait for each other and no exit sends candidates; processes that compute at the same time get cores of
+/// their own, if there are enough. Waves of prefill have as many rows as [schedule] says; else
 /// kWaveRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A draft's passes
 /// follow the same rule by its own device.
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
@@ -68,8 +68,8 @@ struct Placement {
                                       int layers,
                                       const std::vector<int>& usable_cores);
 
-/// A line for people where more processes compute than there are cores, so that they take each other's
-/// time; empty elsewhere.
+/// A message if more processes compute than there are cores, so that they compete for
+/// them; else empty.
 [[nodiscard]] std::string too_few_cores_text(const PipelineConfig& config,
                                              const Placement& placement,
                                              int cores);

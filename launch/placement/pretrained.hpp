@@ -1,5 +1,5 @@
-// Pretrained: finds the trained parts of a target (docs/trained-parts.md) and puts them into a
-// configuration, which then names files or what stands in for them.
+// Pretrained: finds the trained parts of a target (docs/trained-parts.md) and writes them into a
+// configuration, which then has the files or the stand-ins.
 //
 // Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
 // the files is the target's, so it need not be named. Searched, the first that has a part wins:
@@ -9,7 +9,7 @@
 //     3. model/pretrained/* of the source tree that the program was built from
 //     4. share/paceline/pretrained/* beside the folder that the program lies in
 //
-// A target with a LoRA merged has a fingerprint of its own: parts of the plain target are passed over.
+// A target with a LoRA merged has a fingerprint of its own: parts of the plain target are skipped.
 // `part = "FILE"` in [draft] or [exit] comes before all of them, but for --parts none.
 // Reads files. One thread.
 #pragma once
@@ -49,7 +49,7 @@ struct FoundParts {
                                const PartsSearch& search,
                                const ModelFile& target);
 
-/// Which parts a settled configuration uses and what stands in for the others, a line for each;
+/// Which parts and stand-ins a settled configuration uses, a line for each;
 /// empty if nothing in it is or could be trained.
 [[nodiscard]] std::string parts_text(const PipelineConfig& config, const Placement& placement);
 

@@ -104,6 +104,7 @@ void transfer(Archive& archive, StageAssignment& a) {
     for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
+    transfer(archive, {{"draft's packed copy", TextField{&a.draft.copy}}});
     bool self_draft = a.self_draft.has_value();
     transfer(archive, {{"drafts for itself", &self_draft}});
     if (self_draft) {

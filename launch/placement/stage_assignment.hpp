@@ -1,4 +1,4 @@
-// StageAssignment: what the conductor tells a stage process to be: the payload of its Assign.
+// StageAssignment: the payload of Assign: the actors of a stage process, their layers, models and settings.
 //
 // A plain value with a bounded encoding, made by pipeline_layout.cpp and read by stage_actors.cpp.
 // Settings travel as the fields of their structs (launch/config/field.hpp), whose ranges hold here too.
@@ -38,7 +38,7 @@ struct StageAssignment {
     std::int32_t segments = 1;
     std::int32_t draft_stage = 0;      // its stage id; 0: no draft
     std::int32_t correct_stage = 0;    // likewise
-    std::int32_t candidate_stage = 0;  // of the segment whose exit names; 0: none does
+    std::int32_t candidate_stage = 0;  // of the segment whose exit sends candidates; 0: none
     DispatchOptions dispatch;
     DraftConfig draft;
     std::optional<ExitConfig> exit;

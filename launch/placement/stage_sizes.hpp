@@ -1,5 +1,5 @@
-// StageSizes: what the stages of any placement of one pipeline need. What they think with is opened
-// once, so that a planner may ask for many placements.
+// StageSizes: the memory that the stages of any placement of one pipeline need. Models and parts are opened
+// once, so that a planner can try many placements.
 //
 // Refers to the target's file and to the configuration's [exit], which must outlive it. One thread;
 // opening reads files.
@@ -19,8 +19,8 @@
 
 namespace paceline {
 
-/// Whether keys and values can go from the draft to correct: they are bytes, and mean the same only
-/// where both store them as one type. On a GPU and on a CPU that takes --kv-dtype.
+/// Whether the draft's keys and values can be sent to correct: they are sent as bytes, which is possible only
+/// if both store them as the same type. With one on a GPU and one on a CPU that requires --kv-dtype.
 [[nodiscard]] bool drafts_share_kv(const Placement& placement, const ModelOptions& options);
 
 class StageSizes {
@@ -36,7 +36,7 @@ public:
     [[nodiscard]] std::vector<MemoryNeed> needs(const Placement& placement) const;
     /// Of what travels beside the messages.
     [[nodiscard]] EdgeSizes edges(const Placement& placement) const;
-    /// A line for people for each model of which block types are rounded (stored_types.hpp).
+    /// A message for each model whose block types are rounded (stored_types.hpp).
     [[nodiscard]] std::string rounded(const Placement& placement) const;
     [[nodiscard]] Position context() const { return context_; }        // of one request
     [[nodiscard]] std::int32_t kv_slots() const { return kv_slots_; }  // for all of them

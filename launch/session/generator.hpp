@@ -1,8 +1,8 @@
-// Generator: what turns a prompt into a stream of tokens, whichever way it does it.
+// Generator: the interface that turns a prompt into a stream of tokens.
 //
 // Plain decoding in this process (make_plain_generator) or a pipeline of processes
-// (make_pipeline_generator); `run` and the chat cannot tell which. It keeps the text and its KV
-// cache from one run to the next, so that a conversation goes on where it stopped.
+// (make_pipeline_generator); `run` and the chat use both in the same way. It keeps the text and its KV
+// cache from one run to the next, so that a conversation continues where it stopped.
 // One thread; the cancel token may be raised from any, also from a signal handler.
 #pragma once
 
@@ -54,10 +54,10 @@ public:
     [[nodiscard]] virtual std::optional<PipelineFigures> pipeline_figures() const { return {}; }
 };
 
-/// What a pipeline that starts tells on stderr.
+/// What a starting pipeline prints on stderr.
 struct Told {
-    bool table = true;     // who does what where
-    bool remarks = true;   // what its drafts and exits think with, and what makes it slow here
+    bool table = true;     // stages, processes, devices, memory
+    bool remarks = true;   // parts and stand-ins, and what makes it slow here
     Show bars = Show::No;  // of loading
 };
 

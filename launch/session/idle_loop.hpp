@@ -7,9 +7,9 @@
 //                              +-- it ends by itself: an error --> [over]: the next run of the loop,
 //                                                                  by its owner, ends with the same
 //
-// A thread of its own runs the loop, and nothing else: whoever wants to touch what the loop touches
-// pauses it first. Stages that it starts die with this thread (spawn.hpp), so they have to be shut
-// down before this object goes. It takes no signals: a terminal's read must be interrupted by them.
+// A thread of its own runs only the loop: a caller that uses the loop's objects
+// pauses it first. Stages that it starts die with this thread (spawn.hpp), so they must be shut
+// down before this object is destroyed. The thread blocks signals, because they must interrupt a terminal's read.
 // Threads: all calls from one at a time. Borrows the loop.
 #pragma once
 

@@ -1,7 +1,7 @@
-// PipelineFigures: what a pipeline did while it answered, for the table at the end of a run, for
+// PipelineFigures: the figures of a pipeline's runs, for the table at the end of a run, for
 // --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
-// Nothing is counted here. Two accounts are read: that of the answers (VerdictTally, summed), and the
+// Nothing is counted here. Two sources are read: the figures of the answers (VerdictTally, summed), and the
 // telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
 // The last segment's block has verdicts too, for `paceline top` while a run goes on, but also
 // those that the commit log fenced.
@@ -30,7 +30,7 @@ struct ProcessFigures {
     double waiting = 0.0;  // share of the time without anything to do
 };
 
-/// Which of the papers' own accounts mean something for a pipeline, and their constants.
+/// Which of the papers' accounts apply to a pipeline, and their constants.
 struct PipelineAccounts {
     bool sends_candidates = false;  // an exit does: FOLD's
     bool proposes = false;          // an exit proposes: AdaDecode's
@@ -75,7 +75,7 @@ struct FoldAccounts {
 };
 [[nodiscard]] FoldAccounts fold_accounts(const PipelineFigures& figures);
 
-/// A table for people, several lines.
+/// The printed table, several lines.
 [[nodiscard]] std::string figures_table(const PipelineFigures& figures);
 [[nodiscard]] nlohmann::json to_json(const PipelineFigures& figures);
 

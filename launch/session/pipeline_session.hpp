@@ -10,8 +10,8 @@
 // every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
 // While no answer is open a thread of the session's own runs the pipeline's loop (idle_loop.hpp): a
 // stage that is lost meanwhile is replaced before the next request.
-// Threads: all but run(), the constructor and the destructor from any. What another thread asks during
-// run() is done by run()'s thread between two messages: cancel() returns when the stages were told.
+// Threads: all but run(), the constructor and the destructor from any. Calls of another thread during
+// run() are executed by run()'s thread between two messages: cancel() returns when the Stops were sent.
 #pragma once
 
 #include <cstddef>
@@ -67,8 +67,8 @@ public:
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.
     void cancel(RequestId request);
-    /// Until every answer has ended; at once if none is open. What went wrong with a single
-    /// answer is said to its on_end. Errors: the pipeline cannot go on.
+    /// Returns when every answer has ended; at once if none is open. The error of a single
+    /// answer is passed to its on_end. Errors: the pipeline cannot continue.
     [[nodiscard]] Status run();
 
     /// Prompt and answer; valid until the request is continued or closed.

@@ -1,4 +1,4 @@
-// From a PipelineConfig to stages that run: what goes where is decided and checked before anything
+// From a PipelineConfig to running stages: the placement is decided and checked before anything
 // is spawned (plan_pipeline), then processes are started, compared and wired (start_pipeline).
 #pragma once
 
@@ -22,13 +22,13 @@
 
 namespace paceline {
 
-/// What a pipeline is made of, decided before anything is spawned.
+/// The plan of a pipeline, made before anything is spawned.
 struct PipelinePlan {
     Placement placement;
     std::vector<MemoryNeed> needs;  // in the order of the stages
     Machine machine;
     std::vector<EdgeSpec> edges;  // with their transports
-    std::string transports;       // those of tensors for people; empty where no stage is on a GPU
+    std::string transports;       // printed text; empty where no stage is on a GPU
     std::string rounded;        // block types that its models do not compute exactly; may be empty
     Position context = 0;       // of one request
     std::int32_t kv_slots = 0;  // for all of them

@@ -1,6 +1,6 @@
-// SelfDraftFigures: what the papers report of a target that drafts for itself (LayerSkip, Draft & Verify,
+// SelfDraftFigures: the figures that the papers report of a target that drafts for itself (LayerSkip, Draft & Verify,
 // SWIFT, CLaSp): tokens per target forward, acceptance per draft step, layer-rows, shares of time, the
-// speed-up that these let expect, and the skip set. Part of PipelineFigures.
+// expected speed-up, and the skip set. Part of PipelineFigures.
 //
 // docs/observability.md, "Accounts of drafts that the target makes itself", defines each of them.
 // Plain values; any thread.
@@ -22,7 +22,7 @@
 
 namespace paceline {
 
-/// What counters do not say.
+/// Data that are not in the counters.
 struct SelfDraftView {
     int layers = 0;                               // of the target
     double head_share = 0.0;                      // of the multiply-adds of one token

@@ -1,7 +1,7 @@
 // StageActors: from a StageAssignment to the actors of one process and what they work on.
 //
-// The same for a stage process (stage_main.cpp), for `paceline simulate`, and for tests: who calls
-// gives them a loop or a world. Owns backends and draft models; actors borrow them.
+// The same for a stage process (stage_main.cpp), for `paceline simulate`, and for tests: the caller
+// provides a loop or a simulated world. Owns backends and draft models; actors borrow them.
 // Threads: made and used on one thread (a CpuBackend starts its own, a GPU is
 // this thread's).
 #pragma once
@@ -32,7 +32,7 @@ using BackendMaker = std::function<Result<std::unique_ptr<Backend>>(
 /// That of make_backend(): loads the weights onto the stage's device.
 [[nodiscard]] BackendMaker real_backends();
 
-/// Opens models and packs weights: the slow part. `hello` gets what the process says of itself.
+/// Opens models and packs weights, which takes time. Fills in `hello`.
 /// Errors: those of opening and packing; BadArgument where a draft does not fit the target.
 [[nodiscard]] Result<std::vector<HostedActor>> make_stage_actors(
     const StageAssignment& assignment,

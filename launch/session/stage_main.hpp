@@ -3,8 +3,8 @@
 
 namespace paceline {
 
-/// Joins the conductor on `control_fd`, becomes what its assignment says, and works until it is
-/// told to stop. Returns the exit code; errors have been reported to the conductor.
+/// Joins the conductor on `control_fd`, runs the actors of its assignment, and returns when it is
+/// told to stop. The result is the exit code; errors have been reported to the conductor.
 [[nodiscard]] int stage_main(int control_fd);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Comparing what a pipeline said with what plain decoding says. Pure.
+// Compares the tokens of a pipeline with those of plain decoding. Pure.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ namespace paceline {
                                           std::span<const TokenId> expected);
 
 /// A text that repeats itself: the first place where a run of `length` tokens begins that was
-/// there before; nothing if none is. Loops flatter every drafter.
+/// there before; nothing if none is. Repetitions raise the acceptance of every draft.
 [[nodiscard]] std::optional<std::size_t> first_loop(std::span<const TokenId> text,
                                                     std::size_t length = 20);
 

@@ -1,10 +1,10 @@
-// StageFaults: what `paceline check` does to the stages of a running pipeline: kill -9, stops and
+// StageFaults: the faults that `paceline check` injects into a running pipeline: kill -9, stops and
 // continuations, and stages that are slowed down all the time.
 //
-// Which token of which answer something happens at is drawn from the seed, so a run can be had
-// again as far as processes allow. Stalls and slow stages have a helper thread; every process is
-// addressed through a process descriptor, so no signal ever reaches a stranger.
-// tick() and the end come from the session's thread. The destructor lets everybody go on.
+// The token and answer at which a fault happens are drawn from the seed, so that a run can be
+// repeated as far as processes allow. Stalls and slow stages have a helper thread; every process is
+// addressed through a process descriptor, so that a signal cannot reach another process.
+// tick() and the destructor are called by the session's thread. The destructor continues all stopped stages.
 #pragma once
 
 #include <atomic>

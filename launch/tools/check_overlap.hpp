@@ -1,5 +1,5 @@
 // Overlap: the share of the time in which a draft and the target were both at work, from the jobs
-// of a trace. Sequential decoding has none; the more a pipeline has, the more it is one.
+// of a trace. Sequential decoding has no overlap.
 //
 // Jobs are told apart by their name: "draft" is the draft's, "verify", "prefill" and "exit" are the
 // target's. Where a trace ring has lost its oldest events only the time that all parts still show

@@ -2,7 +2,7 @@
 // weights on cores of its own, one row after the other, until it is ended.
 //
 // Two stages of one machine slow each other through the memory they share; costs measured alone
-// would promise too much. The child ends with its parent. One thread; to be started while this
+// would be too low. The child ends with its parent. One thread; to be started while this
 // process has no other threads, because it forks.
 #pragma once
 

@@ -1,4 +1,4 @@
-// AnswerShards: what answers leave behind, in files of a fixed number of answers.
+// AnswerShards: writes answers to files of a fixed number of answers.
 //
 // Answer i (prompt * samples + sample) belongs to shard i / size, whenever it is made and whatever
 // became of the others. A shard is written when its last answer is there, under another name until

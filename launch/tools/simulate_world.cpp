@@ -316,6 +316,9 @@ Result<SimulatedRun> simulate(const ModelFile& file,
                               StageTimingOptions timing_options,
                               const SimulateTask& task) {
     spdlog::set_level(spdlog::level::warn);  // stages tell what they load
+    if (config.self_draft && config.self_draft->short_list > 0 && task.oracle)
+        return Error{Errc::BadArgument,
+                     "[self_draft] short_list: an oracle's text has no head to shorten"};
     Result<Position> context = context_for(task, model, file.config());
     if (!context) return context.error();
     std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;

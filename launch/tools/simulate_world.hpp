@@ -3,7 +3,7 @@
 // a model that does not fit here, on an oracle with given ones), and a virtual clock fed by a cost table, so that devices that are not there can be compared.
 //
 // One process of the configuration is one device. Jobs are computed on this machine's cores, one
-// after the other; how long that takes has no influence on what comes out. Nothing fails in this
+// after the other; the time that this takes does not influence the result. There are no faults in this
 // world.
 // Owns weights, actors and world. One thread.
 #pragma once

@@ -31,9 +31,17 @@ bool stored_in_4_bits_or_less(StoredType stored) {
         case StoredType::IQ4_XS:
         case StoredType::MXFP4:
             return true;
-        default:
+        case StoredType::F32:
+        case StoredType::F16:
+        case StoredType::BF16:
+        case StoredType::Q8_0:
+        case StoredType::Q5_0:
+        case StoredType::Q5_1:
+        case StoredType::Q5_K:
+        case StoredType::Q6_K:
             return false;
     }
+    return false;
 }
 
 /// What keeps the numbers of `stored`, or nearly (F16).
@@ -50,9 +58,19 @@ PackedType natural_type(StoredType stored) {
             return PackedType::Q4Sym;
         case StoredType::Q4_1:
             return PackedType::Q4;
-        default:
-            return block_type(stored).value();
+        case StoredType::Q5_0:
+        case StoredType::Q5_1:
+        case StoredType::Q2_K:
+        case StoredType::Q3_K:
+        case StoredType::Q4_K:
+        case StoredType::Q5_K:
+        case StoredType::Q6_K:
+        case StoredType::IQ4_NL:
+        case StoredType::IQ4_XS:
+        case StoredType::MXFP4:
+            break;
     }
+    return block_type(stored).value();
 }
 
 Error bad(std::string what) {

@@ -12,10 +12,9 @@
 //     Q5_0                        own*    f32    bf16    int8*   q4      powers of two)
 //     Q5_1, Q5_K, Q6_K            own*    f32    bf16    int8    q4
 //
-// Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes int8: it is read
-// as a table of words too, and 4 bits there cost more quality than they save time. A head's transform is bf16,
-// or f32 where the head itself is; a short list has the type of the head. An adapter's matrices are
-// int8, or f32 or bf16 where the head itself is.
+// Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes int8: 4 bits
+// there cost more quality than they save time. A head's transform is bf16, or f32 if the head is; a short
+// list has the type of the head. An adapter's matrices are int8, or f32 or bf16 if the head is.
 #pragma once
 
 #include <cstdint>

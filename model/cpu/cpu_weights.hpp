@@ -1,6 +1,6 @@
 // CpuWeights: the packed weights of one segment.
 //
-// Owns one HugeArena that holds every packed matrix in the order in which a token meets them.
+// Owns one HugeArena that holds every packed matrix in the order of use in a pass.
 // Immutable after load(); read by all threads.
 #pragma once
 

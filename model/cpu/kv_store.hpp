@@ -4,8 +4,8 @@
 //
 // Pages come first, so that a short text touches little memory.
 //
-// Owns the memory, reserved whole and touched as it is written. Which slot holds what is the
-// caller's business; a slot is written by one thread at a time.
+// Owns the memory, which is reserved at once and becomes resident when it is written. The caller assigns
+// slots; a slot is written by one thread at a time.
 #pragma once
 
 #include <cstddef>

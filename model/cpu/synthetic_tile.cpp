@@ -20,9 +20,19 @@ StoredType stored_as(PackedType type) {
             return StoredType::Q4_1;
         case PackedType::Q4Sym:
             return StoredType::Q4_0;
-        default:
-            return stored_type(type).value();
+        case PackedType::Q5_0:
+        case PackedType::Q5_1:
+        case PackedType::Q2K:
+        case PackedType::Q3K:
+        case PackedType::Q4K:
+        case PackedType::Q5K:
+        case PackedType::Q6K:
+        case PackedType::IQ4NL:
+        case PackedType::IQ4XS:
+        case PackedType::MXFP4:
+            break;
     }
+    return stored_type(type).value();
 }
 
 }  // namespace

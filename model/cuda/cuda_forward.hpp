@@ -16,7 +16,7 @@
 //
 // A call of run() is one wave: up to rows_max rows, so that a prefill reads the weights as seldom
 // as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.
-// Waves of more than 64 rows are not recorded: what a graph saves is nothing beside their products.
+// Waves of more than 64 rows are not recorded: a graph would save little compared with their products.
 //
 // Hidden states come from the host or from the device, and go where the caller wants them: the
 // recordings work in the workspace alone, so they are copied into it and out of it.
@@ -65,7 +65,7 @@ struct CudaCache {
                      CudaCache& to);
 };
 
-/// What may end a call before its time, and which of its rows are those of this wave.
+/// The cancel token of a call, and the call's rows that are in this wave.
 struct CudaWatch {
     const CancelToken* cancel = nullptr;
     std::size_t first_row = 0;
@@ -94,8 +94,8 @@ struct CudaDraws {
     [[nodiscard]] std::vector<int> asked() const;
 };
 
-/// Of as many waves there is room for what callers keep on the device: a segment's run, what its exit
-/// evaluates, and what its adapter makes of that. More is allocated when it is asked for.
+/// Number of waves whose hidden states callers can keep on the device: a segment's run, the rows that its
+/// exit evaluates, and the output of its adapter. More memory is allocated on demand.
 inline constexpr int kKeptWaves = 3;
 
 /// Whether a row runs a sub-layer: within its [first, last) and not skipped.

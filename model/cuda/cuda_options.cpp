@@ -14,9 +14,20 @@ WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
         case PackedType::Q4:
         case PackedType::Q4Sym:
             return WeightType::Q4;
-        default:
-            return WeightType::Int8;
+        case PackedType::Int8:
+        case PackedType::Q5_0:  // blocks never come out of gpu_packed_type()
+        case PackedType::Q5_1:
+        case PackedType::Q2K:
+        case PackedType::Q3K:
+        case PackedType::Q4K:
+        case PackedType::Q5K:
+        case PackedType::Q6K:
+        case PackedType::IQ4NL:
+        case PackedType::IQ4XS:
+        case PackedType::MXFP4:
+            break;
     }
+    return WeightType::Int8;
 }
 
 WeightType joined_type(WeightType a, WeightType b) {

@@ -1,4 +1,4 @@
-// What a CUDA backend is not made of, and the sentences that say why.
+// Checks of the options of a CUDA backend, and the messages for options, models and devices that it refuses.
 #pragma once
 
 #include "ipc/base/result.hpp"
@@ -12,18 +12,18 @@ namespace paceline {
 /// Errors: BadArgument (layers, slots, rows, heads), Unsupported (shapes that no kernel has).
 [[nodiscard]] Status check_options(const ModelConfig& config, const CudaOptions& options);
 
-/// What a segment takes of a device beside `use`: recordings, one for each size of a wave, as waves
-/// come. An allowance: what a recorded launch takes is the driver's secret.
+/// Device memory of a segment beside `use`: recorded graphs, one for each size of a wave. An estimate,
+/// because the driver does not report the memory of a graph.
 [[nodiscard]] std::uint64_t recording_bytes(const CudaOptions& options);
 /// All of it.
 [[nodiscard]] std::uint64_t device_bytes(const CudaOptions& options, const MemoryUse& use);
 
-/// A device whose free memory is less than device_bytes().
+/// The error for a device whose free memory is less than device_bytes().
 [[nodiscard]] Error no_room(const CudaOptions& options,
                             const cuda::DeviceInfo& device,
                             const MemoryUse& use);
 
-/// A host that has not so much to pin.
+/// The error for a host that cannot pin this much memory.
 [[nodiscard]] Error no_pinned_room(const CudaOptions& options, const MemoryUse& use);
 
 }  // namespace paceline

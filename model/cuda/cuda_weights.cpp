@@ -243,7 +243,7 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const Cuda
     weights.first_layer_ = options.first_layer;
     weights.has_embedding_ = options.first_layer == 0;
     weights.floats_ = all_floats(file, options.dtype);
-    // All places are taken before anybody points at them.
+    // All places are assigned before pointers to them are made.
     weights.layers_.resize(static_cast<std::size_t>(options.last_layer - options.first_layer));
     weights.heads_.resize(options.heads.size());
     weights.items_.reserve(12 * weights.layers_.size() + 5 * weights.heads_.size() + 16);

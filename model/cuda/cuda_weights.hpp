@@ -1,8 +1,8 @@
 // CudaWeights: the weights of one segment in device memory.
 //
 // plan() decides types and places without touching a device, so that memory is accounted before it
-// is taken; load() copies: each matrix goes through two pinned buffers, one being filled by the
-// host's threads while the other is on its way. Nothing is packed that a kernel can read as stored.
+// allocated; load() copies each matrix through two pinned buffers: the host's threads fill one while the
+// other is being copied. Matrices that a kernel can read as stored are not packed.
 //
 // Owns the device memory. Immutable after load().
 #pragma once

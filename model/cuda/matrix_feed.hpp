@@ -1,4 +1,4 @@
-// MatrixFeed: a matrix of a file, piece by piece as a device wants it.
+// MatrixFeed: reads a matrix of a file piece by piece, in the layout of the device.
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of

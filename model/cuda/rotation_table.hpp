@@ -1,8 +1,8 @@
 // RotationTable: cosines and sines of every position that a row can have, on the device.
 //
-// Made once by RopeTable, so a rotation has the bits that it has everywhere. A wave only says the
-// positions of its rows: working the angles out for each wave would cost its caller some
-// microseconds a row before the first kernel starts.
+// Computed once from RopeTable, so rotations have the same bits as on the CPU. A wave only has the
+// positions of its rows: computing the angles per wave would take some microseconds a row before the first
+// kernel starts.
 //
 // Owns device memory; immutable once made.
 #pragma once

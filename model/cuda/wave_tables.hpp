@@ -47,9 +47,9 @@ public:
     /// False if there is not so much memory.
     static bool make(const WaveLimits& limits, WaveTables& to);
 
-    /// Writes the tables of `active` rows and puts their copy into the stream. Units of attention
-    /// have at most `unit_rows` rows. Not before the copy before it is done. What the functions
-    /// below gave before a wave of another kind (recorded or not) no longer holds.
+    /// Writes the tables of `active` rows and enqueues their copy. Units of attention have at most
+    /// `unit_rows` rows. Precondition: the last copy has ended. Results of the functions below are
+    /// invalid after a wave of the other kind (recorded or not).
     void send(std::span<const Row> rows, ActiveRows active, int unit_rows, cuda::Stream& stream);
 
     /// Makes kernels of the wave that have not begun do nothing. `urgent` is another stream.

@@ -1,4 +1,4 @@
-// What rows.hpp and backend.hpp demand of the rows of one call, checked: breaking it is a bug of
+// Checks the preconditions of rows.hpp and backend.hpp for the rows of one call; a violation is a bug of
 // the caller and aborts. Pure.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Candidates: what a model other than the target would draw, best first.
+// Candidates: the tokens that a draft or an early exit predicts, best first.
 //
-// A draft or an early exit predicts what sample() will say of the target's logits. With the same
-// parameters and the same noise of the position, its own race is the best candidate there is: the
-// first candidate is sample() of its logits, the others are the runners-up of that race.
+// They predict the result of sample() on the target's logits. The best prediction uses the same
+// parameters and the same noise of the position: the first candidate is sample() of the draft's logits, the
+// others have the next highest scores (the runners-up).
 // Pure; not thread-safe (the scratch).
 #pragma once
 

@@ -5,7 +5,7 @@
 // rate 16, each member is the first with probability 1/16, and, the exponential having no memory,
 // every other one is the first plus a fresh exponential. So the noise of all tokens is independent
 // and exactly Gumbel (up to its 31 random bits), while one word bounds that of 16 tokens: a
-// sampler looks at 1/16 of the noise and proves that the rest cannot win.
+// sampler computes 1/16 of the noise, and the bounds show that the remaining tokens cannot win.
 //
 //     race = exponential(word of the group) / 16        first = 4 bits of the group
 //     E    = race                          for the group's first member

@@ -31,7 +31,7 @@ inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
 inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 inline constexpr int kPhiloxRounds = 10;
 
-// What the third counter word says a block is for. The counter is {index, position, use, 0}.
+// The use of a block, in the third counter word. The counter is {index, position, use, 0}.
 inline constexpr std::uint32_t kUseRace = 0;  // index 16 * (tile / 4) + column, word tile % 4
 inline constexpr std::uint32_t kUsePick = 1;  // index group, top 4 bits of word 0
 inline constexpr std::uint32_t kUseRest = 2;  // index token, word 0

@@ -1,6 +1,6 @@
-// The race of one row, made ready: folded, without infinities, cut by the filters.
+// Prepares the draw of one row: group maxima, finite logits, and the cut of the filters.
 //
-// What sample(), candidates() and probabilities() have in common. For the files of this folder.
+// Shared by sample(), candidates() and probabilities(). For the files of this folder.
 #pragma once
 
 #include <optional>

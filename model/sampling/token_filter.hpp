@@ -5,7 +5,7 @@
 // needs the whole row sorted:
 //
 //     top-k   the first k
-//     top-p   the fewest whose weights reach top_p of the weight of all that top-k left
+//     top-p   the fewest whose weights reach top_p of the weight of all tokens kept by top-k
 //     min-p   those with z >= log(min_p), z = (logit - max) / temperature
 //
 // A weight is exp(z) in units of 2^-30, cut off to an integer (fixed_math.hpp). Integer sums do

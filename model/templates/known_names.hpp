@@ -1,7 +1,7 @@
 // Which filters, tests, functions, methods and tags there are.
 //
-// A template that uses another is refused when it is parsed, by that name: rather before a
-// conversation than in the middle of one.
+// A template that uses another name is refused when it is parsed, before a conversation begins; the error has
+// the name.
 // Pure functions.
 #pragma once
 

@@ -1,7 +1,7 @@
-// Run: what one rendering has used of its limits, what it made, and why it failed.
+// Run: the state of one rendering: used limits, its values, and the reason of a failure.
 //
-// The first failure counts; from then on everything is Undefined and every loop ends, so that
-// callers look at failed() where they would go on for long, not after each step.
+// The first failure is kept; after it every value is Undefined and every loop ends, so that callers need not
+// check failed() after each step.
 // One thread; owned by the interpreter.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace paceline::jinja {
 
-/// A template comes with a model file, which anybody may have written.
+/// A template is part of a model file and therefore untrusted.
 struct Limits {
     std::uint64_t steps = 20'000'000;  // about a second
     int depth = 600;                   // of expressions, statements, macro calls

@@ -1,8 +1,8 @@
 // Template: a chat template in Jinja, as the transformers library renders them.
 //
-// An engine of our own for the Jinja that chat templates use: nothing of the machine can be
-// reached from a template, and steps, depth, memory and output are limited, since a template comes
-// with a model file. What it does not have is refused by name when the template is parsed.
+// Our own engine for the subset of Jinja that chat templates use. A template is part of a model file and
+// untrusted: it has no access to the machine, and steps, depth, memory and output are limited. Unsupported
+// features are refused by name when the template is parsed.
 // Immutable once parsed; any thread.
 #pragma once
 

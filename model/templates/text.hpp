@@ -1,4 +1,4 @@
-// Text: bytes of which each knows whether a template or a user wrote it.
+// Text: bytes, each with its origin: the template or the user.
 //
 // Every operation of a template keeps the origin of each byte, so that the tokenizer can take
 // control tokens from what the template wrote and from nothing else. UTF-8 throughout; positions

@@ -1,5 +1,5 @@
-// ByteTokens: the tokens "<0x00>" to "<0xFF>" of a SentencePiece vocabulary, and what becomes of a
-// character that it lacks: its bytes, or the unknown token.
+// ByteTokens: the tokens "<0x00>" to "<0xFF>" of a SentencePiece vocabulary. A character that the vocabulary
+// lacks is encoded as its bytes, or as the unknown token.
 //
 // Immutable, any thread.
 #pragma once

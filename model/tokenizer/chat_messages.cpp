@@ -27,6 +27,8 @@ void drop_nulls(Dict& dict) {
     std::erase_if(dict.items, [](const auto& item) { return item.second.is(Kind::None); });
 }
 
+/// Where the keys stand is seen by templates that print a whole message: `thinking` is first, also where the
+/// message has it elsewhere, and a `reasoning_content` that was missing is last.
 void fill_reasoning(Heap& heap, Dict& message) {
     Value thoughts;
     for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
@@ -34,10 +36,16 @@ void fill_reasoning(Heap& heap, Dict& message) {
         if (thoughts.is(Kind::Undefined) && value != nullptr) thoughts = *value;
     }
     if (thoughts.is(Kind::Undefined)) return;
-    for (const char* key : {"reasoning_content", "thinking"}) {
-        if (find(message, key) != nullptr) continue;
-        message.items.emplace_back(heap.add(jinja::Text{key, jinja::Origin::Template}), thoughts);
-    }
+    const auto key = [&](const char* name) {
+        return heap.add(jinja::Text{name, jinja::Origin::Template});
+    };
+    const Value* stated = find(message, "thinking");
+    const Value thinking = stated != nullptr ? *stated : thoughts;
+    std::erase_if(message.items,
+                  [](const auto& item) { return item.first.text().bytes() == "thinking"; });
+    message.items.insert(message.items.begin(), {key("thinking"), thinking});
+    if (find(message, "reasoning_content") == nullptr)
+        message.items.emplace_back(key("reasoning_content"), thoughts);
 }
 
 /// `call` with its function's arguments as an object.

@@ -2,7 +2,8 @@
 //
 // Of each message, keys whose value is null go: a template that asks "is defined" must not see them. The
 // arguments of tool calls, a text of JSON in such APIs, become the object that templates print.
-// A message with `reasoning_content`, `thinking` or `reasoning` gets the first two from whichever it has.
+// A message with `reasoning_content`, `thinking` or `reasoning` gets the first two from whichever it has; `thinking`
+// becomes its first key, as there.
 // Every text is the user's, but for the usual roles. Pure but for the heap.
 #pragma once
 

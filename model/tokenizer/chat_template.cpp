@@ -104,14 +104,13 @@ Status ChatTemplate::check_control_tokens(const TokenizerData& data,
 }
 
 Result<jinja::Text> ChatTemplate::render(std::span<const ChatMessage> messages,
-                                         const std::tm& now) const {
+                                         const std::tm& now,
+                                         std::string_view tools) const {
     jinja::Variables variables;
     jinja::List list;
     for (const ChatMessage& message : messages) list.items.push_back(as_value(variables, message));
     variables.set("messages", variables.heap().add(std::move(list)));
-    variables.set("tools", Value::none());
-    add_specials(variables);
-    return fit_to_print(template_.render(variables, now));
+    return render_with(variables, tools, now);
 }
 
 void ChatTemplate::add_specials(jinja::Variables& variables) const {
@@ -127,6 +126,13 @@ Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
     const Result<Value> list = chat_messages(variables.heap(), messages);
     if (!list) return fit_to_print(list.error());
     variables.set("messages", list.value());
+    return render_with(variables, tools, now);
+}
+
+/// With the template for tools, if there are some and it has one.
+Result<jinja::Text> ChatTemplate::render_with(jinja::Variables& variables,
+                                              std::string_view tools,
+                                              const std::tm& now) const {
     Value tool_list = Value::none();
     if (!tools.empty()) {
         const Result<Value> parsed = jinja::json_value(variables.heap(), tools);

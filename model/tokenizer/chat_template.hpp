@@ -1,8 +1,8 @@
 // ChatTemplate: a conversation as the text and the token ids that a model was trained on.
 //
-// The file's own template is rendered (model/templates); with tools that which is named "tool_use", if there
-// is one. What messages bring is text of the user: the ids of control tokens come only from what the
-// template itself wrote.
+// The file's own template is rendered (model/templates); with tools the one named "tool_use", if there
+// is one. The contents of messages are text of the user: control tokens are encoded only from text that
+// the template itself wrote.
 // Immutable, any thread.
 #pragma once
 
@@ -37,11 +37,13 @@ public:
     /// One for tools that cannot be used is refused when it is asked for.
     static Result<ChatTemplate> make(const TokenizerData& data, const ChatSources& sources = {});
 
-    /// The conversation, ending with the opening of the assistant's turn.
-    /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit.
+    /// The conversation, ending with the opening of the assistant's turn. `tools`: a list of them in JSON, or empty.
+    /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit;
+    /// BadArgument: the tools are no list.
     [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
-                                             const std::tm& now) const;
-    /// A conversation in the JSON of chat APIs (chat_messages.hpp); `tools`: a list of them, or empty.
+                                             const std::tm& now,
+                                             std::string_view tools = {}) const;
+    /// A conversation in the JSON of chat APIs (chat_messages.hpp).
     /// Errors: also BadArgument: no JSON, or not of that form.
     [[nodiscard]] Result<jinja::Text> render_json(std::string_view messages,
                                                   std::string_view tools,
@@ -56,6 +58,9 @@ private:
     [[nodiscard]] Status check_control_tokens(const TokenizerData& data,
                                               const ChatSources& sources) const;
     void add_specials(jinja::Variables& variables) const;
+    [[nodiscard]] Result<jinja::Text> render_with(jinja::Variables& variables,
+                                                  std::string_view tools,
+                                                  const std::tm& now) const;
 
     jinja::Template template_;
     std::optional<Result<jinja::Template>> for_tools_;          // nothing: the same for all

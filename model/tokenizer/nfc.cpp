@@ -30,7 +30,10 @@ struct NfcData {
     std::unordered_map<char32_t, std::uint8_t> combining;
     std::unordered_map<char32_t, const Decomposition*> decompose;
     std::unordered_map<std::uint64_t, char32_t> compose;
+    std::unordered_map<char32_t, std::u32string_view> compatible;
     NfcData() {
+        for (const Compatibility& entry : compatibilities())
+            compatible.emplace(entry.composed, entry.text);
         for (const CombiningRange& range : combining_ranges()) {
             for (char32_t c = range.first; c <= range.last; ++c) {
                 combining.emplace(c, range.combining_class);
@@ -74,6 +77,14 @@ void decompose(char32_t code, std::vector<Char>& out) {
     for (auto it = seconds.rbegin(); it != seconds.rend(); ++it) {
         out.push_back({*it, data.combining_class(*it)});
     }
+}
+
+/// The same, and what stands for others becomes these.
+void decompose_compatibly(char32_t code, std::vector<Char>& out) {
+    const NfcData& data = nfc_data();
+    const auto found = data.compatible.find(code);
+    if (found == data.compatible.end()) return decompose(code, out);
+    for (const char32_t part : found->second) out.push_back({part, data.combining_class(part)});
 }
 
 /// Each run of marks by class, marks of one class in the order in which they stood.
@@ -127,6 +138,23 @@ void compose(std::vector<Char>& chars) {
     chars.resize(kept);
 }
 
+template <class Decompose>
+std::string normal_form(std::string_view text, Decompose decompose_one) {
+    std::vector<Char> chars;
+    chars.reserve(text.size());
+    for (std::size_t at = 0; at < text.size();) {
+        const utf8::Step step = utf8::first(text.substr(at));
+        decompose_one(step.code, chars);
+        at += step.bytes;
+    }
+    order_marks(chars);
+    compose(chars);
+    std::string out;
+    out.reserve(text.size());
+    for (const Char& c : chars) utf8::append(out, c.code);
+    return out;
+}
+
 }  // namespace
 
 bool surely_nfc(std::string_view text) {
@@ -136,20 +164,17 @@ bool surely_nfc(std::string_view text) {
                        [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
 }
 
+bool surely_nfkc(std::string_view text) {
+    return std::all_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
 std::string nfc(std::string_view text) {
-    std::vector<Char> chars;
-    chars.reserve(text.size());
-    for (std::size_t at = 0; at < text.size();) {
-        const utf8::Step step = utf8::first(text.substr(at));
-        decompose(step.code, chars);
-        at += step.bytes;
-    }
-    order_marks(chars);
-    compose(chars);
-    std::string out;
-    out.reserve(text.size());
-    for (const Char& c : chars) utf8::append(out, c.code);
-    return out;
+    return normal_form(text, decompose);
+}
+
+std::string nfkc(std::string_view text) {
+    return normal_form(text, decompose_compatibly);
 }
 
 }  // namespace paceline::unicode

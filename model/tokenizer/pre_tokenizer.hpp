@@ -1,4 +1,4 @@
-// PreTokenizer: cuts text into the pieces that BPE never merges across.
+// PreTokenizer: splits text into pieces; BPE does not merge across their borders.
 //
 // Each kind is a regular expression of its model family, written by hand as a matcher: iterative,
 // without backtracking, linear in the text. In words, first match wins:

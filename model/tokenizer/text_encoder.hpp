@@ -1,4 +1,4 @@
-// TextEncoder: what a kind of vocabulary makes of the text between added tokens.
+// TextEncoder: encodes the text between added tokens; one implementation per kind of vocabulary.
 //
 // Immutable, any thread.
 #pragma once

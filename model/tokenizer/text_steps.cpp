@@ -7,38 +7,48 @@
 namespace paceline {
 namespace {
 
-/// Where the run of characters above U+02FF ends that begins at `at`.
-std::size_t run_end(std::string_view text, std::size_t at) {
+/// A normal form by parts: no character whose first byte is below `first_changed` joins what stands in front of it.
+struct NormalForm {
+    std::string (*of)(std::string_view);
+    bool (*surely)(std::string_view);  // whether it leaves a text as it is
+    unsigned char first_changed;
+};
+constexpr NormalForm kFormC{unicode::nfc, unicode::surely_nfc, 0xCC};     // U+0300
+constexpr NormalForm kFormKC{unicode::nfkc, unicode::surely_nfkc, 0x80};  // all but ASCII
+
+/// Where the run of characters ends that begins at `at` and may change.
+std::size_t run_end(const NormalForm& form, std::string_view text, std::size_t at) {
     while (at < text.size()) {
         const auto byte = static_cast<unsigned char>(text[at]);
         const bool inside = byte >= 0x80 && byte < 0xC0;
-        if (!inside && byte < 0xCC) break;
+        if (!inside && byte < form.first_changed) break;
         ++at;
     }
     return at;
 }
 
-/// Normal form C by parts: no character below U+0300 joins what stands in front of it, so that each with the
-/// run of higher ones behind it is a part. The origins of parts that stay as they are stay too.
-void to_normal_form(MarkedText& marked) {
-    if (unicode::surely_nfc(marked.text)) return;
+/// Each character that stays with the run of others behind it is a part. The origins of parts that stay as they are
+/// stay too.
+void to_normal_form(const NormalForm& form, MarkedText& marked) {
+    const auto stays = [&](char c) { return static_cast<unsigned char>(c) < form.first_changed; };
+    if (form.surely(marked.text)) return;
     const std::string_view text = marked.text, origins = marked.origins;
     MarkedText out;
     out.text.reserve(text.size());
     out.origins.reserve(text.size());
     for (std::size_t at = 0; at < text.size();) {
         std::size_t run = at;
-        while (run < text.size() && static_cast<unsigned char>(text[run]) < 0xCC) ++run;
+        while (run < text.size() && stays(text[run])) ++run;
         std::size_t begin = run;
         if (begin > at && begin < text.size()) {
             --begin;
             while (begin > at && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U)
                 --begin;
         }
-        const std::size_t end = run_end(text, run);
+        const std::size_t end = run_end(form, text, run);
         const std::string_view part = text.substr(begin, end - begin);
         const std::string_view wrote = origins.substr(begin, end - begin);
-        const std::string normal = unicode::nfc(part);
+        const std::string normal = form.of(part);
         out.text.append(text, at, begin - at).append(normal);
         out.origins.append(origins, at, begin - at);
         if (normal == part) {
@@ -83,7 +93,10 @@ void apply_steps(std::span<const TextStep> steps, Prepends prepends, MarkedText&
     for (const TextStep& step : steps) {
         switch (step.kind) {
             case TextStep::Kind::NormalFormC:
-                to_normal_form(marked);
+                to_normal_form(kFormC, marked);
+                break;
+            case TextStep::Kind::NormalFormKC:
+                to_normal_form(kFormKC, marked);
                 break;
             case TextStep::Kind::Prepend:
                 if (prepends == Prepends::Yes) prepend(step, marked);

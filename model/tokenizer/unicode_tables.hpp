@@ -1,11 +1,12 @@
-// Unicode as the Hugging Face tokenizers library knows it: classes, and the data of NFC.
+// Unicode as the Hugging Face tokenizers library knows it: classes, and the data of NFC and NFKC.
 //
 // The library mixes three Unicode versions, so these tables were asked out of it code point by
-// code point (make_unicode_tables.py writes unicode_tables.cpp). Constant data, any thread.
+// code point (make_unicode_tables.py writes unicode_tables.cpp and compatibility_table.cpp). Constant data, any thread.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace paceline::unicode {
 
@@ -36,9 +37,17 @@ struct Decomposition {
     bool composes;                // NFC joins first and second again
 };
 
+/// A character that stands for others: what the compatibility decomposition makes of it, to the end. Characters
+/// that the canonical one takes apart alike are not in here.
+struct Compatibility {
+    std::uint32_t composed;
+    std::u32string_view text;
+};
+
 /// All sorted by code point.
 [[nodiscard]] std::span<const ClassRange> class_ranges();
 [[nodiscard]] std::span<const CombiningRange> combining_ranges();
 [[nodiscard]] std::span<const Decomposition> decompositions();
+[[nodiscard]] std::span<const Compatibility> compatibilities();
 
 }  // namespace paceline::unicode

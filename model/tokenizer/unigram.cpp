@@ -37,7 +37,8 @@ Status Unigram::add_all(const TokenizerData& data, const Vocabulary& vocabulary)
 
 Result<Unigram> Unigram::make(const TokenizerData& data, const Vocabulary& vocabulary) {
     if (!data.unknown)
-        return bad_vocabulary("tokenizer.json: model.unk_id is missing; Unigram needs it");
+        return bad_vocabulary(
+            "a Unigram vocabulary has no unknown token (model.unk_id of tokenizer.json)");
     if (data.scores.size() != data.tokens.size())
         return bad_vocabulary(fmt::format("a Unigram vocabulary of {} tokens has {} scores",
                                           data.tokens.size(), data.scores.size()));

@@ -12,6 +12,7 @@
 #include "ipc/base/check.hpp"
 #include "model/weights/encode_row.hpp"
 #include "model/weights/finite.hpp"
+#include "model/weights/gguf/gguf_fused.hpp"
 #include "model/weights/gguf/gguf_model_keys.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
@@ -21,7 +22,6 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = 8U << 20U;  // of the written file, for each thread
 constexpr std::uint32_t kQuantisationVersion = 2;
-constexpr const char* kRopeFactors = "rope_freqs.weight";
 
 /// general.file_type, for people and for llama.cpp's log.
 std::uint32_t file_type(StoredType type) {
@@ -62,15 +62,11 @@ Status copy_keys(const ModelFile& model, GgufKeyWriter& keys) {
     return {};
 }
 
-/// Llama's arithmetic without the order of q and k that GGUF has under "llama".
-bool is_phi3(const ModelConfig& config) {
-    return config.architecture == Architecture::Llama && config.rope.pairing == RopePairing::Halves;
-}
-
 Status add_folder_keys(const ModelFile& model, const std::string& name, GgufKeyWriter& keys) {
     ModelConfig config = model.config();
     if (!name.empty()) config.name = name;
-    add_config_keys(config, keys);
+    const int long_context = model.contents().parts.long_rope.context;
+    add_config_keys(config, std::max(config.context_length, long_context), keys);
     Status status = add_tokenizer_keys(model.tokenizer(), keys);
     if (status) status = add_chat_templates(model.contents().parts.chat, keys);
     if (status) return {};
@@ -79,13 +75,20 @@ Status add_folder_keys(const ModelFile& model, const std::string& name, GgufKeyW
 
 Status add_model_keys(const ModelFile& model, const ConvertOptions& options, GgufKeyWriter& keys) {
     if (options.weights_only) return {};
-    if (is_phi3(model.config())) {
-        return Error{Errc::Unsupported,
-                     model.path() +
-                         ": Phi-3 models cannot be converted: GGUF files have some of "
-                         "their matrices in one, which is not written"};
-    }
-    return is_folder(model) ? add_folder_keys(model, options.name, keys) : copy_keys(model, keys);
+    return model.is_folder() ? add_folder_keys(model, options.name, keys) : copy_keys(model, keys);
+}
+
+using NamedFactors = std::vector<std::pair<const char*, std::vector<float>>>;
+
+/// What GGUF has as tensors: Llama 3's list, or Phi's two. Where the context has no longer texts, the short list
+/// stands for both, since readers want two.
+NamedFactors rope_factors_of(const ModelParts& parts) {
+    const std::vector<float>& factors = parts.config.rope.factors;
+    if (factors.empty()) return {};
+    if (!is_phi3(parts.config)) return {{"rope_freqs.weight", factors}};
+    const std::vector<float>& longer = parts.long_rope.factors;
+    return {{"rope_factors_short.weight", factors},
+            {"rope_factors_long.weight", longer.empty() ? factors : longer}};
 }
 
 /// Rows [first, last) of the source; the row that is not finite, or nothing.
@@ -181,11 +184,6 @@ Status write_tensor(const ModelFile& model,
 
 }  // namespace
 
-bool is_folder(const ModelFile& model) {
-    const ModelFile::Contents& contents = model.contents();
-    return !contents.shards.empty() && contents.parts.shard_starts.empty();
-}
-
 StoredType converted_type(const TensorView& tensor, bool vocabulary, StoredType wanted) {
     if (tensor.rows == 1) return StoredType::F32;
     if (tensor.cols % traits(wanted).block_elements != 0) return tensor.type;
@@ -202,31 +200,38 @@ Result<ConvertPlan> plan_conversion(const ModelFile& model, const ConvertOptions
     keys.add_u32("general.quantization_version", kQuantisationVersion);
 
     ConvertPlan plan;
-    const auto add = [&](const TensorView& tensor) {
+    const auto add = [&](const TensorView& tensor, bool own) {
         const bool vocabulary =
             tensor.name == model.embedding().name || tensor.name == model.output_head().name;
         const StoredType type = converted_type(tensor, vocabulary, options.type);
-        plan.tensors.push_back({{tensor.name, type, tensor.rows, tensor.cols}, tensor});
+        plan.tensors.push_back({{tensor.name, type, tensor.rows, tensor.cols}, tensor, own});
     };
-    for (const TensorView& tensor : model.tensors()) {
+    const bool joins = is_phi3(model.config()) && !options.weights_only;
+    const Result<std::vector<TensorView>> tensors =
+        joins ? join_fused(model.tensors(), model.path())
+              : Result<std::vector<TensorView>>{model.tensors()};
+    if (!tensors) return tensors.error();
+    for (const TensorView& tensor : tensors.value()) {
         if (!is_wide(tensor.type)) {
             return Error{Errc::Unsupported,
                          fmt::format("{}: tensor {} is packed already ({}); only F32, F16 and BF16 "
                                      "can be converted",
                                      model.path(), quoted(tensor.name), traits(tensor.type).name)};
         }
-        add(tensor);
+        add(tensor, false);
     }
-    const bool factors = is_folder(model) && !options.weights_only;
-    plan.rope_factors = factors ? model.config().rope.factors : std::vector<float>{};
-    if (!plan.rope_factors.empty()) {
-        const auto bytes = std::as_bytes(std::span{plan.rope_factors});
-        add({.name = kRopeFactors,
+    const NamedFactors factors = model.is_folder() && !options.weights_only
+                                     ? rope_factors_of(model.contents().parts)
+                                     : NamedFactors{};
+    for (const auto& [name, numbers] : factors) {
+        const auto bytes = std::as_bytes(std::span{plan.rope_factors.emplace_back(numbers)});
+        add({.name = name,
              .type = StoredType::F32,
              .rows = 1,
-             .cols = std::ssize(plan.rope_factors),
+             .cols = std::ssize(numbers),
              .data = bytes.data(),
-             .bytes = bytes.size()});
+             .bytes = bytes.size()},
+            true);
     }
     std::vector<GgufTensorHead> heads;
     for (const ConvertedTensor& tensor : plan.tensors) heads.push_back(tensor.head);
@@ -245,8 +250,7 @@ Status write_converted(const ModelFile& model,
     if (Status s = out.append(plan.head); !s) return s;
     for (const ConvertedTensor& tensor : plan.tensors) {
         if (Status s = write_tensor(model, tensor, threads, course, out); !s) return s;
-        if (tensor.head.name != kRopeFactors || plan.rope_factors.empty())
-            model.release(tensor.source);
+        if (!tensor.own) model.release(tensor.source);
     }
     return model.check_unchanged();
 }

@@ -7,7 +7,8 @@
 //     embedding and head, with Q4_0 and Q4_1                 Q8_0: as under --dtype q4
 //     every other matrix                                     the wanted type
 //
-// A tied head is not written: the embedding serves it. Rows of q and k of the llama classes are in GGUF's order.
+// A tied head is not written: the embedding serves it. Rows of q and k of the llama classes are in GGUF's order, and
+// matrices of Phi-3 fused as there, both but for weights_only.
 // Of a folder the keys are made anew (gguf/gguf_model_keys.hpp), of a GGUF file they are kept, but for those
 // that are about the file itself. The same source gives the same bytes.
 //
@@ -43,31 +44,28 @@ struct ConvertOptions {
 struct ConvertedTensor {
     GgufTensorHead head;
     TensorView source;
+    bool own = false;  // the source is the plan's, not the model's
 };
 
 /// The file as it will be, without a byte of the weights read.
 struct ConvertPlan {
     std::vector<std::byte> head;
     std::vector<ConvertedTensor> tensors;
-    std::uint64_t bytes = 0;          // of the whole file
-    std::vector<float> rope_factors;  // of a folder: what the tensor rope_freqs.weight points to
+    std::uint64_t bytes = 0;                       // of the whole file
+    std::vector<std::vector<float>> rope_factors;  // of a folder: what their tensors point to
 
     ConvertPlan() = default;
     ConvertPlan(ConvertPlan&&) = default;  // vectors keep their place
     ConvertPlan& operator=(ConvertPlan&&) = default;
 };
 
-/// Whether a model is a Hugging Face folder.
-[[nodiscard]] bool is_folder(const ModelFile& model);
-
 /// What `tensor` becomes with `wanted`. `vocabulary`: it is the embedding or the head.
 [[nodiscard]] StoredType converted_type(const TensorView& tensor,
                                         bool vocabulary,
                                         StoredType wanted);
 
-/// Precondition: no LoRA is merged, the model has bytes. Errors: Unsupported: a matrix that is packed already,
-/// by name; unless weights_only, Phi-3 (GGUF has its matrices fused), a tokenizer that GGUF has no keys for, the
-/// tokenizer's refusal. BadFile: those of add_tokenizer_keys().
+/// Precondition: no LoRA is merged, the model has bytes, choose_rope() was not called. Errors: Unsupported: a matrix that is packed already,
+/// by name; unless weights_only, those of join_fused(), the tokenizer's refusal and what else add_tokenizer_keys() refuses.
 [[nodiscard]] Result<ConvertPlan> plan_conversion(const ModelFile& model,
                                                   const ConvertOptions& options);
 

@@ -1,8 +1,8 @@
 // MappedFile: the bytes of a regular file, mapped read-only.
 //
 // Owns the mapping and the descriptor; moving it leaves the bytes where they are. Immutable:
-// may be read from several threads. Whoever truncates the file while it is mapped turns reads
-// of its tail into SIGBUS, as with every memory-mapped program; check_unchanged() finds out.
+// may be read from several threads. If the file is truncated while it is mapped, reads
+// of its tail raise SIGBUS, as with any mapped file; check_unchanged() detects changes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-/// What a file system says of a file: equal texts of one path mean the same bytes, unless a clock was set back.
+/// The state of a file in its file system: equal texts of one path mean the same bytes, unless a clock was set back.
 struct FileIdentity {
     std::string text;  // device, inode, size, times of modification and of change
     std::int64_t changed_ns =

@@ -81,9 +81,29 @@ const std::string& ModelFile::format() const {
     return contents_->parts.format;
 }
 
+void ModelFile::choose_rope(int context) {
+    ModelParts& parts = contents_->parts;
+    ModelConfig& config = parts.config;
+    if (context <= config.context_length || parts.long_rope.context <= config.context_length)
+        return;
+    config.rope.factors = std::move(parts.long_rope.factors);
+    config.context_length = parts.long_rope.context;
+    const auto remark =
+        std::find(parts.remarks.begin(), parts.remarks.end(), parts.long_rope.remark);
+    if (remark != parts.remarks.end()) parts.remarks.erase(remark);
+    parts.long_rope = {};
+}
+
+int ModelFile::longest_context() const {
+    return std::max(contents_->parts.config.context_length, contents_->parts.long_rope.context);
+}
+
+bool ModelFile::is_folder() const {
+    return !contents_->shards.empty() && contents_->parts.shard_starts.empty();
+}
+
 std::uint64_t ModelFile::file_bytes() const {
-    const bool is_folder = !contents_->shards.empty() && contents_->parts.shard_starts.empty();
-    std::uint64_t bytes = is_folder ? 0 : contents_->file.bytes().size();
+    std::uint64_t bytes = is_folder() ? 0 : contents_->file.bytes().size();
     for (const MappedFile& shard : contents_->shards) bytes += shard.bytes().size();
     return bytes;
 }

@@ -1,7 +1,7 @@
 // ModelFile: a model on disk, opened, checked and described; nothing of it is computed yet.
 //
 // Owns the memory mapping that every TensorView points into. Immutable after open(), so it may
-// be read from several threads. Everything a later stage trusts (sizes, offsets, dtypes, shapes
+// be read from several threads. Everything that later code relies on (sizes, offsets, dtypes, shapes
 // against the configuration) has been checked when open() returns a value.
 //
 // Formats: GGUF v2/v3 in one file or in shards (gguf/), Hugging Face folders (huggingface/folder.hpp), and the draft part
@@ -52,10 +52,11 @@ struct GreedyToken {
     bool after = false;
 };
 
-/// One step of what happens to a text before it is cut and encoded.
+/// One step of the normalization of a text before it is split and encoded.
 struct TextStep {
     enum class Kind : std::uint8_t {
         NormalFormC,
+        NormalFormKC,
         Prepend,  // `to` in front of a text that is not empty
         Replace   // every `from`, left to right, by `to`
     };
@@ -78,7 +79,7 @@ struct PieceRules {
     bool drops_space = false;       // decoding leaves out the space that a text begins with
 };
 
-/// The tokenizer as the file states it; tokenizer/ turns it into something that works.
+/// The tokenizer's data as in the file; tokenizer/ builds a Tokenizer from it.
 struct TokenizerData {
     // tokenizer.ggml.model: "gpt2" is byte-level BPE, "llama" SentencePiece BPE: by `merges` if
     // there are some, else by `scores`. "unigram" (tokenizer.json only): by `scores`.
@@ -102,7 +103,7 @@ struct TokenizerData {
     std::string refusal;                // why no tokenizer can be made of it; empty: it can
 };
 
-/// How the model's makers want answers drawn; what is absent they leave open.
+/// The sampling settings that the model's authors recommend; absent values are not stated.
 struct SamplingDefaults {
     std::optional<float> temperature, top_p, min_p, repetition_penalty;
     std::optional<int> top_k;
@@ -145,6 +146,7 @@ public:
     /// Of a split model the first shard's.
     [[nodiscard]] const std::string& path() const;
     [[nodiscard]] const std::string& format() const;  // "GGUF v3", for people
+    [[nodiscard]] bool is_folder() const;             // a Hugging Face folder, not a GGUF file
     [[nodiscard]] std::uint64_t file_bytes() const;
     [[nodiscard]] const ModelConfig& config() const;
     [[nodiscard]] const TokenizerData& tokenizer() const;
@@ -157,13 +159,21 @@ public:
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
     /// 64 bits that differ when the weights' description or a sample of their bytes differs, also
-    /// those of who lends: stages compare it at hello. A merged LoRA gives another one, derived from
+    /// those of the lending file: stages compare it in Hello. A merged LoRA gives another one, derived from
     /// that of the file and from all numbers of the LoRA. Not a cryptographic hash.
     [[nodiscard]] std::uint64_t fingerprint() const;
     /// The same without the LoRA: what a LoRA for this file names as its target.
     [[nodiscard]] std::uint64_t plain_fingerprint() const;
     /// nullptr: the weights are the file's own.
     [[nodiscard]] const MergedLora* lora() const;
+    /// Of a model with two lists of rope factors (longrope): takes the one for longer texts, with its context, where
+    /// `context` is more than config().context_length. transformers chooses by the length of the text so far, and
+    /// computes all keys anew where a text grows past the first context. Keys of both lists never mix, so here, as in
+    /// llama.cpp, the context that is asked for decides, for short texts too. All processes that compute one model must ask alike.
+    void choose_rope(int context);
+    /// The largest context that choose_rope() can give; without a second list config().context_length.
+    [[nodiscard]] int longest_context() const;
+
     /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty: none.
     [[nodiscard]] std::string copy_path() const;
 

@@ -1,4 +1,4 @@
-// ModelParts: what every weight format is turned into; a ModelFile is these parts and a mapping.
+// ModelParts: the common result of all readers of weight formats; a ModelFile is these parts and a mapping.
 // A draft part is one that borrows from its target (trained_parts.hpp).
 //
 // Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all of it before it returns.
@@ -19,12 +19,21 @@
 
 namespace paceline {
 
+/// The list of rope factors for texts beyond the context that a model was trained with first (longrope), beside
+/// the one for texts within it, in ModelConfig::rope. ModelFile::choose_rope() takes one.
+struct LongRope {
+    std::vector<float> factors;
+    int context = 0;          // of the model with it; 0: the model has no such list
+    std::string remark = {};  // what ModelParts::remarks say while the other list counts
+};
+
 struct ModelParts {
     std::string format;        // "GGUF v3", for people
     std::string architecture;  // as the file names it: "llama", "MistralForCausalLM"
     std::vector<std::string> remarks =
         {};  // what the file limits, or cannot say: sentences for people
     ModelConfig config;
+    LongRope long_rope = {};
     TokenizerData tokenizer;
     ChatSources chat = {};
     SamplingDefaults sampling;

@@ -22,7 +22,7 @@ enum class PartKind : std::uint8_t { Draft, Heads, Adapter, Lora, Probe };
 
 [[nodiscard]] const char* name_of(PartKind kind);  // "draft", as in the file
 
-/// What a part's file says of itself.
+/// The metadata of a part's file.
 struct PartCard {
     PartKind kind = PartKind::Draft;
     std::uint64_t target = 0;  // ModelFile::fingerprint() of the target

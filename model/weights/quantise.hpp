@@ -1,4 +1,4 @@
-// Groups of 32 numbers as small integers: what every backend makes of weights that a file stores
+// Groups of 32 numbers as small integers: used by every backend for weights that a file stores
 // in a wider type, so that the same --dtype means the same numbers on each of them.
 //
 // Pure.

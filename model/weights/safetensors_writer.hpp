@@ -1,4 +1,4 @@
-// SafetensorsWriter: a safetensors file that is there whole or not at all.
+// SafetensorsWriter: writes a safetensors file that appears under its name only when it is complete.
 //
 // The header comes first in such a file, so all tensors are declared before any byte of them;
 // then their bytes are appended in that order, in pieces of any size. Until finish() it is an

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -15,6 +16,8 @@
 
 namespace paceline {
 namespace {
+
+constexpr const char* kSuffix = ".paceline-part";
 
 std::string reason(int error) {
     return std::error_code(error, std::generic_category()).message();
@@ -41,7 +44,21 @@ int lock(int descriptor, UnfinishedFile::Beside beside) {
 }  // namespace
 
 std::string UnfinishedFile::part_of(const std::string& path) {
-    return path + ".paceline-part";
+    return path + kSuffix;
+}
+
+void UnfinishedFile::remove_abandoned(const std::string& folder) {
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at{folder, failed}, end; !failed && at != end;
+         at.increment(failed)) {
+        const std::string part = at->path().string();
+        if (!part.ends_with(kSuffix)) continue;
+        const int descriptor = ::open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (descriptor < 0) continue;
+        if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_named(descriptor, part))
+            (void)::unlink(part.c_str());
+        (void)::close(descriptor);
+    }
 }
 
 UnfinishedFile::UnfinishedFile(std::string path, int descriptor)

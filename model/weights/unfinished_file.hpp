@@ -1,10 +1,10 @@
-// UnfinishedFile: a file that gets its name when all of it is written, and not before.
+// UnfinishedFile: a file that gets its name only when it is completely written.
 //
-// It is called PATH.paceline-part until keep(), a name that no other program gives a file: what is there already is
-// overwritten. A reader of PATH finds what was there before, or the whole new file.
+// It is called PATH.paceline-part until keep(). No other program uses such names, so an existing file of that name is
+// overwritten. A reader of PATH finds the old file or the complete new one.
 // One writer at a time: the part is locked (flock) while it is written, so that two processes with one PATH
-// never write into the same bytes, and the part of a process that was killed is taken over, not left.
-// Owns the descriptor; what goes without keep() removes the part. One thread.
+// never write into the same bytes; the part of a process that was killed is overwritten by the next writer.
+// Owns the descriptor; the destructor removes the part unless keep() was called. One thread.
 // Errors: System, naming the path, what is missing and why (no space left on device); Cancelled: Beside::Refuse.
 #pragma once
 
@@ -25,6 +25,8 @@ public:
     /// The name of the file at `path` until keep().
     [[nodiscard]] static std::string part_of(const std::string& path);
     static Result<UnfinishedFile> begin(const std::string& path, Beside beside);
+    /// Removes the parts in `folder` whose writers are gone (killed, Ctrl-C). Where a file system has no locks, none.
+    static void remove_abandoned(const std::string& folder);
 
     UnfinishedFile(UnfinishedFile&& other) noexcept;
     UnfinishedFile& operator=(UnfinishedFile&&) noexcept = delete;

@@ -346,7 +346,7 @@ bool ActorHost::has_mail() const {
 }
 
 void ActorHost::fail(Error error) {
-    if (ended_) return;  // the first reason is the one that counts
+    if (ended_) return;  // the first reason is kept
     ended_ = true;
     outcome_ = std::move(error);
 }

@@ -1,15 +1,15 @@
 // ActorHost: the actors of one process, what they send each other, their timers and jobs.
 //
-// The part of a loop that is the same in every world. stage_loop.cpp adds rings, doorbell and
-// control socket around it, simulation/ a virtual clock and costs, and the one-process world of the
-// tests a clock alone. One thread; never waits.
+// The part of a loop that is the same in every environment. stage_loop.cpp adds rings, doorbell and
+// control socket, simulation/ a virtual clock and costs, and the one-process environment of the
+// tests only a clock. One thread; never waits.
 // Every dispatch runs one handler to completion; a job's completion is a message like any other.
 //
-// Jobs, in every world: one at a time, in the order in which the actors here submitted them,
-// whichever actor it was. Before the next one starts all that is in the inboxes is handled: the
-// completion of the last job, what its handler sent to actors of this process, what those sent on,
-// and so forth (the loops run a job only while has_mail() is false). This cannot starve jobs:
-// channels are bounded, and actors send because of a job or of a message from outside.
+// Jobs of all actors run one at a time, in the order of submission. Before the next one starts all messages
+// in the inboxes are handled: the completion of the last job, messages that its handler sent to actors of
+// this process, those that follow from them, and so on (a loop runs a job only while has_mail() is false).
+// This cannot starve jobs: channels are bounded, and actors send only because of a job or of a message from
+// another process.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@
 
 namespace paceline {
 
-/// What lies outside of a host. Implemented by the loop that owns it. `self` and `from` are
+/// The environment of a host. Implemented by the loop that owns it. `self` and `from` are
 /// actors of the host.
 struct Outside {
     Outside() = default;
@@ -99,7 +99,7 @@ public:
     bool run_job();        // the first; its completion goes into the inbox
     [[nodiscard]] std::optional<Micros> next_timer() const;
     [[nodiscard]] bool has_job() const { return !jobs_.empty(); }
-    /// Ever, and how many of these, the first ones, are done and their completion handled.
+    /// Jobs ever submitted, and how many of them have ended with their completion handled.
     [[nodiscard]] std::uint64_t jobs_submitted() const { return jobs_submitted_; }
     [[nodiscard]] std::uint64_t jobs_finished() const { return jobs_finished_; }
     /// What the next run_job() is about; nullptr if there is none.
@@ -163,7 +163,7 @@ private:
                             std::uint16_t kind,
                             std::span<const std::byte> bytes);
     void deliver(Hosted& hosted, Mail mail);
-    /// Runs one handler or job; memory that cannot be had ends the loop in good order.
+    /// Runs one handler or job; if memory runs out the loop ends with an error.
     template <class Call>
     void guarded(Call call);
 

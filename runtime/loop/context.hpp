@@ -1,9 +1,9 @@
-// Context: everything an actor may ask of the world.
+// Context: the interface through which an actor acts on its environment.
 //
-// Production binds it to rings, timers and the stage's device; the one-process world and the
-// simulation bind it to queues and a virtual clock. An actor has no other way out: it reads no
-// clock, environment or file, and its handlers never wait. Compute is an effect too: submit()
-// returns at once, and the completion reaches the actor as a call of `done` from its own loop.
+// In a stage process it is implemented by rings, timers and the stage's device; in the one-process tests
+// and the simulation by queues and a virtual clock. An actor uses nothing else: it reads no clock,
+// environment variable or file, and its handlers never wait. Jobs too go through it: submit() returns at
+// once, and the actor's own loop calls `done` when the job has ended.
 //
 // Threads: all calls come from the actor's loop.
 #pragma once
@@ -32,21 +32,21 @@ struct Context {
     virtual ~Context() = default;
 
     [[nodiscard]] virtual Micros now() const = 0;
-    /// Sends one hot message (ipc/wire/messages.hpp). Full is an answer: the caller keeps what it
-    /// wanted to send and is told by its loop when there is room (Actor::on_room). A message to
-    /// a peer that is lost (Actor::on_peer) is dropped, counted, and Ok.
+    /// Sends one hot message (ipc/wire/messages.hpp). Full is a normal result: the caller keeps the
+    /// message, and the loop calls Actor::on_room when there is room. A message to a peer that is lost
+    /// (Actor::on_peer) is dropped and counted; the result is Ok.
     [[nodiscard]] virtual Push send(StageId to,
                                     std::uint16_t kind,
                                     std::span<const std::byte> bytes) = 0;
     /// Calls `wake` after `delay`, unless the actor was stopped by then.
     virtual void schedule(Micros delay, std::function<void()> wake) = 0;
-    /// Runs `work` on the stage's device; `done` follows on the actor's loop. The label says what
-    /// it is about: the trace shows it, and the simulation takes its cost from it.
+    /// Runs `work` on the stage's device; then the actor's loop calls `done`. The label describes the job
+    /// in the trace, and the simulation derives its cost from it.
     virtual void submit(const JobLabel& label,
                         std::function<JobOutcome()> work,
                         std::function<void(JobOutcome)> done) = 0;
 
-    /// A number that cannot be predicted from the last one; from a seed, so a simulated run repeats.
+    /// A pseudo-random number. In the simulation it is derived from the seed.
     [[nodiscard]] virtual std::uint64_t random() = 0;
     /// Records an instant; its time is filled in.
     virtual void trace(TraceEvent event) = 0;

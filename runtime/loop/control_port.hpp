@@ -1,4 +1,5 @@
-// ControlPort: where a loop's cold messages, and news of its peers, come from and go to.
+// ControlPort: the interface through which a loop sends and receives cold messages and learns which peers
+// are lost or back.
 //
 // A stage has one peer for cold messages, the conductor (stage_process.hpp); the conductor has
 // all of its stages (supervisor.hpp). Called by the loop's thread only.
@@ -26,11 +27,11 @@ struct PortMail {
     Envelope envelope;
     control::Message message;
 };
-/// The process of these actors is lost: close the channels with them.
+/// The process that hosts these actors is lost: close the channels with them.
 struct PeersLost {
     std::vector<StageId> peers;
 };
-/// Channels to the next incarnation. They replace what there was.
+/// Channels to the next incarnation. They replace the closed ones.
 struct PeersWired {
     std::vector<StageId> peers;
     Epoch epoch;
@@ -41,7 +42,7 @@ struct PeersWired {
 struct PeersJoined {
     std::vector<StageId> peers;
 };
-/// A consumer's end of a link is there: the producer, an actor of this process, opens the other.
+/// A consumer has opened its end of a link: the producer, an actor of this process, opens the other.
 struct LinkOffered {
     StageId from;
     StageId to;
@@ -70,7 +71,7 @@ public:
     [[nodiscard]] virtual Status report_fault(StageId peer,
                                               Epoch peer_epoch,
                                               const Error& error) = 0;
-    /// The conductor's actor explains the newest loss of `peer`: it does not count against it.
+    /// The newest loss of `peer` was caused by a request: it does not count in the restart intensity.
     virtual void excuse_loss([[maybe_unused]] StageId peer) {}
     /// The loop has taken over the channels of a PeersWired.
     [[nodiscard]] virtual Status wired(StageId peer, Epoch peer_epoch) = 0;

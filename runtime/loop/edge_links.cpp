@@ -145,7 +145,7 @@ bool EdgeLinks::has_input(StageEdges& edges) {
 }
 
 Status EdgeLinks::poll(StageEdges& edges, Micros now) {
-    // Cleared first: what is told from here on is seen by the next call. Acquire pairs with the release of
+    // Cleared first: later changes are seen by the next call. Acquire pairs with the release of
     // `wake`, as in has_news().
     news_->exchange(false, std::memory_order_acquire);
     Status status;

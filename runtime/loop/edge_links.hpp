@@ -9,11 +9,11 @@
 //   [Connecting], [Open]     poll: error --> [Broken] -- grace --> the stage fails
 //   any                      peer lost --> retired (stage_edges.hpp), destroyed when no job is left
 //
-// - Only an open link gives its pool slots: until then an actor waits as for a full pool.
-// - An error may be the first sign that the peer is dying: for a moment (the grace) its loss is waited for,
-//   which retires the channel; the stage fails only if the peer lives.
+// - Until its link is open a pool has no free slots: an actor waits as for a full pool.
+// - An error may be the first sign that the peer is dying. If the peer's loss follows within the grace time,
+//   the channel is retired; otherwise the stage fails.
 // - An offer that is not for this incarnation of the consumer, and a second one, are dropped.
-// - Links have threads: what they have to tell rings the process's doorbell and is seen in has_news().
+// - Links have threads: to report a change they ring the process's doorbell and set has_news().
 //
 // Errors name transport, both stages and the operation. One thread, the loop's; nothing here waits.
 // Borrows device, doorbell, edges and port.
@@ -49,14 +49,14 @@ public:
     [[nodiscard]] Status take(StageEdges& edges, LinkOffered offered);
     /// Looks at all links: pools get the slots of those that have opened.
     [[nodiscard]] Status poll(StageEdges& edges, Micros now);
-    /// The same, if there are news or the time of a link has come.
+    /// Calls poll() if has_news() or the time of a link has come.
     [[nodiscard]] Status poll_if_due(StageEdges& edges, Micros now) {
         return has_news() || (due_ && now >= *due_) ? poll(edges, now) : Status{};
     }
 
     // ---- frames, of an edge with a link; of others these change nothing ----
 
-    /// A message is in the ring: the tensor that it names is put on its way.
+    /// A message is in the ring: starts the transfer of the tensor that it names.
     static void announce(StageEdges::Out& out,
                          std::uint16_t kind,
                          std::span<const std::byte> payload);
@@ -66,12 +66,12 @@ public:
     /// finds the link open. (The producer's end may open before this one.) Errc::Protocol as
     /// TensorConsumer::announce().
     [[nodiscard]] static Result<bool> has_arrived(StageEdges::In& in);
-    /// Whether there is a frame to be handled, or a held one has something to find out.
+    /// Whether there is a frame to be handled, or a held one to be checked again.
     [[nodiscard]] static bool has_input(StageEdges& edges);
 
-    /// A link has something to tell since the last poll().
+    /// The state of a link has changed since the last poll().
     [[nodiscard]] bool has_news() const { return news_->load(std::memory_order_acquire); }
-    /// When poll() will have something to say even if nothing happens; nothing if no link waits.
+    /// When poll() must be called at the latest; nothing if no link waits.
     [[nodiscard]] std::optional<Micros> due() const { return due_; }
 
 private:

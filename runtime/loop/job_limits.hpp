@@ -1,12 +1,12 @@
-// JobLimits: how long the next job of a stage is expected to take at most; longer than that and the hang
-// limit, and the stage counts as hung.
+// JobLimits: the longest expected time of a stage's next job. A job that takes longer than this plus the
+// hang limit counts as hung.
 //
-// Ten times the longest job of its name; of a job with more rows than any before it, ten times what so many
-// rows take at the rate of the largest one. Known are the jobs of this incarnation and of those before it
-// (the telemetry block that the supervisor hands on), and the time of one row, measured before the stage was
-// Ready: so a large first prefill is not taken for a hang.
-// Borrows the telemetry block. Threads: the stage's loop. The two functions are pure: the simulation has the
-// same rules.
+// The expected time is ten times that of the longest job of its name; for a job with more rows than any
+// before, ten times the time of that many rows at the rate of the largest one. It uses the jobs of this
+// incarnation and of earlier ones (from the telemetry block that the supervisor passes on), and the time of
+// one row, measured before the stage was Ready, so that a large first prefill does not count as a hang.
+// Borrows the telemetry block. Threads: the stage's loop. The two functions are pure; the simulation uses
+// them too.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ namespace paceline {
 /// A job may take this many times as long as its record says.
 inline constexpr int kJobSlack = 10;
 
-/// What a job may take beside the hang limit. `record`: of its name; `row`: of one row, 0: unknown.
+/// The longest expected time of a job, without the hang limit. `record`: the jobs of its name; `row`: the
+/// time of one row, 0: unknown.
 [[nodiscard]] Micros expected_time(JobRecord record, const JobLabel& label, Micros row);
-/// The record after a job has ended. One that was cancelled says nothing of what its rows take.
+/// The record after a job has ended. A cancelled job does not change the time per row.
 [[nodiscard]] JobRecord noted(JobRecord record,
                               const JobLabel& label,
                               Micros took,

@@ -1,7 +1,7 @@
-// LoopCalls: what other threads want done by a loop's own thread, in the order in which they asked.
+// LoopCalls: a queue of functions that other threads post to a loop's thread.
 //
-// Threads: add() from any; run() from the one that runs the loop, or while none does. A call may
-// add others: they are done by the next run(). Not bounded: callers wait for their calls.
+// Threads: add() from any; run() from the one that runs the loop, or while none does. A function may
+// add others; the next run() calls them. Not bounded, because callers wait for their functions.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ public:
         calls_.push_back(std::move(call));
         any_.store(true, std::memory_order_release);
     }
-    /// Whether there was anything to do. Cheap if not.
+    /// Calls all functions in order; whether there were any. Cheap if not.
     bool run() {
         if (!any_.load(std::memory_order_acquire)) return false;
         std::vector<std::function<void()>> calls;

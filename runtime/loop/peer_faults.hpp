@@ -1,7 +1,7 @@
-// PeerFaults: the peers of a loop that broke a channel's layout, or sent what they must not.
+// PeerFaults: the peers of a loop that broke a channel's layout or sent an invalid message.
 //
-// Found while a handler may run, which can still hold tensors of such a channel: so they are only noted, nothing
-// more is read of such a peer, and the loop closes the channels once no handler runs.
+// A fault may be found while a handler runs that still holds tensors of the channel. So it is only recorded,
+// no further frame of the peer is read, and the loop closes the channels when no handler runs.
 // Threads: the loop's.
 #pragma once
 

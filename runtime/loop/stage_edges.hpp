@@ -1,11 +1,11 @@
-// StageEdges: the channels that a process has at the moment, and what its loop remembers about
-// them. They come and go with their peers.
+// StageEdges: the open channels of a process and the loop's state of each. Channels are opened and retired
+// with their peers.
 //
 //   wired ---> [open] --- peer lost, layout broken ---> [retired] --- jobs of before done ---> gone
 //
 // A retired channel is unused, but stays mapped, with its link: a job that was submitted before may
-// still read or write its tensors. A channel never moves: actors keep pointers to its pool for as long as
-// it is open (StageContext::tensors_to()), whatever becomes of others. One thread, the loop's.
+// still read or write its tensors. The address of a channel does not change: actors keep pointers to its
+// pool while it is open (StageContext::tensors_to()). One thread, the loop's.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ public:
     /// Takes the edges out of the wiring.
     explicit StageEdges(Wiring& wiring);
 
-    // By index where handlers are called in between: they may not, but cold messages before a
-    // frame may close or add edges.
+    // Iterate by index where cold messages are delivered in between: these may close or add edges (handlers
+    // may not).
     [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
     [[nodiscard]] std::vector<std::unique_ptr<In>>& in() { return in_; }
     /// nullptr if there is none: the peer is absent.
@@ -77,8 +77,8 @@ public:
     void ring_bells();
     /// The doorbells of producers that wait for slots which were released since the last call.
     void ring_for_slots();
-    /// The first `jobs` that were ever submitted are through: no other uses what was retired before
-    /// the next one was submitted.
+    /// The first `jobs` jobs ever submitted have ended: channels that were retired before the next job was
+    /// submitted are destroyed.
     void bury_retired(std::uint64_t jobs);
 
     /// Room for the longest frame of any channel, aligned for every message.

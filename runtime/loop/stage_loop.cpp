@@ -189,8 +189,8 @@ void StageLoop::Impl::lose(StageId peer) {
 bool StageLoop::Impl::lose_faulty() {
     bool any = false;
     for (const auto& [peer, error] : faults_.take()) {
-        // One report of each peer: several of its channels may be broken, and whoever complains
-        // twice is suspected itself.
+        // One report per peer: several of its channels may be broken, and a stage that reports
+        // twice is replaced itself.
         if (edges_.is_absent(peer)) continue;
         const Epoch epoch = edges_.epoch_of(peer);
         lose(peer);
@@ -222,7 +222,7 @@ void StageLoop::Impl::take(PortEvent event) {
         for (const StageId peer : lost->peers) lose(peer);
     } else if (auto* wired = std::get_if<PeersWired>(&event)) {
         fault_point(FaultPoint::PeerWired);
-        // What is left of the incarnation before goes first; who was not told of a loss is now.
+        // First retire the channels of the earlier incarnation, and report its loss if that has not been done.
         for (const StageId peer : wired->peers) lose(peer);
         edges_.add(std::move(wired->out), std::move(wired->in));
         report(port_.wired(wired->peers.front(), wired->epoch));
@@ -264,9 +264,9 @@ bool StageLoop::Impl::iterate() {
     any = host_.call_rooms() || any;
     any = host_.run_timers() || any;
     edges_.ring_bells();
-    // A job comes last: it should know the newest that the others have said.
+    // Jobs come last, so that they see the newest messages.
     if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
-    // Slots are released by handlers and by jobs; the producer hears of it at the end of the iteration.
+    // Handlers and jobs release slots; the producer is woken at the end of the iteration.
     edges_.ring_for_slots();
     any = lose_faulty() || any;
     edges_.ring_bells();

@@ -6,12 +6,12 @@
 // as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:
 // a CPU stage owns its cores, so a helper thread would only take them from the job itself.
 //
-// Several actors of one process (actor_host.hpp has the same for all worlds): their jobs run one
-// at a time, in the order in which they were submitted, whoever submitted them. Between two jobs
-// the completion of the first is handled, every message that it led to inside of this process, and
-// what has arrived from other processes (`burst` frames of each ring). So a job that an actor
-// submits because of the last job's end comes after those that were submitted before it, and an
-// actor that wants to see what its neighbours say first can wait to submit until they have said it.
+// Several actors of one process (actor_host.hpp does this in every environment): their jobs run one
+// at a time, in the order of submission. Between two jobs the loop handles the completion of the first,
+// every message inside this process that follows from it, and messages that have arrived from other
+// processes (`burst` frames of each ring). So a job that an actor submits when the last job has ended comes
+// after those submitted before, and an actor that needs the messages of its neighbours first can submit
+// after it has handled them.
 //
 //     Wiring wiring = ...;                            // stage_process.hpp or supervisor.hpp
 //     StageLoop loop(std::move(wiring), port, {});
@@ -24,9 +24,9 @@
 // Tensors of an edge with a link (edge_links.hpp) lie on devices. A frame that announces one which has
 // not arrived is held, and with it the frames of that edge behind it; all else goes on. The loop sleeps
 // meanwhile: links ring its doorbell.
-// Whatever the loop does it announces on the process's telemetry block with the time at which it must be
-// over, so that a hang is noticed from outside.
-// Threads: one, but for post(); it may be another one for each run(), if they hand it over properly.
+// The loop publishes each activity in the process's telemetry block with a deadline, so that the parent
+// can detect a hang.
+// Threads: one, except for post(). Each run() may be on another thread, if the threads synchronise.
 // Owns the wiring, borrows actors, port and device, which must outlive it.
 #pragma once
 
@@ -73,10 +73,10 @@ public:
     /// on where they were (on_start() is called the first time only).
     [[nodiscard]] Status run();
 
-    /// From any thread: `call` is done by the thread that runs the loop, between two handlers and soon; if
-    /// none does, by the next run() or run_posted().
+    /// From any thread: the thread that runs the loop calls `call` between two handlers; if no thread runs
+    /// the loop, the next run() or run_posted() does.
     void post(std::function<void()> call);
-    /// Does what was posted, while no thread runs the loop.
+    /// Calls the posted functions. Only while no thread runs the loop.
     void run_posted();
 
     /// The telemetry block of the wiring: counters and trace.

@@ -15,8 +15,8 @@
 namespace paceline {
 namespace {
 
-/// How long a stage waits for its conductor's next word while it starts. Generous: the others
-/// may be loading for minutes; a conductor that is gone closes the socket at once.
+/// How long a starting stage waits for the conductor's next message. Generous: other stages
+/// may load for minutes, and the socket closes at once if the conductor dies.
 constexpr std::chrono::minutes kConductorLimit{30};
 
 Error unexpected(const char* wanted, const control::Message& message) {
@@ -81,7 +81,7 @@ Result<Wiring> StageProcess::introduce(control::Hello hello) {
     Result<ControlSocket::Received> answer =
         socket_.receive(std::chrono::steady_clock::now() + kConductorLimit);
     if (!answer.ok()) return answer.error();
-    // Refused: the conductor has told the user why, this stage just goes.
+    // Refused: the conductor has reported the reason, so this stage exits silently.
     if (std::holds_alternative<control::Shutdown>(answer.value().message)) {
         return Error{Errc::Cancelled, "the conductor ended the run before it began"};
     }

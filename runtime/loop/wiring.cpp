@@ -52,7 +52,7 @@ Result<std::optional<Pool>> map_pool(std::span<const OwnedFd> files, std::uint32
     return std::optional<Pool>{std::move(pool).value()};
 }
 
-/// What the letter says of the transport and what the pool is have to agree.
+/// The transport in the message and the kind of pool must agree.
 template <class Pool>
 Status check_transport(const control::EdgeWire& edge, const std::optional<Pool>& pool) {
     if (edge.transport == Transport::Local) {

@@ -106,15 +106,14 @@ struct AttachedEdges {
 /// All channels of a pipeline, held by the conductor: makes the memory, and says what to send
 /// to each process. Neither copies nor maps a tensor.
 ///
-/// A channel exists while both of its processes are wired. When one is lost, its channels go
-/// (unwire()); its next incarnation gets new ones to those that are wired (wire()), in memory that
-/// no former incarnation has ever seen.
+/// A channel exists while both of its processes are wired. When one is lost, its channels are removed
+/// (unwire()); its next incarnation gets new ones to all wired processes (wire()), in new memory.
 class WiringPlan {
 public:
     enum class Checksums : std::uint8_t { HeadersOnly, Payloads };
 
-    /// Nothing is wired yet. Errc::BadArgument names an edge to an unknown actor, one that is
-    /// given twice, one whose transport cannot be, or an actor in two processes.
+    /// No process is wired yet. Errc::BadArgument names an edge to an unknown actor, one that is
+    /// given twice, one whose transport is not possible, or an actor in two processes.
     [[nodiscard]] static Result<WiringPlan> create(std::vector<ProcessSpec> processes,
                                                    std::vector<EdgeSpec> edges,
                                                    Checksums checksums);
@@ -128,9 +127,9 @@ public:
         M message;
         std::vector<int> files;  // borrowed from the plan, until its next wire() or unwire()
     };
-    /// What the process itself must be sent once it is wired.
+    /// The Wire message for the process, once it is wired.
     [[nodiscard]] Letter<control::Wire> letter_for(StageId process) const;
-    /// What `survivor` must be sent about `peer`. No edges if they share none.
+    /// The Rewire message for `survivor` about `peer`. No edges if they share none.
     [[nodiscard]] Letter<control::Rewire> letter_about(StageId peer, StageId survivor) const;
 
     enum class Offer : std::uint8_t {

@@ -1,7 +1,7 @@
-// Counters and gauges: what a process counts where others can see it (stage_telemetry.hpp).
+// Counters and gauges of a process, in its telemetry block (stage_telemetry.hpp).
 //
-// The runtime counts what it does itself. All further slots are free: they have numbers here, and
-// the code that counts in them gives them names at compile time (free_counter(), free_gauge()).
+// The runtime has counters of its own. All other slots are free: the code that uses them names them at
+// compile time (free_counter(), free_gauge()).
 // Plain values; any thread.
 #pragma once
 

@@ -128,7 +128,7 @@ Result<std::uint64_t> checked_capacity(const TelemetryLayout& telemetry, std::si
     return capacity;
 }
 
-/// The name that a telemetry block holds. Whatever that is, printing it can do no harm.
+/// The name in a telemetry block, with only printable characters.
 std::string printable_name(const TelemetryLayout& telemetry) {
     std::string name{telemetry.name.begin(), telemetry.name.end()};
     name.resize(std::min(name.find('\0'), name.size()));
@@ -286,7 +286,7 @@ TelemetrySnapshot StageTelemetryView::snapshot() const {
     const std::uint32_t activity = telemetry.activity.load(std::memory_order_acquire);
     shot.activity =
         static_cast<Activity>(std::min(activity, static_cast<std::uint32_t>(Activity::Ended)));
-    // Never negative, so that whoever subtracts them from the time meets no overflow.
+    // Never negative, so that subtracting them from a time cannot overflow.
     const auto time_in = [](const std::atomic<std::int64_t>& cell) {
         const std::int64_t time = cell.load(std::memory_order_relaxed);
         return std::chrono::nanoseconds{std::max<std::int64_t>(time, 0)};

@@ -1,10 +1,10 @@
-// StageTelemetry: what a process says about itself in shared memory: what it is doing and until when
-// it should be done, its counters, and its trace ring.
+// StageTelemetry: the telemetry block of a process, in shared memory: its current activity with a deadline,
+// its counters, and its trace ring.
 //
 // The conductor makes one per incarnation of a stage and keeps it, so it can be read after a
 // crash; the stage writes it; `paceline top` finds it in the conductor's descriptors. A reader
-// maps it read-only and trusts nothing: whatever a stage scribbles here can only make figures
-// wrong, or get that stage itself declared hung.
+// maps it read-only and validates what it reads: a stage that writes garbage here can only make figures
+// wrong, or be replaced as hung itself.
 //
 //   offset 0       128        256      384        768      896
 //   +--------------+----------+--------+----------+--------+----------------------------------+
@@ -13,9 +13,9 @@
 //   | pid, name    | jobs     |        |          | traced |                                  |
 //   +--------------+----------+--------+----------+--------+----------------------------------+
 //
-// Hang detection is by deadlines on progress: whenever the process starts something (loading, a
-// job, a wait, which always has a limit) it publishes when that must be over. A helper thread's
-// heartbeat would go on while the loop is stuck; this does not.
+// Hangs are detected by deadlines: whenever the process starts an activity (loading, a job, a wait, which
+// always has a limit) it publishes a deadline. The heartbeat of a helper thread would continue while the
+// loop is stuck.
 // Threads: one writer, the process's loop; any readers.
 #pragma once
 
@@ -53,7 +53,7 @@ enum class Activity : std::uint32_t {
 inline constexpr const char* kTelemetryFilePrefix = "paceline-telemetry";
 inline constexpr std::uint32_t kTraceEventsDefault = 1U << 14;  // 1 MiB
 
-/// What a reader sees at one moment.
+/// A reader's copy of the block at one time.
 struct TelemetrySnapshot {
     StageId stage{};
     Epoch epoch{};
@@ -86,12 +86,12 @@ public:
                                                 std::string_view name,
                                                 std::uint32_t trace_events,
                                                 const JobRecords& jobs = {});
-    /// Also writes the caller's pid into it. Goes on after what was traced into it already.
+    /// Also writes the caller's pid into it. New trace events follow the existing ones.
     [[nodiscard]] static Result<StageTelemetry> attach(ShmRegion region);
     /// A telemetry block in private memory without a trace, for unwatched processes and for tests.
     [[nodiscard]] static StageTelemetry local(StageId stage, Epoch epoch, std::string_view name);
 
-    /// Starts something that must be over within `limit` (0: not limited).
+    /// Publishes an activity that must end within `limit` (0: not limited).
     /// `job`: of Computing, the index of its name.
     void enter(Activity activity, std::chrono::nanoseconds limit, std::uint32_t job = 0);
     [[nodiscard]] JobRecord job_record(std::uint32_t job) const;

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-/// Only ASCII goes into the file, so that it is UTF-8 whatever a name holds.
+/// Writes ASCII only, so that the file is valid UTF-8 for any name.
 std::string quoted(std::string_view text) {
     std::string json = "\"";
     for (const char c : text) {
@@ -268,7 +268,7 @@ void Picture::add_arrow(const FrameKey& frame, const Ends& ends) {
     for (std::size_t n = 0; n < std::min(ends.sent.size(), ends.received.size()); ++n) {
         const Row& row = *ends.sent[n].row;
         const std::int64_t arrived = ends.received[n].time - origin_;
-        // The sender notes it once the frame is out: the receiver may have been faster.
+        // The sender records Send after publishing, so the receiver may have an earlier time.
         const std::int64_t left = std::min(ends.sent[n].time - origin_, arrived);
         ++frames_;
         const auto half = [&](const char* phase, std::int64_t at) {

@@ -15,9 +15,9 @@
 // processes is an asynchronous slice from Send to Receive, and how many are on their way is a
 // counter.
 //
-// Pure: nothing is read but the arguments. They come from processes that may have died or
-// scribbled, so nothing in them is believed: the text is well-formed JSON, times only grow, and
-// slices of one row nest, whatever the events say. What cannot be matched is left out.
+// Pure. The events come from processes that may have died or written garbage, so they are not trusted: for
+// any events the text is well-formed JSON, times only grow, and slices of one row nest. Events that cannot
+// be matched have no arrow and no asynchronous slice.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 //   "proposal"  candidates sent -> the verdict that verified the root below which they stand: same
 //               request and attempt, the verdict's first token one after the proposal's root
 //
-// Pure. Nothing in an event is believed; what cannot be matched has no arrow.
+// Pure. Events are not trusted; those that cannot be matched have no arrow.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kLastWords = 12;  // lines
-// Limits, so that a child that writes without end does not keep the others from being read.
+// Limits, so that a child that writes endlessly does not delay reading from others.
 constexpr int kReadsPerPoll = 1;       // of its output, 4 KiB each
 constexpr int kMessagesPerPoll = 256;  // of its control socket
 constexpr int kLastReads = 32;         // of one that has ended: more than a pipe holds
@@ -179,7 +179,7 @@ void Child::fall_silent(const Error& error) {
     // If it has closed its end, that is how it is reported.
     (void)receive();
     if (silent_) return;
-    // Half a message may be on its way: nothing can be said to this one any more.
+    // Half a message may have been sent: no further message can follow on this socket.
     silent_ = true;
     events_.on_silence(spec_.who, {Errc::System, title() + ": " + error.what});
 }

@@ -1,9 +1,8 @@
 // Child: one started stage process as its node agent sees it.
 //
-// Watches three things at once: the process descriptor (it has ended), the control socket (it
-// speaks, or has closed) and its output; and asks the kernel whether it was stopped. What it sees
-// it tells as NodeEvents; what follows is decided elsewhere. Included by local_node.cpp and
-// child.cpp alone, because it brings Asio with it.
+// Watches the process descriptor (the process has ended), the control socket (a message, or the end of file)
+// and its output; and asks the kernel whether the process was stopped. It reports these as NodeEvents and
+// decides nothing. Included by local_node.cpp and child.cpp alone, because it includes Asio.
 //
 // Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
 #pragma once
@@ -41,11 +40,11 @@ public:
                               std::span<const int> files,
                               std::chrono::milliseconds limit,
                               Envelope envelope);
-    /// Sends on what waits, and reports a child that has read nothing of it for too long.
+    /// Sends waiting messages, and reports a child that has read nothing for too long.
     void flush();
     /// SIGKILL to the whole process group; on_exit follows through the io_context.
     void kill();
-    /// Tells of a stop or a continuation since the last call.
+    /// Reports whether the process was stopped or continued since the last call.
     void look_for_stops();
 
     [[nodiscard]] std::string title() const;

@@ -1,4 +1,4 @@
-// ChildLog: what a child writes to its stdout and stderr, cut into lines, the last ones kept.
+// ChildLog: splits a child's stdout and stderr into lines and keeps the last ones.
 //
 // A line longer than the limit is cut, so a child cannot make its parent grow. One thread.
 #pragma once
@@ -19,7 +19,7 @@ public:
     ChildLog(std::size_t lines_max, OnLine on_line);
 
     void append(std::string_view text);
-    /// The child is gone: what it wrote last has no newline.
+    /// The child has ended: completes a last line that has no newline.
     void finish();
     /// The kept lines, each indented on a line of its own; empty if it never wrote.
     [[nodiscard]] std::string last_words() const;

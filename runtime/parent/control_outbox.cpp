@@ -6,7 +6,7 @@
 namespace paceline {
 namespace {
 
-/// Its owner was not running: the stage may not have been either.
+/// The owner did not run for this long: the machine may have been suspended, so the limit starts again.
 constexpr std::chrono::milliseconds kLateLook{1'000};
 
 }  // namespace

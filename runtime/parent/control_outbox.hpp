@@ -1,12 +1,12 @@
-// ControlOutbox: the cold messages to one stage that its control socket has no room for yet.
+// ControlOutbox: the queue of cold messages for which one stage's control socket has no room yet.
 //
 //   push() ---> socket has room, nothing waits ---> sent at once
 //          \--> [waiting, in order] --- flush(), at each poll ---> sent
 //
-// Never waits itself, so a stage that does not read (stopped, in a long job) keeps its parent from
-// nothing: a prompt of 54,000 tokens is more than a socket holds. Bounded: a stage for which too much
-// waits, or which takes nothing for as long as the sender allowed, is an error, and its owner's to
-// replace. Descriptors of a message that waits are copied: the sender's may be closed meanwhile.
+// No call waits, so a stage that does not read (stopped, in a long job) does not block its parent: a
+// prompt of 54,000 tokens is more than a socket holds. Bounded: if too many bytes wait, or the stage reads
+// nothing within the sender's limit, a call returns an error, after which the owner replaces the stage.
+// Descriptors of a waiting message are duplicated, because the sender may close its own.
 // Threads: one, its owner's.
 #pragma once
 
@@ -34,7 +34,7 @@ public:
                               Clock::time_point now);
     /// Whether anything was sent. Errors: as push(); System if the stage took nothing for too long.
     [[nodiscard]] Result<bool> flush(ControlSocket& socket, Clock::time_point now);
-    /// The stage cannot read at the moment: its time begins anew.
+    /// The stage cannot read at the moment: its limit starts again from `now`.
     void excuse(Clock::time_point now) { took_at_ = now; }
     [[nodiscard]] bool empty() const { return waiting_.empty(); }
 

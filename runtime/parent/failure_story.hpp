@@ -1,7 +1,7 @@
 // FailureStory: which stage failed first in a run, and what followed.
 //
-// A pipeline that falls apart does so in a chain: what ends the run is often not what began it. Kept:
-// the first failure whole (with the last lines that the stage wrote) and the latest ones in a line each.
+// One failure often causes others, so the last failure is seldom the cause. Kept are the first failure in
+// full (with the last lines that the stage wrote) and the latest ones in a line each.
 // Bounded; one thread.
 #pragma once
 
@@ -22,8 +22,8 @@ public:
     /// only goes forward, in the order of the calls.
     void note(Micros at, std::string why);
 
-    /// Lines to follow the error that ends a run, each beginning with a newline; empty where that error
-    /// says it all, for there was one failure at most.
+    /// Lines to append to the error that ends a run, each beginning with a newline; empty if there was at
+    /// most one failure, which is that error.
     [[nodiscard]] std::string text() const;
 
 private:

@@ -29,7 +29,7 @@ namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kReapLimit{5'000};
-/// A stage that talks faster than this process listens must not keep it from everything else.
+/// Limits a poll, so that a stage that sends faster than it is read does not block this process.
 constexpr std::chrono::milliseconds kPollLimit{5};
 constexpr rlim_t kDescriptorsWanted = 4'096;
 /// How often the kernel is asked whether a child was stopped.
@@ -160,8 +160,8 @@ Status LocalNode::start(const StartSpec& spec) {
     Child& started = *child;
     children_[spec.who] = std::move(child);
     if (waker_ == nullptr) return {};
-    // Without a waker its news come late, by a loop's poll limit. Saying that it was not started
-    // would be worse: it runs.
+    // Without a waker its events are delayed by the loop's poll limit. Reporting a failed start
+    // would be wrong: the stage runs.
     (void)waker_->watch(started.pidfd());
     (void)waker_->watch(started.control_fd());
     return {};
@@ -276,7 +276,7 @@ void raise_descriptor_limit() {
 
 Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events, bool catch_signals) {
     raise_descriptor_limit();
-    // Whatever a dying stage leaves behind becomes a child of this process, which reaps it.
+    // Processes that a dying stage leaves behind become children of this process, which reaps them.
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
         return failed("prctl(PR_SET_CHILD_SUBREAPER)");
     }

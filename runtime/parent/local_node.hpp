@@ -11,8 +11,8 @@
 
 namespace paceline {
 
-/// Makes this process the reaper of whatever its stages leave behind, too, and raises its limit of
-/// open descriptors as far as it may. Errc::System if it cannot be the reaper.
+/// Also makes this process the reaper of processes that its stages leave behind, and raises its limit of
+/// open descriptors as far as permitted. Errc::System if it cannot become the reaper.
 [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
                                                                  bool catch_signals);
 

@@ -1,13 +1,12 @@
-// NodeAgent: parents the stages of one machine, and speaks for them.
+// NodeAgent: starts, kills and reaps the stages of one machine, and passes their messages.
 //
-// The supervisor decides what should happen to stages (recovery.hpp) and says it to an agent; the
-// agent starts, kills, reaps and listens, and reports what it sees. LocalNode (local_node.hpp)
-// does that for the machine of the conductor; an agent of another machine would be reached over
-// a connection and is spoken to in the same words. Channels between machines are its affair too:
-// memory files only mean something where they were made.
+// The supervisor decides what to do with stages (recovery.hpp) and calls an agent, which executes it and
+// reports events. LocalNode (local_node.hpp) is the agent of the conductor's machine. The interface
+// would also serve an agent of another machine, reached over a connection; that one would have to replace
+// the channels too, because memory files exist on one machine only.
 //
-// An incarnation is named by (stage process, epoch); news of one that was replaced still comes
-// and is told apart by its epoch. Threads: one, the supervisor's.
+// An incarnation is identified by (stage process, epoch). Events of a replaced incarnation still arrive and
+// are recognised by their epoch. Threads: one, the supervisor's.
 #pragma once
 
 #include <chrono>
@@ -44,9 +43,9 @@ struct StartSpec {
 struct NodeEvents {
     /// A control message of a stage.
     std::function<void(Incarnation, ControlSocket::Received)> on_message;
-    /// Its control socket is closed, is not read or speaks nonsense; it may still be running.
+    /// Its control socket is closed, is not read or has an invalid message; the process may still run.
     std::function<void(Incarnation, const Error&)> on_silence;
-    /// Of what send() had to leave waiting it was sent some more. May be empty.
+    /// Some of the messages that send() had queued were sent. May be empty.
     std::function<void(Incarnation)> on_flushed;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
@@ -80,8 +79,8 @@ public:
                                       Envelope envelope) = 0;
     /// SIGKILL to the process and what it forked; on_exit follows.
     virtual void kill(Incarnation who) = 0;
-    /// Calls the events for what has happened since, without waiting; some of them, if a stage
-    /// talks faster than it is listened to.
+    /// Calls the events that are due, without waiting. If a stage sends faster than it is read, only some of
+    /// its messages are delivered per call.
     virtual void poll() = 0;
     /// The same, but waits for something to happen until the deadline.
     virtual void wait(Deadline deadline) = 0;

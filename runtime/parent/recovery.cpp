@@ -90,7 +90,7 @@ void Recovery::lose(State& state, Micros now) {
     forget_in_others(state.member.id, now);
 }
 
-/// Whoever waits for its answer need not wait any more: it will be wired when it comes back.
+/// Incarnations that wait for its answer stop waiting: it will be connected when it comes back.
 void Recovery::forget_in_others(StageId id, Micros now) {
     for (State& state : states_) {
         if (state.health != StageHealth::Wiring || state.outstanding.erase(id) == 0) continue;
@@ -134,7 +134,7 @@ void Recovery::gone(StageId id, Epoch epoch, const std::string& how, Micros now)
         state->why.clear();
         lose(*state, now);
     }
-    // What it was suspected of comes before what the kernel says of its end.
+    // The reason of the suspicion comes before the exit report.
     state->why = state->why.empty() ? how : state->why + "; " + how;
     rest_or_give_up(*state, now);
 }
@@ -176,7 +176,7 @@ void Recovery::count_death(State& state) {
     state.excused = false;
 }
 
-/// The pipeline goes on without it, or ends.
+/// The pipeline continues without it, or ends.
 void Recovery::give_up(State& state, std::string text) {
     state.health = StageHealth::Disabled;
     if (state.member.on_death == OnDeath::RestartAlone) {
@@ -194,7 +194,7 @@ void Recovery::excuse(StageId id) {
         } else if (!state.deaths.empty()) {
             state.deaths.pop_back();
         }
-        // It rests for as long as the deaths that are left ask for.
+        // Its back-off follows from the remaining deaths.
         if (state.health == StageHealth::Resting && !planted(PlantedBug::BackoffForever))
             state.due = std::min(state.due, state.died + backoff_of(state));
     }
@@ -239,7 +239,7 @@ void Recovery::check_joined(State& state, Micros now) {
 
 // ---- time ----
 
-/// A newcomer that has done all that it can is not the one to blame.
+/// If only answers of survivors are missing, they are suspected instead of the new incarnation.
 void Recovery::too_slow(State& state, Micros now) {
     const std::string limit = fmt::format("{} ms", rules_.start_limit.count() / 1'000);
     if (!state.ready) {

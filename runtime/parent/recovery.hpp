@@ -1,6 +1,5 @@
-// Recovery: what follows from what happens to the stages. Pure: it is told events and the time,
-// and answers with commands; the supervisor carries them out on processes, the simulation on
-// simulated ones.
+// Recovery: the state machine that decides what to do when stages fail. Pure: events and times in, commands
+// out. The supervisor executes the commands on processes, the simulation on simulated ones.
 //
 // One stage process:
 //
@@ -21,10 +20,10 @@
 // - Join makes channels between the new incarnation and every process that is Wiring or Up; those
 //   answer `rewired`. Two stages that come back at once get their common channel when the second
 //   one joins.
-// - A newcomer that is not Up within the start limit is suspected; if all that is missing are the
-//   answers of survivors, it is they who are.
-// - Limits and the time of work do not run while the machine stands still (paused()), but a limit moves with
-//   so many pauses alone: each look is late where the caller's own handlers take long.
+// - A new incarnation that is not Up within the start limit is suspected; if only the answers of survivors
+//   are missing, those survivors are suspected instead.
+// - A pause of the machine (paused()) extends limits and does not count as time of work. A limit is extended
+//   by kPausesMax pauses only, because a caller whose own handlers take long would report a pause each time.
 // - An event of an old epoch changes nothing.
 #pragma once
 
@@ -45,13 +44,13 @@ namespace paceline {
 /// What follows when a stage dies.
 enum class OnDeath : std::uint8_t {
     StopRun,       // the run ends with an error that names it
-    RestartAlone,  // what it held is disposable: the others go on, it comes back when it can
-    RebuildChain,  // it held state: it is restarted and requests are replayed
+    RestartAlone,  // its state is not needed: the others continue while it is restarted
+    RebuildChain,  // its state is needed: it is restarted and requests are replayed
 };
 
-/// As in Erlang/OTP: more than restarts_max within `period` and the supervisor gives up. But the period is
-/// counted in time that the stage was Up: loading takes longer than the period for a large model, and a
-/// stage that dies whenever it has loaded would be restarted for ever.
+/// As in Erlang/OTP, the supervisor gives up after more than restarts_max restarts within `period`. Unlike
+/// there, only time in which the stage was Up counts: loading a large model takes longer than the period, so
+/// a stage that dies each time after loading would otherwise be restarted for ever.
 struct RestartRules {
     std::uint32_t restarts_max = 5;
     Micros period{30'000'000};
@@ -60,7 +59,7 @@ struct RestartRules {
     Micros start_limit{120'000'000};  // from Spawn to greeted, and again from Join to Joined
 };
 
-/// So many pauses move a limit, however long each is. More of them are a caller that is always late.
+/// At most this many pauses, of any length, extend a limit. More mean that the caller itself is always late.
 inline constexpr std::uint32_t kPausesMax = 16;
 
 enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled };
@@ -124,13 +123,12 @@ public:
 
     // ---- events ----
 
-    /// Not to be relied on any more, though its process may still be there.
+    /// The stage is faulty, though its process may still run.
     void suspect(StageId id, Epoch epoch, const std::string& why, Micros now);
-    /// The same of one that cannot start, for a reason that the next incarnation would meet as well (a file
-    /// is gone): it is not started again.
+    /// The stage cannot start, for a reason that the next incarnation would meet too (a file is gone): it is
+    /// not restarted.
     void hopeless(StageId id, Epoch epoch, Micros now);
-    /// What ran on it explains its newest loss: that death says nothing about the stage and does not count, nor
-    /// for the back-off.
+    /// A request caused its newest loss: that death does not count in the restart intensity and the back-off.
     void excuse(StageId id);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
@@ -138,14 +136,14 @@ public:
     void ready(StageId id, Epoch epoch, Micros now);
     /// `survivor` has the channels that the Join of `peer` made.
     void rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros now);
-    /// Time passes: restarts that are due, incarnations that took too long.
+    /// Time has passed: handles restarts that are due and incarnations that took too long.
     void tick(Micros now);
-    /// Nothing may have run for `gap` until now (the whole machine was frozen, or the caller): who is
-    /// starting has as much longer, and who was Up did not work meanwhile. Before tick().
+    /// The machine, or the caller, may have been frozen for `gap` until now: start limits are extended by
+    /// it, and it does not count as time of work. Call before tick().
     void paused(Micros gap, Micros now);
 
     [[nodiscard]] std::optional<Command> next();
-    /// When tick() will have something to do even if nothing happens.
+    /// When tick() must be called at the latest.
     [[nodiscard]] std::optional<Micros> due() const;
 
     [[nodiscard]] Epoch epoch_of(StageId id) const;

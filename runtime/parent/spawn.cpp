@@ -108,7 +108,7 @@ std::vector<std::uint64_t> mask_of(std::span<const int> cores) {
 
 /// Waits until the child has become the stage (its end of the pipe closes at exec) or has said
 /// why it cannot. A file system that does not answer, or another thread's fork that keeps a copy of
-/// the pipe, must not stop the parent for good.
+/// the pipe, must not block the parent for ever.
 Status await_exec(const std::string& name, int fd, std::chrono::milliseconds limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};

@@ -40,8 +40,8 @@ struct Spawned {
 };
 
 /// Errc::BadArgument for a core that does not exist or is not allowed here; Errc::System names
-/// the call that failed, also when it failed in the child before exec, or that it did not come so far
-/// within the limit; then it is killed.
+/// the call that failed, also in the child before exec. A child that has not reached exec within the limit
+/// is killed, which is Errc::System too.
 [[nodiscard]] Result<Spawned> spawn_stage(const SpawnSpec& spec);
 
 /// "exited with code 3", "was killed by signal 9 (Killed)". The arguments as from waitid(2).

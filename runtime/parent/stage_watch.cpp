@@ -11,7 +11,7 @@
 namespace paceline {
 namespace {
 
-/// What a process that was continued may take until its loop has published something new.
+/// Time for a continued process until its loop has published a new activity.
 constexpr std::chrono::milliseconds kAfterStop{500};
 
 std::string in_ms(std::chrono::nanoseconds time) {

@@ -1,12 +1,12 @@
 // StageWatch: decides from a telemetry block, and from the state of the process, whether a stage hangs. Pure.
 //
-// - A stage whose published deadline has passed hangs, whatever it is doing: waits have limits
-//   too, so a loop that lives always has a deadline ahead of it.
-// - A deadline moves with every pause after the activity began: of the process alone (it was stopped and
-//   continued), or of the caller, with which the whole machine may have been frozen. The newest
-//   pauses alone count: a caller that is always late (its own handlers take long) still finds a hang.
+// - A stage whose published deadline has passed hangs, in any activity: waits have limits too, so a
+//   running loop always has a deadline in the future.
+// - A deadline is extended by every pause after the activity began: of the process alone (it was stopped and
+//   continued), or of the caller, with which the whole machine may have been frozen. Only the newest
+//   pauses count, so that a caller that is always late (its own handlers take long) still finds a hang.
 // - A stopped process (SIGSTOP, a debugger) publishes nothing: it gets the stop grace instead,
-//   and after it goes on a moment to publish its next deadline.
+//   and after it continues, a moment to publish its next deadline.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ public:
     explicit StageWatch(std::chrono::milliseconds stop_grace) : stop_grace_{stop_grace} {}
 
     void stopped(bool is_stopped, Nanos now);
-    /// Nothing may have run for `gap` until now: what was published before has as much longer.
+    /// Nothing may have run for `gap` until now: earlier deadlines are extended by it.
     void paused(Nanos now, Nanos gap);
     /// Why the stage is to be replaced, as the rest of a sentence that begins with its name;
     /// nothing if it is well.
@@ -50,9 +50,9 @@ private:
     Nanos lenient_until_{0};
 };
 
-/// What the next incarnation is told of the jobs of this one. `hung`: it was killed in a job that went on
-/// after its deadline: that job takes longer than was expected of it, so the next one may take ten times as
-/// long, but no longer than `limit_max`. A hang is noticed later then, and a job that is merely slow ends.
+/// The job records that the next incarnation starts with. `hung`: the stage was killed in a job that exceeded
+/// its deadline; in case the job is only slow, the next incarnation may take ten times as long for it, but at
+/// most `limit_max`. A real hang is then detected later.
 [[nodiscard]] JobRecords inherited_jobs(const TelemetrySnapshot& telemetry,
                                         bool hung,
                                         std::chrono::microseconds limit_max);

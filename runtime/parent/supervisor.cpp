@@ -103,7 +103,7 @@ Status Supervisor::Impl::start_one(Stage& stage) {
                       .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
     if (!started.ok()) return started;
     const std::vector<int> files{stage.telemetry_file.fd(), board_file_.fd()};
-    // A stage that is gone already has a better story to tell than its socket.
+    // If the stage has died already, its exit report is the better error.
     (void)send_to(
         stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
     return {};
@@ -129,7 +129,7 @@ Status Supervisor::Impl::trouble() {
     if (phase_ != Phase::Starting) return {};
     for (Stage& stage : stages_) {
         if (!stage.gone && !stage.failure) continue;
-        // Its exit status and last words are worth a moment.
+        // Wait a moment for its exit status and last log lines.
         const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
         while (!stage.gone && SteadyClock::now() < deadline) node_->wait(deadline);
         const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
@@ -277,7 +277,7 @@ Status Supervisor::Impl::shutdown() {
         if (works) asked.push_back(&stage);
     }
     phase_ = Phase::Ending;
-    // One that cannot be told is killed below.
+    // A stage that the message does not reach is killed below.
     for (Stage* stage : asked) (void)send_to(*stage, control::Shutdown{});
     const auto gone = [](const Stage* stage) { return stage->gone; };
     const Result<bool> all = run_until(SteadyClock::now() + options_.shutdown_grace, [&] {
@@ -331,7 +331,7 @@ void Supervisor::excuse_loss(StageId peer) {
     impl_->excuse_loss(peer);
 }
 Status Supervisor::wired(StageId /*peer*/, Epoch /*peer_epoch*/) {
-    return {};  // the conductor's own ends are attached before anybody is told
+    return {};  // the conductor's own ends are attached before any stage gets its channels
 }
 std::vector<pid_t> Supervisor::pids() const {
     return impl_->pids();

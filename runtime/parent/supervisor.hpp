@@ -1,4 +1,4 @@
-// Supervisor: the conductor's table of stages, and everything that can happen to them.
+// Supervisor: starts, watches, restarts and ends the stages of a pipeline.
 //
 //     auto supervisor = Supervisor::create(options);
 //     supervisor->start(children)                // spawn all, hand out assignments
@@ -9,17 +9,17 @@
 //
 // Every wait is on all of {each stage's process descriptor, each control socket, the deadline,
 // signals} at once. Until wire() has returned, a stage that dies or reports Failed ends the run
-// with its exit report. After it, recovery.hpp decides: the supervisor closes the channels of what is
-// lost, starts the next incarnation, wires it to those that live, and tells the conductor's actor
-// through the loop (control_port.hpp) what is lost and what is back.
+// with its exit report. After it, recovery.hpp decides: the supervisor closes the channels of a lost
+// stage, starts the next incarnation, connects it to the others, and informs the conductor's actor
+// through the loop (control_port.hpp) of both.
 //
-// Suspicion comes from: a closed control socket, Failed, a channel that a peer found broken, a
-// telemetry block whose deadline has passed (stage_telemetry.hpp), a process that was stopped for too long.
+// A stage is suspected after: a closed control socket, Failed, a channel that a peer found broken, a
+// passed deadline in its telemetry block (stage_telemetry.hpp), a process that was stopped for too long.
 // The offer of a device edge's consumer (tensor_link.hpp) is passed on to the producer if both
-// incarnations are still current, and dropped otherwise; what is in it the supervisor does not know.
+// incarnations are still current, and dropped otherwise; the supervisor does not read it.
 //
-// Threads: create, use and destroy on one thread; that thread forks the children. It maps no
-// channel but the conductor's own, so no crash of a stage can reach it.
+// Threads: create, use and destroy on one thread; that thread forks the children. It maps only
+// the conductor's own channels, so a crash of a stage cannot corrupt it.
 #pragma once
 
 #include <chrono>
@@ -55,11 +55,10 @@ struct SupervisorOptions {
                                                      // again from wire() until all are Ready
     std::chrono::milliseconds shutdown_grace{2'000};
     RestartRules restarts;  // its start_limit is taken from above
-    /// Beyond the time that an operation may take by its own record: then the stage hangs. 0:
-    /// not limited.
+    /// Added to the expected time of an activity: a stage that takes longer hangs. 0: not limited.
     std::chrono::milliseconds hang_limit{10'000};
     std::chrono::milliseconds stop_grace{5'000};  // a stopped process is waited for this long
-    /// From when a stage has an edge with a link until that is open; then the stage fails. 0: not limited.
+    /// A stage fails if a link is not open within this time after it got the edge. 0: not limited.
     std::chrono::milliseconds link_limit{30'000};
     WiringPlan::Checksums checksums = WiringPlan::Checksums::HeadersOnly;
     std::uint32_t trace_events = kTraceEventsDefault;  // of each process; 0: no trace
@@ -71,7 +70,7 @@ struct SupervisorOptions {
     bool catch_signals = true;  // SIGINT and SIGTERM end the run in good order
 };
 
-/// What one incarnation said about itself, also after its death.
+/// The telemetry block of one incarnation, also after its death.
 struct StageRecord {
     StageId id;
     Epoch epoch;

@@ -1,9 +1,9 @@
-// The inside of Supervisor: its table of stages, what its node agent sees, and what recovery
-// decides. Included by supervisor.cpp (starting and ending) and supervisor_running.cpp alone.
+// The implementation of Supervisor: its table of stages, the events of its node agent, and the commands of
+// recovery. Included by supervisor.cpp (starting and ending) and supervisor_running.cpp alone.
 //
-// Phases:   [Starting] --wire() is through--> [Running] --shutdown()--> [Ending]
-// While Starting any death ends the run; while Running recovery.hpp is asked; while Ending deaths
-// are what is waited for.
+// Phases:   [Starting] --wire() has returned--> [Running] --shutdown()--> [Ending]
+// While Starting any death ends the run; while Running recovery.hpp decides; while Ending the supervisor
+// waits for the stages to end.
 #pragma once
 
 #include <deque>
@@ -42,7 +42,7 @@ public:
 private:
     enum class Phase : std::uint8_t { Starting, Running, Ending };
     enum class State : std::uint8_t { Loading, Greeted, Ready };
-    /// Whose channel was said to be broken, and when.
+    /// The last peer whose channel a stage reported as broken, and when.
     struct Blame {
         Incarnation whom;
         Micros at;

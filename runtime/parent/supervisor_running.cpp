@@ -37,7 +37,7 @@ Supervisor::Impl::Stage* Supervisor::Impl::find(StageId id) {
     return found == stages_.end() ? nullptr : &*found;
 }
 
-/// nullptr for an incarnation that was replaced: what it says changes nothing.
+/// nullptr for an incarnation that was replaced: its messages are dropped.
 Supervisor::Impl::Stage* Supervisor::Impl::current(Incarnation who) {
     Stage* stage = find(who.id);
     return stage != nullptr && stage->epoch == who.epoch ? stage : nullptr;
@@ -68,7 +68,7 @@ void Supervisor::Impl::on_message(Incarnation who, ControlSocket::Received recei
         if (phase_ == Phase::Running)
             events_.emplace_back(PortMail{received.envelope, std::move(message)});
     } else {
-        // Among it what only the conductor says: a Shutdown would end the conductor's own loop.
+        // This includes messages that only the conductor may send: a Shutdown would end its own loop.
         on_nonsense(*stage, fmt::format("it sent '{}' in the name of actor {}",
                                         control::name_of(control::type_of(message)),
                                         received.envelope.from.value));
@@ -82,9 +82,9 @@ bool Supervisor::Impl::is_own_mail(const Stage& stage, const Envelope& envelope)
            std::find(actors.begin(), actors.end(), envelope.from) != actors.end();
 }
 
-/// The peer is replaced. But a stage that spoils what it reads would blame one after another, each
-/// time with new channels: a complaint about the conductor, about a stage that does not exist, or about two
-/// incarnations within the period is what they have in common.
+/// The peer is replaced. But a stage that corrupts what it reads would blame one peer after another, each
+/// time with new channels. So a report about the conductor, about a stage that does not exist, or about two
+/// incarnations within the period makes the reporting stage the faulty one.
 void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fault) {
     if (!recovery_ || phase_ != Phase::Running) return;
     const Micros now = micros_now();
@@ -122,7 +122,7 @@ void Supervisor::Impl::on_offer(Stage& stage,
     if (verdict == WiringPlan::Offer::Stale) return;
     std::vector<int> descriptors;
     for (const OwnedFd& file : files) descriptors.push_back(file.get());
-    // A producer that cannot be told is dying.
+    // If the message cannot be sent the producer is dying.
     (void)send_to(*producer, offer, descriptors);
 }
 
@@ -156,7 +156,7 @@ void Supervisor::Impl::on_failed(Stage& stage, const control::Failed& failed) {
     recovery_->suspect(stage.spec.id, stage.epoch, "", micros_now());
 }
 
-/// It goes on as if all were well: nothing but this sentence says why it is replaced.
+/// The stage itself has not failed, so this sentence is the only explanation of its replacement.
 void Supervisor::Impl::on_nonsense(Stage& stage, const std::string& complaint) {
     stage.failure = Error{Errc::Protocol, "failed: " + complaint};
     if (!recovery_) return;
@@ -249,7 +249,7 @@ void Supervisor::Impl::carry_out(const Recovery::Unwire& unwire) {
     plan_->unwire(unwire.id);
     events_.emplace_back(PeersLost{lost.spec.actors});
     for (const StageId id : unwire.survivors) {
-        // Who cannot be told is dying itself.
+        // If the message cannot be sent the survivor is dying itself.
         (void)send_to(*find(id), control::Unwire{lost.spec.actors, unwire.epoch});
     }
 }
@@ -293,9 +293,9 @@ Status Supervisor::Impl::send_to(Stage& stage,
 Status Supervisor::Impl::send(Envelope envelope, const control::Message& message) {
     Stage* stage = find(plan_->home_of(envelope.to));
     PACE_CHECK(stage != nullptr, "a control message to a stage that was not started");
-    // One that is not at work yet expects other words first, and gets these when it has joined.
+    // A stage that is not Up yet expects other messages first, and gets this one when it has joined.
     if (health_of(stage->spec.id) != StageHealth::Up) return {};
-    // Whoever cannot be told is lost, or about to be; then the message changes nothing.
+    // If the message cannot be sent the stage is lost or about to be, and does not need it.
     (void)send_to(*stage, message, {}, envelope);
     return {};
 }

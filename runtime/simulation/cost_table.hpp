@@ -1,5 +1,5 @@
-// CostTable: what was measured, for projecting pipelines that were not: seconds of a job by stage,
-// model, layers, rows, context, threads and busy neighbours, and seconds of a transfer by edge.
+// CostTable: measured costs for simulating pipelines: seconds of a job by stage, model, layers, rows,
+// context, threads and busy neighbours, and seconds of a transfer by edge.
 //
 // A file of lines; fields are separated by tabs. '#' starts a comment line. The first other line
 // names the columns:
@@ -8,11 +8,11 @@
 //     verify llama-8b     32      1     512      8        0           0.0413
 //     draft>segment-1  -  0       1     0        0        0           0.000004     (a transfer)
 //
-// A question is answered from the records of its stage and fingerprint that are nearest in
-// threads, then neighbours, then layers; between them it is interpolated in rows and context, and
-// beyond them the nearest record counts. Only of more rows than were measured, and than a wave may
-// verify, time is taken to grow in proportion, as with the layers; records with 0 layers stand for
-// any number. Values; no side effects.
+// A cost is looked up in the records of its stage and fingerprint that are nearest in threads, then
+// neighbours, then layers. Between them it is interpolated in rows and context; beyond them the nearest
+// record is used, except that for more rows than were measured, and than a wave may verify, time grows in
+// proportion to the rows. Time is scaled in proportion to the layers; records with 0 layers apply to any
+// number. Values; no side effects.
 #pragma once
 
 #include <cstdint>

@@ -19,15 +19,15 @@
 namespace paceline {
 
 enum class SimEventKind : std::uint8_t {
-    Step,       // process `who` may have something to do
+    Step,       // process `who` runs an iteration of its loop
     JobDone,    // its job `data` ends
-    Thaw,       // it goes on after a freeze
+    Thaw,       // it continues after a freeze
     Die,        // a kill reaches it
     Loaded,     // it has loaded
     ColdUp,     // its connection brings the conductor something
     Overdue,    // its job should have ended
     Hung,       // its freeze `data` has lasted longer than the hang limit
-    Gone,       // the supervisor hears that it has ended
+    Gone,       // the supervisor learns that it has ended
     Suspicion,  // the supervisor suspects it, rightly or not
     Tick,       // the supervisor's recovery has something to do
     Fault,      // fault `data` of the plan
@@ -53,7 +53,7 @@ public:
     void push(SimTime at, SimEventKind kind, std::uint32_t who, std::uint64_t data = 0) {
         queue_.push({at < now ? now : at, order_++, kind, who, data});
     }
-    /// The next event, the clock put to its time. Nothing: the world stands still for good.
+    /// The next event; sets the clock to its time. Nothing: no event is left.
     [[nodiscard]] std::optional<SimEvent> pop() {
         if (queue_.empty()) return std::nullopt;
         const SimEvent event = queue_.top();

@@ -142,14 +142,14 @@ void SimWorld::suspend(SimTime lasts) {
     for (const auto& process : processes_) {
         if (!process->ended()) process->suspend(until, gap);
     }
-    // Before whatever the supervisor would have done meanwhile.
+    // Before the supervisor's own events of that time.
     call_at(until, [this, gap] {
         for (Stage& each : stages_) each.watch.paused(core_.now, gap);
         recovery_->paused(std::chrono::duration_cast<Micros>(gap), core_.micros());
     });
 }
 
-/// What the kernel and the supervisor do. The processes know by themselves that they stand still.
+/// Events of the kernel and the supervisor. Processes handle the suspension themselves.
 bool SimWorld::waits_for_resume(const SimEvent& event) const {
     if (core_.now >= suspended_until_) return false;
     switch (event.kind) {

@@ -1,5 +1,5 @@
-// SimFaults: what goes wrong in a simulated world, and when. A plan is made from a seed before
-// the run, so it can be printed, and cut down by hand when a run is understood.
+// SimFaults: the faults of a simulated run. The plan is made from a seed before the run, so that it can be
+// printed, and reduced by hand to find the cause of a failure.
 #pragma once
 
 #include <cstdint>

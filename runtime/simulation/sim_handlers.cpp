@@ -1,5 +1,5 @@
 // The second half of SimProcess: its iterations, jobs and sleep. The first half
-// (sim_process.cpp) is what its actors and its connection reach.
+// (sim_process.cpp) implements the interface to its actors and its connection.
 #include <algorithm>
 #include <fmt/core.h>
 #include <new>
@@ -28,7 +28,7 @@ void SimProcess::wake(SimTime at) {
     site_.core.push(at, SimEventKind::Step, serial_);
 }
 
-/// Calls into the host, with the memory failing where a fault says so.
+/// Calls into the host; allocations fail according to the fault.
 template <class Call>
 void SimProcess::guarded(Call call) {
     const bool arms = allocation_fails_.has_value() && site_.allocations != nullptr;
@@ -198,7 +198,7 @@ void SimProcess::job_done(std::uint64_t job) {
     settle();
 }
 
-/// Before it sleeps: whoever waits for room says so and looks once more. True: there is some.
+/// Before it sleeps: marks channels whose room it waits for and checks them again. True: there is room.
 bool SimProcess::must_wait_for_room() {
     bool found = false;
     for (Out& out : out_) {

@@ -1,5 +1,5 @@
-// SimJobs: the jobs of one simulated incarnation as its telemetry block would show them: what each may take
-// (the rules of runtime/loop/job_limits.hpp), which one runs, and what its successor inherits.
+// SimJobs: the jobs of one simulated incarnation as its telemetry block would show them: their deadlines
+// (runtime/loop/job_limits.hpp), the running one, and the records for the next incarnation.
 //
 //     begin() --> [Computing, until a deadline] -- end() --> [Waiting]
 //

@@ -75,7 +75,7 @@ void SimProcess::die(const std::string& how) {
     life_ = Life::Ended;
     exit_report_ = title() + " " + how;
     tell([&] { return "is no more: " + how; });
-    // Its memory goes. Nothing of it is on the call stack: whoever dies inside of a handler is
+    // Frees its memory. None of its code is on the call stack: a process that dies inside a handler is
     // only doomed until the handler returns.
     out_.clear();
     in_.clear();
@@ -240,7 +240,7 @@ void SimProcess::take(SimLetter letter) {
     } else if (auto* lost = std::get_if<SimUnwire>(&letter)) {
         for (const StageId peer : lost->peers) lose(peer);
     } else if (auto* wired = std::get_if<SimRewire>(&letter)) {
-        // What is left of the incarnation before goes first; who was not told of a loss is now.
+        // First retire the channels of the earlier incarnation, and report its loss if that has not been done.
         for (const StageId peer : wired->peers) lose(peer);
         add_channels(wired->channels);
         if (serial_ == 0) return;

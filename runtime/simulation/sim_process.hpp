@@ -6,9 +6,8 @@
 //   [Loading] ------------> [Waiting] -------------> [Running] ---------> [Ended]
 //                                                   frozen, busy          crash, kill, Failed
 //
-// A frozen process does nothing and goes on later as if nothing had been, whatever the others
-// think of it by then. While a job runs no handler runs, or, if the spec says so, handlers run
-// as they do beside a GPU stream. One thread.
+// A frozen process does nothing and then continues where it was, even if it has been replaced. While a job
+// runs no handler runs, unless the spec says so (handlers_during_jobs, as beside a GPU stream). One thread.
 #pragma once
 
 #include <array>
@@ -49,10 +48,10 @@ struct SimProcessSpec {
     std::string name;
     OnDeath on_death = OnDeath::RebuildChain;
     std::function<std::unique_ptr<SimBody>()> make;
-    /// What the process's device is. false: cores, on which a job holds the loop, as StageLoop's
-    /// do: messages and timers wait until it is over. true: a device beside the loop (a GPU):
-    /// messages are handled during the time of a job, and its work is done at the end of that time,
-    /// so it sees all that they changed. Jobs run one at a time either way.
+    /// The kind of device. false: cores, on which a job occupies the loop, as in StageLoop: messages and
+    /// timers wait until it has ended. true: a device beside the loop (a GPU): messages are handled during
+    /// the time of a job, and the job's function is called at the end of that time, so it sees their
+    /// effects. Jobs run one at a time either way.
     bool handlers_during_jobs = false;
     std::vector<EdgeSpec> local_edges{};  // between its own actors; the world fills them in
 };
@@ -115,9 +114,9 @@ struct SimSite {
     [[nodiscard]] virtual SimProcess& process(std::uint32_t serial) = 0;
     /// The conductor's cold message for an actor of a stage.
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
-    /// The conductor's actor explains the newest loss of a stage.
+    /// StageContext::excuse_loss() of the conductor's actor.
     virtual void excuse_loss(StageId stage) = 0;
-    /// The conductor's process finds that this incarnation has sent what it must not.
+    /// The conductor's process has got an invalid message of this incarnation.
     virtual void report_fault(const SimEdgeFault& fault) = 0;
     /// `process` has ended by itself.
     virtual void ended(SimProcess& process) = 0;
@@ -320,7 +319,7 @@ private:
     std::uint64_t freezes_ = 0;
     std::optional<std::uint32_t> sends_left_;
     std::optional<std::uint32_t> allocation_fails_;
-    bool doomed_ = false;  // it has crashed, the handler just does not know it
+    bool doomed_ = false;  // it has crashed; the running handler still ends
     std::uint32_t slow_ = 1;
     SimTime slow_until_{0};
     std::string exit_report_;

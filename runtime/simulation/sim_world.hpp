@@ -1,23 +1,23 @@
-// SimWorld: the third world in which the same actor objects run: one thread, one seed, a virtual
-// clock. Processes, channels and connections are simulated; actors, their hosts, the tensor pools
-// and the rules of recovery (recovery.hpp) are the real ones.
+// SimWorld: runs the actors of a pipeline in one thread, with one seed and a virtual clock. Processes,
+// channels and connections are simulated; actors, their hosts, the tensor pools
+// and the recovery state machine (recovery.hpp) are the real ones.
 //
 //     SimWorld world(options, specs, edges);
 //     world.start(conductor);
 //     world.call_at(time, [&] { conductor.submit(...); });
 //     world.run([&] { return all_ended; }, limit);
-//     world.violation()                      // nothing, or the oracle that was broken
+//     world.violation()                      // nothing, or the first check that failed
 //
-// The conductor's process never dies: its death ends a run by design. The others crash, freeze,
+// The conductor's process does not crash: its death ends a run by design. The others crash, freeze,
 // run out of memory, slow down or are suspected without reason (sim_faults.hpp), as the plan
 // says; a simulated supervisor carries out what Recovery commands. After a kill a process may
 // linger: it wakes up when its successor is at work and writes into its old channels and its old
 // connection. Order on a channel and on a connection is kept, as the real ones keep it.
 //
-// The world watches for itself: epochs only grow; Joined is said of a stage only when it and all
-// survivors have their channels; a survivor does not keep a lost peer; attempts that a stage is
-// told to begin only grow; news of an old incarnation changes nothing; no two incarnations live at
-// once (but for one that lingers); no stage fails without a fault; no stage loops without progress.
+// The world checks by itself: epochs only grow; Joined comes only when the stage and all survivors have
+// their channels; a survivor keeps no channel to a lost peer; the attempts of the Begins to a stage only
+// grow; events of an old incarnation change nothing; there are never two incarnations (except one that
+// lingers); no stage fails without a fault; no stage loops without progress.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct SimOptions {
     std::uint64_t seed = 1;
     RestartRules restarts{};
     Micros hang_limit{1'000'000};  // a freeze that lasts longer is noticed
-    /// Jobs have the limits that real ones have (runtime/loop/job_limits.hpp), and whose job takes longer
-    /// counts as hung. false: a job takes what it takes.
+    /// Jobs have the same deadlines as in a stage process (runtime/loop/job_limits.hpp); a process whose job
+    /// takes longer counts as hung. false: no deadlines.
     bool job_limits = false;
     bool tracing = false;
     bool jobs_may_run_early = true;
@@ -66,12 +66,12 @@ public:
     void start(Actor& conductor);
     void add_faults(std::vector<SimFault> faults);
     void call_at(SimTime at, std::function<void()> call);
-    /// From now on the whole machine stands still for so long: every process, their jobs and the
-    /// supervisor, which learns by its late look that time has passed without any of them.
+    /// The whole machine is suspended for this time: every process, all jobs and the supervisor, which
+    /// detects it by its own late poll.
     void suspend(SimTime lasts);
 
-    /// Until `done`, an oracle is broken, the run has ended, nothing can happen any more, or the
-    /// clock reaches `limit`. True if `done`.
+    /// Runs until `done`, a failed check, the end of the run, the last event, or the time `limit`. True if
+    /// `done`.
     bool run(const std::function<bool()>& done, SimTime limit);
 
     [[nodiscard]] SimTime now() const { return core_.now; }
@@ -79,7 +79,7 @@ public:
     /// Of every event and its time: equal hashes, equal runs.
     [[nodiscard]] std::uint64_t hash() const { return core_.hash; }
     [[nodiscard]] const std::optional<std::string>& violation() const { return core_.violation; }
-    /// For the oracles of those who use this world.
+    /// For checks of the caller.
     void violate(std::string what) { core_.violate(std::move(what)); }
     template <class Text>
     void tell(Text text) {
@@ -88,7 +88,7 @@ public:
 
     /// Why the run ended before its time: the supervisor gave up, or the conductor failed.
     [[nodiscard]] const std::optional<Error>& gave_up() const { return gave_up_; }
-    /// The incarnation that the supervisor counts on, or nullptr while there is none.
+    /// The current incarnation, or nullptr while there is none.
     [[nodiscard]] SimProcess* current(StageId process);
     [[nodiscard]] SimProcess& conductor() { return *processes_.front(); }
     [[nodiscard]] StageHealth health_of(StageId process) const {

@@ -101,6 +101,26 @@ class Chat(CliTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no system here", done.stderr.decode())
 
+    def test_tools_of_a_file_are_in_every_turn(self):
+        tools = self.folder / "tools.json"
+        tools.write_text(json.dumps([{"type": "function", "function": {"name": name}} for name in ("rain", "time")]))
+        turn = b"<|im_start|>{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+        model = self.with_template(b"{% for tool in tools or [] %}[{{ tool.function.name }}]{% endfor %}" + turn)
+        with_tools, _, _ = self.chat(["Hello", "And again"], "-n", "8", "--tools", str(tools), model=model)
+        self.assertNotEqual(with_tools, self.chat(["Hello", "And again"], "-n", "8", model=model)[0])
+        written = self.with_template(b"[rain][time]" + turn)
+        self.assertEqual(with_tools, self.chat(["Hello", "And again"], "-n", "8", model=written)[0])
+        for wrong, said in (("[{}]", "[0].function is missing"), ("{", "JSON"), ("{}", "must be a list of tools")):
+            tools.write_text(wrong)
+            said_here = self.run_fails(1, "run", "-m", model, "-p", "x", "--tools", str(tools))
+            self.assertIn(f"--tools {tools}: ", said_here)
+            self.assertIn(said, said_here)
+        tools.write_text("[]")
+        self.assertIn("no-such.json", self.run_fails(1, "run", "-m", model, "-p", "x", "--tools", "no-such.json"))
+        self.assertIn("--raw", self.run_fails(2, "run", "-m", model, "-p", "x", "--raw", "--tools", str(tools)))
+        model = self.with_template(turn)
+        self.assertIn("has no place for tools", self.run_fails(1, "run", "-m", model, "-p", "x", "--tools", str(tools)))
+
     def test_figures_of_later_turns_leave_out_what_was_once(self):
         _, stats, stderr = self.chat(["Hello", "And again"], "-n", "8")
         lines = [line for line in stderr.splitlines() if line.startswith("[prompt")]

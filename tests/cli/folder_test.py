@@ -41,11 +41,29 @@ class Folder(CliTest):
             with self.subTest(method):
                 self.assertEqual(self.ids("--method", method), plain)
 
+    def test_a_larger_context_than_the_original_one_takes_the_other_rope_in_every_process(self):
+        texts = set()
+        for name in (FIXTURES / "folders" / "phi3-f16", FIXTURES / "models" / "phi3-f16.gguf"):
+            short = self.ids(model=str(name))
+            self.assertEqual(self.ids("-c", "96", model=str(name)), short)
+            longer = self.ids("-c", "128", model=str(name))
+            self.assertNotEqual(longer, short)
+            for method in (["speculative"], ["four-stages"], ["speculative", "--draft-model", str(name)]):
+                self.assertEqual(self.ids("-c", "128", "--method", *method, model=str(name)), longer)
+            said = self.run_fails(2, "run", "-m", str(name), *PROMPT, "-c", "257")
+            self.assertIn("-c 257 is more than the model's context of 256 tokens", said)
+            texts.add((tuple(short), tuple(longer)))
+            bench = ["bench", "-m", str(name), "-p", "8", "-n", "0", "-r", "1", "-t", "1", "-d"]
+            self.run_ok(*bench, "200")
+            self.assertIn("the model's context has 256", self.run_fails(2, *bench, "250"))
+        self.assertEqual(len(texts), 1, "the file has the folder's weights")
+
     def test_weights_are_packed_on_load_like_those_of_a_gguf_file(self):
         texts = set()
         for dtype in ("auto", "f32", "bf16", "int8", "q4"):
             args = ["--dtype", dtype, "--kv-dtype", "f32"]
-            self.run_ok("bench", "-m", FOLDER, "--dtype", dtype, "-t", "1", "-p", "8", "-n", "2", "-r", "1")
+            self.run_ok("bench", "-m", FOLDER, "--dtype", dtype, "-t", "1", "-p", "8", "-n", "2", "-r", "1",
+                        "--no-cache")
             texts.add(tuple(self.ids(*args)))
         self.assertGreater(len(texts), 1, "a type is seen in the text of random weights")
 

@@ -254,7 +254,7 @@ class Refusals(Gpu):
                      '[[stage]] "all": device = "cuda:7" does not exist', "cuda:0 (emulated device)")
         for command in (["run", "-p", "x"], ["bench"]):
             stderr = self.run_fails(USAGE, command[0], "-m", TINY, "--device", "cuda:7", *command[1:])
-            self.assertIn("--device cuda:7 does not exist; there is cuda:0 (emulated device)", stderr)
+            self.assertIn("--device cuda:7 does not exist; available: cuda:0 (emulated device)", stderr)
 
     def test_a_gpu_belongs_to_one_process(self):
         self.refused(stage("a", "segment", 'device = "cuda:0"') + stage("b", "segment", 'device = "cuda:0"'),

@@ -1,5 +1,6 @@
 """Packed copies of folders that are loaded with --dtype int8 or q4: made once, exact, verified, left out on request."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -109,7 +110,7 @@ class PackedCache(CliTest):
             copy.write_bytes(damage)
             self.assertEqual(self.ids(), wanted)
             self.assertIn(f"{copy}", self.said)
-            self.assertIn("it was removed, and is made anew", self.said)
+            self.assertIn("it is replaced by a new one", self.said)
             self.assertEqual(copy.read_bytes(), whole)
             self.ids()
             self.assertNotIn("removed", self.said)
@@ -145,6 +146,80 @@ class PackedCache(CliTest):
         self.ids()
         self.assertEqual(self.ids("--lora", str(lora)), merged)
 
+    def near_copy(self) -> str:
+        """The folder with another last number: it drafts well for the folder, and has a copy of its own."""
+        near = self.folder / "near"
+        shutil.copytree(FOLDER, near)
+        file = near / "model-00004-of-00004.safetensors"
+        weights = bytearray(file.read_bytes())
+        weights[-2:] = b"\x00\x3c"
+        file.write_bytes(weights)
+        return str(near)
+
+    def drafted(self, *args: str, model: str = FOLDER) -> tuple[list[int], int]:
+        """The tokens, and how many of them a draft model proposed."""
+        stats = self.folder / "stats.json"
+        ids = self.ids("--method", "speculative", "--stats", str(stats), *args, model=model)
+        return ids, json.loads(stats.read_text())["pipeline"]["accepted_tokens"]
+
+    def test_a_draft_model_is_read_from_its_copy(self):
+        near = self.near_copy()
+        wanted, accepted = self.drafted("--draft-model", near, "--no-cache")
+        self.assertFalse(self.cache.exists())
+        self.assertGreater(accepted, 0)
+        self.assertEqual(self.drafted("--draft-model", near), (wanted, accepted))
+        of_target, of_draft = sorted(self.copies(), key=lambda copy: copy.stat().st_mtime_ns)
+        self.assertEqual(self.drafted("--draft-model", near), (wanted, accepted))
+        self.assertEqual(len(self.copies()), 2)
+        whole = of_draft.read_bytes()
+        half = len(whole) // 2
+        of_draft.write_bytes(sealed(whole[:half] + bytes(byte ^ 1 for byte in whole[half:-16])))
+        ids, fewer = self.drafted("--draft-model", near)
+        self.assertEqual(ids, wanted, "a draft never changes a token")
+        self.assertLess(fewer, accepted, "a copy with other numbers drafts other tokens")
+        of_draft.write_bytes(whole[:-100])
+        self.assertEqual(self.drafted("--draft-model", near), (wanted, accepted))
+        self.assertIn(f"{of_draft}", self.said)
+        self.assertNotIn(f"{of_target}", self.said)
+
+    def test_a_draft_beside_a_target_with_a_lora_has_its_copy(self):
+        near = self.near_copy()
+        gguf = str(FIXTURES / "models" / "llama-untied-f16.gguf")
+        target = json.loads(self.run_ok("inspect", FOLDER, "-o", "json"))["fingerprint"]
+        lora = part_files.put(self.folder / "part", "lora", part_files.lora(Path(gguf).read_bytes(), target))
+        merged = self.ids("--lora", str(lora))
+        self.assertFalse(self.cache.exists(), "the sum of folder and LoRA has no copy")
+        self.assertEqual(self.drafted("--draft-model", near, "--lora", str(lora))[0], merged)
+        self.assertEqual(len(self.copies()), 1)
+
+    def test_check_bench_and_simulate_have_the_copies_of_run(self):
+        near = self.near_copy()
+        config = self.folder / "p.toml"
+        config.write_text('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "t"\nrole = "segment"\n'
+                          f'[draft]\nsource = "model"\nmodel = "{near}"\ngamma = 4\n')
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text('{"prompt": "Hello, world"}\n')
+        self.run_ok("check", "-m", FOLDER, "--config", str(config), "--prompts", str(prompts), "-n", "8", "-t", "1",
+                    "--dtype", "int8", env=self.env)
+        self.assertEqual(len(self.copies()), 2)
+        shutil.rmtree(self.cache)
+        bench = ("bench", "-m", FOLDER, "-t", "1", "-p", "8", "-n", "0", "-r", "1", "-o", "json", "--dtype",
+                 "bf16,int8,q4")
+        self.run_ok(*bench, "--no-cache", env=self.env)
+        self.assertFalse(self.cache.exists())
+        rows = json.loads(self.run_ok(*bench, env=self.env))
+        self.assertEqual(len(rows), 3)
+        self.assertEqual(sorted(copy.name[-9:-5] for copy in self.copies()), ["q4_1", "q8_0"])
+        shutil.rmtree(self.cache)
+        self.run_ok("simulate", "-m", FOLDER, "--measure-costs", str(self.folder / "costs"), "--draft-models", near,
+                    "--dtype", "q4", "--rows", "1,2,4,8,64", "--contexts", "8,64", "--depths", "1,2",
+                    "--measure-threads", "1", "--neighbours", "0", "--samples", "1", env=self.env)
+        self.assertEqual(len(self.copies()), 2)
+        shutil.rmtree(self.cache)
+        self.run_ok("simulate", "-m", FOLDER, "--config", str(config), "--costs", str(self.folder / "costs"), "--dtype",
+                    "q4", "--prompt", "Hello", "-n", "8", "--check", env=self.env)
+        self.assertEqual(len(self.copies()), 2)
+
     def test_processes_that_begin_at_once_make_one_copy(self):
         wanted = self.ids("--no-cache")
         paths = [self.folder / f"ids-{i}.json" for i in range(4)]
@@ -166,11 +241,27 @@ class PackedCache(CliTest):
         self.assertEqual(copy.read_bytes(), whole)
         self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
 
+    def test_what_interrupted_processes_left_of_other_models_is_removed(self):
+        self.cache.mkdir(parents=True)
+        left = self.cache / "0123-q4_1.gguf.paceline-part"
+        held = self.cache / "4567-q4_1.gguf.paceline-part"
+        other = self.cache / "notes.txt"
+        for file in (left, held, other):
+            file.write_text("half")
+        with held.open("r+") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            self.ids()
+        self.assertFalse(left.exists())
+        self.assertTrue(held.exists(), "its writer still runs")
+        self.assertTrue(other.exists())
+        self.ids()
+        self.assertFalse(held.exists())
+
     def test_a_cache_that_cannot_be_written_costs_a_remark_and_no_answer(self):
         wanted = self.ids("--no-cache")
         (self.folder / "cache").write_text("a file")
         self.assertEqual(self.ids(), wanted)
-        self.assertIn("no packed copy of the folder is kept: ", self.said)
+        self.assertIn(f"no packed copy of {FOLDER} is kept: ", self.said)
         self.ids("-q")
         self.assertEqual(self.said, "")
 

@@ -108,7 +108,7 @@ class Refused(Shapes):
 
     def test_a_model_instead_of_a_shape_is_refused_before_it_is_read(self):
         self.refuse(FAILURE, TINY, f"{TINY}: is a model, not a shape: give it with -m")
-        # 16 GiB of nothing: whoever read it would take a while.
+        # 16 GiB of zeros, which would take long to read.
         path = self.folder / "large.bin"
         with path.open("wb") as file:
             file.truncate(1 << 34)

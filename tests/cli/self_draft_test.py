@@ -18,7 +18,8 @@ EXIT = 'source = "exit"\nexit = 2\ngamma = 4\n'
 SKIP = 'source = "skip"\nskip = "attn:3 mlp:2,4"\ngamma = 4\n'
 SEARCH = 'source = "skip"\nchoose = "search"\nwindow = 4\noptimise_share = 1\ngamma = 6\ntree = "paper"\n'
 PROGRAMME = 'source = "skip"\nchoose = "programme"\ninterval = 2\noptimise_share = 1\ngamma = 6\n'
-WAYS = {"exit": EXIT, "skip": SKIP, "search": SEARCH, "programme": PROGRAMME}
+WAYS = {"exit": EXIT, "skip": SKIP, "search": SEARCH, "programme": PROGRAMME,
+        "short list": EXIT + "short_list = 300\n", "search with a short list": SEARCH + "short_list = 300\n"}
 
 
 class SelfDraft(CliTest):

@@ -107,10 +107,19 @@ class SentencePiece(CliTest):
             self.answer(model, "--raw", "-p", "Hello, world", "--stats", str(stats))
             self.assertEqual(json.loads(stats.read_text())["prompt_tokens"], encoded + 1)
 
+    def test_a_converted_folder_has_its_tokens_and_answers(self):
+        out = str(self.folder / "converted.gguf")
+        self.run_ok("convert", self.model, out, "--type", "bf16")
+        for text in TEXTS:
+            for args in ([], ["--plain"]):
+                self.assertEqual(self.tokens(out, text, *args), self.tokens(self.model, text, *args))
+        for prompt in (["-p", "Hello, world"], ["--raw", "-p", "the licence </s> of"]):
+            self.assertEqual(self.answer(out, *prompt), self.answer(self.model, "--dtype", "bf16", *prompt))
+
     def test_what_is_refused_is_named(self):
         refused = {
             "Precompiled": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA=="}},
-            "NFKC": {"normalizer": {"type": "NFKC"}},
+            "NFKD": {"normalizer": {"type": "NFKD"}},
             "WhitespaceSplit": {"pre_tokenizer": {"type": "WhitespaceSplit"}},
             "WordPiece": {"decoder": {"type": "WordPiece"}},
         }

@@ -1,6 +1,6 @@
 // The example of docs/new-method.md in a pipeline of two segments.
 #include "tests/example/bigram_source.hpp"
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

@@ -1,7 +1,7 @@
 // What every fuzzer here is made of: the entry function of libFuzzer, a maker of valid inputs
 // for the driver to mutate (fuzz_driver.cpp), and a reader that takes an input apart.
 //
-// An input is a short script: what to set up, what to do, where to scribble. It is read from the
+// An input is a short script: the set-up, the calls, and where to write garbage. It is read from the
 // front and may end anywhere; what is missing reads as 0.
 #pragma once
 
@@ -48,7 +48,7 @@ private:
     std::span<const std::uint8_t> bytes_;
 };
 
-/// Writes where a rogue peer might: `where` and `bytes` from the script.
+/// Writes as a faulty peer might: `where` and `bytes` from the script.
 inline void scribble(FuzzReader& script, std::span<std::byte> memory) {
     const std::size_t at = script.take<std::uint16_t>() % memory.size();
     const std::span<const std::byte> bytes = script.rest(1 + script.byte() % 16U);

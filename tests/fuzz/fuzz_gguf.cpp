@@ -97,6 +97,12 @@ FuzzBytes paceline::test::valid_input(SeededRandom& random) {
             builder.set_u32("phi3.rope.scaling.original_context_length", 16);
         }
         if (random.below(4) == 0) {
+            builder.set_text("tokenizer.ggml.model", random.below(2) == 0 ? "llama" : "t5");
+            builder.set_texts("paceline.tokenizer.piece_rules", {"scores", "metaspace"});
+            builder.set_texts("paceline.tokenizer.text_steps",
+                              {"nfkc", "", "", "replace", "a", "b"});
+        }
+        if (random.below(4) == 0) {
             builder.set_texts("tokenizer.chat_templates", {"a"});
             builder.set_text("tokenizer.chat_template.a", "{{ tools }}");
         }

@@ -10,7 +10,11 @@
 
 #include "model/rope_table.hpp"
 #include "model/tokenizer/chat_messages.hpp"
+#include "model/tokenizer/chat_tools.hpp"
 #include "model/tokenizer/tokenizer.hpp"
+#include "model/weights/gguf/gguf_model_keys.hpp"
+#include "model/weights/gguf/gguf_piece_keys.hpp"
+#include "model/weights/gguf/gguf_tokenizer.hpp"
 #include "model/weights/huggingface/folder_config.hpp"
 #include "model/weights/huggingface/folder_template.hpp"
 #include "model/weights/huggingface/folder_tokenizer.hpp"
@@ -34,9 +38,10 @@ constexpr const char* kRopes[] = {
     R"("mscale_all_dim":0.5,"original_max_position_embeddings":64})",
     R"("rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
     R"("original_max_position_embeddings":64})",
-    R"("rope_scaling":{"type":"longrope","short_factor":[1,1,1,1,2,2,2,2],"long_factor":[]},)"
+    R"("rope_scaling":{"type":"longrope","short_factor":[1,1,1,1,2,2,2,2],"long_factor":[1,2,3,4,5,6,7,8]},)"
     R"("original_max_position_embeddings":64)",
-    R"("rope_parameters":{"rope_type":"su","partial_rotary_factor":0.5,"short_factor":[1,1.5,2,3]})"};
+    R"("rope_parameters":{"rope_type":"su","partial_rotary_factor":0.5,"short_factor":[1,1.5,2,3],)"
+    R"("long_factor":[2,3,4,5]})"};
 
 constexpr std::pair<const char*, const char*> kClasses[] = {{"LlamaForCausalLM", "llama"},
                                                             {"MistralForCausalLM", "mistral"},
@@ -70,7 +75,8 @@ constexpr const char* kPieceNormalizers[] = {
     "null", R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})",
     R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend","prepend":"\u2581"}]})",
     R"({"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"aa"},)"
-    R"({"type":"NFC"},{"type":"Replace","pattern":{"String":"a"},"content":"aa"}]})"};
+    R"({"type":"NFC"},{"type":"Replace","pattern":{"String":"a"},"content":"aa"}]})",
+    R"({"type":"NFKC"})"};
 constexpr const char* kPieceModels[] = {
     R"({"type":"BPE","unk_token":"a","byte_fallback":true,"fuse_unk":true,"vocab":{"a":0,"\u2581":1,)"
     R"("\u2581a":2,"<0x3C>":5},"merges":[["\u2581","a"]]})",
@@ -130,6 +136,11 @@ void read_one_config(std::string_view text) {
     PACE_CHECK(config.heads % config.kv_heads == 0 && config.context_length > 0, "its promises");
     const RopeTable rope(config.rope);
     PACE_CHECK(rope.pairs() == config.rope.dims / 2, "a pair for every two dimensions");
+    const LongRope& longer = read.value().long_rope;
+    PACE_CHECK(longer.context == 0 ||
+                   (longer.context >= config.context_length &&
+                    longer.factors.size() == static_cast<std::size_t>(config.rope.dims / 2)),
+               "another list for longer texts");
     PACE_CHECK(std::isfinite(rope.magnitude()) && rope.magnitude() > 0.0, "a magnitude");
 }
 
@@ -140,6 +151,26 @@ void read_one_index(std::string_view text) {
         PACE_CHECK(file.find('/') == file.npos && file[0] != '.', "a name of a file beside it");
     for (const auto& [name, place] : read.value().tensors)
         PACE_CHECK(place < read.value().files.size(), "a file of the list");
+}
+
+/// What is written as keys of a GGUF file is read back as the same tokenizer.
+void check_keys(const TokenizerData& data, const Tokenizer& tokenizer) {
+    GgufKeyWriter written;
+    if (const Status s = add_tokenizer_keys(data, written); !s) return check_code(s.error());
+    const std::vector<std::byte> head = gguf_head(written, {});
+    const std::string file = "fuzz";
+    const GgufHeader header = parse_gguf(head, file, GgufPart::Shard).value();
+    GgufKeys keys{header, file};
+    const Result<TokenizerData> again =
+        paceline::read_tokenizer(keys, static_cast<int>(data.tokens.size()));
+    PACE_CHECK(again.ok(), "keys that Paceline has written");
+    const Result<Tokenizer> made = Tokenizer::make(again.value());
+    PACE_CHECK(made.ok(), "a tokenizer of keys that Paceline has written");
+    for (const char* text : {"ab <s> ab<t> 12", "\u00BD a  <0x3C>\u2581a"}) {
+        PACE_CHECK(made.value().encode(text, SpecialTokens::Parse) ==
+                       tokenizer.encode(text, SpecialTokens::Parse),
+                   "the same tokens");
+    }
 }
 
 void read_one_tokenizer(std::string_view text) {
@@ -155,6 +186,7 @@ void read_one_tokenizer(std::string_view text) {
     };
     check(made.value().encode("ab <s> ab<t> 12", SpecialTokens::Parse));
     check(made.value().encode_marked("e\u0301 <s> ab <t> 12", "uuututtuuututtttt"));
+    if (has_pieces(read.value().data)) check_keys(read.value().data, made.value());
 }
 
 void read_special(std::string_view text) {
@@ -177,6 +209,8 @@ void read_special(std::string_view text) {
 }
 
 void read_messages(std::string_view text) {
+    const Status tools = check_chat_tools(text);
+    PACE_CHECK(tools.ok() || tools.error().code == Errc::BadFile, "another error of tools");
     jinja::Heap heap;
     const Result<jinja::Value> messages = chat_messages(heap, text);
     if (!messages.ok()) {

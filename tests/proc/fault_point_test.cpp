@@ -1,4 +1,4 @@
-// The kill matrix's other half: stages that die exactly where it hurts, at every fault point that
+// The second half of the kill matrix: stages that die at every fault point that
 // they pass (ipc/base/faults.hpp), also while they or others come back and while they drain.
 #include <algorithm>
 #include <string>

@@ -167,7 +167,7 @@ TEST_CASE("a request that kills a stage takes none of those along that run besid
     for (const std::string& complaint : run.client().complaints()) FAIL_CHECK(complaint);
     REQUIRE(run.client().failures().size() == 1);
     const std::string& why = run.client().failures().front().what;
-    CHECK_MESSAGE(has(why, "request 3 is given up: it alone was running when segment-2"), why);
+    CHECK_MESSAGE(has(why, "request 3 is ended: segment-2"), why);
     CHECK(run.client().answered() == 4);
     (void)run.shutdown();
 }

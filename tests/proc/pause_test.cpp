@@ -21,7 +21,7 @@ ToyPlan two_and_a_draft() {
     return {.segments = 2, .draft = ToyDraft::Oracle, .layer_micros = 60};
 }
 
-/// Lets whoever has stopped go on, all the time.
+/// Continues stopped processes, in a loop.
 class Resumer {
 public:
     explicit Resumer(std::vector<pid_t> pids) : thread_{[this, pids] { resume(pids); }} {}

@@ -1,5 +1,5 @@
-// The matrix itself under test: with a safeguard taken out of all processes (PlantedBug in
-// ipc/base/faults.hpp), a short run with kills must not look well.
+// Tests the kill matrix itself: with a safeguard removed in all processes (PlantedBug in
+// ipc/base/faults.hpp), a short run with kills must fail.
 #include <cstdio>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// The kill matrix with a request that a segment dies of, again and again, beside seven others: the
-// others' tokens must be those of an undisturbed run, and the error of the deadly one must name it.
+// The kill matrix with a poison request (a segment dies at each of its Begins) beside seven others: the
+// others' tokens must equal those of a run without kills, and the error of the poison request must name it.
 #include <string>
 #include <vector>
 
@@ -73,7 +73,7 @@ TEST_CASE("beside a request that kills its stage the others are answered as with
         CHECK(run.client().answered() == kRequests - 1);
         REQUIRE(run.client().failures().size() == 1);
         const std::string& why = run.client().failures().front().what;
-        CHECK_MESSAGE(why.find("request 3 is given up") == 0, why);
+        CHECK_MESSAGE(why.find("request 3 is ended") == 0, why);
         CHECK_MESSAGE(why.find("segment-" + std::to_string(cell.deadly)) != std::string::npos, why);
         CHECK(run.saboteur().deaths_of(toy_segment(cell.deadly)) <= 4);
         CHECK(run.shutdown().ok());

@@ -1,5 +1,5 @@
-// A stage that scribbles over the rings it shares with others: no stage crashes, and what is
-// committed is right.
+// A stage that writes garbage into the rings that it shares with others: no other stage crashes, and the
+// committed tokens are right.
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ int replaced_beside_rogue(ToyAction action, int stage) {
                           .load = {.streams = 8, .sampled = stage % 2 == 0},
                           .sabotage = {.run_limit = Micros{20'000'000}},
                           .faults = {{toy_segment(stage), scribbles}}};
-    // A frame's header is always checked; whoever expects liars has the payload checked, too.
+    // A frame's header is always checked; with [supervision] checksums the payload is checked too.
     options.supervision.checksums = WiringPlan::Checksums::Payloads;
     ToyRun* running = nullptr;
     options.load.more = [&running, stage] {

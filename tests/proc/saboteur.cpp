@@ -62,7 +62,7 @@ void Saboteur::tick() {
             (void)send(second_home_, SIGKILL);
         }
         if (resume_at_ && now >= *resume_at_) {
-            ::kill(victim_pid_, SIGCONT);  // whoever has the number by now is harmless
+            ::kill(victim_pid_, SIGCONT);  // harmless if another process has the number by now
             resume_at_.reset();
             noticed_ = true;
         }

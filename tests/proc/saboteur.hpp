@@ -53,7 +53,7 @@ public:
     /// Everything was done and is over.
     [[nodiscard]] bool done() const;
     [[nodiscard]] int signals() const { return signals_; }
-    /// Incarnations that have ended, whoever ended them.
+    /// Incarnations that have ended, for any reason.
     [[nodiscard]] int deaths() const;
     [[nodiscard]] int deaths_of(StageId process) const;
     /// From the first kill of a strike at an essential stage to the first token after everything

@@ -1,4 +1,4 @@
-// The toy decode without damage: in one process and over many, always plain decoding's tokens.
+// The toy pipeline without faults: in one process and in several, the tokens are those of plain decoding.
 #include <doctest/doctest.h>
 
 #include "tests/proc/leftovers.hpp"

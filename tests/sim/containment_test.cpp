@@ -1,4 +1,4 @@
-// What a request or a stage that fails again and again may do to the others, in a simulated world:
+// The effect of a request or a stage that fails repeatedly on the others, in a simulated world:
 // the real actors, conductor and rules of recovery.
 #include <algorithm>
 #include <functional>
@@ -124,7 +124,7 @@ struct Pipeline {
 /// Whether the ending is that of a request that was given up as poison, by name.
 bool names_poison(const Ending& ending, const std::string& request) {
     return ending.over && !ending.status.ok() &&
-           ending.status.error().what.find(request + " is given up") == 0;
+           ending.status.error().what.find(request + " is ended") == 0;
 }
 
 TEST_CASE("one poison request among five is given up by name, and the four others are answered") {

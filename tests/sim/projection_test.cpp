@@ -1,4 +1,4 @@
-// Projections: what the simulated world makes of a table of constants must be what a formula says.
+// Projections: the simulation of a cost table of constants must agree with a formula.
 #include <algorithm>
 #include <cmath>
 #include <map>

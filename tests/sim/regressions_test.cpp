@@ -1,4 +1,4 @@
-// What the simulator has found, each as small as it can be told.
+// Bugs that the simulation has found, each reduced to a small scenario.
 #include <algorithm>
 #include <functional>
 #include <memory>

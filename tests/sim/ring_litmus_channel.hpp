@@ -86,7 +86,7 @@ public:
     [[nodiscard]] RingProducer producer();
     [[nodiscard]] RingConsumer consumer();
     [[nodiscard]] std::span<std::byte> pool_memory();
-    /// Frames published, whoever did it.
+    /// Frames published, by any incarnation.
     [[nodiscard]] std::uint64_t published() const;
 
     void count_put(Sort sort) { put_.push_back(urgency_of(sort)); }

@@ -1,8 +1,8 @@
 // The litmus world: two ends, one or two rings, pools and doorbells, one thread, one seed.
 //
 // The code under test is the real one, compiled with fault points. What is explored are the
-// interleavings of whole steps, each seen by the other end at once; that the memory orders are
-// strong enough for real cores is ThreadSanitizer's business and that of the two-process tests.
+// interleavings of whole steps, each seen by the other end at once; whether the memory orders are
+// strong enough for real cores is tested by ThreadSanitizer and by the two-process tests.
 #pragma once
 
 #include <cstdint>

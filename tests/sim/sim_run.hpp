@@ -7,12 +7,12 @@
 //   liveness    once the faults have stopped every request ends within a bound of virtual time,
 //               and with an error only if there was a fault
 //   poison      the request that kills a segment fails with an error that names it, no other one does
-//   losses      no stage is replaced where nothing was wrong with it
-//   drain       nothing is open when its limit is over, and no order is taken
-//   crash loop  a process that never stays at work is not restarted for ever
-//   leftovers   when all is quiet no tensor slot is missing; KV slots are so few that a leak of one
+//   losses      no healthy stage is replaced
+//   drain       no request is open at the end of its limit, and none is accepted
+//   crash loop  a process that always dies soon after loading is not restarted for ever
+//   leaks       when nothing is in flight no tensor slot is missing; KV slots are so few that a leak of one
 //               page is met by the next request; no stage holds a request (SimKinds::held_requests)
-// and what the world watches for itself (sim_world.hpp).
+// and the checks of the world itself (sim_world.hpp).
 #pragma once
 
 #include <cstdint>

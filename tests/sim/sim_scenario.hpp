@@ -1,4 +1,4 @@
-// SimScenario: what a seed means: a pipeline, its requests and what the clients do with them.
+// SimScenario: the scenario of a seed: a pipeline, its requests and the actions of the clients.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the protocol runs rely on: a seed is one run, and different seeds are different runs.
+// Reproducibility of simulated runs: one seed always gives the same run, different seeds give different runs.
 #include <cstdint>
 #include <set>
 #include <string>

@@ -2,8 +2,8 @@
 // after the other. Prompts, sampling and lengths are drawn; some answers are stopped, some are
 // cancelled, some ended conversations are kept and continued later.
 //
-// The oracle is plain decoding in this process: each token is compared when it comes. What is wrong
-// is kept as a sentence; no answer ends the run by itself.
+// Each token is compared with plain decoding in this process when it arrives. An error
+// is kept as a sentence and does not end the run.
 //
 //   one stream:   ask() -> tokens -> on_end -> ask() ...   until begin()'s time is over
 //

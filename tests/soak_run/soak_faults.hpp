@@ -1,4 +1,4 @@
-// SoakFaults: what is done to the stages of a pipeline that is soaked: SIGKILL, two at once, SIGSTOP
+// SoakFaults: the faults that a soak injects into its stages: SIGKILL, two at once, SIGSTOP
 // for 50 ms to 6.4 s (longer than the supervisor's grace time, so some are replaced meanwhile).
 //
 // Which stage comes next is dealt from a shuffled deck, so that no stage is hit more often than the

@@ -1,4 +1,4 @@
-// SoakPlan: what a soak is asked for on its command line. Plain values.
+// SoakPlan: the options of a soak. Plain values.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace paceline::testing {
 
-/// What is broken on purpose, to prove that the soak notices.
+/// A planted bug, to show that the soak finds it.
 enum class SoakBug : std::uint8_t { None, WrongToken, MemoryLeak, DescriptorLeak, Hang };
 
 /// Parts of a soak that may be left out.

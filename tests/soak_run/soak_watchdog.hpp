@@ -1,5 +1,5 @@
-// SoakWatchdog: ends the process when the pipeline hangs, however it hangs: a thread that looks at
-// what the session's thread says about itself.
+// SoakWatchdog: ends the process when the pipeline hangs: a thread that watches the progress of
+// the session's thread.
 //
 //   no turn      tick() was not called for the limit while answers were open: the loop is stuck
 //   no progress  no token, beginning or end for the limit while answers were open

@@ -1,4 +1,4 @@
-// Whether a message names what it must.
+// Whether a text contains another one.
 #pragma once
 
 #include <string_view>

@@ -4,8 +4,8 @@
 //   Nccl       slots of each end's own; a memfd between them takes tensors in the order of send(), and
 //              gives them out in the order of expect(). A count that differs is noticed (mismatches).
 //
-// A test holds things up: links do not open until may_open, tensors do not arrive until may_arrive; or it
-// breaks them. Whoever changes one of these calls nudge(). Threads: the switches and counters are atomic;
+// A test can delay or break links: they do not open until may_open, tensors do not arrive until may_arrive.
+// Call nudge() after changing one of these. Threads: the switches and counters are atomic;
 // a consumer's Nccl end has a thread that calls `wake`, as real links have.
 #pragma once
 

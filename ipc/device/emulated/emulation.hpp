@@ -1,7 +1,7 @@
-// What a test sets about the emulated driver and the emulated NCCL, and what these find.
+// Settings of the emulated driver and the emulated NCCL for tests, and the misuse that they detect.
 //
-// Misuse is what the real libraries answer with a hang, a crash or wrong bytes: it ends the process with
-// a message, or is collected where a test asks for that.
+// Misuse is a call that with the real libraries would lead to a hang, a crash or wrong bytes. It ends the
+// process with a message, or is collected if a test asks for that.
 //
 // Threads: any. Settings hold for the whole process; set them while nothing runs.
 #pragma once

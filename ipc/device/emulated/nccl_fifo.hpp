@@ -1,4 +1,4 @@
-// Fifo: what one rank of an emulated pair has sent and the other has not taken: eight steps.
+// Fifo: the data between two ranks of an emulated pair that were sent and not yet received: eight steps.
 //
 //   sender --> [step][step][step] . . . . . --> receiver      written: steps in all, read: steps in all
 //

@@ -1,7 +1,7 @@
 // What follows a product, one tile of 16 outputs and one row at a time (gemm.hpp: Finish).
 //
 // Sixteen neighbouring lanes have one output each. Sums over the tile go through a fixed tree of
-// shuffles, so a row's sum of squares has the same bits whoever wrote the row.
+// shuffles, so a row's sum of squares has the same bits with every kernel that writes the row.
 #pragma once
 
 #include <type_traits>

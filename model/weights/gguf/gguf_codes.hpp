@@ -1,5 +1,5 @@
-// The codes and scales of 32 numbers as a file's block has them, before any arithmetic: what backends
-// that keep blocks as they are rearrange.
+// The codes and scales of 32 numbers as a file's block has them, before any arithmetic, for backends
+// that rearrange blocks without computing their numbers.
 //
 // Pure functions.
 #pragma once

@@ -1,6 +1,6 @@
 // A whole GGUF file turned into the parts of a model, with every check done.
 //
-// The entry to the format for a file alone: bytes in, ModelParts or an error out. It neither opens
+// The entry point for a single file: bytes in, ModelParts or an error out. It neither opens
 // files nor keeps anything; the views in the parts point into `bytes`. Several files: gguf_shards.hpp.
 #pragma once
 

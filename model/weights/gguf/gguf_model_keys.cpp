@@ -5,21 +5,33 @@
 #include <fmt/core.h>
 #include <utility>
 
+#include "ipc/base/check.hpp"
 #include "model/weights/describe.hpp"
+#include "model/weights/gguf/gguf_piece_keys.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
 
-void add_rope_keys(const RopeConfig& rope, const std::string& arch, GgufKeyWriter& keys) {
+constexpr const char* kPhi3 = "phi3";
+
+void add_rope_keys(const ModelConfig& config, const std::string& arch, GgufKeyWriter& keys) {
+    const RopeConfig& rope = config.rope;
     keys.add_f32(arch + ".rope.freq_base", rope.base);
-    // Converters write it for this family alone; for the others it is the width of a head.
-    if (rope.pairing == RopePairing::Adjacent)
+    // Converters write it for these families alone; for the others it is the width of a head.
+    if (rope.pairing == RopePairing::Adjacent || arch == kPhi3)
         keys.add_u32(arch + ".rope.dimension_count", static_cast<std::uint64_t>(rope.dims));
     const std::string scaling = arch + ".rope.scaling.";
     if (rope.scaling == RopeScaling::Linear) {
         keys.add_text(scaling + "type", "linear");
         keys.add_f32(scaling + "factor", rope.factor);
+    }
+    if (rope.scaling == RopeScaling::Factors && arch == kPhi3) {
+        // Factors of llama3 scaling count in the whole context.
+        const int original =
+            rope.original_context > 0 ? rope.original_context : config.context_length;
+        keys.add_u32(scaling + "original_context_length", static_cast<std::uint64_t>(original));
+        keys.add_f32(scaling + "attn_factor", rope.attention_factor);
     }
     if (rope.scaling != RopeScaling::Yarn) return;
     keys.add_text(scaling + "type", "yarn");
@@ -48,7 +60,9 @@ void add_special_ids(const TokenizerData& data, GgufKeyWriter& keys) {
                          static_cast<std::uint64_t>(*token));
     }
     keys.add_bool("tokenizer.ggml.add_bos_token", data.add_bos);
-    if (data.add_eos) keys.add_bool("tokenizer.ggml.add_eos_token", true);
+    // Of "t5" other programs take a missing one for true.
+    if (data.add_eos || data.model == "unigram")
+        keys.add_bool("tokenizer.ggml.add_eos_token", data.add_eos);
 }
 
 void add_own_keys(const TokenizerData& data, GgufKeyWriter& keys) {
@@ -76,8 +90,12 @@ Status check_template(const std::string& text) {
 
 }  // namespace
 
-void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
-    const std::string arch = name_of(config.architecture);
+bool is_phi3(const ModelConfig& config) {
+    return config.architecture == Architecture::Llama && config.rope.pairing == RopePairing::Halves;
+}
+
+void add_config_keys(const ModelConfig& config, int context, GgufKeyWriter& keys) {
+    const std::string arch = is_phi3(config) ? kPhi3 : name_of(config.architecture);
     const auto add = [&](const char* suffix, int number) {
         keys.add_u32(arch + suffix, static_cast<std::uint64_t>(number));
     };
@@ -85,7 +103,7 @@ void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
     keys.add_text("general.type", "model");
     if (!config.name.empty()) keys.add_text("general.name", config.name);
     add(".block_count", config.layers);
-    add(".context_length", config.context_length);
+    add(".context_length", context);
     add(".embedding_length", config.dim);
     add(".feed_forward_length", config.ffn_dim);
     add(".attention.head_count", config.heads);
@@ -94,25 +112,24 @@ void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys) {
     add(".attention.value_length", config.head_dim);
     keys.add_f32(arch + ".attention.layer_norm_rms_epsilon", config.norm_epsilon);
     add(".vocab_size", config.vocab_size);
-    add_rope_keys(config.rope, arch, keys);
+    add_rope_keys(config, arch, keys);
 }
 
 Status add_tokenizer_keys(const TokenizerData& data, GgufKeyWriter& keys) {
     if (!data.refusal.empty()) return Error{Errc::Unsupported, data.refusal};
-    if (data.model != "gpt2") {
-        return Error{Errc::Unsupported,
-                     fmt::format("its tokenizer ({}) cannot be written to a GGUF file; byte-level "
-                                 "BPE can",
-                                 data.model == "llama" ? "SentencePiece BPE" : data.model)};
-    }
+    PACE_CHECK(data.model == "gpt2" || has_pieces(data), "a tokenizer without a refusal");
     if (Status s = check_template(data.chat_template); !s) return s;
-    keys.add_text("tokenizer.ggml.model", data.model);
-    keys.add_text("tokenizer.ggml.pre", data.pre);
+    if (has_pieces(data)) {
+        if (Status s = add_piece_keys(data, keys); !s) return s;
+    } else {
+        keys.add_text("tokenizer.ggml.model", data.model);
+        keys.add_text("tokenizer.ggml.pre", data.pre);
+    }
     keys.add_texts("tokenizer.ggml.tokens", data.tokens);
     std::vector<std::int32_t> kinds;
     for (const TokenKind kind : data.kinds) kinds.push_back(static_cast<std::int32_t>(kind));
     keys.add_i32s("tokenizer.ggml.token_type", kinds);
-    keys.add_texts("tokenizer.ggml.merges", data.merges);
+    if (!data.merges.empty()) keys.add_texts("tokenizer.ggml.merges", data.merges);
     add_special_ids(data, keys);
     if (!data.chat_template.empty()) keys.add_text("tokenizer.chat_template", data.chat_template);
     add_own_keys(data, keys);

@@ -10,7 +10,8 @@
 //     paceline.tokenizer.whole_words      bool    a piece that is a token is taken whole (ignore_merges)
 //     paceline.tokenizer.normal_form_c    bool    text is normalised first
 //
-// Llama 3's rope factors are no key but the tensor rope_freqs.weight, which the caller writes. Pure.
+// SentencePiece vocabularies have further ones (gguf_piece_keys.hpp). Rope factors are no key but tensors, which the
+// caller writes: rope_freqs.weight of Llama 3, rope_factors_short.weight and rope_factors_long.weight of Phi-3. Pure.
 #pragma once
 
 #include <string>
@@ -30,11 +31,14 @@ inline constexpr const char* kLateTokensKey = "paceline.tokenizer.late_token_ids
 inline constexpr const char* kWholeWordsKey = "paceline.tokenizer.whole_words";
 inline constexpr const char* kNormalFormKey = "paceline.tokenizer.normal_form_c";
 
-/// general.architecture and the keys of the architecture.
-void add_config_keys(const ModelConfig& config, GgufKeyWriter& keys);
+/// Whether GGUF calls the architecture "phi3": Llama's arithmetic without its order of q and k, fused matrices.
+[[nodiscard]] bool is_phi3(const ModelConfig& config);
 
-/// tokenizer.*. Errors: Unsupported: the tokenizer carries a refusal, or is no byte-level BPE; BadFile: a text too long for GGUF's
-/// limit (a chat template of more than 1 MiB).
+/// general.architecture and the keys of the architecture, with `context` as its length.
+void add_config_keys(const ModelConfig& config, int context, GgufKeyWriter& keys);
+
+/// tokenizer.*. Errors: Unsupported: the tokenizer carries a refusal; those of add_piece_keys(). BadFile: a text too long for
+/// GGUF's limit (a chat template of more than 1 MiB).
 [[nodiscard]] Status add_tokenizer_keys(const TokenizerData& tokenizer, GgufKeyWriter& keys);
 
 /// tokenizer.chat_templates and what they name. Errors: BadFile: a text too long; a name

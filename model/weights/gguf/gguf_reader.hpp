@@ -1,7 +1,7 @@
 // GGUF v2/v3, byte level: header, typed key-values, tensor descriptions.
 //
-// Knows how the bytes are laid out and nothing of what they mean: every length, count and type
-// is checked against the bytes that are really there before anything is allocated or read.
+// Handles the layout of the bytes, not their meaning: every length, count and type
+// is checked against the size of the file before memory is allocated or a value is read.
 // Layout and limits: docs/file-formats.md. Pure functions over a span; all views in the results
 // point into that span and live as long as it does.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace paceline {
 
-// The limits. Real files stay far below them; hostile ones meet them before an allocation.
+// The limits. Real files stay far below them; malicious ones are refused before an allocation.
 inline constexpr std::uint64_t kGgufKeysMax = 65'536;
 inline constexpr std::uint64_t kGgufTensorsMax = 65'536;
 inline constexpr std::uint64_t kGgufKeyBytesMax = 65'535;  // the format's own limit

@@ -1,10 +1,10 @@
 // Split GGUF models: PREFIX-00001-of-00003.gguf and its neighbours, opened from any of them.
 //
-// A shard says in `split.no` (from 0) which it is, in `split.count` of how many, and in
-// `split.tensors.count` how many tensors all have together. The first has all other keys, and perhaps no
-// tensors. What is checked of each: that it is there, that name and keys agree, that all say the same
-// counts, that no two hold a tensor of the same name, that the tensors are all there. Pure functions but
-// for open_shards().
+// A shard has its number (from 0) in `split.no`, the number of shards in `split.count`, and in
+// `split.tensors.count` the number of tensors of all. The first has all other keys, and perhaps no
+// tensors. Checked: every shard exists, name and keys agree, all have the same
+// counts, no two have a tensor of the same name, no tensor is missing. Pure functions except
+// open_shards().
 #pragma once
 
 #include <optional>

@@ -257,30 +257,34 @@ LayerTensors assign_layer(Assigner& assigner, const ModelConfig& config, int ind
     return layer;
 }
 
-/// Base frequencies are divided by the tensor `name`.
+/// The tensor `name`, by which base frequencies are divided.
+std::vector<float> read_factors(Assigner& assigner, const char* name, int count) {
+    const TensorView tensor = assigner.vector(name, count);
+    if (!assigner.status()) return {};
+    std::vector<float> factors(static_cast<std::size_t>(tensor.cols));
+    dequantize_row(tensor, 0, factors);
+    for (const float factor : factors) {
+        if (factor >= 1e-4F && factor <= 1e6F) continue;
+        assigner.fail(Errc::BadFile, std::string(name) + " holds the factor " +
+                                         number_text(static_cast<double>(factor)) +
+                                         "; possible are 0.0001 to 1000000");
+        return {};
+    }
+    return factors;
+}
+
 void take_factors(Assigner& assigner, const char* name, RopeConfig& rope) {
     if (rope.scaling != RopeScaling::None) {
         assigner.fail(Errc::Unsupported,
                       std::string(name) + " together with another rope scaling is not supported");
         return;
     }
-    const TensorView tensor = assigner.vector(name, rope.dims / 2);
-    if (!assigner.status()) return;
+    rope.factors = read_factors(assigner, name, rope.dims / 2);
     rope.scaling = RopeScaling::Factors;
-    rope.factors.resize(static_cast<std::size_t>(tensor.cols));
-    dequantize_row(tensor, 0, rope.factors);
-    for (const float factor : rope.factors) {
-        if (factor < 1e-4F || factor > 1e6F) {
-            assigner.fail(Errc::BadFile, std::string(name) + " holds the factor " +
-                                             number_text(static_cast<double>(factor)) +
-                                             "; possible are 0.0001 to 1000000");
-            return;
-        }
-    }
 }
 
 /// Llama 3's rope scaling is a tensor. Phi's are two: one for texts within the original context, which the
-/// context is cut to, and one for longer texts, where keys that were computed before would be wrong.
+/// context is cut to, and one for longer texts (ModelFile::choose_rope).
 void take_rope_factors(Assigner& assigner, ModelParts& parts) {
     constexpr const char* kLlama3 = "rope_freqs.weight";
     constexpr const char* kShort = "rope_factors_short.weight";
@@ -292,11 +296,16 @@ void take_rope_factors(Assigner& assigner, ModelParts& parts) {
         return;
     }
     take_factors(assigner, kShort, config.rope);
-    (void)assigner.vector(kLong, config.rope.dims / 2);
+    std::vector<float> factors = read_factors(assigner, kLong, config.rope.dims / 2);
     if (config.context_length <= config.rope.original_context) return;
-    parts.remarks.push_back(
-        fmt::format("the context is {} of {} tokens: beyond it other rope factors count ({})",
-                    config.rope.original_context, config.context_length, kLong));
+    parts.long_rope = {
+        .factors = std::move(factors),
+        .context = config.context_length,
+        .remark =
+            fmt::format("the context is {} of {} tokens: with a larger one (-c) other rope factors "
+                        "count, for short texts too ({})",
+                        config.rope.original_context, config.context_length, kLong)};
+    parts.remarks.push_back(parts.long_rope.remark);
     config.context_length = config.rope.original_context;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/weights/gguf/gguf_model_keys.hpp"
+#include "model/weights/gguf/gguf_piece_keys.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -103,29 +104,6 @@ bool begins_with_bos(const TokenizerData& data) {
     return false;
 }
 
-/// What a vocabulary of the model "llama" leaves to its readers.
-void read_pieces(GgufKeys& keys, int vocab_size, TokenizerData& data) {
-    data.scores = keys.floats("tokenizer.ggml.scores");
-    // Their converters write a copy of the merges now and then; scores are what counts.
-    data.merges.clear();
-    if (!data.bos && vocab_size > 1) data.bos = 1;
-    if (!data.eos && vocab_size > 2) data.eos = 2;
-    if (!data.unknown) data.unknown = 0;
-    const std::string space = "\xE2\x96\x81";  // U+2581
-    if (keys.bool_or("tokenizer.ggml.add_space_prefix", true)) {
-        data.pieces.steps.push_back({TextStep::Kind::Prepend, "", space});
-        data.pieces.drops_space = true;
-    }
-    data.pieces.steps.push_back({TextStep::Kind::Replace, " ", space});
-    // The user's own tokens are cut out of a text that still has its spaces.
-    for (std::size_t i = 0; i < data.kinds.size(); ++i) {
-        if (data.kinds[i] != TokenKind::User) continue;
-        std::string& text = data.tokens[i];
-        for (std::size_t at = text.find(space); at != text.npos; at = text.find(space, at + 1))
-            text.replace(at, space.size(), " ");
-    }
-}
-
 }  // namespace
 
 Result<ChatSources> read_chat_sources(GgufKeys& keys) {
@@ -160,11 +138,13 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     data.eom = read_id(keys, "eom_token_id", vocab_size);
     data.unknown = read_id(keys, "unknown_token_id", vocab_size);
     data.padding = read_id(keys, "padding_token_id", vocab_size);
-    if (data.model == "llama") read_pieces(keys, vocab_size, data);
-    if (data.model != "gpt2" && data.model != "llama") {
-        // Also what a tokenizer.json may have and a GGUF file cannot state ("unigram").
+    // Before it is read: a file that says so itself is none of Paceline's.
+    const bool unigram = data.model == "unigram";
+    if (!unigram) read_piece_keys(keys, data);
+    if (unigram || (data.model != "gpt2" && !has_pieces(data))) {
         data.refusal = "tokenizer model " + quoted(data.model) +
-                       " (tokenizer.ggml.model) is not supported; supported: gpt2, llama";
+                       " (tokenizer.ggml.model) is not supported; supported: gpt2, llama, and "
+                       "t5 as paceline convert writes it";
     }
     data.add_bos = keys.bool_or("tokenizer.ggml.add_bos_token", begins_with_bos(data));
     data.add_eos = keys.bool_or("tokenizer.ggml.add_eos_token", false);

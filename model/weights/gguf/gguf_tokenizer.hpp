@@ -14,8 +14,8 @@ inline constexpr std::size_t kTokenBytesMax = 65'536;  // of one vocabulary entr
 /// its weights can be run on token ids.
 /// Where a file leaves out whether a text begins with a BOS, which ids are special, or whether a text
 /// begins with a space, the family's rule holds, as in llama.cpp.
-/// Of another tokenizer.ggml.model than gpt2 and llama the data carry the refusal: the model can be inspected
-/// and measured, but not given text.
+/// For a tokenizer.ggml.model other than gpt2, llama, and t5 as Paceline writes it (gguf_piece_keys.hpp), the data
+/// contain the refusal: the model can be inspected and measured, but text cannot be encoded.
 /// `vocab_size` is the number of rows of the embedding; tokens must be exactly as many.
 /// Errors: BadFile (counts that disagree, ids or kinds out of range, wrong types).
 Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size);

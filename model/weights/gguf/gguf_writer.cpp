@@ -95,6 +95,11 @@ void GgufKeyWriter::add_i32s(const std::string& key, const std::vector<std::int3
     put(std::as_bytes(std::span{numbers}));
 }
 
+void GgufKeyWriter::add_f32s(const std::string& key, const std::vector<float>& numbers) {
+    begin_array(key, GgufType::F32, numbers.size());
+    put(std::as_bytes(std::span{numbers}));
+}
+
 void GgufKeyWriter::add_value(const std::string& key, const GgufValue& value) {
     if (value.type == GgufType::Array) {
         begin_array(key, value.element, value.count);

@@ -1,6 +1,6 @@
 // GGUF v3, byte level, for writing: what stands in front of the tensor data.
 //
-// Knows how the bytes are laid out and nothing of what they mean; gguf_reader.hpp reads the same. Values of
+// Handles the layout of the bytes, not their meaning; gguf_reader.hpp reads the same. Values of
 // the caller are in this machine's byte order, which is little endian everywhere Paceline runs.
 //
 // Pure but for what GgufKeyWriter collects. Preconditions, checked: no key twice, names within the limits of
@@ -31,6 +31,7 @@ public:
     void add_bool(const std::string& key, bool value);
     void add_texts(const std::string& key, const std::vector<std::string>& texts);
     void add_i32s(const std::string& key, const std::vector<std::int32_t>& numbers);
+    void add_f32s(const std::string& key, const std::vector<float>& numbers);
     /// As another file has it.
     void add_value(const std::string& key, const GgufValue& value);
 

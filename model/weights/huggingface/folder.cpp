@@ -146,6 +146,7 @@ Result<ModelFile::Contents> read_folder(const std::string& path) {
     ModelParts parts;
     parts.format = "Hugging Face folder";
     parts.config = read.value().model;
+    parts.long_rope = read.value().long_rope;
     parts.config.name = std::filesystem::path{folder}.filename().string();
     parts.architecture = read.value().architecture->class_name;
     parts.remarks = read.value().remarks;

@@ -1,5 +1,6 @@
 #include "model/weights/huggingface/folder_config.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <string>
 #include <utility>
@@ -115,10 +116,16 @@ Result<FolderConfig> read_config(JsonKeys& keys) {
     read_widths(keys, architecture, config);
     if (!keys.status()) return keys.status().error();
     config.rope.pairing = architecture.pairing;
-    if (std::string limit = read_rope(keys, architecture, config); !limit.empty())
+    if (std::string limit = read_rope(keys, architecture, config, out.long_rope); !limit.empty()) {
+        if (out.long_rope.context != 0) out.long_rope.remark = limit;
         out.remarks.push_back(std::move(limit));
+    }
     const int stated_context = config.context_length;
+    // A window cuts both contexts of longrope.
+    config.context_length = std::max(stated_context, out.long_rope.context);
     if (architecture.read_more != nullptr) architecture.read_more(keys, config);
+    if (out.long_rope.context != 0) out.long_rope.context = config.context_length;
+    config.context_length = std::min(stated_context, config.context_length);
     if (!keys.status()) return keys.status().error();
     if (config.context_length < stated_context) {
         out.remarks.push_back(

@@ -1,7 +1,7 @@
-// A JSON file of a model folder, read whole and checked before anything of it is believed.
+// A JSON file of a model folder, read completely and checked before it is used.
 //
-// What is returned is UTF-8, nested at most kJsonDepthMax deep, and no object has a key twice (a
-// parser would keep one of the two meanings, unseen). Its size is bounded before it is read.
+// The result is UTF-8, nested at most kJsonDepthMax deep, and no object has a key twice (a
+// parser would silently keep one of the two). The size is checked before the file is read.
 #pragma once
 
 #include <cstddef>

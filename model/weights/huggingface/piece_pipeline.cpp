@@ -1,13 +1,10 @@
 #include "model/weights/huggingface/piece_pipeline.hpp"
 
-#include <algorithm>
-#include <fmt/core.h>
-
 #include <nlohmann/json.hpp>
 
 #include "model/weights/huggingface/json_keys.hpp"
 #include "model/weights/huggingface/pipeline_parts.hpp"
-#include "model/weights/message_text.hpp"
+#include "model/weights/text_step_limits.hpp"
 
 namespace paceline::huggingface {
 namespace {
@@ -16,16 +13,12 @@ using nlohmann::json;
 
 constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581
 
-// A few replacements of one byte by many would make gigabytes of a short text.
-constexpr std::size_t kStepsMax = 16;
-constexpr std::size_t kStepBytesMax = 64;  // of either text of a step
-constexpr std::size_t kGrowthMax = 32;     // of a text by all steps together
-
 /// One part of the normalizer as a step; false: it is none that is known.
 bool read_step(const json& part, std::vector<TextStep>& steps) {
     const std::string type = type_of(part);
-    if (type == "NFC") {
-        steps.push_back({TextStep::Kind::NormalFormC, "", ""});
+    if (type == "NFC" || type == "NFKC") {
+        using Kind = TextStep::Kind;
+        steps.push_back({type == "NFC" ? Kind::NormalFormC : Kind::NormalFormKC, "", ""});
         return true;
     }
     if (type == "Prepend") {
@@ -37,39 +30,6 @@ bool read_step(const json& part, std::vector<TextStep>& steps) {
     if (type != "Replace" || from.empty() || !content.is_string()) return false;
     steps.push_back({TextStep::Kind::Replace, from, content.get<std::string>()});
     return true;
-}
-
-/// How many times longer a text may become by `step`, but for a text in front of it.
-std::size_t growth_of(const TextStep& step) {
-    switch (step.kind) {
-        case TextStep::Kind::NormalFormC:
-            return 3;  // U+1D160 and its like: one character of 4 bytes becomes three
-        case TextStep::Kind::Prepend:
-            return 1;
-        case TextStep::Kind::Replace:
-            return std::max<std::size_t>(
-                1, (step.to.size() + step.from.size() - 1) / step.from.size());
-    }
-    return 1;
-}
-
-/// Why the steps are too much to ask for; empty: they are not.
-std::string refused_steps(const std::vector<TextStep>& steps) {
-    const auto no = [](const std::string& what) {
-        return "tokenizer.json: a normalizer " + what + " is not supported";
-    };
-    if (steps.size() > kStepsMax)
-        return no(fmt::format("of {} steps (more than {})", steps.size(), kStepsMax));
-    std::size_t growth = 1;
-    for (const TextStep& step : steps) {
-        const std::size_t bytes = std::max(step.from.size(), step.to.size());
-        if (bytes > kStepBytesMax)
-            return no(fmt::format("with a text of {} bytes (more than {})", bytes, kStepBytesMax));
-        growth *= growth_of(step);
-        if (growth > kGrowthMax)
-            return no(fmt::format("that may make a text more than {} times longer", kGrowthMax));
-    }
-    return {};
 }
 
 /// Metaspace, of this version of the library or of one that knew add_prefix_space.
@@ -150,8 +110,10 @@ PiecePipeline recognise_pieces(const json& tokenizer) {
         out.refusal = refused_part("normalizer", *part);
         return out;
     }
-    out.refusal = refused_steps(out.rules.steps);
-    if (!out.refusal.empty()) return out;
+    if (const std::string excess = excess_of(out.rules.steps); !excess.empty()) {
+        out.refusal = "tokenizer.json: a normalizer " + excess + " is not supported";
+        return out;
+    }
     read_pre_tokenizer(tokenizer, out);
     if (out.refusal.empty()) read_decoder(tokenizer, out);
     return out;

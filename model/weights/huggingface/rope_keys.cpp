@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 #include <numbers>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -78,25 +80,35 @@ void read_llama3(JsonKeys& scaling, ModelConfig& config) {
     }
 }
 
-/// The list for short texts; the context is cut to the length that it is for.
-void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config) {
-    RopeConfig& rope = config.rope;
-    rope.original_context = original_context(keys.has(kOriginalContext) ? keys : scaling, config);
-    const nlohmann::json* list = scaling.find("short_factor");
-    const auto pairs = static_cast<std::size_t>(rope.dims / 2);
+std::vector<float> read_factors(JsonKeys& scaling, const char* key, int count) {
+    const nlohmann::json* list = scaling.find(key);
+    const auto pairs = static_cast<std::size_t>(count);
     if (list == nullptr || !list->is_array() || list->size() != pairs) {
-        scaling.fail(Errc::BadFile, fmt::format("{} must be a list of {} numbers",
-                                                scaling.name("short_factor"), pairs));
-        return;
+        scaling.fail(Errc::BadFile,
+                     fmt::format("{} must be a list of {} numbers", scaling.name(key), pairs));
+        return {};
     }
+    std::vector<float> factors;
     for (const nlohmann::json& factor : *list) {
         if (!factor.is_number() || !(factor.get<double>() >= 1e-4 && factor.get<double>() <= 1e6)) {
-            scaling.fail(Errc::BadFile, scaling.name("short_factor") + " holds " +
-                                            json_text_of(factor) + "; possible are 0.0001 to 1e6");
-            return;
+            scaling.fail(Errc::BadFile, scaling.name(key) + " holds " + json_text_of(factor) +
+                                            "; possible are 0.0001 to 1e6");
+            return {};
         }
-        rope.factors.push_back(factor.get<float>());
+        factors.push_back(factor.get<float>());
     }
+    return factors;
+}
+
+/// The list for short texts counts first; the context is cut to the length that it is for.
+void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config, LongRope& long_rope) {
+    RopeConfig& rope = config.rope;
+    rope.original_context = original_context(keys.has(kOriginalContext) ? keys : scaling, config);
+    rope.factors = read_factors(scaling, "short_factor", rope.dims / 2);
+    std::vector<float> factors = read_factors(scaling, "long_factor", rope.dims / 2);
+    if (!scaling.status()) return;
+    if (config.context_length > rope.original_context)
+        long_rope = {.factors = std::move(factors), .context = config.context_length};
     const double original = std::max(rope.original_context, 2);  // its logarithm is divided by
     const double extension =
         scaling.number_or("factor", config.context_length / original, kFactors);
@@ -107,7 +119,11 @@ void read_longrope(JsonKeys& keys, JsonKeys& scaling, ModelConfig& config) {
     config.context_length = std::min(config.context_length, rope.original_context);
 }
 
-void read_scaling(JsonKeys& keys, JsonKeys& scaling, const std::string& type, ModelConfig& config) {
+void read_scaling(JsonKeys& keys,
+                  JsonKeys& scaling,
+                  const std::string& type,
+                  ModelConfig& config,
+                  LongRope& long_rope) {
     if (type == "default" || type == "dynamic") {
         if (type == "dynamic") (void)scaling.required_number("factor", kFactors);
     } else if (type == "linear") {
@@ -118,7 +134,7 @@ void read_scaling(JsonKeys& keys, JsonKeys& scaling, const std::string& type, Mo
     } else if (type == "llama3") {
         read_llama3(scaling, config);
     } else if (type == "longrope" || type == "su") {
-        read_longrope(keys, scaling, config);
+        read_longrope(keys, scaling, config, long_rope);
     } else {
         scaling.fail(Errc::Unsupported,
                      "rope scaling " + paceline::quoted(type) + " (" + scaling.name("rope_type") +
@@ -128,7 +144,10 @@ void read_scaling(JsonKeys& keys, JsonKeys& scaling, const std::string& type, Mo
 
 }  // namespace
 
-std::string read_rope(JsonKeys& keys, const FolderArchitecture& architecture, ModelConfig& config) {
+std::string read_rope(JsonKeys& keys,
+                      const FolderArchitecture& architecture,
+                      ModelConfig& config,
+                      LongRope& long_rope) {
     constexpr double kBase = 10000.0;
     constexpr JsonKeys::NumberRange kBases{1.001, 1e12};  // yarn divides by its logarithm
     const bool version5 = keys.has("rope_parameters");
@@ -154,11 +173,11 @@ std::string read_rope(JsonKeys& keys, const FolderArchitecture& architecture, Mo
     if (!keys.status()) return {};
     const int stated = config.context_length;
     if (type == "yarn" && architecture.yarn_is_longrope) type = "longrope";
-    read_scaling(keys, scaling, type.value_or("default"), config);
+    read_scaling(keys, scaling, type.value_or("default"), config, long_rope);
     if (config.context_length < stated) {
         return fmt::format(
-            "the context is {} of {} tokens: beyond it other rope factors count "
-            "(longrope)",
+            "the context is {} of {} tokens: with a larger one (-c) other rope factors count, for "
+            "short texts too (longrope)",
             config.context_length, stated);
     }
     if (type != "dynamic") return {};

@@ -1,8 +1,8 @@
 // Which of the known tokenizers a tokenizer.json describes: its normalizer, pre-tokenizer and
 // post-processor, recognised word for word.
 //
-// A part that is not known for sure is refused by name, never guessed: one character of a regular
-// expression makes other tokens.
+// A part that is not recognised exactly is refused by name: one different character of a regular
+// expression gives other tokens.
 #pragma once
 
 #include <optional>

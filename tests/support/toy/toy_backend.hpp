@@ -1,4 +1,4 @@
-// FakeBackend: a model of a few bytes whose every answer depends on every key it should see.
+// FakeBackend: a toy model whose every token depends on every key that its row should see.
 //
 // A hidden state is a 64-bit hash, carried as four exact floats, plus the row's token. A layer
 // writes the hash to the row's KV slot and mixes in what it reads at all visible slots, in order

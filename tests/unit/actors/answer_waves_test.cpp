@@ -1,5 +1,5 @@
-// AnswerWaves: answers of waves are those of plain decoding, and what is kept beside them is what a
-// plain forward pass of the same text says.
+// AnswerWaves: answers equal those of plain decoding, and the kept distributions and residuals equal those of a
+// plain forward pass of the same text.
 #include "actors/decoding/answer_waves.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// Requests that share waves: the queue that says what runs together, the verifier that asks several
+// Requests that share waves: the queue that selects parts that run together, the verifier with several
 // walks at once, and the pipeline as a whole.
 #include <random>
 #include <set>
 
 #include "actors/protocol/counters.hpp"
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

@@ -83,7 +83,7 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     CHECK(bench.ears[0]->tokens.size() == 3);
     CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 52});
     CHECK(bench.conductor.open_requests() == 0);
-    // All stages hear of the end, whether the verdict that says so reached them or not.
+    // All stages get a Stop, also if the final verdict did not reach them.
     REQUIRE(bench.context.stops.size() == 3);
     CHECK(bench.context.stops[0].second.request == id);
     CHECK(bench.context.stops[0].second.attempt == Attempt{1});

@@ -1,11 +1,11 @@
-// Requests whose verdicts stay away while every stage seems well: begun anew once, then ended with an
-// error; and those that only wait, which are left alone.
+// Requests that get no verdicts although no stage is lost: replayed once, then ended with an
+// error; and requests that only wait, which are not affected.
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
@@ -53,7 +53,7 @@ TEST_CASE(
     CHECK(bench.ears[0]->status.error().code == Errc::PeerGone);
     const std::string& what = bench.ears[0]->status.error().what;
     CHECK(has(what, "request 1"));
-    CHECK(has(what, "a verdict of segment-2"));
+    CHECK(has(what, "no verdict of segment-2"));
     CHECK(has(what, "position 6"));
     CHECK(bench.context.stops.size() == 6);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});

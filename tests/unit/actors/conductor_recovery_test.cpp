@@ -1,4 +1,4 @@
-// The conductor when stages are lost: attempts, replay, requests and pipelines that are given up.
+// The conductor when stages are lost: attempts, replay, requests and pipelines that end with an error.
 #include <string>
 #include <vector>
 
@@ -105,7 +105,7 @@ TEST_CASE("a request that meets a loss in a row at every try is given up as pois
     CHECK(bench.ears[0]->tokens.empty());
 }
 
-TEST_CASE("suspects are tried one at a time, and only one that was alone is given up") {
+TEST_CASE("suspects are tried one at a time, and only one that was alone is ended") {
     Bench bench;
     const std::vector<RequestId> ids{bench.submit(request()), bench.submit(request())};
     const auto begun = [&bench] {  // requests of the Begins since the last look
@@ -136,7 +136,7 @@ TEST_CASE("suspects are tried one at a time, and only one that was alone is give
     CHECK(bench.context.excused.empty());
     bench.lose(kFirst);
     CHECK(bench.ears[1]->ends == 1);
-    CHECK(bench.ears[1]->status.error().what.find("request 2 is given up") == 0);
+    CHECK(bench.ears[1]->status.error().what.find("request 2 is ended") == 0);
     CHECK(bench.context.excused == std::vector{kVerifier, kVerifier, kVerifier, kFirst});
     bench.join(kFirst);
     CHECK(begun() == Requests{ids[0], late});

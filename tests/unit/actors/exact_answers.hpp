@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 namespace paceline::testing {
 

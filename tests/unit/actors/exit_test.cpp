@@ -7,7 +7,7 @@
 #include "actors/target/exit_evaluator.hpp"
 #include "actors/target/watermark_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

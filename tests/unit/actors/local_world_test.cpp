@@ -1,6 +1,7 @@
 #include "tests/support/local_world.hpp"
 
-#include "tests/unit/actors/pipeline.hpp"
+#include "actors/draft/prompt_lookup_source.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

@@ -1,5 +1,5 @@
-// Proof that these tests would notice: each planted bug (ipc/base/faults.hpp) takes one safeguard
-// out, and decoding across losses must then go wrong under some seed. Linked with the libraries
+// Shows that these tests find bugs: each planted bug (ipc/base/faults.hpp) removes one safeguard
+// and decoding across losses must then fail with some seed. Linked with the libraries
 // that have the switches; every try is a process of its own, since a bug may end in a check.
 #include <cstdio>
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "ipc/base/faults.hpp"
 #include "runtime/loop/job_limits.hpp"
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"

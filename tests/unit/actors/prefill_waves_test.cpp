@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "actors/protocol/counters.hpp"
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 #include "tests/unit/actors/wave_scheduler_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

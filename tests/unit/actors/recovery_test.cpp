@@ -1,9 +1,10 @@
-// Decoding while stages die and come back: whatever is lost at whatever moment, the tokens are
-// plain decoding's, each answer ends once, and nothing stays held.
+// Decoding while stages die and come back: for any loss at any time the tokens are
+// plain decoding's, each answer ends once, and no slot or request leaks.
 #include <cstdlib>
 #include <random>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

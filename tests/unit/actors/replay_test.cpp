@@ -1,12 +1,12 @@
-// The rejection rule in a running pipeline: what was committed is what the verifier says when the
-// recorded schedule is laid before it again with plain logits, and its law is the target's own.
+// The rejection rule in a running pipeline: the committed tokens equal those of the verifier when the
+// recorded schedule is replayed with plain logits, and their distribution is the target's.
 #include <array>
 #include <cmath>
 #include <random>
 
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampler_scratch.hpp"
-#include "tests/unit/actors/pipeline.hpp"
+#include "tests/support/pipeline/pipeline.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same

@@ -82,7 +82,7 @@ public:
         return true;
     }
 
-    /// The target verifies the oldest wave, and everybody applies its verdicts. Returns them.
+    /// The target verifies the oldest wave; scheduler and states apply its verdicts. Returns them.
     std::vector<msg::Verdict> verify() {
         REQUIRE_FALSE(in_flight.empty());
         const msg::Wave wave = in_flight.front();

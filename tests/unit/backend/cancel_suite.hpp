@@ -1,4 +1,4 @@
-// Cancelled calls and rows that go stale while they run: who says so, and that all others keep their bits.
+// Cancelled calls, and rows that become stale while they run: they are dropped, and all other rows keep their bits.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The promise the whole product rests on: a row's bits depend on the row alone. Waves, chunks, slots,
-// threads, recordings, segments, trees and other requests change none.
+// Row invariance: a row's bits depend on the row alone. Waves, chunks, slots,
+// threads, recordings, segments, trees and other requests do not change them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the CPU backend leaves out of rows that go stale; what it promises of the others is in the suite.
+// The sub-layers that the CPU backend does not run for stale rows; the suite tests that other rows keep their bits.
 #include <algorithm>
 
 #include "tests/unit/backend/stale_rows.hpp"

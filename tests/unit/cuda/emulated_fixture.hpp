@@ -40,7 +40,7 @@ struct Order {};
 class OrderScope {
 public:
     explicit OrderScope(emulated::Order /*order*/) {}
-    ~OrderScope() {}  // as the other: whoever makes one uses it
+    ~OrderScope() {}  // as the other: no warning about an unused variable
     OrderScope(const OrderScope&) = delete;
     OrderScope& operator=(const OrderScope&) = delete;
 };

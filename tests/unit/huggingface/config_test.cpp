@@ -132,6 +132,14 @@ TEST_CASE("phi3: lists of rope factors, partial rotation and fused rows are chec
                    "short_factor must be a list of 2 numbers"));
     CHECK(contains(refused({{"rope_parameters", {{"short_factor", {1.0, -2.0}}}}}),
                    "short_factor holds -2"));
+    CHECK(contains(refused({{"rope_parameters", {{"long_factor", {1.0, 1e9}}}}}),
+                   "long_factor holds 1"));
+    CHECK(file.contents().parts.long_rope.context == 256);
+    CHECK(file.contents().parts.long_rope.factors.size() == 2);
+    const FolderCopy windowed("phi3-f16");
+    windowed.patch(kConfig, {{"sliding_window", 128}});  // both lists within it
+    CHECK(windowed.opened().config().context_length == 96);
+    CHECK(windowed.opened().contents().parts.long_rope.context == 128);
     CHECK(contains(refused({{"num_key_value_heads", 4}}), "qkv_proj.weight"));
     CHECK(contains(refused({{"partial_rotary_factor", 0.4},
                             {"rope_parameters", {{"partial_rotary_factor", 0.4}}}}),

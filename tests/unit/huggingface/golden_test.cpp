@@ -81,6 +81,37 @@ TEST_CASE("a folder and the GGUF file of the same weights give the same bits, pa
     }
 }
 
+TEST_CASE("beyond the original context of longrope the logits are those of its other list") {
+    const nlohmann::json text = notes("phi3-f16").at("long_text");
+    const auto tokens = text.at("tokens").get<std::vector<TokenId>>();
+    const auto wanted = text.at("logits").get<std::vector<float>>();
+    ModelFile file = open_folder("phi3-f16");
+    REQUIRE(tokens.size() > 96);
+    file.choose_rope(96);
+    CHECK(file.config().context_length == 96);
+    file.choose_rope(97);
+    CHECK(file.config().context_length == 256);
+    const int vocab_size = file.config().vocab_size;
+    const auto last_rows = [&](const std::vector<float>& logits) {
+        return std::vector<float>(logits.end() - std::ssize(wanted), logits.end());
+    };
+    const auto reference = ReferenceTraits::make(file, {.dtype = Dtype::F32, .kv = KvType::F32});
+    const auto cpu = CpuTraits::make(file, {.dtype = Dtype::F32, .kv = KvType::F32});
+    const std::vector<float> slow = last_rows(sequence_logits(*reference, tokens, 16));
+    const std::vector<float> fast = last_rows(sequence_logits(*cpu, tokens, 16));
+    CHECK(deviation(slow, wanted, vocab_size).relative < ReferenceTraits::kGoldenTolerance);
+    CHECK(deviation(fast, wanted, vocab_size).relative < CpuTraits::kGoldenTolerance);
+    const ModelFile first = open_folder("phi3-f16");
+    const auto other = CpuTraits::make(first, {.dtype = Dtype::F32, .kv = KvType::F32});
+    CHECK(deviation(last_rows(sequence_logits(*other, tokens, 16)), wanted, vocab_size).relative >
+          0.01);
+    // A model without lists stays as it is.
+    ModelFile plain = open_folder("llama3-bf16");
+    const int context = plain.config().context_length;
+    plain.choose_rope(2 * context);
+    CHECK(plain.config().context_length == context);
+}
+
 TEST_CASE("the ids of a text, with what begins it, are those of transformers' AutoTokenizer") {
     std::size_t texts = 0;
     for (const char* name : {"llama-untied-f16", "llama-linear-bf16", "llama3-bf16", "qwen2-f16",

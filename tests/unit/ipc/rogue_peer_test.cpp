@@ -1,5 +1,5 @@
-// A rogue peer: a second process scribbles at random over a live ring and pool while this one
-// goes on using them. Nothing here may crash, read out of range or believe what cannot be.
+// A faulty peer: a second process writes random bytes into a ring and pool in use while this one
+// continues to use them. This process must not crash, read out of range or accept invalid values.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,4 +1,4 @@
-// The emulation itself: each mistake that NCCL or the driver does not forgive is found.
+// The emulation itself: it detects each misuse that would hang or crash the real NCCL or driver.
 #include "ipc/device/emulated/emulation.hpp"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// One answer from a generator that says what the test wants: what becomes text, what an error.
+// stream_answer() with a scripted generator: text, stop strings and errors.
 #include "launch/session/answer.hpp"
 
 #include <doctest/doctest.h>

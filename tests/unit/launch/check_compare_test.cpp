@@ -1,4 +1,4 @@
-// What `paceline check` says of texts and time lines, against naive twins.
+// The comparisons of `paceline check` (texts, time lines) against naive implementations.
 #include "launch/tools/check_compare.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Who sits on which GPU, with sizes that are easy to add up: a layer is 10 GB, a draft 3.
+// Placement on GPUs, with sizes that are easy to add: a layer is 10 GB, a draft 3.
 #include "launch/placement/gpu_plan.hpp"
 
 #include <algorithm>

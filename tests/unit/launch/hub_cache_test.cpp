@@ -1,4 +1,4 @@
-// The Hugging Face cache: which names mean a model in it, and which folders are believed.
+// The Hugging Face cache: which names refer to a model in it, and which folders are accepted.
 #include "launch/base/hub_cache.hpp"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Whether a run fits into memory: what it needs, what there is, what is said if it does not.
+// Whether a run fits into memory: its need, the available memory, and the message if it does not fit.
 #include <string>
 
 #include <doctest/doctest.h>

@@ -184,7 +184,7 @@ TEST_CASE("what cannot work together is refused by name") {
          "there is one at a time"},
         {stage("correct") + segment, "role = \"correct\" needs a stage with role = \"draft\""},
         {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
-        {chain + "[exit]\ncandidates = true\n", "no stage with role = \"draft\" to tell"},
+        {chain + "[exit]\ncandidates = true\n", "no stage with role = \"draft\" to receive them"},
         {chain, "the exit would do nothing"},
         {draft + chain + "[draft]\n", "no stage continues them"},
         {draft + segment + "[draft]\nexit_alternatives = 2\n",

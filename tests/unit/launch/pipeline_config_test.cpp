@@ -396,10 +396,10 @@ TEST_CASE("a GPU that is not there is refused with what is") {
     CHECK(none.error().code == Errc::BadArgument);
     CHECK(contains(none.error().what,
                    "x.toml: [[stage]] \"a\": device = \"cuda:1\" does not exist; "
-                   "there is only the CPU (no driver)"));
+                   "available: only the CPU (no driver)"));
     const Status other = check_gpus(config, {.names = {"H200"}, .why_none = ""});
     REQUIRE(!other.ok());
-    CHECK(contains(other.error().what, "does not exist; there is cuda:0 (H200)"));
+    CHECK(contains(other.error().what, "does not exist; available: cuda:0 (H200)"));
     CHECK(check_gpus(config, {.names = {"H200", "H100"}, .why_none = ""}).ok());
     const PipelineConfig cpu = parse_pipeline_config(segment("a", ""), "x.toml").value();
     CHECK(check_gpus(cpu, {}).ok());

@@ -91,6 +91,8 @@ TEST_CASE("values of [self_draft] out of their range are refused with file, key,
              Case{"threshold_adapts = true\n",
                   "threshold_adapts = true needs confidence_min, or reach_min of at least 0.01"},
              Case{"head = \"best\"\n", "head"},
+             Case{"short_list = -1\n", "short_list = -1"},
+             Case{"short_list = \"all\"\n", "short_list"},
              Case{"tree = \"paper\"\n", "tree"},
              Case{"skip_ratio = 0.5\n", "skip_ratio"},
              Case{"window = 8\n", "window"},
@@ -150,6 +152,33 @@ TEST_CASE("layers that the target has not are refused by key, value and number o
     CHECK(contains(nothing, "the first 1 and last 1 of which are kept"));
     CHECK(contains(plan_error_of("source = \"skip\"\nskip_ratio = 0\nkeep_first = 0\n"),
                    "skip_ratio = 0 leaves nothing to skip"));
+}
+
+TEST_CASE(
+    "a short list is a head of its own with the first ids, and none if it has the whole "
+    "vocabulary") {
+    const ModelFile target = testing::open_fixture("tiny-chat");
+    const auto plan_of = [&](const std::string& text) {
+        Result<SelfDraftPlan> plan = plan_self_draft(config_of(text), target);
+        if (!plan.ok()) FAIL(plan.error().what);
+        return std::move(plan).value();
+    };
+    for (const std::string source : {"exit = 1\n", "source = \"skip\"\nskip = \"mlp:1\"\n"}) {
+        CAPTURE(source);
+        const SelfDraftPlan brief = plan_of(source + "short_list = 10\n");
+        REQUIRE(brief.heads.size() == 1);
+        CHECK(brief.heads[0].transform.empty());
+        CHECK(brief.heads[0].tokens == std::vector<TokenId>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+        CHECK(brief.options.head == HeadId{1});
+        CHECK(!brief.final_head);
+        const int all = target.config().vocab_size;
+        for (const int count : {0, all, all + 1}) {
+            const SelfDraftPlan whole =
+                plan_of(source + "short_list = " + std::to_string(count) + "\n");
+            CHECK(whole.heads.empty());
+            CHECK(whole.options.head == HeadId::Final);
+        }
+    }
 }
 
 TEST_CASE("an exit after the first of several segments is refused with the layers that it has") {

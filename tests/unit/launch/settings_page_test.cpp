@@ -1,4 +1,4 @@
-// docs/configuration.md: what it says of settings is what the program reads.
+// docs/configuration.md lists the settings that the program reads.
 #include "launch/config/settings_page.hpp"
 
 #include <fstream>

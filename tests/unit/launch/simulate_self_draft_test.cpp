@@ -44,7 +44,7 @@ struct SelfDrafting {
         for (TokenId i = 0; i < 6; ++i) task.prompts.push_back({i, 5});
         task.oracle = OracleAccuracy{};
     }
-    [[nodiscard]] SimulatedRun run(const std::string& self_draft) const {
+    [[nodiscard]] Result<SimulatedRun> attempt(const std::string& self_draft) const {
         const auto config = parse_pipeline_config(
             "[pipeline]\nname = \"x\"\n[[stage]]\nname = \"target\"\nrole = \"segment\"\n"
             "[schedule]\nmode = \"at-once\"\n" +
@@ -55,8 +55,11 @@ struct SelfDrafting {
         const CostTable costs = CostTable::of(
             {{.stage = "layers", .fingerprint = name, .layers = kLayers, .seconds = kPass},
              {.stage = "head", .fingerprint = name, .seconds = 0.0}});
-        Result<SimulatedRun> made =
-            simulate(file, model, config.value(), costs, "costs.tsv", {.hop_seconds = 0.0}, task);
+        return simulate(file, model, config.value(), costs, "costs.tsv", {.hop_seconds = 0.0},
+                        task);
+    }
+    [[nodiscard]] SimulatedRun run(const std::string& self_draft) const {
+        Result<SimulatedRun> made = attempt(self_draft);
         REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().what));
         return std::move(made).value();
     }
@@ -150,4 +153,11 @@ TEST_CASE_FIXTURE(SelfDrafting, "CLaSp's programme takes no more than its share 
         run(fixed + "choose = \"programme\"\ninterval = 4\noptimise_share = 0.05\n").rate;
     CHECK(with < 0.99 * without);
     CHECK(with > 0.94 * without);
+}
+
+TEST_CASE_FIXTURE(SelfDrafting, "a short list of an oracle's head is refused by name") {
+    const Result<SimulatedRun> made =
+        attempt("[self_draft]\nsource = \"exit\"\nexit = 10\nshort_list = 4096\n");
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.error().what.find("[self_draft] short_list") == 0);
 }

@@ -1,4 +1,4 @@
-// What the reference alone says of rows: when a value is rounded, and that a broken contract ends it.
+// Tests of the reference backend alone: when a value is rounded, and that a violated precondition aborts.
 // What holds of every backend is in suite_test.cpp.
 #include <array>
 #include <csignal>

@@ -1,4 +1,4 @@
-// Jobs of actors that share a process: the same promise in all three worlds.
+// The order of jobs of actors that share a process, in all three environments.
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Stages that die, stop or talk nonsense while a run goes on: they are replaced, or end it with their story.
+// Stages that die, stop or send invalid messages during a run: they are replaced, or the run ends with their report.
 #include <chrono>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// The node agent alone, with processes that talk too much or do not listen.
+// The node agent alone, with processes that send too much or do not read.
 #include <array>
 #include <chrono>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// The row kernels: equal bits on all instruction sets, and the scalar definitions as the verifier.
+// The row kernels: equal bits on all instruction sets, and equal to the scalar definitions.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -4,9 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include "model/tokenizer/chat_tools.hpp"
+#include "tests/support/contains.hpp"
 #include "tests/unit/tokenizer/fixtures.hpp"
 
 namespace paceline {
+
+using testing::contains;
 namespace {
 
 constexpr const char* kPlain =
@@ -146,6 +150,58 @@ TEST_CASE("thoughts are found under the name that the template asks for") {
     CHECK(printed(both, R"([{"thinking": "b", "reasoning_content": null}])") == "b|b|");
     CHECK(printed(both, R"([{"reasoning": "c"}])") == "c|c|c");
     CHECK(printed(both, R"([{"thinking": "d", "reasoning_content": "e"}])") == "d|e|");
+}
+
+TEST_CASE("a template that prints a whole message sees its keys in the order of transformers") {
+    // What apply_chat_template() of transformers 5.23.0 prints.
+    const std::string whole = "{{ messages[0] | tojson }}";
+    CHECK(printed(whole, R"([{"role": "assistant", "reasoning_content": "a", "content": "x"}])") ==
+          R"({"thinking": "a", "role": "assistant", "reasoning_content": "a", "content": "x"})");
+    CHECK(printed(whole, R"([{"role": "assistant", "thinking": "b", "content": "x"}])") ==
+          R"({"thinking": "b", "role": "assistant", "content": "x", "reasoning_content": "b"})");
+    CHECK(printed(whole, R"([{"role": "assistant", "content": "x", "reasoning": "c"}])") ==
+          R"({"thinking": "c", "role": "assistant", "content": "x", "reasoning": "c", )"
+          R"("reasoning_content": "c"})");
+    CHECK(printed(whole, R"([{"content": "y", "thinking": "d", "reasoning_content": "e"}])") ==
+          R"({"thinking": "d", "content": "y", "reasoning_content": "e"})");
+    CHECK(printed(whole, R"([{"content": "y", "thinking": null, "reasoning": "f"}])") ==
+          R"({"thinking": "f", "content": "y", "reasoning": "f", "reasoning_content": "f"})");
+    CHECK(printed(whole, R"([{"role": "user", "content": "z"}])") ==
+          R"({"role": "user", "content": "z"})");
+}
+
+TEST_CASE("a list of tools is refused by the member that is wrong") {
+    const auto wrong = [](const char* json) {
+        const Status s = check_chat_tools(json);
+        return s ? std::string{} : s.error().what;
+    };
+    CHECK(wrong("[]").empty());
+    CHECK(wrong(R"([{"type": "function", "function": {"name": "f", "parameters": {}}}])").empty());
+    CHECK(wrong(R"([{"name": "f", "description": "d", "more": [1]}])").empty());
+    CHECK(wrong("{}") == "it must be a list of tools");
+    CHECK(contains(wrong("[{"), "JSON"));
+    CHECK(wrong("[1]") == "[0] must be an object");
+    CHECK(wrong(R"([{"name": "f"}, {"type": "function"}])") == "[1].function is missing");
+    CHECK(wrong(R"([{"function": []}])") == "[0].function must be an object");
+    CHECK(wrong(R"([{"function": {"description": "d"}}])") == "[0].function.name is missing");
+    CHECK(wrong(R"([{"function": {"name": ""}}])") ==
+          "[0].function.name must be a text that is not empty");
+    CHECK(wrong(R"([{"name": 1}])") == "[0].name must be a text that is not empty");
+    CHECK(wrong(R"([{"type": 1, "function": {"name": "f"}}])") == "[0].type must be a text");
+    CHECK(wrong(R"([{"function": {"name": "f", "parameters": "{}"}}])") ==
+          "[0].function.parameters must be an object");
+}
+
+TEST_CASE("messages without JSON are rendered with tools in JSON, as the user's text") {
+    const ChatTemplate chat =
+        ChatTemplate::make(
+            data_with("smollm", "{{ tools[0].name if tools else 'none' }}:{{ messages[0].role }}"))
+            .value();
+    const std::vector<ChatMessage> messages{{"user", "x"}};
+    CHECK(chat.render(messages, std::tm{}).value().bytes() == "none:user");
+    const jinja::Text text = chat.render(messages, std::tm{}, R"([{"name": "f"}])").value();
+    CHECK(text.bytes() == "f:user");
+    CHECK(text.origins().front() == 'u');
 }
 
 TEST_CASE("arguments of a tool call are the object that their text is") {

@@ -5,6 +5,7 @@
 namespace paceline {
 
 using unicode::nfc;
+using unicode::nfkc;
 
 TEST_CASE("a letter and its mark become one character, in whatever order the marks stand") {
     CHECK(nfc("cafe\u0301") == "caf\u00E9");
@@ -28,6 +29,23 @@ TEST_CASE("Hangul is composed by arithmetic") {
     CHECK(nfc("\uAC01\u11A8") == "\uAC01\u11A8");
     CHECK(nfc("\uAC00\u11A7") == "\uAC00\u11A7");  // U+11A7 is no final consonant
     CHECK(nfc("\uD55C") == "\uD55C");
+}
+
+TEST_CASE("in form KC what stands for others becomes these, and is composed with its neighbours") {
+    CHECK(nfkc("\uFB01\u2460\u00BD x\u00B2") ==
+          "fi1"
+          "1\u20442 x2");
+    CHECK(nfkc("\uFF76\uFF9E") == "\u30AC");  // half-width ka and its mark
+    CHECK(nfkc("\u1E9B\u0323") == "\u1E69");  // both decompositions, then one character
+    CHECK(nfkc("\u3131") == "\u1100");
+    CHECK(nfkc("\uFFA1\uFFC2") == "\uAC00");  // half-width jamo become a syllable
+    CHECK(nfkc("\u00A8") == " \u0308");
+    CHECK(nfkc("\u3000") == " ");
+    CHECK(nfkc("\uFDFA").size() == 33);  // the longest of all
+    CHECK(nfkc("e\u0301 \u212B") == "\u00E9 \u00C5");
+    CHECK(nfkc("ASCII <s>\n") == "ASCII <s>\n");
+    CHECK(unicode::surely_nfkc("ASCII"));
+    CHECK_FALSE(unicode::surely_nfkc("\u00A0"));
 }
 
 TEST_CASE("text below U+0300 is known to be in normal form without looking it up") {

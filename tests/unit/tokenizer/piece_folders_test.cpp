@@ -67,9 +67,9 @@ TEST_CASE("a normalizer that makes much of little text is refused by what is too
     for (int i = 0; i < 5; ++i) doublings.push_back(replacement("a", "aa"));
     CHECK(refusal(doublings).empty());
     doublings.push_back(replacement("a", "aa"));
-    CHECK(contains(refusal(doublings), "that may make a text more than 32 times longer"));
+    CHECK(contains(refusal(doublings), "that may make a text more than 36 times longer"));
     CHECK(refusal(json::array({normal_form, spaces, replacement("aa", "a")})).empty());
-    CHECK(contains(refusal(json::array({normal_form, spaces, normal_form, spaces})), "32 times"));
+    CHECK(contains(refusal(json::array({normal_form, spaces, normal_form, spaces})), "36 times"));
     CHECK(contains(refusal(json::array({replacement("a", std::string(65, 'b'))})),
                    "with a text of 65 bytes (more than 64)"));
     CHECK(contains(refusal(json::array({replacement(std::string(65, 'b'), "a")})), "65 bytes"));

@@ -137,7 +137,7 @@ TEST_CASE("a SentencePiece vocabulary that contradicts itself is refused with fi
     data = scored({"a"});
     data.model = "unigram";
     data.unknown.reset();
-    check_refused(data, "model.unk_id is missing");
+    check_refused(data, "has no unknown token (model.unk_id");
 }
 
 TEST_CASE(

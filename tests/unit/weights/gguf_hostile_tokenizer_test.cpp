@@ -47,7 +47,9 @@ TEST_CASE(
         REQUIRE(parts.ok());
         CHECK(parts.value().tokenizer.refusal ==
               "tokenizer model \"" + std::string{name} +
-                  "\" (tokenizer.ggml.model) is not supported; supported: gpt2, llama");
+                  "\" (tokenizer.ggml.model) is not supported; supported: gpt2, llama, and t5 as "
+                  "paceline convert writes "
+                  "it");
     }
     CHECK(read_bytes(tiny_model().bytes()).value().tokenizer.refusal.empty());
 }

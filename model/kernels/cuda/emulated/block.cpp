@@ -259,7 +259,7 @@ void Block::copy_async16(void* shared, const void* global, std::source_location 
     if (to % kCopyBytes != 0 || reinterpret_cast<std::uintptr_t>(global) % kCopyBytes != 0) {
         fail("copy_async16() of an unaligned address", at);
     }
-    // What lies there is lost from now on: this shows whoever still reads it.
+    // The memory is invalid from now on: a later read is detected.
     std::memset(shared, kUnwritten, kCopyBytes);
     current_thread->copies.push_back({shared, global});
 }

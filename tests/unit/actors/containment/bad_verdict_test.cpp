@@ -1,8 +1,8 @@
-// A verdict that the conductor must not believe: its sender is replaced, the run goes on.
+// An invalid verdict: its sender is replaced, and the run continues.
 #include <functional>
 #include <string>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,5 +1,5 @@
-// What the conductor says so that no stage works on, or stands still, in vain: a Stop at every end, a Begin
-// once more to those who ask.
+// The conductor's messages that keep stages from working, or waiting, for an ended attempt: a Stop at every end, a Begin
+// again to stages that ask for it.
 #include <utility>
 #include <vector>
 

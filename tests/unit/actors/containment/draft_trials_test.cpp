@@ -1,5 +1,5 @@
-// Requests that kill or hang the draft, and what the conductor makes of them: who goes on without it, which of
-// its losses are excused, and when a request counts as harmless.
+// Requests that kill or hang the draft: which of them continue without the draft, which of
+// the losses are excused, and when a request counts as harmless.
 #include <optional>
 #include <vector>
 

@@ -1,9 +1,10 @@
-// Many requests one after the other: what a stage remembers of those that are over is bounded, and what
-// it forgets is never a request that still runs or may go on.
+// Many requests one after the other: a stage keeps a bounded number of ended requests, and never
+// forgets a request that is running or can be continued.
 #include <map>
 #include <vector>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

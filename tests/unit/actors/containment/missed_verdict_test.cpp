@@ -2,7 +2,8 @@
 #include <random>
 #include <vector>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,8 +1,8 @@
-// A message that a stage must not send: its sender is reported and replaced, its reader lives.
+// Invalid messages: the sender is reported and replaced, the reader continues.
 #include <functional>
 #include <string>
 
-#include "tests/unit/actors/cluster.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"
 

@@ -1,5 +1,6 @@
-// The epoch in a message is a claim. The one that counts is that of the channel.
-#include "tests/unit/actors/cluster.hpp"
+// Messages whose epoch is not that of their channel: they are dropped, and their sender is replaced.
+#include "actors/protocol/counters.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,5 +1,5 @@
-// Candidates drawn from a q in a running pipeline: the law of the answers by exact enumeration, end to end,
-// and that the enumeration sees what would be wrong.
+// Candidates drawn from a q in a running pipeline: the distribution of the answers by exact enumeration, and a
+// check that the enumeration finds errors.
 #include <cmath>
 
 #include "tests/unit/actors/rejection/drawn_scene.hpp"

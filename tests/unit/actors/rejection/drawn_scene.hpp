@@ -1,5 +1,5 @@
-// DrawnScene: the real draft and the real segments over TinyBackends, and the exact law of the answers:
-// every way in which the draft's draws and the verifier's decisions may fall is taken.
+// DrawnScene: the real draft and segments over TinyBackends, and the exact distribution of the answers:
+// every outcome of the draft's draws and of the verifier's decisions is enumerated.
 //
 // In a LocalWorld the order of events does not depend on what was drawn; in a ShuffledWorld a seed
 // chooses it.
@@ -24,9 +24,9 @@
 #include "actors/target/segment_actor.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/support/local_world.hpp"
+#include "tests/support/pipeline/shuffled_world.hpp"
 #include "tests/unit/actors/rejection/every_way.hpp"
 #include "tests/unit/actors/rejection/tiny_backend.hpp"
-#include "tests/unit/actors/shuffled_world.hpp"
 
 namespace paceline::testing {
 

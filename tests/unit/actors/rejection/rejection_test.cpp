@@ -1,5 +1,5 @@
-// The law of what rejection commits, by exact enumeration: every way in which chance may fall is
-// taken, with its probability.
+// The distribution of the tokens that the rejection rule commits, by exact enumeration: every random decision is
+// tried, weighted with its probability.
 #include "actors/decoding/rejection.hpp"
 
 #include <algorithm>

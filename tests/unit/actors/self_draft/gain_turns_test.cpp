@@ -20,12 +20,13 @@ struct Batch {
         bool any = false;
         for (std::size_t i = 0; i < rounds.size(); ++i) {
             rounds[i] = turns.begin(rounds.size(), since[i]);
-            any = any || rounds[i].drafts;
-            drafted += rounds[i].drafts ? 1 : 0;
+            any = any || rounds[i].drafts();
+            drafted += rounds[i].drafts() ? 1 : 0;
         }
         now += Micros{any ? static_cast<std::int64_t>(10'000 * (1.0 + cost)) : 10'000};
         for (std::size_t i = 0; i < rounds.size(); ++i) {
-            turns.verified(rounds[i], rounds[i].drafts ? tokens : 1, now);
+            const bool drafts = rounds[i].drafts();
+            turns.verified(rounds[i], drafts ? tokens : 1, drafts ? 1 : 0, now);
             since[i] = now;
         }
     }
@@ -87,9 +88,10 @@ TEST_CASE("a number of requests for which drafts do not pay does not stop them f
     const auto wave = [&](std::size_t requests, double cost) {
         std::vector<GainTurns::Round> rounds(requests);
         for (GainTurns::Round& round : rounds) round = turns.begin(requests, now);
-        const bool drafts = rounds.front().drafts;
+        const bool drafts = rounds.front().drafts();
         now += Micros{drafts ? static_cast<std::int64_t>(10'000 * (1.0 + cost)) : 10'000};
-        for (const GainTurns::Round& round : rounds) turns.verified(round, drafts ? 2 : 1, now);
+        for (const GainTurns::Round& round : rounds)
+            turns.verified(round, drafts ? 2 : 1, drafts ? 1 : 0, now);
         if (requests == 1) drafted_alone += drafts ? 1 : 0;
     };
     for (int i = 0; i < 300; ++i) wave(8, 3.0);
@@ -107,7 +109,7 @@ TEST_CASE("a turn that shares its wave with a prompt is not counted") {
         batch.turns.disturbed();
         batch.now += Micros{1'000'000};
         for (std::size_t r = 0; r < 2; ++r) {
-            batch.turns.verified(batch.rounds[r], 1, batch.now);
+            batch.turns.verified(batch.rounds[r], 1, 1, batch.now);
             batch.since[r] = batch.now;
         }
     }
@@ -128,10 +130,24 @@ TEST_CASE("the time in which nothing was decoded belongs to no turn") {
     CHECK(batch.turns.watch(1).gain() == doctest::Approx(gain).epsilon(0.05));
 }
 
+TEST_CASE("a job's time belongs to no turn, and is paid from the budget") {
+    Batch batch{1};
+    batch.waves(100, 0.5, 2);
+    const double gain = batch.turns.watch(1).gain();
+    CHECK(batch.turns.affords(1, Micros{100'000}));
+    batch.now += Micros{100'000};
+    batch.turns.job_ended(1, Micros{100'000}, batch.now);
+    batch.wave(0.5, 2);
+    CHECK(batch.turns.watch(1).gain() == doctest::Approx(gain).epsilon(0.01));
+    // The budget was full, and ten plain tokens of it are gone.
+    CHECK(batch.turns.affords(1, Micros{130'000}));
+    CHECK(!batch.turns.affords(1, Micros{160'000}));
+}
+
 TEST_CASE("a request that cannot draft does not spoil the turn of the others") {
     Batch batch{2};
     for (int i = 0; i < 200; ++i) {
-        batch.turns.verified({}, 1, batch.now);
+        batch.turns.verified({}, 1, 0, batch.now);
         batch.wave(0.5, 3);
     }
     CHECK(batch.turns.watch(2).gain() > 1.5);
@@ -141,7 +157,7 @@ TEST_CASE("without auto-off every round is drafted") {
     GainTurns turns{false};
     for (int i = 0; i < 10; ++i) {
         const GainTurns::Round round = turns.begin(1, Micros{0});
-        CHECK(round.drafts);
-        turns.verified(round, 1, Micros{1'000'000 * (i + 1)});
+        CHECK(round.candidates == GainWatch::kAnyNumber);
+        turns.verified(round, 1, 1, Micros{1'000'000 * (i + 1)});
     }
 }

@@ -128,6 +128,33 @@ TEST_CASE("rows that were drafted by an early exit do not run the exit's layers 
     CHECK(begun > 20);
 }
 
+TEST_CASE("a round that is decoded plainly runs the rows of plain decoding and no others") {
+    using Call = std::vector<std::pair<std::int32_t, std::int32_t>>;  // first and last of its rows
+    Request request = small_request(3);
+    request.gamma = 4;
+    request.max_tokens = GainWatch::kPlainFirst;
+    const Oracle oracle = plain_answer(request);
+    const auto calls_of = [&](const PipelineOptions& options) {
+        std::vector<Call> calls;
+        Pipeline pipeline{options, request, oracle};
+        pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
+            Call& call = calls.emplace_back();
+            for (const Row& row : rows) call.emplace_back(row.first, row.last);
+        };
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        CHECK(answer_of(pipeline, kOne) == oracle.answer);
+        return calls;
+    };
+    PipelineOptions plain = always(4, 4);
+    plain.self_draft.reset();
+    PipelineOptions watched = always(4, 4);
+    watched.self_draft->auto_off = true;
+    const std::vector<Call> calls = calls_of(plain);
+    CHECK(calls.size() >= oracle.answer.size());
+    CHECK(calls_of(watched) == calls);
+}
+
 TEST_CASE(
     "a chain is not longer than gamma, what the request asks for, and what can be committed") {
     for (const std::int32_t asked : {0, 1, 3, 8}) {
