@@ -148,7 +148,7 @@ class WrongFiles(CliTest):
 
     def test_a_device_that_does_not_exist_is_named_with_the_stage_and_what_there_is(self):
         self.refuse_config('[[stage]]\nname = "a"\nrole = "segment"\ndevice = "cuda:99"\n', USAGE,
-                           '[[stage]] "a": device = "cuda:99" does not exist', "there is ")
+                           '[[stage]] "a": device = "cuda:99" does not exist', "available: ")
 
     @needs_demo_model
     def test_a_context_that_does_not_fit_into_memory_is_refused_with_the_numbers(self):

@@ -291,7 +291,7 @@ class Recovery(CliTest):
         last = [line for line in error.splitlines() if line.startswith("paceline run: ")][-1]
         self.assertRegex(last, r"stage '(segment-[12]|draft)'")
         # A stage has used up its restarts, or (kills may hit both segments) the request its losses.
-        self.assertRegex(last, r"signal 9|loss in a row without a token")
+        self.assertRegex(last, r"signal 9|losses in a row without a committed token")
         self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 10)
 
     @needs_demo_model

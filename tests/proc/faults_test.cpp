@@ -145,7 +145,8 @@ TEST_CASE("a request that a stage dies of again and again is given up, with the 
     CHECK_MESSAGE(ended.ok(), (ended.ok() ? "" : ended.error().what));
     REQUIRE(run.client().failures().size() == 1);
     const std::string& why = run.client().failures().front().what;
-    CHECK_MESSAGE(has(why, "segment-2 was lost, the 3. loss in a row"), why);
+    CHECK_MESSAGE(has(why, "segment-2 was lost while it alone was running, 3 losses in a row"),
+                  why);
     CHECK(run.client().tokens() == 0);
     CHECK(run.saboteur().deaths_of(toy_segment(2)) >= 2);
     (void)run.shutdown();
