@@ -33,27 +33,9 @@ std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype, bool on_g
 }
 
 std::string_view rounding_text(StoredType stored, PackedType packed) {
-    switch (packed) {
-        case PackedType::BF16:
-            return stored == StoredType::BF16 ? "exact" : "to bfloat16";
-        case PackedType::Int8:
-            return has_int8_form(stored) ? "exact" : "to 8 bits";
-        case PackedType::Q4:
-        case PackedType::Q4Sym:
-            break;
-        case PackedType::F32:
-        case PackedType::Q5_0:
-        case PackedType::Q5_1:
-        case PackedType::Q2K:
-        case PackedType::Q3K:
-        case PackedType::Q4K:
-        case PackedType::Q5K:
-        case PackedType::Q6K:
-        case PackedType::IQ4NL:
-        case PackedType::IQ4XS:
-        case PackedType::MXFP4:
-            return "exact";
-    }
+    if (packed == PackedType::BF16) return stored == StoredType::BF16 ? "exact" : "to bfloat16";
+    if (packed == PackedType::Int8) return has_int8_form(stored) ? "exact" : "to 8 bits";
+    if (packed != PackedType::Q4 && packed != PackedType::Q4Sym) return "exact";
     if (stored == StoredType::Q4_K) return "scales to float16";
     return has_q4_form(stored) ? "exact" : "to 4 bits";
 }

@@ -139,7 +139,7 @@ Status check_combinations(const RunOptions& options) {
         return bad("--system belongs to the chat template, --raw uses none");
     }
     if (options.raw && !options.tools_file.empty()) {
-        return bad("--tools are for the chat template, --raw does without one");
+        return bad("--tools are for the chat template, --raw uses none");
     }
     if (options.raw && options.interactive) {
         return bad("--interactive needs the chat template, --raw uses none");

@@ -139,7 +139,8 @@ public:
         figures.verdicts = tally_;
         figures.accounts = accounts_of(config_);
         if (config_.self_draft)
-            figures.self_draft = self_draft_view(model_, config_.self_draft->auto_off);
+            figures.self_draft = self_draft_view(model_, config_.self_draft->auto_off,
+                                                 config_.self_draft->short_list);
         for (const PlacedProcess& process : plan_.placement.processes)
             figures.processes.push_back({.name = process.name});
         const auto hosted_segments = [&](const PlacedProcess& process) {

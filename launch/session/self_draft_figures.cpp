@@ -72,14 +72,16 @@ nlohmann::json to_json(const SelfDraftState& state, int layers) {
 
 }  // namespace
 
-SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off) {
+SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off, int short_list) {
     const double dim = model.dim;
     const double attention = 2.0 * dim * (model.q_dim() + model.kv_dim());
     const double mlp = 3.0 * dim * model.ffn_dim;
     const double head = dim * model.vocab_size;
-    return {.layers = model.layers,
-            .head_share = ratio(head, model.layers * (attention + mlp) + head),
-            .auto_off = auto_off};
+    return {
+        .layers = model.layers,
+        .head_share = ratio(head, model.layers * (attention + mlp) + head),
+        .drafted_head = short_list > 0 ? std::min(1.0, ratio(short_list, model.vocab_size)) : 1.0,
+        .auto_off = auto_off};
 }
 
 SelfDraftFigures self_draft_figures(const SelfDraftView& view,
@@ -112,7 +114,8 @@ SelfDraftFigures self_draft_figures(const SelfDraftView& view,
     f.optimise_jobs = count(counters::kOptimiseJobs);
     f.auto_offs = count(counters::kAutoOffs);
     f.step_cost = ratio(number(counters::kDraftSublayers), steps * 2 * view.layers);
-    f.step_cost_with_head = f.step_cost * (1.0 - view.head_share) + view.head_share;
+    f.step_cost_with_head =
+        f.step_cost * (1.0 - view.head_share) + view.head_share * view.drafted_head;
     if (f.steps == 0) f.step_cost = f.step_cost_with_head = 0.0;
     // (M - 1) / alpha are the draft steps per forward: so it also holds where nothing was accepted.
     const double steps_per_round = ratio(steps, rounds);

@@ -24,12 +24,16 @@ namespace paceline {
 
 /// Data that are not in the counters.
 struct SelfDraftView {
-    int layers = 0;                               // of the target
-    double head_share = 0.0;                      // of the multiply-adds of one token
-    bool auto_off = false;                        // as configured
+    int layers = 0;             // of the target
+    double head_share = 0.0;    // of the multiply-adds of one token
+    double drafted_head = 1.0;  // the share of the head that a drafted row computes
+    bool auto_off = false;      // as configured
     std::array<std::uint64_t, kGauges> gauges{};  // of the first segment's process
 };
-[[nodiscard]] SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off);
+/// `short_list`: of [self_draft]. The shorter list of a trained head is not considered.
+[[nodiscard]] SelfDraftView self_draft_view(const ModelConfig& model,
+                                            bool auto_off,
+                                            int short_list);
 
 /// Of rows, in layers, over the tokens that were emitted.
 struct LayerRows {

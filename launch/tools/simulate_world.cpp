@@ -259,7 +259,9 @@ void add_figures(SimulatedRun& run,
     figures.rate = run.rate;
     for (const SimulatedAnswer& answer : run.answers) figures.verdicts.add(answer.figures.verdicts);
     figures.accounts = accounts_of(config);
-    if (config.self_draft) figures.self_draft = self_draft_view(model, config.self_draft->auto_off);
+    // Its cost tables charge drafts the whole head.
+    if (config.self_draft)
+        figures.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
     for (const auto& process : world.incarnations()) {
         const auto& counted = process->counters();
         for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted[i];

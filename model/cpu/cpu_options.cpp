@@ -44,35 +44,6 @@ bool stored_in_4_bits_or_less(StoredType stored) {
     return false;
 }
 
-/// What keeps the numbers of `stored`, or nearly (F16).
-PackedType natural_type(StoredType stored) {
-    switch (stored) {
-        case StoredType::F32:
-            return PackedType::F32;
-        case StoredType::F16:
-        case StoredType::BF16:
-            return PackedType::BF16;
-        case StoredType::Q8_0:
-            return PackedType::Int8;
-        case StoredType::Q4_0:
-            return PackedType::Q4Sym;
-        case StoredType::Q4_1:
-            return PackedType::Q4;
-        case StoredType::Q5_0:
-        case StoredType::Q5_1:
-        case StoredType::Q2_K:
-        case StoredType::Q3_K:
-        case StoredType::Q4_K:
-        case StoredType::Q5_K:
-        case StoredType::Q6_K:
-        case StoredType::IQ4_NL:
-        case StoredType::IQ4_XS:
-        case StoredType::MXFP4:
-            break;
-    }
-    return block_type(stored).value();
-}
-
 Error bad(std::string what) {
     return {Errc::BadArgument, std::move(what)};
 }
@@ -158,8 +129,9 @@ PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use) {
             break;
     }
     if (stored_in_4_bits_or_less(stored)) return natural_type(stored);
-    return use == MatrixUse::Vocabulary ? block_type(stored).value_or(PackedType::Int8)
-                                        : PackedType::Q4;
+    if (use == MatrixUse::Layer) return PackedType::Q4;
+    const PackedType natural = natural_type(stored);
+    return is_block_type(natural) ? natural : PackedType::Int8;
 }
 
 PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {

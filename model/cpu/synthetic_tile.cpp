@@ -5,43 +5,13 @@
 #include "model/weights/synthetic_rows.hpp"
 
 namespace paceline {
-namespace {
-
-/// The stored type whose numbers `type` keeps exactly.
-StoredType stored_as(PackedType type) {
-    switch (type) {
-        case PackedType::F32:
-            return StoredType::F32;
-        case PackedType::BF16:
-            return StoredType::BF16;
-        case PackedType::Int8:
-            return StoredType::Q8_0;
-        case PackedType::Q4:
-            return StoredType::Q4_1;
-        case PackedType::Q4Sym:
-            return StoredType::Q4_0;
-        case PackedType::Q5_0:
-        case PackedType::Q5_1:
-        case PackedType::Q2K:
-        case PackedType::Q3K:
-        case PackedType::Q4K:
-        case PackedType::Q5K:
-        case PackedType::Q6K:
-        case PackedType::IQ4NL:
-        case PackedType::IQ4XS:
-        case PackedType::MXFP4:
-            break;
-    }
-    return stored_type(type).value();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 SyntheticTile::SyntheticTile(const PackedMatrix& matrix,
                              std::uint64_t seed,
                              std::span<const TokenId> list)
     : matrix_{matrix}, seed_{seed}, list_{list} {
-    rows_.type = stored_as(matrix.type);
+    rows_.type = stored_type(matrix.type);
     rows_.cols = random_row_columns(rows_.type, matrix.cols);
     const TypeTraits of = traits(rows_.type);
     row_bytes_ = static_cast<std::size_t>(rows_.cols) / of.block_elements * of.block_bytes;

@@ -6,27 +6,10 @@ using cuda::CacheType;
 using cuda::WeightType;
 
 WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    switch (gpu_packed_type(tensor, dtype, use)) {
-        case PackedType::F32:
-            return WeightType::F32;
-        case PackedType::BF16:
-            return WeightType::BF16;
-        case PackedType::Q4:
-        case PackedType::Q4Sym:
-            return WeightType::Q4;
-        case PackedType::Int8:
-        case PackedType::Q5_0:  // blocks never come out of gpu_packed_type()
-        case PackedType::Q5_1:
-        case PackedType::Q2K:
-        case PackedType::Q3K:
-        case PackedType::Q4K:
-        case PackedType::Q5K:
-        case PackedType::Q6K:
-        case PackedType::IQ4NL:
-        case PackedType::IQ4XS:
-        case PackedType::MXFP4:
-            break;
-    }
+    const PackedType packed = gpu_packed_type(tensor, dtype, use);  // never a block type
+    if (packed == PackedType::F32) return WeightType::F32;
+    if (packed == PackedType::BF16) return WeightType::BF16;
+    if (packed == PackedType::Q4 || packed == PackedType::Q4Sym) return WeightType::Q4;
     return WeightType::Int8;
 }
 

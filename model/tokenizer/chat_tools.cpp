@@ -4,6 +4,7 @@
 #include <string>
 
 #include "model/templates/json_value.hpp"
+#include "model/templates/operations.hpp"
 
 namespace paceline {
 namespace {
@@ -15,22 +16,15 @@ Error bad(const std::string& what) {
     return {Errc::BadFile, what};
 }
 
-const Value* find(const Value& object, std::string_view key) {
-    for (const auto& [name, value] : object.dict().items) {
-        if (name.text().bytes() == key) return &value;
-    }
-    return nullptr;
-}
-
 /// A member that may be absent.
 Status check_member(const Value& object, const std::string& at, const char* key, Kind kind) {
-    const Value* value = find(object, key);
+    const Value* value = jinja::find(object.dict(), key);
     if (value == nullptr || value->is(kind)) return {};
     return bad(at + key + " must be " + (kind == Kind::Text ? "a text" : "an object"));
 }
 
 Status check_function(const Value& function, const std::string& at) {
-    const Value* name = find(function, "name");
+    const Value* name = jinja::find(function.dict(), "name");
     if (name == nullptr) return bad(at + "name is missing");
     if (!name->is(Kind::Text) || name->text().bytes().empty())
         return bad(at + "name must be a text that is not empty");
@@ -41,8 +35,8 @@ Status check_function(const Value& function, const std::string& at) {
 Status check_tool(const Value& tool, const std::string& place) {
     if (!tool.is(Kind::Dict)) return bad(place + " must be an object");
     if (Status s = check_member(tool, place + ".", "type", Kind::Text); !s) return s;
-    const Value* function = find(tool, "function");
-    if (function == nullptr && find(tool, "name") != nullptr)
+    const Value* function = jinja::find(tool.dict(), "function");
+    if (function == nullptr && jinja::find(tool.dict(), "name") != nullptr)
         return check_function(tool, place + ".");
     if (function == nullptr) return bad(place + ".function is missing");
     if (!function->is(Kind::Dict)) return bad(place + ".function must be an object");

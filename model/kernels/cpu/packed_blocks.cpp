@@ -172,7 +172,7 @@ GroupScale scale_of(const Place& from, ScaleForm form, int lane, int h) {
 
 bool put_block(const PackedMatrix& matrix, std::int64_t row, int block, const std::byte* stored) {
     const BlockFormat format = block_format(matrix.type);
-    const StoredType type = *stored_type(matrix.type);
+    const StoredType type = stored_type(matrix.type);
     const auto at = static_cast<int>(row);
     const int groups = static_cast<int>(traits(type).block_elements) / kGroup;
     bool all_finite = true;

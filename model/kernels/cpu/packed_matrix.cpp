@@ -18,7 +18,12 @@ struct Kept {
     StoredType stored;
     std::string_view name;
 };
-constexpr Kept kKept[] = {
+constexpr std::array kKept = std::to_array<Kept>({
+    {PackedType::F32, StoredType::F32, "f32"},
+    {PackedType::BF16, StoredType::BF16, "bf16"},
+    {PackedType::Int8, StoredType::Q8_0, "int8"},
+    {PackedType::Q4, StoredType::Q4_1, "q4"},
+    {PackedType::Q4Sym, StoredType::Q4_0, "q4"},
     {PackedType::Q5_0, StoredType::Q5_0, "q5_0"},
     {PackedType::Q5_1, StoredType::Q5_1, "q5_1"},
     {PackedType::Q2K, StoredType::Q2_K, "q2_k"},
@@ -29,7 +34,19 @@ constexpr Kept kKept[] = {
     {PackedType::IQ4NL, StoredType::IQ4_NL, "iq4_nl"},
     {PackedType::IQ4XS, StoredType::IQ4_XS, "iq4_xs"},
     {PackedType::MXFP4, StoredType::MXFP4, "mxfp4"},
-};
+});
+
+constexpr bool in_order() {
+    for (std::size_t i = 0; i < kKept.size(); ++i) {
+        if (kKept[i].packed != static_cast<PackedType>(i)) return false;
+    }
+    return kKept.back().packed == PackedType::MXFP4;
+}
+static_assert(in_order(), "a row for each type, in the order of PackedType");
+
+const Kept& kept(PackedType type) {
+    return kKept[static_cast<std::size_t>(type)];
+}
 
 /// Where the parts of one group of one tile are.
 struct GroupPlace {
@@ -122,18 +139,13 @@ bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& ma
     return finite;
 }
 
-/// Whether copy_row() is the way: of a merged matrix no block stays what the file has.
-bool copied_whole(const TensorView& source, PackedType packed) {
-    if (source.added != nullptr) return false;
-    const StoredType stored = source.type;
-    return (is_block_type(packed) && stored == stored_type(packed)) ||
-           (stored == StoredType::Q8_0 && packed == PackedType::Int8) ||
-           (stored == StoredType::Q4_1 && packed == PackedType::Q4) ||
-           (stored == StoredType::Q4_0 && packed == PackedType::Q4Sym);
-}
-
 bool scaled(PackedType type) {
     return type != PackedType::F32 && type != PackedType::BF16;
+}
+
+/// Whether copy_row() is the way: of a merged matrix no block stays what the file has.
+bool copied_whole(const TensorView& source, PackedType packed) {
+    return source.added == nullptr && scaled(packed) && source.type == stored_type(packed);
 }
 
 /// Zeros everywhere, so that an unfilled lane contributes nothing.
@@ -200,37 +212,19 @@ bool pack_values(const TensorView& source,
 }  // namespace
 
 std::string_view name(PackedType type) {
-    switch (type) {
-        case PackedType::F32:
-            return "f32";
-        case PackedType::BF16:
-            return "bf16";
-        case PackedType::Int8:
-            return "int8";
-        case PackedType::Q4:
-        case PackedType::Q4Sym:
-            return "q4";
-        default:
-            break;
-    }
-    for (const Kept& kept : kKept) {
-        if (kept.packed == type) return kept.name;
-    }
-    return "?";
+    return kept(type).name;
 }
 
-std::optional<StoredType> stored_type(PackedType type) {
-    for (const Kept& kept : kKept) {
-        if (kept.packed == type) return kept.stored;
-    }
-    return std::nullopt;
+StoredType stored_type(PackedType type) {
+    return kept(type).stored;
 }
 
-std::optional<PackedType> block_type(StoredType stored) {
-    for (const Kept& kept : kKept) {
-        if (kept.stored == stored) return kept.packed;
-    }
-    return std::nullopt;
+PackedType natural_type(StoredType stored) {
+    if (stored == StoredType::F16) return PackedType::BF16;
+    const auto* found = std::find_if(kKept.begin(), kKept.end(),
+                                     [&](const Kept& kept) { return kept.stored == stored; });
+    PACE_CHECK(found != kKept.end(), "a stored type that no packed type keeps");
+    return found->packed;
 }
 
 std::size_t PackedMatrix::group_bytes() const {

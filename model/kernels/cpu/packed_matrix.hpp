@@ -61,10 +61,10 @@ enum class PackedType : std::uint8_t {
 [[nodiscard]] constexpr bool is_block_type(PackedType type) {
     return type >= PackedType::Q5_0;
 }
-/// The stored type that a block type keeps; nothing: `type` is none.
-[[nodiscard]] std::optional<StoredType> stored_type(PackedType type);
-/// The block type that keeps `stored`; nothing: there is none.
-[[nodiscard]] std::optional<PackedType> block_type(StoredType stored);
+/// The stored type whose numbers `type` keeps exactly: Q8_0 for Int8, Q4_1 for Q4, a block type's own.
+[[nodiscard]] StoredType stored_type(PackedType type);
+/// The type that keeps the numbers of `stored` exactly; of F16, which none keeps: BF16.
+[[nodiscard]] PackedType natural_type(StoredType stored);
 
 struct PackedMatrix {
     PackedType type = PackedType::F32;

@@ -133,8 +133,11 @@ TEST_CASE("the head's share is that of the multiply-adds of one token") {
     model.head_dim = 64;
     model.ffn_dim = 1536;
     model.vocab_size = 49152;
-    CHECK(self_draft_view(model, true).head_share ==
+    CHECK(self_draft_view(model, true, 0).head_share ==
           doctest::Approx(28.31 / 134.48).epsilon(0.001));
+    CHECK(self_draft_view(model, true, 0).drafted_head == 1.0);
+    CHECK(self_draft_view(model, true, 16384).drafted_head == doctest::Approx(1.0 / 3.0));
+    CHECK(self_draft_view(model, true, 100'000).drafted_head == 1.0);
 }
 
 TEST_CASE(

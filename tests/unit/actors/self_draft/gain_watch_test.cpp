@@ -246,7 +246,7 @@ TEST_CASE("the first round tries one candidate, later ones more as they gain") {
     CHECK(allowed.back() == 12);
 }
 
-TEST_CASE("a round that is known to cost more than the budget is not begun") {
+TEST_CASE("drafting stops while the budget does not cover one candidate") {
     GainWatch watch{true};
     int drafted = 0;
     for (int i = 0; i < 400; ++i) {
