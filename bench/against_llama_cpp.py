@@ -2,7 +2,7 @@
 """Paceline against llama.cpp on the demo model, alternating, in one session on one machine.
 
     bench/build_llama_cpp                       # once: the peer, outside this tree
-    bench/against_llama_cpp.py [--rounds 5] [--threads 1,2] [--sections decode,wave,...] [--json F]
+    bench/against_llama_cpp.py [--rounds 5] [--threads 1,2] [--sections decode,batch,...] [--json F]
 
 Every case is measured once per round by both programs, one right after the other; the ratio is
 formed per round, so a drift of the machine's speed cancels. Printed: medians and ranges. Rounds in
@@ -11,7 +11,7 @@ which other processes used more than --foreign of the machine are repeated.
 Sections (each is a bound of docs/performance.md):
     decode   tg128 from an empty context: demo file as it is, bf16, int8 against q8_0
     prefill  pp512 on the demo file
-    wave     one row and 8 rows with logits for all rows (llama-batched-bench)
+    batch    one row and 8 rows with logits for all rows (llama-batched-bench)
     depth    tg32 after 512, 2048 and 8000 tokens, demo file
     avx2     tg128 without AVX-512, against llama.cpp built for AVX2
 """
@@ -68,12 +68,12 @@ class Programs:
         self.files = {"demo": self.demo, "bf16": self.llama / "smollm2-bf16.gguf",
                       "q8_0": self.llama / "smollm2-q8_0.gguf"}
 
-    def ours(self, threads, dtype="auto", isa="auto", prompt=0, generate=0, depth=0, waves=""):
+    def ours(self, threads, dtype="auto", isa="auto", prompt=0, generate=0, depth=0, batches=""):
         command = [self.paceline, "bench", "-m", self.demo, "-t", str(threads), "--dtype", dtype,
                    "--isa", isa, "-p", str(prompt), "-n", str(generate), "-d", str(depth), "-r", "1",
                    "-o", "json"]
-        if waves:
-            command += ["--waves", waves]
+        if batches:
+            command += ["--batches", batches]
         return json.loads(output_of(command))
 
     def theirs(self, threads, file, build="native", prompt=0, generate=0, depth=0):
@@ -82,7 +82,7 @@ class Programs:
                    "-d", str(depth), "-r", "1", "-o", "json"]
         return json.loads(output_of(command))[-1]["avg_ts"]
 
-    def their_waves(self, threads, rows):
+    def their_batches(self, threads, rows):
         command = ["taskset", "-c", cores(threads), self.llama / "native/bin/llama-batched-bench",
                    "-m", self.demo, "-t", str(threads), "-c", "2048", "-npp", "16", "-ntg", "24",
                    "-npl", ",".join(map(str, rows)), "--output-format", "jsonl"]
@@ -107,11 +107,11 @@ def cases(programs, threads, sections):
         yield (f"prefill pp512, demo file, {threads}T", "tok/s",
                lambda: rate(p.ours(threads, prompt=512)),
                lambda: p.theirs(threads, "demo", prompt=512))
-    if "wave" in sections:
+    if "batch" in sections:
         for rows in (1, 8):
-            yield (f"wave of {rows}, logits for all rows, demo file, {threads}T", "rows/s",
-                   lambda r=rows: rate(p.ours(threads, waves=str(r))),
-                   lambda r=rows: r / p.their_waves(threads, [r])[r])
+            yield (f"batch of {rows}, logits for all rows, demo file, {threads}T", "rows/s",
+                   lambda r=rows: rate(p.ours(threads, batches=str(r))),
+                   lambda r=rows: r / p.their_batches(threads, [r])[r])
     if "depth" in sections:
         for depth in (512, 2048, 8000):
             yield (f"decode tg32 at depth {depth}, demo file, {threads}T", "tok/s",
@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--sections", default="decode,prefill,wave,depth,avx2")
+    parser.add_argument("--sections", default="decode,prefill,batch,depth,avx2")
     parser.add_argument("--foreign", type=float, default=0.08, help="discard rounds with more foreign load")
     parser.add_argument("--json", help="write every sample to this file")
     options = parser.parse_args()

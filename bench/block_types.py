@@ -10,7 +10,7 @@ once per round by both programs, one right after the other; ratios are formed pe
 
     decode   tg32 from an empty context
     prefill  pp128
-    wave     8 rows a step with logits for all rows, against 8 sequences of llama-batched-bench
+    batch    8 rows a step with logits for all rows, against 8 sequences of llama-batched-bench
 
 `of memory` is what decoding reads of weights per second, over what as many processes read of memory in the same
 round: 1 would be the machine's limit.
@@ -44,10 +44,10 @@ class Programs:
         self.file = file
         self.weights = 0  # bytes as Paceline has packed them
 
-    def ours(self, prompt=0, generate=0, waves=""):
+    def ours(self, prompt=0, generate=0, batches=""):
         command = [self.options.paceline, "bench", "-m", self.file, "-t", str(self.options.threads), "-p",
                    str(prompt), "-n", str(generate), "-r", "1", "-o", "json"]
-        row = json.loads(output_of([*command, "--waves", waves] if waves else command))[-1]
+        row = json.loads(output_of([*command, "--batches", batches] if batches else command))[-1]
         self.weights = row["model_size"]
         return row["avg_ts"]
 
@@ -57,7 +57,7 @@ class Programs:
                    "-t", str(threads), "-p", str(prompt), "-n", str(generate), "-r", "1", "-o", "json"]
         return json.loads(output_of(command))[-1]["avg_ts"]
 
-    def their_waves(self):
+    def their_batches(self):
         threads = self.options.threads
         command = ["taskset", "-c", cores(threads), self.options.llama / "native/bin/llama-batched-bench", "-m",
                    self.file, "-t", str(threads), "-c", "1024", "-npp", "8", "-ntg", "12", "-npl", str(ROWS),
@@ -87,7 +87,7 @@ def cases(programs):
     p = programs
     return {f"decode tg{DECODED}": (lambda: p.ours(generate=DECODED), lambda: p.theirs(generate=DECODED)),
             f"prefill pp{PROMPT}": (lambda: p.ours(prompt=PROMPT), lambda: p.theirs(prompt=PROMPT)),
-            f"wave of {ROWS}": (lambda: p.ours(waves=str(ROWS)), p.their_waves)}
+            f"batch of {ROWS}": (lambda: p.ours(batches=str(ROWS)), p.their_batches)}
 
 
 def measure(programs, options):

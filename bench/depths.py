@@ -6,7 +6,7 @@
                     --gsm8k gsm8k-heldout.jsonl [--first 6] [-n 96] [--picture FILE.svg]
 
 For each part file: its layers, bytes, the time of a pass on one otherwise idle core (a
-draft token of a chain), and how many tokens a wave commits with chains of 8 guesses, greedily, the
+draft token of a chain), and how many tokens a batch commits with chains of 8 guesses, greedily, the
 target's own included, without texts that loop. The picture has the time on its x axis and a line for
 each set of prompts. Real models and actors in simulated time, as bench/parts.py has them: only the
 pass is timed.
@@ -45,7 +45,7 @@ def options_of():
 
 
 def measure(options, draft, sets, work):
-    """(seconds of a pass of one row, {set: tokens a wave}) of one draft."""
+    """(seconds of a pass of one row, {set: tokens a batch}) of one draft."""
     folder = work / draft.stem
     folder.mkdir()
     options.parts = folder / "parts"
@@ -85,7 +85,7 @@ def main():
         lines = {name: sorted((round(1000 * seconds, 2), lengths[name]) for _, seconds, lengths in found)
                  for name in sets}
         options.picture.write_text(chart.line_chart(
-            "Drafts of several depths", "a pass, ms", "tokens a wave", lines), encoding="utf-8")
+            "Drafts of several depths", "a pass, ms", "tokens a batch", lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from llama_speculation import KINDS, Llama
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
 # Not a pipeline, or what other rows are measured against.
-LEFT_OUT = {"plain"}
+OMITTED = {"plain"}
 # Whose draft can be made useless: a sequential one, one on a core of its own.
 REJECTED = ["speculative", "pearl"]
 
@@ -51,7 +51,7 @@ def listed_methods(paceline):
     text = subprocess.run([paceline, "run", "--list-methods"], capture_output=True, text=True,
                           check=True).stdout
     names = [line.split()[0] for line in text.splitlines() if re.match(r"[a-z]", line)]
-    return [name for name in names if name not in LEFT_OUT]
+    return [name for name in names if name not in OMITTED]
 
 
 def check(options, words, file):

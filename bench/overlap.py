@@ -110,7 +110,7 @@ def ratio_to_own_costs(options, what, run, simulated, folder):
     """Tokens/s of a run over those of a simulation whose forwards take as long as the run's."""
     factors = [1.0, 1.0]
     path = pathlib.Path(folder) / "scaled.tsv"
-    for _ in range(3):  # a factor moves the mixture of waves a little, so it is taken again
+    for _ in range(3):  # a factor moves the mixture of batches a little, so it is taken again
         for i, (real, told) in enumerate(zip(busy_per_forward(run), busy_per_forward(simulated))):
             factors[i] *= real / told if told > 0 else 1.0
         path.write_text(scaled(options.costs, pathlib.Path(options.model).stem, factors),

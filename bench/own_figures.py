@@ -5,7 +5,7 @@
 
 Every ratio is formed from two measurements made one right after the other, once per round; printed
 are medians and ranges. Sections:
-    waves      a wave of 8 rows over one row, and each against its matrix products alone
+    batches    a batch of 8 rows over one row, and each against its matrix products alone
     processes  two segments in two processes of one thread over one process of one thread
     sampling   temperature 1, and 0.8 with top-k 40 and top-p 0.95, over greedy
     load       seconds to load and pack from a warm file cache; peak memory
@@ -25,11 +25,11 @@ PROMPT = "Write a long story about a lighthouse keeper and the sea."
 
 def bench(options, threads, dtype):
     rows = json.loads(output_of([options.paceline, "bench", "-m", options.model, "-t", str(threads),
-                                 "--dtype", dtype, "-p", "0", "-n", "0", "-w", "1,8", "--gemm", "-r", "3",
+                                 "--dtype", dtype, "-p", "0", "-n", "0", "-b", "1,8", "--gemm", "-r", "3",
                                  "-o", "json"]))
     seconds = {}
     for row in rows:
-        kind = "gemm" if row["test"].startswith("gemm") else "wave"
+        kind = "gemm" if row["test"].startswith("gemm") else "batch"
         seconds[kind, int("".join(c for c in row["test"] if c.isdigit()))] = statistics.median(row["samples_ns"]) / 1e9
     return seconds
 
@@ -47,18 +47,18 @@ def table(title, header, rows):
         print(f"| {' | '.join(row)} |", flush=True)
 
 
-def waves(options):
+def batches(options):
     rows = []
     for threads in (1, 2):
         for dtype in ("auto", "bf16", "int8"):
             rounds = [bench(options, threads, dtype) for _ in range(options.rounds)]
-            ratio = [r["wave", 8] / r["wave", 1] for r in rounds]
-            one = [r["gemm", 1] / r["wave", 1] for r in rounds]
-            eight = [r["gemm", 8] / r["wave", 8] for r in rounds]
-            milliseconds = [1e3 * r["wave", 1] for r in rounds], [1e3 * r["wave", 8] for r in rounds]
+            ratio = [r["batch", 8] / r["batch", 1] for r in rounds]
+            one = [r["gemm", 1] / r["batch", 1] for r in rounds]
+            eight = [r["gemm", 8] / r["batch", 8] for r in rounds]
+            milliseconds = [1e3 * r["batch", 1] for r in rounds], [1e3 * r["batch", 8] for r in rounds]
             rows.append([f"{dtype}, {threads}T", spread(milliseconds[0], 2), spread(milliseconds[1], 2),
                          spread(ratio, 2), spread(one, 2), spread(eight, 2)])
-    table("Waves with logits for every row", ["dtype, threads", "1 row, ms", "8 rows, ms", "8 rows / 1 row",
+    table("Batches with logits for every row", ["dtype, threads", "1 row, ms", "8 rows, ms", "8 rows / 1 row",
           "products alone / 1 row", "products alone / 8 rows"], rows)
 
 
@@ -102,9 +102,9 @@ def main():
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sections", default="waves,processes,sampling,load")
+    parser.add_argument("--sections", default="batches,processes,sampling,load")
     options = parser.parse_args()
-    sections = {"waves": waves, "processes": processes, "sampling": sampling, "load": load}
+    sections = {"batches": batches, "processes": processes, "sampling": sampling, "load": load}
     print(output_of([options.paceline, "--version"]).strip())
     for name in options.sections.split(","):
         if name not in sections:

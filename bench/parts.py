@@ -11,9 +11,9 @@ parts    bytes of each file, and the time of a pass of each draft on one otherwi
          disturbs: of one row, which is a draft token of a chain, and of four, which is a step of a
          tree
 drafts   both sizes, as chains of 8 guesses, as such chains that begin with what stood in the text
-         before, and as trees of 16 rows with the root: tokens that a wave commits, the target's own
-         included (the prompt's wave and its token are not counted), and for each place of a chain
-         the share of the waves that accepted it. `paceline simulate` runs the real models and the
+         before, and as trees of 16 rows with the root: tokens that a batch commits, the target's own
+         included (the prompt's batch and its token are not counted), and for each place of a chain
+         the share of the batches that accepted it. `paceline simulate` runs the real models and the
          real actors; only its clock is virtual, and no time is taken from it. Chains are always of
          full length: no draft stops because it is not sure
 exits    top-1 and top-4 of each T head and adapter, on the target's residuals, for the token that
@@ -23,7 +23,7 @@ exits    top-1 and top-4 of each T head and adapter, on the target's residuals, 
 
 A text that repeats itself (a run of 20 tokens that was there before) flatters every drafter, so
 figures stand there twice: of all prompts, and of those that do not loop. A draft that was wrong in
-eight waves in a row rests for a while, and a wave of the root alone counts for "tokens a wave", not
+eight batches in a row rests for a while, and a batch of the root alone counts for "tokens a batch", not
 for the places. As many runs go on at a time as there are cores.
 """
 
@@ -110,7 +110,7 @@ def pass_times(options, costs):
 
 
 class Tally:
-    """What waves did to some prompts."""
+    """What batches did to some prompts."""
 
     def __init__(self, report=None):
         self.prompts = report["prompts"] if report else []
@@ -129,9 +129,9 @@ class Tally:
         return both
 
     def length(self):
-        """Tokens a wave, after the prompt's."""
-        waves = sum(prompt["waves"] - 1 for prompt in self.prompts)
-        return sum(prompt["tokens"] - 1 for prompt in self.prompts) / waves if waves else 0.0
+        """Tokens a batch, after the prompt's."""
+        batches = sum(prompt["batches"] - 1 for prompt in self.prompts)
+        return sum(prompt["tokens"] - 1 for prompt in self.prompts) / batches if batches else 0.0
 
     def places(self):
         return " ".join(f"{a / self.drafts:.2f}" for a in self.accepted[:GAMMA]) \
@@ -219,7 +219,7 @@ def parts_table(folder, times):
 
 
 def drafts_table(cases, checked):
-    lines = ["| set | sampling | draft | shape | tokens a wave | no loops | loops | "
+    lines = ["| set | sampling | draft | shape | tokens a batch | no loops | loops | "
              "accepted by place | no loops |" + (" equal |" if checked else ""),
              "|---|---|---|---|---:|---:|---:|---|---|" + ("---|" if checked else "")]
     for case in cases:
@@ -321,8 +321,8 @@ def main():
     if options.json:
         options.json.write_text(json.dumps([
             {"set": case.name, "sampling": case.label(), "exits": found, "drafts": [
-                {"draft": size, "shape": shape, "tokens_a_wave": whole.length(),
-                 "tokens_a_wave_no_loops": bare.length(), "accepted": whole.places(),
+                {"draft": size, "shape": shape, "tokens_a_batch": whole.length(),
+                 "tokens_a_batch_no_loops": bare.length(), "accepted": whole.places(),
                  "accepted_no_loops": bare.places(), "differing": whole.differing}
                 for size, shape, whole, bare in case.rows]}
             for case, found in zip(cases, exits or [None] * len(cases))], indent=1))

@@ -15,7 +15,7 @@ a kernel is the gap between two kernels of a graph. A cost table measured on a d
 of the sheet (--costs; `paceline_cuda_bench --costs`).
 
 Plain decoding is that of the same target on as few GPUs as hold it, one request. Every GPU is a device of
-its own; a target's layers are shared evenly, with as many waves in flight as the row says.
+its own; a target's layers are shared evenly, with as many batches in flight as the row says.
 """
 
 import argparse
@@ -43,19 +43,19 @@ ROWS = [1, 2, 4, 8, 16, 32, 64]
 PAIRS = {"8b+1b": ("llama-8b", "llama-1b", 1),
          "70b+1b": ("llama-70b", "llama-1b", 2),
          "70b+8b": ("llama-70b", "llama-8b", 2)}
-# Row: method, target GPUs beyond those that hold it (at least its segments), waves in flight, draft GPUs.
+# Row: method, target GPUs beyond those that hold it (at least its segments), batches in flight, draft GPUs.
 METHODS = [
     ("taking turns", "speculative", 0, 1, 1),
     ("PEARL", "pearl", 0, 1, 1),
     ("FOLD, its two target GPUs", "fold", 0, 1, 1),
-    ("FOLD, two waves", "fold", 0, 2, 1),
+    ("FOLD, two batches", "fold", 0, 2, 1),
     ("hybrid", "hybrid", 0, 1, 1),
-    ("hybrid, two waves", "hybrid", 0, 2, 1),
+    ("hybrid, two batches", "hybrid", 0, 2, 1),
     ("four stages", "four-stages", 0, 1, 2),
     ("AdaDecode", "adadecode-parallel", 0, 1, 0),
 ]
 SEGMENTS_MIN = {"fold": 2, "hybrid": 2, "four-stages": 2, "adadecode-parallel": 2}
-# On eight GPUs the target has all that the drafts leave, and as many waves in flight.
+# On eight GPUs the target has all that the drafts leave, and as many batches in flight.
 WIDE = [("PEARL, 7 target GPUs", "pearl", 7, 7, 1), ("FOLD, 7 target GPUs", "fold", 7, 7, 1),
         ("hybrid, 7 target GPUs", "hybrid", 7, 7, 1)]
 # What the papers report for these pairs, tokens/s over their own plain decoding (H100, transformers):
@@ -132,7 +132,7 @@ class Projector:
             self.shapes[name] = path
         return self.shapes[name]
 
-    def rate(self, pair, method, segments, waves, drafts, accuracy, costs):
+    def rate(self, pair, method, segments, batches, drafts, accuracy, costs):
         """Tokens per simulated second."""
         target, draft, _ = PAIRS[pair]
         out = self.folder / "run.json"
@@ -143,7 +143,7 @@ class Projector:
         if method == "adadecode-parallel":  # has its exits, and two segments, as it is
             command += ["--method", method]
         else:
-            command += ["--config", self.configs.file(method, segments, waves)]
+            command += ["--config", self.configs.file(method, segments, batches)]
         if drafts:
             command += ["--draft-model", self.shape_file(draft)]
         if method == "speculative":  # the fairest: the best length of its drafts
@@ -155,13 +155,13 @@ class Projector:
 
 
 def rows_of(pair):
-    """(name, method, segments, waves, draft GPUs) of a pair."""
+    """(name, method, segments, batches, draft GPUs) of a pair."""
     holds = PAIRS[pair][2]
-    for name, method, more, waves, drafts in METHODS:
-        yield name, method, max(holds + more, SEGMENTS_MIN.get(method, 1)), waves, drafts
+    for name, method, more, batches, drafts in METHODS:
+        yield name, method, max(holds + more, SEGMENTS_MIN.get(method, 1)), batches, drafts
     if holds > 1:
-        for name, method, segments, waves, drafts in WIDE:
-            yield name, method, segments, waves, drafts
+        for name, method, segments, batches, drafts in WIDE:
+            yield name, method, segments, batches, drafts
 
 
 def project(options, folder):
@@ -174,10 +174,10 @@ def project(options, folder):
             if not options.costs:
                 costs.write_text(cost_table(target, [target, draft], options.card, link))
             plain = projector.rate(pair, "autoregressive-segments", holds, 1, 0, (0.5, 0.5), costs)
-            for name, method, segments, waves, drafts in rows_of(pair):
+            for name, method, segments, batches, drafts in rows_of(pair):
                 for acceptance in options.acceptance:
                     accuracy = (acceptance, options.exit_accuracy)
-                    rate = projector.rate(pair, method, segments, waves, drafts, accuracy, costs)
+                    rate = projector.rate(pair, method, segments, batches, drafts, accuracy, costs)
                     records.append((pair, link, name, segments + drafts, acceptance, plain, rate,
                                     rate / plain, PAPERS.get((pair, name), "-")))
                     print("\t".join(text_of(records[-1])), file=sys.stderr, flush=True)

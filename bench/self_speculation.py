@@ -89,7 +89,7 @@ def jobs_of(trace):
 def layer_rows(figures, jobs, settings):
     """Layer-rows of drafts and verification, and of the optimiser. A verified row goes on where its draft
     stopped being the target; of a skip set only the layers that are always kept count as such."""
-    verified = figures["candidates"] + figures["waves"]
+    verified = figures["candidates"] + figures["batches"]
     drafted = sum(job["args"]["rows"] * job["args"]["layers"] for job in jobs
                   if job["name"].startswith("draft"))
     reused = figures["draft_rows"] * settings.get("exit", 1)
@@ -108,9 +108,9 @@ def count(options, folder, plain, row):
     equal = [answer["ids"] for answer in report["prompts"]] == plain
     print(f"{section}: {method} {settings_text(settings)}", file=sys.stderr, flush=True)
     return [section, varied, method, settings_text(settings),
-            f"{figures['emitted_tokens'] / figures['waves']:.3f}",
+            f"{figures['emitted_tokens'] / figures['batches']:.3f}",
             f"{figures['accepted_tokens'] / max(1, figures['draft_rows']):.3f}",
-            f"{figures['draft_rows'] / figures['waves']:.2f}",
+            f"{figures['draft_rows'] / figures['batches']:.2f}",
             f"{(rows + optimised) / figures['emitted_tokens']:.1f}",
             f"{optimised / (rows + optimised):.3f}", "yes" if equal else "NO"]
 

@@ -25,7 +25,7 @@ Sections:
     budget      over the number of alternative nodes per root
     gamma       sequential and lockstep methods over their tokens per round
     draft-cost  over what a pass of the draft costs, in passes of the target
-    segments    over two to six target devices, with as many waves in flight and with one
+    segments    over two to six target devices, with as many batches in flight and with one
 
 The sections after `methods` use --draft. Written into FOLDER as they come: sweep.md with a table
 per section, a picture per section and set (SVG); at the end of each section all runs (sweep.json).
@@ -49,7 +49,7 @@ import sweep_configs
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
 
-# Row: method, target devices (0: as its configuration says), waves in flight.
+# Row: method, target devices (0: as its configuration says), batches in flight.
 DRAFTED = {
     "speculative": ("speculative", 0, 0),
     "speculative, two segments": ("speculative", 2, 1),
@@ -60,11 +60,11 @@ DRAFTED = {
     "pearl-lockstep, two segments": ("pearl-lockstep", 2, 1),
     "pearl": ("pearl", 0, 0),
     "pearl, two segments": ("pearl", 2, 1),
-    "pearl, two segments, two waves": ("pearl", 2, 2),
+    "pearl, two segments, two batches": ("pearl", 2, 2),
     "fold-sequential": ("fold-sequential", 0, 0),
     "fold-lockstep": ("fold-lockstep", 0, 0),
     "fold": ("fold", 0, 0),
-    "fold, two waves": ("fold", 2, 2),
+    "fold, two batches": ("fold", 2, 2),
     "hybrid": ("hybrid", 0, 0),
 }
 UNDRAFTED = ["autoregressive-segments", "adadecode", "adadecode-parallel", "heads"]
@@ -73,7 +73,7 @@ EXITS = ["fold-lockstep", "fold", "hybrid"]
 SAMPLINGS = {"greedy": [],
              "temperature 0.8": ["--temp", "0.8", "--top-p", "0.95", "--seed", "1"]}
 RATIOS = [("fold", "pearl"), ("fold", "pearl, two segments"),
-          ("fold, two waves", "pearl, two segments, two waves"),
+          ("fold, two batches", "pearl, two segments, two batches"),
           ("fold-lockstep", "pearl-lockstep, two segments"),
           ("hybrid", "speculative"), ("hybrid", "speculative, two segments")]
 
@@ -101,15 +101,15 @@ class Simulator:
 
     def run(self, row, name, file, draft=None, sweeps=(), sampling=()):
         """[(settings, tokens/s)] of all combinations; empty with the reason on stderr. `row` is
-        one of DRAFTED, (method, segments, waves) or a method."""
-        method, segments, waves = row if isinstance(row, tuple) else DRAFTED.get(row, (row, 0, 0))
+        one of DRAFTED, (method, segments, batches) or a method."""
+        method, segments, batches = row if isinstance(row, tuple) else DRAFTED.get(row, (row, 0, 0))
         options = self.options
         with tempfile.NamedTemporaryFile(suffix=".json") as out:
             command = [options.paceline, "simulate", "-m", options.model, "--costs", options.costs,
                        "--hop-us", "0", "--prompts", file, "-n", options.n, "--json", out.name,
                        *sampling]
             if segments:
-                command += ["--config", self.configs.file(method, segments, waves)]
+                command += ["--config", self.configs.file(method, segments, batches)]
             else:
                 command += ["--method", method]
             if options.parts:
@@ -252,13 +252,13 @@ def segments_section(simulator, sets, options, report):
         lines = {}
         for method, draft in (("pearl", options.draft), ("fold", options.draft),
                               ("hybrid", options.draft), ("adadecode-parallel", None)):
-            for waves in ("one wave", "as many waves"):
+            for batches in ("one batch", "as many batches"):
                 points = []
                 for count in counts:
-                    in_flight = 1 if waves == "one wave" else count
+                    in_flight = 1 if batches == "one batch" else count
                     if method == "adadecode-parallel":
                         rate = simulator.run(method, name, file,
-                                             sweeps=[f"schedule.waves_in_flight={in_flight}"]) \
+                                             sweeps=[f"schedule.batches_in_flight={in_flight}"]) \
                             if count == 2 else []
                         rate = rate[0][1] if rate else 0.0
                     else:
@@ -266,7 +266,7 @@ def segments_section(simulator, sets, options, report):
                     if rate:
                         points.append((count, rate))
                 if points:
-                    lines[f"{method}, {waves}"] = points
+                    lines[f"{method}, {batches}"] = points
         report.write(f"\n## {name}: target devices, draft {options.draft}\n\n")
         rows = []
         for label, points in lines.items():

@@ -1,5 +1,5 @@
 """Configurations of the sweep that are no methods of their own: the same method over so many
-target segments, with so many waves in flight. Written to a folder, from the files in configs/."""
+target segments, with so many batches in flight. Written to a folder, from the files in configs/."""
 
 import pathlib
 import re
@@ -27,7 +27,7 @@ def segment_stages(count, early):
     return stages
 
 
-def with_segments(method, count, waves):
+def with_segments(method, count, batches):
     """The text of the method's configuration over `count` segments. The exit of a method that has
     one stands after the first."""
     kept, early = [], False
@@ -37,12 +37,12 @@ def with_segments(method, count, waves):
             early = early or role.group(1) == "early-verify"
             continue
         if table.startswith("[schedule]"):
-            table = re.sub(r"(?m)^waves_in_flight.*\n", "", table)
-            table = table.replace("[schedule]\n", f"[schedule]\nwaves_in_flight = {waves}\n", 1)
+            table = re.sub(r"(?m)^batches_in_flight.*\n", "", table)
+            table = table.replace("[schedule]\n", f"[schedule]\nbatches_in_flight = {batches}\n", 1)
         kept.append(table)
     text = "".join(kept).rstrip() + "\n\n"
     if "[schedule]" not in text:
-        text += f"[schedule]\nwaves_in_flight = {waves}\n\n"
+        text += f"[schedule]\nbatches_in_flight = {batches}\n\n"
     if early and count < 2:
         raise ValueError(f"{method} needs two segments for its exit, not {count}")
     return text + "".join(segment_stages(count, early))
@@ -54,8 +54,8 @@ class Folder:
     def __init__(self, path):
         self.path = pathlib.Path(path)
 
-    def file(self, method, count, waves):
-        path = self.path / f"{method}-{count}-{waves}.toml"
+    def file(self, method, count, batches):
+        path = self.path / f"{method}-{count}-{batches}.toml"
         if not path.exists():
-            path.write_text(with_segments(method, count, waves), encoding="utf-8")
+            path.write_text(with_segments(method, count, batches), encoding="utf-8")
         return path

@@ -42,7 +42,7 @@ def begin_of(events, wanted_ms):
 
 
 def job_of(event):
-    """The kind of job: "verify 12" is one of wave 12."""
+    """The kind of job: "verify 12" is one of batch 12."""
     return event["name"].split()[0]
 
 

@@ -8,11 +8,11 @@
 
 namespace paceline {
 
-void check_left_out(const Row& row, const SublayerMask& left_out) {
-    if (!left_out.skips_any()) return;
+void check_skipped(const Row& row, const SublayerMask& skipped) {
+    if (!skipped.skips_any()) return;
     for (int sublayer = row.first; sublayer < row.last; ++sublayer) {
-        const bool skipped = row.mask != nullptr && row.mask->skips(sublayer);
-        PACE_CHECK(skipped || !left_out.skips(sublayer), "a sub-layer that was loaded");
+        const bool row_skips = row.mask != nullptr && row.mask->skips(sublayer);
+        PACE_CHECK(row_skips || !skipped.skips(sublayer), "a sub-layer that was loaded");
     }
 }
 

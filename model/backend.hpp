@@ -118,8 +118,8 @@ struct MemoryUse {
     std::uint64_t pinned_bytes = 0;  // of the host, for what goes to a GPU and back
 };
 
-/// Breaks off where the row runs a sub-layer that its backend was not given (CpuOptions::left_out).
-void check_left_out(const Row& row, const SublayerMask& left_out);
+/// Breaks off where the row runs a sub-layer that its backend was not given (CpuOptions::skipped).
+void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class Backend {
 public:

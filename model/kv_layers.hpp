@@ -1,6 +1,6 @@
 // KvLayers: the place of each layer of a segment in its KV cache.
 //
-// Layers whose attention every row skips (CpuOptions::left_out) have no place; places are consecutive:
+// Layers whose attention every row skips (CpuOptions::skipped) have no place; places are consecutive:
 //
 //     layer of the segment   0  1  2  3  4      skipped: the attention of 1 and 3
 //     place in the cache     0  -  1  -  2
@@ -18,9 +18,9 @@ class KvLayers {
 public:
     KvLayers() = default;
     /// Of layers [first, last) of a model.
-    KvLayers(int first, int last, const SublayerMask& left_out) {
+    KvLayers(int first, int last, const SublayerMask& skipped) {
         for (int layer = first; layer < last; ++layer)
-            places_.push_back(left_out.skips(2 * layer) ? kNone : count_++);
+            places_.push_back(skipped.skips(2 * layer) ? kNone : count_++);
     }
 
     /// Layers that have a place.

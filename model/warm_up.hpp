@@ -12,7 +12,7 @@
 namespace paceline {
 
 /// The time of one row through all layers, and through the final head if there is one. Not for backends
-/// from which sub-layers were left out (CpuOptions::left_out).
+/// from which sub-layers were left out (CpuOptions::skipped).
 std::chrono::microseconds warm_up(Backend& backend);
 
 }  // namespace paceline

@@ -93,7 +93,7 @@ Request ConductorActor::spec_of(RequestId request, const Answer& answer) const {
                      text.end() - static_cast<std::ptrdiff_t>(forget ? committed : 0));
     const bool keep_count = !forget && !planted(PlantedBug::ReplayForgetsCount);
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
-    // The last token of the text is the root: it is fed with the first wave, so never reused.
+    // The last token of the text is the root: it is fed with the first batch, so never reused.
     spec.reuse = std::min(answer.held, static_cast<std::int32_t>(spec.text.size()) - 1);
     return spec;
 }
@@ -165,7 +165,7 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
     tell_drafts();  // it has none of the running requests
 }
 
-/// A draft has missed a verdict. A wish about another attempt, or about a request that has ended meanwhile,
+/// A draft has missed a verdict. A request for a Begin of another attempt, or about a request that has ended meanwhile,
 /// is ignored.
 void ConductorActor::want_begin(StageId from, const control::BeginWanted& wanted) {
     const ConductorPlan::Stage* to = stage(from);
@@ -310,7 +310,7 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     const Commit commit = log_.commit(verdict);
     TraceEvent event{.request = request,
                      .attempt = verdict.route.attempt,
-                     .id = verdict.wave.value,
+                     .id = verdict.batch.value,
                      .position = verdict.base,
                      .count = verdict.count};
     if (commit.kind == CommitKind::Stale) {

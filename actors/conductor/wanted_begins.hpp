@@ -25,16 +25,16 @@ public:
     [[nodiscard]] std::vector<StageId> due(RequestId request, Position length);
 
     /// Another attempt, or the end.
-    void forget(RequestId request) { wishes_.erase(request); }
+    void forget(RequestId request) { demands_.erase(request); }
     /// The stage is lost: its next incarnation gets its Begins anyway.
     void forget(StageId stage);
 
 private:
-    struct Wish {
+    struct Demand {
         Position wanted = 0;
         Position told = 0;
     };
-    std::map<RequestId, std::map<StageId, Wish>> wishes_;
+    std::map<RequestId, std::map<StageId, Demand>> demands_;
 };
 
 }  // namespace paceline

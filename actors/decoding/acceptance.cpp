@@ -9,18 +9,18 @@
 
 namespace paceline {
 
-WaveWalk::WaveWalk(const WalkInput& input) : input_{input}, at_{0} {
-    PACE_CHECK(!input.rows.empty(), "a wave without its root is verified");
-    PACE_CHECK(!input.committed.empty(), "a wave is verified without a text before it");
+BatchWalk::BatchWalk(const WalkInput& input) : input_{input}, at_{0} {
+    PACE_CHECK(!input.rows.empty(), "a batch without its root is verified");
+    PACE_CHECK(!input.committed.empty(), "a batch is verified without a text before it");
     PACE_CHECK(input.drawn_below.empty() || input.drawn_below.size() == input.rows.size(),
                "drawn siblings of other rows");
 }
 
-std::optional<std::size_t> WaveWalk::wanted() const {
+std::optional<std::size_t> BatchWalk::wanted() const {
     return at_;
 }
 
-std::vector<std::size_t> WaveWalk::children(std::size_t row) const {
+std::vector<std::size_t> BatchWalk::children(std::size_t row) const {
     std::vector<std::size_t> found;
     for (std::size_t i = row + 1; i < input_.rows.size(); ++i) {
         if (input_.rows[i].parent == input_.rows[row].node.value) found.push_back(i);
@@ -28,8 +28,8 @@ std::vector<std::size_t> WaveWalk::children(std::size_t row) const {
     return found;
 }
 
-std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t count) const {
-    PACE_CHECK(row < input_.rows.size(), "the path of a row that is not in the wave");
+std::vector<std::size_t> BatchWalk::likely_path(std::size_t row, std::size_t count) const {
+    PACE_CHECK(row < input_.rows.size(), "the path of a row that is not in the batch");
     std::vector<std::size_t> path{row};
     for (std::size_t i = row + 1; i < input_.rows.size() && path.size() < count; ++i) {
         if (input_.rows[i].parent == input_.rows[path.back()].node.value) path.push_back(i);
@@ -38,7 +38,7 @@ std::vector<std::size_t> WaveWalk::likely_path(std::size_t row, std::size_t coun
 }
 
 /// The target's token after the current row of the walk.
-std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
+std::optional<TokenId> BatchWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = position_behind(*at_);
     const SeenTokens seen{.committed = input_.committed, .path = result_.tokens};
     if (input_.rule == AcceptanceRule::Unverified) {
@@ -55,7 +55,7 @@ std::optional<TokenId> WaveWalk::chosen(std::span<float> logits, SamplerScratch&
 }
 
 /// From weights_, which are used up.
-TokenId WaveWalk::choose_by_rejection() {
+TokenId BatchWalk::choose_by_rejection() {
     const DrawnSiblings* drawn =
         input_.drawn_below.empty() ? nullptr : input_.drawn_below[*at_].get();
     std::vector<TokenId> tokens;
@@ -63,29 +63,29 @@ TokenId WaveWalk::choose_by_rejection() {
         tokens = drawn->tokens();
         drawn->spread(proposed_, weights_.size());
     }
-    std::vector<TokenId> named;
+    std::vector<TokenId> deterministic;
     for (const std::size_t child : children(*at_)) {
         const TokenId token = input_.rows[child].token;
-        if (drawn == nullptr || !drawn->has(token)) named.push_back(token);
+        if (drawn == nullptr || !drawn->has(token)) deterministic.push_back(token);
     }
     CounterChance counted{input_.sampling.seed, position_behind(*at_)};
     Chance& chance = input_.chance == nullptr ? counted : *input_.chance;
-    CandidateTokens candidates{.tokens = tokens, .named = named};
+    CandidateTokens candidates{.tokens = tokens, .deterministic = deterministic};
     if (drawn != nullptr) candidates.q = proposed_;
     return choose(weights_, candidates, chance).token;
 }
 
-void WaveWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
+void BatchWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
     PACE_CHECK(at_.has_value(), "a walk that is over is fed");
     take_own(chosen(logits, scratch));
 }
 
-void WaveWalk::feed(std::optional<TokenId> own) {
+void BatchWalk::feed(std::optional<TokenId> own) {
     PACE_CHECK(at_.has_value() && coupled(), "a coupled walk that is not over is fed a token");
     take_own(own);
 }
 
-void WaveWalk::take_own(std::optional<TokenId> own) {
+void BatchWalk::take_own(std::optional<TokenId> own) {
     ++result_.rows_sampled;
     if (own) {
         commit(*own);
@@ -95,13 +95,13 @@ void WaveWalk::take_own(std::optional<TokenId> own) {
 }
 
 /// The tokens accepted so far are kept; the last one replaces the target's own.
-void WaveWalk::fail() {
+void BatchWalk::fail() {
     result_.finish = FinishReason::Failed;
     if (!result_.nodes.empty()) result_.nodes.pop_back();
     at_.reset();
 }
 
-void WaveWalk::commit(TokenId own) {
+void BatchWalk::commit(TokenId own) {
     const std::size_t from = *at_;
     result_.tokens.push_back(own);
     result_.last_row = from;
@@ -116,7 +116,7 @@ void WaveWalk::commit(TokenId own) {
     }
 }
 
-WalkResult WaveWalk::take() {
+WalkResult BatchWalk::take() {
     PACE_CHECK(!at_.has_value(), "the verdict of a walk that is not over");
     return std::move(result_);
 }

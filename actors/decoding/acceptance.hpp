@@ -1,7 +1,7 @@
-// Acceptance: decides which candidates of one request in a wave are accepted: a walk down the tree that
+// Acceptance: decides which candidates of one request in a batch are accepted: a walk down the tree that
 // asks for one row's logits at a time.
 //
-//     WaveWalk walk(...);
+//     BatchWalk walk(...);
 //     while (auto row = walk.wanted()) walk.feed(logits of that row);
 //     walk.take()
 //
@@ -12,10 +12,10 @@
 //     at = root row
 //     loop: y = sample(logits(at), position(at) + 1)      the target's own token
 //           commit y;  stop if y ends the answer
-//           at = the child of `at` whose token is y;  stop if the wave holds none
+//           at = the child of `at` whose token is y;  stop if the batch holds none
 //
 // Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
-// A candidate that was named (not drawn) is a point mass: the child x of a row with the target's p is
+// A candidate that was not drawn is a point mass: the child x of a row with the target's p is
 // accepted with probability p(x); if it is rejected, p becomes p without x, normalised, for the next
 // sibling; if all are rejected the target draws from the remaining p. Siblings that were drawn from a q
 // (drawn_siblings.hpp) are tested first, with min(1, p / q) and the residual max(p - q, 0), also those
@@ -26,7 +26,7 @@
 //
 // Unverified (AdaDecode's ablation, for benchmarks): the first candidate below a row is accepted without
 // a test; where there is none the target draws as under coupled. The text is not the target's. A
-// candidate can only be accepted in the wave that holds its parent's row.
+// candidate can only be accepted in the batch that holds its parent's row.
 //
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).
@@ -51,7 +51,7 @@ enum class AcceptanceRule : std::uint8_t { Coupled, Rejection, Unverified };
 
 struct WalkResult {
     std::vector<TokenId>
-        tokens;                 // committed by this wave: the accepted ones, then the target's own
+        tokens;                 // committed by this batch: the accepted ones, then the target's own
     std::vector<NodeId> nodes;  // the accepted nodes: tokens.size() - 1 of them
     FinishReason finish = FinishReason::None;
     std::size_t rows_sampled = 0;
@@ -59,8 +59,8 @@ struct WalkResult {
 };
 
 struct WalkInput {
-    std::span<const msg::WaveRow> rows;  // of one request, tree order; rows[0] is the root
-    std::span<const TokenId> committed;  // prompt and answer so far; the root's token is the last
+    std::span<const msg::BatchRow> rows;  // of one request, tree order; rows[0] is the root
+    std::span<const TokenId> committed;   // prompt and answer so far; the root's token is the last
     const SamplingParams& sampling;
     const FinishRule& finish;
     AcceptanceRule rule = AcceptanceRule::Coupled;
@@ -69,10 +69,10 @@ struct WalkInput {
     std::span<const DrawnSiblingsPtr> drawn_below = {};
 };
 
-class WaveWalk {
+class BatchWalk {
 public:
     /// What `input` refers to must outlive the walk.
-    explicit WaveWalk(const WalkInput& input);
+    explicit BatchWalk(const WalkInput& input);
 
     /// The row whose logits come next; nothing when the walk is over.
     [[nodiscard]] std::optional<std::size_t> wanted() const;

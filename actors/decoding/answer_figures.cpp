@@ -13,15 +13,15 @@ void add_each(std::array<std::int64_t, N>& sum, const std::array<std::int64_t, N
 }  // namespace
 
 void VerdictTally::add(const msg::Verdict& verdict) {
-    ++waves;
+    ++batches;
     emitted += verdict.count;
-    ++by_rows[std::clamp<std::uint32_t>(verdict.wave_rows, 1, kVerifyRowsMax)];
-    if (verdict.wave_rows <= 1) {
+    ++by_rows[std::clamp<std::uint32_t>(verdict.batch_rows, 1, kVerifyRowsMax)];
+    if (verdict.batch_rows <= 1) {
         ++alone;
         return;
     }
     ++drafts;
-    candidates += verdict.wave_rows - 1;
+    candidates += verdict.batch_rows - 1;
     const std::uint32_t right = verdict.count > 0 ? verdict.count - 1 : 0;
     accepted += right;
     for (std::size_t i = 0; i < std::min<std::size_t>(right, accepted_at.size()); ++i)
@@ -29,7 +29,7 @@ void VerdictTally::add(const msg::Verdict& verdict) {
 }
 
 void VerdictTally::add(const VerdictTally& other) {
-    waves += other.waves;
+    batches += other.batches;
     alone += other.alone;
     drafts += other.drafts;
     candidates += other.candidates;
@@ -54,7 +54,7 @@ std::vector<double> VerdictTally::rate_by_position() const {
 
 double AnswerFigures::decode_rate() const {
     const double took = std::chrono::duration<double>(decode_time()).count();
-    if (verdicts.waves == 1) return 0.0;  // they came at once: there is no time between them
+    if (verdicts.batches == 1) return 0.0;  // they came at once: there is no time between them
     return generated_tokens > 1 && took > 0.0 ? (generated_tokens - 1) / took : 0.0;
 }
 

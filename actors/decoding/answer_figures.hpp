@@ -21,14 +21,14 @@ namespace paceline {
 
 /// Of the verdicts that were committed.
 struct VerdictTally {
-    std::int64_t waves = 0;       // parts of verify waves that were verified
+    std::int64_t batches = 0;     // parts of verify batches that were verified
     std::int64_t alone = 0;       // of them, those of the root alone
     std::int64_t drafts = 0;      // of them, those that held a candidate
-    std::int64_t candidates = 0;  // rows of the waves but for their roots
+    std::int64_t candidates = 0;  // rows of the batches but for their roots
     std::int64_t accepted = 0;    // candidates that were emitted: cut at an end token
     std::int64_t emitted = 0;
     std::array<std::int64_t, kGammaMax> accepted_at{};       // [i]: drafts whose candidate i stood
-    std::array<std::int64_t, kVerifyRowsMax + 1> by_rows{};  // [n]: waves of n rows
+    std::array<std::int64_t, kVerifyRowsMax + 1> by_rows{};  // [n]: batches of n rows
 
     void add(const msg::Verdict& verdict);
     void add(const VerdictTally& other);
@@ -57,7 +57,7 @@ struct AnswerFigures {
     [[nodiscard]] Micros prefill_time() const { return std::max(prefilled - begun, Micros{0}); }
     [[nodiscard]] Micros time_to_first() const { return std::max(first_token - begun, Micros{0}); }
     [[nodiscard]] Micros decode_time() const { return last_token - first_token; }
-    /// Tokens/s after the first one; 0 for fewer than two, and where one wave brought them all.
+    /// Tokens/s after the first one; 0 for fewer than two, and where one batch brought them all.
     [[nodiscard]] double decode_rate() const;
 };
 

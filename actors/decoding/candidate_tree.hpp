@@ -3,7 +3,7 @@
 //
 // Node has: id, parent, token, position, log_prob (after its parent), reach (of the whole path below the
 // root; log), and Node::kNone, the id of no node. Used by inheritance; TokenTree and DraftTree add what
-// they know of waves, replicas and proposals.
+// they know of batches, replicas and proposals.
 // Pure; not thread-safe. Invariants: the root is nodes().front(), with reach 0; a parent stands before its
 // children; siblings have different tokens; a node's reach is at most its parent's.
 #pragma once

@@ -80,19 +80,19 @@ std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
 }
 
 void DraftTree::expand(DraftNodeId parent, std::span<const Candidate> candidates) {
-    float named = 0.0F;
-    for (const Candidate& candidate : candidates) named += std::exp(sane(candidate.log_prob));
-    const float left_over = sane(std::log(std::max(1.0F - named, 0.0F)));
-    std::vector<DraftNodeId> unnamed;
+    float proposed = 0.0F;
+    for (const Candidate& candidate : candidates) proposed += std::exp(sane(candidate.log_prob));
+    const float left_over = sane(std::log(std::max(1.0F - proposed, 0.0F)));
+    std::vector<DraftNodeId> unproposed;
     for (const DraftNode& node : nodes_) {
-        const bool is_named =
+        const bool is_proposed =
             std::any_of(candidates.begin(), candidates.end(),
                         [&](const Candidate& candidate) { return candidate.token == node.token; });
-        if (node.parent == parent && node.origin != msg::Origin::Exit && !is_named) {
-            unnamed.push_back(node.id);
+        if (node.parent == parent && node.origin != msg::Origin::Exit && !is_proposed) {
+            unproposed.push_back(node.id);
         }
     }
-    for (const DraftNodeId id : unnamed) {
+    for (const DraftNodeId id : unproposed) {
         const std::size_t index = index_of(id);
         set_log_prob(index, std::min(nodes_[index].log_prob, left_over));
     }
@@ -183,7 +183,7 @@ bool DraftTree::merge(const msg::Proposal& proposal,
         return position == top ? Place{.candidate = root().id} : Place{.committed = position};
     };
     std::array<Place, kProposalNodesMax> places{};
-    std::array<std::int32_t, kProposalNodesMax + 1> named{};
+    std::array<std::int32_t, kProposalNodesMax + 1> proposed{};
     std::vector<DraftNodeId> met;
     bool changed = false;
     for (std::uint32_t i = 0; i < std::min(proposal.count, kProposalNodesMax); ++i) {
@@ -199,14 +199,14 @@ bool DraftTree::merge(const msg::Proposal& proposal,
         if (above.candidate == kNoDraftNode || find(above.candidate) == nullptr) continue;
         const DraftNode* known = child(above.candidate, said.token);
         if (known == nullptr && opinion == Opinion::Exit && said.origin == msg::Origin::Exit) {
-            std::int32_t& count = named[static_cast<std::size_t>(said.parent + 1)];
+            std::int32_t& count = proposed[static_cast<std::size_t>(said.parent + 1)];
             if (count >= alternatives) continue;
             ++count;
         }
-        // An exit's candidate may also be the next row of the wave: count its estimate once.
-        const bool heard =
+        // An exit's candidate may also be the next row of the batch: count its estimate once.
+        const bool counted =
             known != nullptr && std::find(met.begin(), met.end(), known->id) != met.end();
-        if (!heard) merge_node(said, above.candidate, opinion);
+        if (!counted) merge_node(said, above.candidate, opinion);
         known = child(above.candidate, said.token);
         if (known == nullptr) continue;
         places[i].candidate = known->id;

@@ -80,7 +80,7 @@ public:
     /// This node is not expanded for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
-    /// The children of this node were drawn; should they be lost, others are named in their place.
+    /// The children of this node were drawn; should they be lost, others are proposed in their place.
     void mark_drawn(DraftNodeId id);
     void set_slot(DraftNodeId id, KvSlot slot);
     /// All nodes lose their slots: the cache is to be filled again.

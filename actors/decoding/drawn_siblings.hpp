@@ -12,7 +12,7 @@
 // distribution of the candidates that count. These rules guarantee it:
 //
 // - Siblings belong to their *parent's* row: the verifier tests all of them there, also those that have no
-//   row of their own because the tree was full, the wave was full, the path was too improbable, or the
+//   row of their own because the tree was full, the batch was full, the path was too improbable, or the
 //   answer ends with them. One that is accepted without a row is committed as the target's own token.
 // - They are sent once, as soon as they are drawn and before anything that depends on them (msg::Draw).
 // - The dispatcher takes them for a node that it has and has not sent yet, the first time, and keeps that

@@ -86,9 +86,9 @@ void ExitRecord::add(ExitCandidates said) {
     evaluations_.push_back(std::move(said));
 }
 
-std::vector<std::size_t> ExitRecord::settle(RequestId request,
-                                            Attempt attempt,
-                                            std::span<const TokenId> text) {
+std::vector<std::size_t> ExitRecord::resolve(RequestId request,
+                                             Attempt attempt,
+                                             std::span<const TokenId> text) {
     std::vector<std::size_t> known;
     std::erase_if(evaluations_, [&](const ExitCandidates& said) {
         if (said.request != request) return false;

@@ -1,15 +1,15 @@
 // ExitPolicy: whether an exit is evaluated, decided from its measured cost and gain.
 //
 // An exit whose candidates are seldom right slows decoding: its head takes time from the layers, and its
-// candidates take rows in waves. The policy is asked before every wave. The exit is evaluated while an
-// evaluation gains more than it costs, both measured in the time of a wave:
+// candidates take rows in batches. The policy is asked before every batch. The exit is evaluated while an
+// evaluation gains more than it costs, both measured in the time of a batch:
 //
-//     gain   correct tokens of an evaluation that had not been proposed otherwise: one wave less each
-//     cost   time of an evaluation over that of a wave (kIdleShare of it if no wave waited for it
+//     gain   correct tokens of an evaluation that had not been proposed otherwise: one batch less each
+//     cost   time of an evaluation over that of a batch (kIdleShare of it if no batch waited for it
 //            meanwhile), and kRowCost for each additional row that the layers ran because of it
 //
-// Otherwise the exit pauses, and is tried again for kTry waves after a pause that doubles each time, from
-// kPauseMin to kPauseMax waves. So an exit that is never right costs kTry evaluations in kPauseMax waves
+// Otherwise the exit pauses, and is tried again for kTry batches after a pause that doubles each time, from
+// kPauseMin to kPauseMax batches. So an exit that is never right costs kTry evaluations in kPauseMax batches
 // in the end; one that becomes right is found in one or two tries.
 //
 // ExitRecord keeps the exit's candidates until the committed text shows which were right.
@@ -34,15 +34,15 @@ public:
     static constexpr std::uint32_t kPauseMin = 32;
     static constexpr std::uint32_t kPauseMax = 256;
     static constexpr double kIdleShare = 0.25;  // others may want its core, or its memory
-    static constexpr double kRowCost = 0.06;    // of a wave, as measured for waves of up to 8 rows
+    static constexpr double kRowCost = 0.06;  // of a batch, as measured for batches of up to 8 rows
 
     /// `always_on`: it never pauses.
     explicit ExitPolicy(bool always_on) : always_on_{always_on} {}
 
-    /// Whether the exit is to evaluate the wave that comes now: once per wave.
+    /// Whether the exit is to evaluate the batch that comes now: once per batch.
     [[nodiscard]] bool ask();
-    /// An evaluation took `share` of a wave's time and caused `rows` additional rows. `delayed`: the next
-    /// wave had to wait for it.
+    /// An evaluation took `share` of a batch's time and caused `rows` additional rows. `delayed`: the next
+    /// batch had to wait for it.
     void spent(double share, bool delayed, std::size_t rows);
     /// The committed text shows that `right` candidates of an evaluation were right.
     void learned(std::size_t right);
@@ -87,9 +87,9 @@ public:
     void add(ExitCandidates said);
     /// The request's text has grown. For each evaluation whose positions are all committed now: how many
     /// of its candidates were right.
-    [[nodiscard]] std::vector<std::size_t> settle(RequestId request,
-                                                  Attempt attempt,
-                                                  std::span<const TokenId> text);
+    [[nodiscard]] std::vector<std::size_t> resolve(RequestId request,
+                                                   Attempt attempt,
+                                                   std::span<const TokenId> text);
 
 private:
     std::deque<ExitCandidates> evaluations_;

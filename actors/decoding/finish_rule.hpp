@@ -1,6 +1,6 @@
 // FinishRule: when an answer is over: one pure function for plain decoding and all methods.
 //
-// Plain decoding and every speculative wave ask the same rule after each token, in order, so an
+// Plain decoding and every speculative batch ask the same rule after each token, in order, so an
 // end token inside an accepted path ends the answer there, and nothing is committed after it.
 #pragma once
 

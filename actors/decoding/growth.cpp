@@ -127,7 +127,7 @@ Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
         return step(tree, {.trunk_depth = depth, .branch_depth = depth, .trunk_first = true},
                     depth);
     }
-    if (!named_) return {};
+    if (!candidates_known_) return {};
     return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
 }
 
@@ -145,7 +145,7 @@ Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {
 
 void Growth::begin_round() {
     phase_ = Phase::Growing;
-    named_ = false;
+    candidates_known_ = false;
     halfway_ = false;
     owed_ = false;
     round_root_.reset();
@@ -167,17 +167,17 @@ Growth::Step Growth::round(const DraftTree& tree, std::int32_t room) {
     }
     if (early) {
         halfway_ = true;
-        if (!named_) phase_ = Phase::ForNames;
+        if (!candidates_known_) phase_ = Phase::ForCandidates;
         return {.expand = {}, .chain = 0, .say = msg::ProposalState::Halfway};
     }
-    if (phase_ == Phase::ForNames)
-        return {.expand = {}, .chain = 0, .say = {}, .waits_for_names = true};
+    if (phase_ == Phase::ForCandidates)
+        return {.expand = {}, .chain = 0, .say = {}, .waits_for_candidates = true};
     return complete();
 }
 
 Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     const bool ahead = rule_.pace == DraftPace::Ahead;
-    if (!ahead && !named_) return {};
+    if (!ahead && !candidates_known_) return {};
     if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
     const std::int32_t depth = ahead ? std::min(length_.now(), room) : room;
     return step(tree, {.branch_depth = depth}, depth);
@@ -204,26 +204,26 @@ void Growth::verified(std::int32_t accepted, std::int32_t could, bool prepared) 
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
         phase_ = Phase::Growing;
-        named_ = false;
+        candidates_known_ = false;
         steps_ = 0;
         return;
     }
     if (phase_ == Phase::Done) return begin_round();
     owed_ = true;
-    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;  // they would be of the old wave
+    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;  // they would be of the old batch
     halfway_ = true;
     if (!prepared) steps_ = rule_.gamma;
 }
 
-void Growth::named() {
-    if (rule_.part == GrowthPart::Alternatives && !named_) steps_ = 0;
-    named_ = true;
+void Growth::candidates_arrived() {
+    if (rule_.part == GrowthPart::Alternatives && !candidates_known_) steps_ = 0;
+    candidates_known_ = true;
     complete_ = false;
-    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;
+    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;
 }
 
 void Growth::waited_out() {
-    if (phase_ == Phase::ForNames) phase_ = Phase::Growing;
+    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;
 }
 
 bool Growth::streams() const {

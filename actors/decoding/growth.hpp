@@ -4,13 +4,13 @@
 //   Sequential [Growing] -- the trunk is gamma deep --> send Complete [Done] -- verdict --> [Growing]
 //              while Done, the exit's candidates are grown until the verdict
 //   Ahead      [Growing] all the time, the most probable node first; Complete when none can be expanded
-//   Lockstep   [Growing] -- gamma_early steps --> send Halfway [ForNames]
-//              [ForNames] -- the exit's candidates, a verdict or the time limit --> [Growing]
+//   Lockstep   [Growing] -- gamma_early steps --> send Halfway [ForCandidates]
+//              [ForCandidates] -- the exit's candidates, a verdict or the time limit --> [Growing]
 //              [Growing] -- gamma steps in all --> send Complete [Done] -- verdict --> [Growing]
 //              A verdict before Complete ends the round if none of its candidates are left; the next
 //              round begins at once.
 //
-// "Names" in identifiers are the candidates of an exit. In Sequential and Ahead a draft that is never right
+// In Sequential and Ahead a draft that is never right
 // pauses (draft_pause.hpp): it sends Complete at once. With the part Alternatives (Correct) the state is
 // always Growing, and only nodes off the trunk are grown.
 // Pure; the caller does the passes, sends, and keeps the clock.
@@ -52,7 +52,7 @@ public:
         std::int32_t chain = 0;                 // tokens that a source of chains may add after
                                                 // expand[0] in this step
         std::optional<msg::ProposalState> say;  // first; then ask again
-        bool waits_for_names = false;           // not longer than the caller's limit
+        bool waits_for_candidates = false;      // not longer than the caller's limit
     };
     /// `room`: candidates below the root that could still be committed.
     [[nodiscard]] Step next(const DraftTree& tree, std::int32_t room);
@@ -65,8 +65,8 @@ public:
     void passed(std::int32_t tokens = 1);
     /// A verdict was applied; `prepared`: the new root was in the tree.
     void verified(std::int32_t accepted, std::int32_t could, bool prepared);
-    /// The exit's candidates for the rows of a wave have arrived.
-    void named();
+    /// The exit's candidates for the rows of a batch have arrived.
+    void candidates_arrived();
     /// The exit's candidates did not arrive within the time limit.
     void waited_out();
 
@@ -77,7 +77,7 @@ public:
     [[nodiscard]] std::int32_t gamma() const { return length_.now(); }
 
 private:
-    enum class Phase : std::uint8_t { Growing, ForNames, Done };
+    enum class Phase : std::uint8_t { Growing, ForCandidates, Done };
 
     Step sequential(const DraftTree& tree, std::int32_t room);
     Step ahead(const DraftTree& tree, std::int32_t room);
@@ -98,12 +98,12 @@ private:
     bool may_pause_;
     DraftPause pause_;
     Phase phase_ = Phase::Growing;
-    bool named_ = false;     // since the root, or the round, began
-    bool halfway_ = false;   // was said in this round
-    bool owed_ = false;      // a verdict came before the round was complete
-    bool complete_ = false;  // Ahead: was said since the tree last grew
+    bool candidates_known_ = false;  // since the root, or the round, began
+    bool halfway_ = false;           // was said in this round
+    bool owed_ = false;              // a verdict came before the round was complete
+    bool complete_ = false;          // Ahead: was said since the tree last grew
     std::optional<Position> round_root_;
-    std::int32_t steps_ = 0;  // of this round; Alternatives: since the names
+    std::int32_t steps_ = 0;  // of this round; Alternatives: since the candidates
 };
 
 }  // namespace paceline

@@ -33,19 +33,19 @@ struct GrowthRule {
     // A request may ask for less (Request::gamma), with Sequential.
     std::int32_t gamma = 8;
     std::int32_t gamma_early = 0;    // lockstep FOLD: the first gamma1 of them, before the exit's
-                                     // names are waited for; the others are gamma2. 0: no such wait
+                                     // candidates arrive; the others are gamma2. 0: no such wait
     bool adaptive = false;           // assisted generation's length: +2 if all were right, else -1
     float confidence_min = 0.0F;     // a chain ends after a token less probable than this
     bool threshold_adapts = false;   // draft_reach_min, or confidence_min, is moved towards
     double acceptance_target = 0.9;  // such a part of accepted candidates (adaptive_stops.hpp)
     bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;    // nodes expanded in one pass of the model
-    std::int32_t own_alternatives = 0;  // runners-up named after each expanded node
+    std::int32_t own_alternatives = 0;  // runners-up proposed after each expanded node
     // With the rejection rule and a temperature: the model draws its candidates after a node, from its
-    // draw_top most probable tokens, instead of naming the best ones (drawn_siblings.hpp).
+    // draw_top most probable tokens, instead of proposing the best ones (drawn_siblings.hpp).
     bool draws = false;
     std::int32_t draw_top = kDrawnSupportMax;
-    std::int32_t exit_alternatives = 0;  // k: of an exit's names at each row, those that are grown
+    std::int32_t exit_alternatives = 0;  // k: of an exit's candidates per row, those grown
     std::int32_t branch_budget = 48;     // nodes off the trunk that are expanded per root
     float draft_reach_min = 1e-3F;       // after a path less probable than this nothing is drafted
 };

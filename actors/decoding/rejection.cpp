@@ -78,11 +78,11 @@ Choice choose(std::span<double> p, const CandidateTokens& candidates, Chance& ch
         if (!subtract(p, p_sum, q, q_sum)) return {candidates.tokens[i], i};
         q[x] = 0.0;
     }
-    for (std::size_t i = 0; i < candidates.named.size(); ++i) {
-        const auto x = static_cast<std::size_t>(candidates.named[i]);
+    for (std::size_t i = 0; i < candidates.deterministic.size(); ++i) {
+        const auto x = static_cast<std::size_t>(candidates.deterministic[i]);
         PACE_CHECK(x < p.size(), "a candidate outside of the vocabulary");
         if (chance.happens(p[x] / sum_of(p))) {
-            return {candidates.named[i], candidates.tokens.size() + i};
+            return {candidates.deterministic[i], candidates.tokens.size() + i};
         }
         p[x] = 0.0;
     }

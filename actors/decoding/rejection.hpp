@@ -68,15 +68,15 @@ private:
 };
 
 struct CandidateTokens {
-    std::span<const TokenId> tokens;      // siblings, in the order in which they were drawn
-    std::span<double> q = {};             // [vocab], used up; empty: point masses
-    std::span<const TokenId> named = {};  // point masses, tested after `tokens`
+    std::span<const TokenId> tokens;              // siblings, in the order in which they were drawn
+    std::span<double> q = {};                     // [vocab], used up; empty: point masses
+    std::span<const TokenId> deterministic = {};  // point masses, tested after `tokens`
 };
 
 struct Choice {
     TokenId token = 0;
     std::optional<std::size_t> candidate =
-        std::nullopt;  // which of `tokens`, then of `named`, if any
+        std::nullopt;  // which of `tokens`, then of `deterministic`, if any
 };
 
 /// Chooses by the rule above. `p` is [vocab], with a sum > 0 (it need not be 1), and is used up.

@@ -18,7 +18,7 @@ Error out_of_range(const std::string& field, const std::string& value, const std
     return Error{Errc::BadArgument, "request: " + field + " = " + value + ", must be " + range};
 }
 
-/// Writes fields in order. The twin of Reader: both go through one list of fields (fields()).
+/// Writes fields in order. The counterpart of Reader: both go through one list of fields (fields()).
 class Writer {
 public:
     explicit Writer(std::ostream& stream) : archive_{stream} {}

@@ -3,7 +3,7 @@
 //
 //     TextRequest   (launch/session)   + stop strings               one answer as text
 //     AnswerOrder   (conductor)        + callbacks, the turn before one answer of a pipeline
-//     BatchParams   (answer_waves)     + seats, what is kept        many answers on one backend
+//     BatchParams   (answer_batches)     + seats, what is kept        many answers on one backend
 //     control::Begin                   encode_request() as its payload, to every stage
 //
 // decode_request() treats its input as untrusted: every count is bounded, and checked against the

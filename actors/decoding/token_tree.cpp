@@ -14,7 +14,7 @@ Error protocol(const std::string& what) {
     return Error{Errc::Protocol, what};
 }
 
-std::string text_of(const msg::WaveRow& row) {
+std::string text_of(const msg::BatchRow& row) {
     return fmt::format("row of node {} (parent {}, token {}, position {})", row.node.value,
                        row.parent, row.token, row.position);
 }
@@ -61,7 +61,7 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
 }
 
 bool TokenTree::take_drawn(NodeId node, DrawnSiblingsPtr drawn) {
-    PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree hears what was drawn");
+    PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree learns what was drawn");
     const std::size_t index = index_of(node);
     PACE_CHECK(index < nodes_.size(), "something was drawn after a node that is not in the tree");
     if (nodes_[index].sent() || nodes_[index].drawn_below != nullptr) return false;
@@ -70,7 +70,7 @@ bool TokenTree::take_drawn(NodeId node, DrawnSiblingsPtr drawn) {
     return true;
 }
 
-msg::WaveRow TokenTree::send(NodeId node, KvSlot slot) {
+msg::BatchRow TokenTree::send(NodeId node, KvSlot slot) {
     const std::size_t index = index_of(node);
     PACE_CHECK(index < nodes_.size(), "a node is sent that is not in the tree");
     TreeNode& sent = nodes_[index];
@@ -85,7 +85,7 @@ msg::WaveRow TokenTree::send(NodeId node, KvSlot slot) {
             .slot = slot};
 }
 
-Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn) {
+Result<Adoption> TokenTree::adopt_root(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn) {
     TreeNode& top = nodes_.front();
     if (row.position < top.position) return Adoption::Stale;  // sent before a verdict passed it
     if (row.position != top.position || (row.parent == msg::kNoParent && row.token != top.token)) {
@@ -100,7 +100,7 @@ Result<Adoption> TokenTree::adopt_root(const msg::WaveRow& row, const DrawnSibli
     return Adoption::Live;
 }
 
-Result<Adoption> TokenTree::adopt(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn) {
+Result<Adoption> TokenTree::adopt(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn) {
     if (row.node == kNoNode) return protocol(text_of(row) + " has no name");
     if (find(row.node) != nullptr) return protocol(text_of(row) + " has a name that is in use");
     const bool below_committed =

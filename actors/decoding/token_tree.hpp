@@ -7,12 +7,12 @@
 //                   +---- x --- y        an alternative after a
 //
 // The first segment grows the tree and gives nodes their ids; the other segments keep a replica that
-// has only the nodes that were sent in waves. All apply the same rule on a verdict:
+// has only the nodes that were sent in batches. All apply the same rule on a verdict:
 //
 //     the accepted path is committed; the subtree under (last accepted node, next token) is the
 //     new tree, its top the new root; everything else is dropped.
 //
-// So replicas that applied the same waves and verdicts hold the same sent nodes, and a row whose
+// So replicas that applied the same batches and verdicts hold the same sent nodes, and a row whose
 // parent is in no replica any more is stale everywhere. NodeIds are never used twice.
 // Pure: no I/O, no clock. Bounded by nodes_max. Not thread-safe.
 // Invariants: those of CandidateTree; a child's position is its parent's plus one; the dispatcher's
@@ -67,7 +67,7 @@ enum class Adoption : std::uint8_t { Live, Stale };
 
 enum class TreeRole : std::uint8_t {
     Names,    // the dispatcher's tree: every node has an id from the start
-    Follows,  // a replica: a root that a verdict made has no id until a wave brings it
+    Follows,  // a replica: a root that a verdict made has no id until a batch brings it
 };
 
 class TokenTree : public CandidateTree<TreeNode> {
@@ -92,14 +92,14 @@ public:
     /// Dispatcher: the children of `node` were drawn. False, and no effect, if it was sent already, or
     /// they were drawn before. From now on it does not make room for others.
     bool take_drawn(NodeId node, DrawnSiblingsPtr drawn);
-    /// Dispatcher: a node goes into a wave; it writes its keys and values to `slot`. Its parent
-    /// was sent before, or is committed. Returns the node as the wave's row must show it.
-    [[nodiscard]] msg::WaveRow send(NodeId node, KvSlot slot);
+    /// Dispatcher: a node goes into a batch; it writes its keys and values to `slot`. Its parent
+    /// was sent before, or is committed. Returns the node as the batch's row must show it.
+    [[nodiscard]] msg::BatchRow send(NodeId node, KvSlot slot);
 
-    /// Replica: takes a row of a wave into the tree, and what was drawn after it. Stale: its parent was dropped, or it stands
-    /// where the verdict put another token. Errors: Protocol for a row that contradicts the
+    /// Replica: takes a row of a batch into the tree, and what was drawn after it. Stale: its parent was dropped, or it
+    /// stands where the verdict put another token. Errors: Protocol for a row that contradicts the
     /// tree (a name that is in use, a wrong position, a sibling of the same token, no room).
-    Result<Adoption> adopt(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn = nullptr);
+    Result<Adoption> adopt(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn = nullptr);
 
     /// The rule. `accepted` is a path of sent nodes that starts below the root; `next` is the
     /// target's own token after it. Errors: Protocol if that path is not in the tree (which is
@@ -108,7 +108,7 @@ public:
 
 private:
     [[nodiscard]] NodeId new_name();
-    Result<Adoption> adopt_root(const msg::WaveRow& row, const DrawnSiblingsPtr& drawn);
+    Result<Adoption> adopt_root(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn);
     [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
         std::span<const NodeId> accepted) const;
 

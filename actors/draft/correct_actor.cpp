@@ -30,9 +30,9 @@ Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
     if (!request) return request.error();
     if (!request.value()) return {};
     if (from == draft_) {
-        request.value()->hear_trunk(proposal);
+        request.value()->receive_trunk(proposal);
     } else {
-        request.value()->hear_candidates(proposal);
+        request.value()->receive_candidates(proposal);
     }
     go_on(request.value());
     return {};

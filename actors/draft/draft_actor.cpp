@@ -70,9 +70,9 @@ Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {
     if (!request) return request.error();
     if (!request.value()) return {};
     if (from == correct_) {
-        request.value()->hear_branches(proposal);
+        request.value()->receive_branches(proposal);
     } else {
-        request.value()->hear_candidates(proposal);
+        request.value()->receive_candidates(proposal);
     }
     go_on(request.value());
     return {};

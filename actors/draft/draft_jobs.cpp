@@ -15,8 +15,8 @@
 namespace paceline {
 namespace {
 
-// Lockstep: how long an exit's candidates are waited for. Long beside any wave, short beside a hang.
-constexpr Micros kNamesWait{200'000};
+// Lockstep: how long an exit's candidates are waited for. Long beside any batch, short beside a hang.
+constexpr Micros kCandidatesWait{200'000};
 constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
 
 }  // namespace
@@ -45,7 +45,7 @@ void DraftWork::advance(const RequestPtr& request) {
         if (request->changed && (request->growth.streams() || request->draws())) {
             send(request, msg::ProposalState::Growing);
         }
-        if (step.waits_for_names) return wait_for_names(request);
+        if (step.waits_for_candidates) return wait_for_candidates(request);
         if (step.expand.empty()) return;
         if (request->uses_model()) {
             request->wanted = step.expand;
@@ -77,9 +77,9 @@ bool DraftWork::ask_source(const RequestPtr& request, DraftNodeId behind, std::i
     return false;
 }
 
-void DraftWork::wait_for_names(const RequestPtr& request) {
+void DraftWork::wait_for_candidates(const RequestPtr& request) {
     const std::uint32_t wait = ++request->waits;
-    context_->schedule(kNamesWait, [this, wait, weak = std::weak_ptr{request}] {
+    context_->schedule(kCandidatesWait, [this, wait, weak = std::weak_ptr{request}] {
         const RequestPtr waiting = weak.lock();
         if (!waiting || !current(waiting) || waiting->waits != wait) return;
         waiting->growth.waited_out();
@@ -112,17 +112,18 @@ bool DraftWork::start_pass() {
     DraftModel& model = *tools_.model;
     while (true) {
         auto pass = std::make_shared<Pass>();
-        std::vector<DraftModel::Wish> wishes;
+        std::vector<DraftModel::Expansion> expansions;
         for (const RequestPtr& request : longest_waiting_first()) {
             const bool asks = !request->wanted.empty() && !request->wants_source;
             if (!asks && !lags(*request)) continue;
             std::vector<DraftNodeId> expand;
             if (asks) expand.swap(request->wanted);
-            wishes.push_back({request->text, std::move(expand), 1 + plan_.growth.own_alternatives});
+            expansions.push_back(
+                {request->text, std::move(expand), 1 + plan_.growth.own_alternatives});
             pass->requests.push_back(request);
         }
-        if (wishes.empty()) return false;
-        if (!model.prepare(wishes)) {
+        if (expansions.empty()) return false;
+        if (!model.prepare(expansions)) {
             // Nothing can be computed after those nodes, which are closed now: ask again.
             for (const RequestPtr& request : pass->requests) advance(request);
             continue;

@@ -84,7 +84,7 @@ void DraftModel::open(DraftText& text) {
                                         .slots = std::move(slots).value(),
                                         .positions = positions,
                                         .read_again = options_.whole_text});
-    settle(text);
+    free_dropped(text);
 }
 
 bool DraftModel::knows(const DraftText& text) const {
@@ -104,7 +104,7 @@ Position DraftModel::behind(const DraftText& text) const {
 }
 
 /// Frees the slots of dropped nodes; no pass is running.
-void DraftModel::settle(DraftText& text) const {
+void DraftModel::free_dropped(DraftText& text) const {
     DraftText::Cache& cache = *text.cache;
     for (const DraftTree::Freed& freed : text.tree.take_freed()) {
         cache.slots.free(freed.position - cache.begin, freed.slot);
@@ -142,23 +142,23 @@ const DraftModel::PassRow* DraftModel::row_of(const DraftText& text, DraftNodeId
     return nullptr;
 }
 
-bool DraftModel::prepare(std::span<const Wish> wishes) {
+bool DraftModel::prepare(std::span<const Expansion> expansions) {
     PACE_CHECK(!running_, "a pass prepared while another one runs");
-    for (const Wish& wish : wishes) {
+    for (const Expansion& expansion : expansions) {
         if (room() == 0) break;
-        add(wish);
+        add(expansion);
     }
     running_ = !pass_.empty();
     build_rows();
     return running_;
 }
 
-void DraftModel::add(const Wish& wish) {
-    if (!wish.text->cache) return;
-    settle(*wish.text);
-    if (!knows(*wish.text) || !catch_up(wish.text)) return;
-    for (const DraftNodeId id : wish.expand) {
-        if (!add_node(wish, id)) return;
+void DraftModel::add(const Expansion& expansion) {
+    if (!expansion.text->cache) return;
+    free_dropped(*expansion.text);
+    if (!knows(*expansion.text) || !catch_up(expansion.text)) return;
+    for (const DraftNodeId id : expansion.expand) {
+        if (!add_node(expansion, id)) return;
     }
 }
 
@@ -181,8 +181,8 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
 }
 
 /// The node's row, with those above it that are not in the cache. False: the pass is full.
-bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
-    DraftText& text = *wish.text;
+bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
+    DraftText& text = *expansion.text;
     if (text.tree.find(id) == nullptr) return true;
     const std::vector<const DraftNode*> path = text.tree.path(id);
     std::vector<const DraftNode*> missing;
@@ -196,8 +196,10 @@ bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
     }
     if (missing.size() > room()) return false;
     for (const DraftNode* node : missing) {
-        PassRow row{
-            .text = wish.text, .node = node->id, .position = node->position, .slot = node->slot};
+        PassRow row{.text = expansion.text,
+                    .node = node->id,
+                    .position = node->position,
+                    .slot = node->slot};
         if (row.slot == kNoSlot) {
             const Result<KvSlot> slot = text.cache->slots.name(node->position - text.cache->begin);
             if (!slot) {
@@ -218,7 +220,7 @@ bool DraftModel::add_node(const Wish& wish, DraftNodeId id) {
         added.path_size = paths_.size() - added.path;
     }
     heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
-                      .count = wish.candidates,
+                      .count = expansion.candidates,
                       .draw_top = text.tree.find(id)->drawn ? 0 : text.draw_top,
                       .seen = seen_by(text, path)});
     return true;
@@ -335,7 +337,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
 
 bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes bytes) {
     if (!text.cache || running_ || text.cache->read_again) return false;
-    settle(text);
+    free_dropped(text);
     DraftText::Cache& cache = *text.cache;
     if (position != cache.cached() || position >= text.tree.root().position ||
         position - cache.begin >= cache.positions) {

@@ -1,7 +1,7 @@
 // DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for many
 // requests in one pass.
 //
-//     prepare(wishes)     loop   assigns slots, builds rows: text that is not in the cache yet (in
+//     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache yet (in
 //                                chunks), then the wanted nodes with their uncached ancestors
 //     run()               job    the layers, the head for the wanted rows, the candidates
 //     take()              loop   assigns the slots to their nodes, or to the text if they were
@@ -53,7 +53,7 @@ struct DraftText {
     DraftTree tree;
     SamplingParams sampling;
     Position context;  // tokens that the text may have
-    int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones are named
+    int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones
 
     /// Applies committed tokens to text, tree and cache.
     Followed follow(std::span<const TokenId> more);
@@ -89,14 +89,14 @@ public:
     /// Committed tokens before the root that are not in the cache; 0 if the model does not serve the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
 
-    struct Wish {
+    struct Expansion {
         std::shared_ptr<DraftText> text;
         std::vector<DraftNodeId> expand;  // best first
         int candidates = 1;               // after each
     };
-    /// Prepares as many of the wishes as there is room for, in their order. Nodes that cannot be
+    /// Prepares as many of the expansions as there is room for, in their order. Nodes that cannot be
     /// expanded are closed. False: there is nothing to run.
-    bool prepare(std::span<const Wish> wishes);
+    bool prepare(std::span<const Expansion> expansions);
     RunOutcome run(const CancelToken* cancel);
 
     struct Said {
@@ -176,11 +176,11 @@ private:
         Position length = 0;  // in the cache before it
     };
 
-    void settle(DraftText& text) const;
+    void free_dropped(DraftText& text) const;
     void begin_behind(DraftText& text, std::size_t unknown) const;
-    void add(const Wish& wish);
+    void add(const Expansion& expansion);
     bool catch_up(const std::shared_ptr<DraftText>& text);
-    bool add_node(const Wish& wish, DraftNodeId id);
+    bool add_node(const Expansion& expansion, DraftNodeId id);
     [[nodiscard]] bool can_compute(const DraftText& text, const DraftNode& node) const;
     [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }

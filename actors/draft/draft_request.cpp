@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// One more row costs a wave of a few rows about a tenth of its time. The faster the text grows, the more
+// One more row costs a batch of a few rows about a tenth of its time. The faster the text grows, the more
 // an accepted token is worth. Below this probability a row does not pay.
 constexpr float kWorthARow = 0.15F;
 
@@ -87,7 +87,7 @@ bool DraftRequest::catch_up(std::span<const TokenId> now) {
     return true;
 }
 
-/// `accepted` of the `could` candidates of a wave were, if that is known.
+/// `accepted` of the `could` candidates of a batch were, if that is known.
 void DraftRequest::go_on_with(std::span<const TokenId> tokens,
                               std::int32_t accepted,
                               std::int32_t could) {
@@ -122,10 +122,10 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     ++waits;
     const Position root = tree.root().position;
     if (trunk_ahead_ && trunk_ahead_->root_position <= root) {
-        hear_trunk(*std::exchange(trunk_ahead_, std::nullopt));
+        receive_trunk(*std::exchange(trunk_ahead_, std::nullopt));
     }
     if (candidates_ahead_ && candidates_ahead_->root_position <= root) {
-        hear_candidates(*std::exchange(candidates_ahead_, std::nullopt));
+        receive_candidates(*std::exchange(candidates_ahead_, std::nullopt));
     }
 }
 
@@ -144,7 +144,7 @@ void DraftRequest::close(std::span<const DraftNodeId> nodes) {
     for (const DraftNodeId node : nodes) text->tree.close(node);
 }
 
-void DraftRequest::hear_candidates(const msg::Proposal& candidates) {
+void DraftRequest::receive_candidates(const msg::Proposal& candidates) {
     if (candidates.root_position > text->tree.root().position) {
         candidates_ahead_ = candidates;
         return;
@@ -152,10 +152,10 @@ void DraftRequest::hear_candidates(const msg::Proposal& candidates) {
     changed |=
         text->tree.merge(candidates, text->tokens, Opinion::Exit, plan_.growth.exit_alternatives);
     close_ends();
-    growth.named();
+    growth.candidates_arrived();
 }
 
-void DraftRequest::hear_trunk(const msg::Proposal& trunk) {
+void DraftRequest::receive_trunk(const msg::Proposal& trunk) {
     if (trunk.root_position > text->tree.root().position) {
         trunk_ahead_ = trunk;
         return;
@@ -166,7 +166,7 @@ void DraftRequest::hear_trunk(const msg::Proposal& trunk) {
     close_ends();
 }
 
-void DraftRequest::hear_branches(const msg::Proposal& branches) {
+void DraftRequest::receive_branches(const msg::Proposal& branches) {
     branches_ = branches;
     (void)take_branches();
 }

@@ -38,11 +38,11 @@ public:
 
     /// A proposal of an exit, or of the draft that grows the trunk. One for a future root is kept: its
     /// sender may have received the verdict first.
-    void hear_candidates(const msg::Proposal& candidates);
-    void hear_trunk(const msg::Proposal& trunk);
+    void receive_candidates(const msg::Proposal& candidates);
+    void receive_trunk(const msg::Proposal& trunk);
     /// Correct's branches. Kept until a verdict's new root is not in this tree: then Correct's candidates
     /// below that root are taken over, at once or when they arrive.
-    void hear_branches(const msg::Proposal& branches);
+    void receive_branches(const msg::Proposal& branches);
     /// The node of the other draft's trunk at `position`; nothing if that is committed by now or unknown
     /// here.
     [[nodiscard]] std::optional<DraftNodeId> trunk_node_at(Position position) const;

@@ -113,7 +113,7 @@ private:
     // Jobs and proposals: draft_jobs.cpp
     void advance(const RequestPtr& request);
     bool ask_source(const RequestPtr& request, DraftNodeId behind, std::int32_t tokens);
-    void wait_for_names(const RequestPtr& request);
+    void wait_for_candidates(const RequestPtr& request);
     void pump();
     [[nodiscard]] bool lags(const DraftRequest& request) const;
     bool start_pass();

@@ -17,10 +17,10 @@
 namespace paceline::counters {
 
 // Of segments.
-inline constexpr Counter kWaves = free_counter(0);        // formed (first segment) or run (others)
-inline constexpr Counter kWaveRows = free_counter(1);     // rows of kWaves
-inline constexpr Counter kPrefillRows = free_counter(2);  // rows of prefill waves
-inline constexpr Counter kVerdicts = free_counter(3);     // waves with a verdict (last segment)
+inline constexpr Counter kBatches = free_counter(0);      // formed (first segment) or run (others)
+inline constexpr Counter kBatchRows = free_counter(1);    // rows of kBatches
+inline constexpr Counter kPrefillRows = free_counter(2);  // rows of prefill batches
+inline constexpr Counter kVerdicts = free_counter(3);     // batches with a verdict (last segment)
 inline constexpr Counter kTokensProposed = free_counter(4);  // candidates that were verified
 inline constexpr Counter kTokensAccepted = free_counter(5);  // of kTokensProposed, accepted
 
@@ -37,9 +37,9 @@ inline constexpr Counter kOutcomeLookup = free_counter(12);    // prompt lookup
 inline constexpr Counter kOutcomeHeads = free_counter(13);     // heads that look further ahead
 inline constexpr Counter kOutcomeNone = free_counter(14);      // no stage had proposed it
 
-// Of the first segment: what its verify waves cost.
+// Of the first segment: what its verify batches cost.
 inline constexpr Counter kRowsWasted = free_counter(15);  // rows that were not committed
-inline constexpr Counter kRootAlone = free_counter(16);   // waves of one row: PEARL's C_pre
+inline constexpr Counter kRootAlone = free_counter(16);   // batches of one row: PEARL's C_pre
 
 // Of drafts and exits.
 inline constexpr Counter kDraftForwards = free_counter(17);  // passes through a draft's model
@@ -52,8 +52,8 @@ inline constexpr Counter kEarlyProposed = free_counter(20);
 inline constexpr Counter kEarlyRight = free_counter(21);  // of kEarlyProposed, committed
 
 // Of segments: sub-layers of the target (two a layer) that rows ran; a cancelled row counts in full.
-inline constexpr Counter kVerifySublayers = free_counter(22);   // rows of verify waves
-inline constexpr Counter kPrefillSublayers = free_counter(23);  // rows of prefill waves
+inline constexpr Counter kVerifySublayers = free_counter(22);   // rows of verify batches
+inline constexpr Counter kPrefillSublayers = free_counter(23);  // rows of prefill batches
 
 // Of a first segment that drafts for itself: sub-layers, time in jobs, and what became of chains.
 inline constexpr Counter kDraftSublayers = free_counter(24);     // rows of passes
@@ -81,7 +81,7 @@ static_assert(outcome_of(msg::Origin::RunnerUp) == kOutcomeRunnerUp &&
 
 namespace paceline::gauges {
 
-inline constexpr Gauge kQueueDepth = free_gauge(0);  // waves or proposals that wait here
+inline constexpr Gauge kQueueDepth = free_gauge(0);  // batches or proposals that wait here
 inline constexpr Gauge kRequests = free_gauge(1);    // requests that are open here
 
 // Of a first segment that drafts for itself (self_draft_state.hpp).
@@ -90,13 +90,13 @@ inline constexpr Gauge kDraftGain = free_gauge(3);   // of 1,000
 inline constexpr Gauge kDraftThreshold = free_gauge(4);  // of 1,000,000; 0: there is none
 inline constexpr Gauge kMatchness = free_gauge(5);       // of 1,000,000; 0: not measured
 inline constexpr Gauge kTrials = free_gauge(6);
-inline constexpr Gauge kLeftOut = free_gauge(7);  // sub-layers that a drafted row does not run
-inline constexpr std::size_t kLeftOutWords = 4;
+inline constexpr Gauge kSkipped = free_gauge(7);  // sub-layers that a drafted row does not run
+inline constexpr std::size_t kSkippedWords = 4;
 /// Bit i of word w: sub-layer 64 w + i is left out. Deeper ones have no bit.
-[[nodiscard]] consteval Gauge left_out_word(std::size_t w) {
+[[nodiscard]] consteval Gauge skipped_word(std::size_t w) {
     return free_gauge(8 + w);
 }
-static_assert(static_cast<std::size_t>(left_out_word(kLeftOutWords - 1)) < kGauges);
+static_assert(static_cast<std::size_t>(skipped_word(kSkippedWords - 1)) < kGauges);
 
 inline constexpr Gauge kKvPages = free_gauge(12);  // in use by running requests (first segment)
 

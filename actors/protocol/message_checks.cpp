@@ -31,13 +31,13 @@ Status check_tokens(const std::string& message,
     return {};
 }
 
-Status check_row(const msg::Wave& wave, std::uint32_t index, const MessageLimits& limits) {
-    const msg::WaveRow& row = wave.rows[index];
-    const std::string name = fmt::format("a wave's row {}", index);
+Status check_row(const msg::Batch& batch, std::uint32_t index, const MessageLimits& limits) {
+    const msg::BatchRow& row = batch.rows[index];
+    const std::string name = fmt::format("a batch's row {}", index);
     if (!within(row.token, limits.vocab_size)) return bad(name, "token", row.token);
     if (!within(row.position, limits.context)) return bad(name, "position", row.position);
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
-    if (row.tensor_row >= wave.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
+    if (row.tensor_row >= batch.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     if (row.start > limits.sublayers) return bad(name, "start", row.start);
     return {};
 }
@@ -63,13 +63,13 @@ Status check_drawn(const std::string& name,
     return {};
 }
 
-/// The draws of a wave: each of a row of its own, and all tokens belong to one.
-Status check_draws(const msg::Wave& wave, const MessageLimits& limits) {
-    std::span<const msg::TokenWeight> left{wave.drawn_tokens};
-    for (std::size_t i = 0; i < wave.draws.size(); ++i) {
-        const auto [row, support, drawn] = wave.draws[i];
-        const std::string name = fmt::format("a wave's draw {}", i);
-        if (row >= wave.rows.size() || (i > 0 && row <= wave.draws[i - 1].row)) {
+/// The draws of a batch: each of a row of its own, and all tokens belong to one.
+Status check_draws(const msg::Batch& batch, const MessageLimits& limits) {
+    std::span<const msg::TokenWeight> left{batch.drawn_tokens};
+    for (std::size_t i = 0; i < batch.draws.size(); ++i) {
+        const auto [row, support, drawn] = batch.draws[i];
+        const std::string name = fmt::format("a batch's draw {}", i);
+        if (row >= batch.rows.size() || (i > 0 && row <= batch.draws[i - 1].row)) {
             return bad(name, "row", row);
         }
         if (support == 0 || support > kDrawnSupportMax || support > left.size()) {
@@ -79,7 +79,7 @@ Status check_draws(const msg::Wave& wave, const MessageLimits& limits) {
         left = left.subspan(support);
     }
     if (left.empty()) return {};
-    return bad("a wave", "drawn tokens without a draw", static_cast<std::int64_t>(left.size()));
+    return bad("a batch", "drawn tokens without a draw", static_cast<std::int64_t>(left.size()));
 }
 
 /// A probability may be out of range (the dispatcher clamps it), but not NaN.
@@ -96,14 +96,14 @@ Status check_node(const msg::ProposedNode& node, std::uint32_t index, const Mess
     return {};
 }
 
-/// `rows_left`: of the wave, for this part and those after it.
-Status check_part(std::span<const msg::WavePart> parts,
+/// `rows_left`: of the batch, for this part and those after it.
+Status check_part(std::span<const msg::BatchPart> parts,
                   std::uint32_t index,
                   std::uint32_t rows_left,
                   const MessageLimits& limits) {
-    const msg::WavePart& part = parts[index];
-    const std::string name = fmt::format("a wave's part {}", index);
-    if (part.kind != msg::WaveKind::Prefill && part.kind != msg::WaveKind::Verify) {
+    const msg::BatchPart& part = parts[index];
+    const std::string name = fmt::format("a batch's part {}", index);
+    if (part.kind != msg::BatchKind::Prefill && part.kind != msg::BatchKind::Verify) {
         return bad(name, "kind", static_cast<std::int64_t>(part.kind));
     }
     if (!within(part.base, limits.context)) return bad(name, "base", part.base);
@@ -155,36 +155,37 @@ Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
     return check_drawn(name, std::span{draw.tokens}.first(draw.support), draw.drawn, limits);
 }
 
-Status check_message(const msg::Wave& wave, const MessageLimits& limits) {
-    const std::string name = "a wave";
-    const std::size_t row_count = wave.rows.size();
-    const std::size_t part_count = wave.parts.size();
-    if (row_count == 0 || row_count > limits.wave_rows) {
+Status check_message(const msg::Batch& batch, const MessageLimits& limits) {
+    const std::string name = "a batch";
+    const std::size_t row_count = batch.rows.size();
+    const std::size_t part_count = batch.parts.size();
+    if (row_count == 0 || row_count > limits.batch_rows) {
         return bad(name, "row_count", static_cast<std::int64_t>(row_count));
     }
-    if (wave.tensor_rows < row_count || wave.tensor_rows > limits.wave_rows) {
-        return bad(name, "tensor_rows", wave.tensor_rows);
+    if (batch.tensor_rows < row_count || batch.tensor_rows > limits.batch_rows) {
+        return bad(name, "tensor_rows", batch.tensor_rows);
     }
-    if (part_count == 0 || part_count > kWavePartsMax) {
+    if (part_count == 0 || part_count > kBatchPartsMax) {
         return bad(name, "part_count", static_cast<std::int64_t>(part_count));
     }
     std::uint32_t rows = 0;
     std::uint32_t verify_rows = 0;
     for (std::uint32_t i = 0; i < part_count; ++i) {
         const auto left = static_cast<std::uint32_t>(row_count) - rows;
-        if (Status part = check_part(wave.parts, i, left, limits); !part) return part;
-        rows += wave.parts[i].rows;
-        if (wave.parts[i].kind == msg::WaveKind::Verify) verify_rows += wave.parts[i].rows;
+        if (Status part = check_part(batch.parts, i, left, limits); !part) return part;
+        rows += batch.parts[i].rows;
+        if (batch.parts[i].kind == msg::BatchKind::Verify) verify_rows += batch.parts[i].rows;
     }
     if (rows != row_count) {
-        return Error{Errc::Protocol, fmt::format("a wave has row_count = {}, but its parts have {}",
-                                                 row_count, rows)};
+        return Error{
+            Errc::Protocol,
+            fmt::format("a batch has row_count = {}, but its parts have {}", row_count, rows)};
     }
     if (verify_rows > kVerifyRowsMax) return bad(name, "verify rows", verify_rows);
     for (std::uint32_t i = 0; i < row_count; ++i) {
-        if (Status row = check_row(wave, i, limits); !row) return row;
+        if (Status row = check_row(batch, i, limits); !row) return row;
     }
-    return check_draws(wave, limits);
+    return check_draws(batch, limits);
 }
 
 Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
@@ -219,8 +220,9 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         (verdict.count == 0 && verdict.finish != FinishReason::Failed)) {
         return bad("a verdict", "count", verdict.count);
     }
-    if (verdict.wave_rows > kVerifyRowsMax) return bad("a verdict", "wave_rows", verdict.wave_rows);
-    if (verdict.depth > kGammaMax || (verdict.depth > 0 && verdict.depth >= verdict.wave_rows)) {
+    if (verdict.batch_rows > kVerifyRowsMax)
+        return bad("a verdict", "batch_rows", verdict.batch_rows);
+    if (verdict.depth > kGammaMax || (verdict.depth > 0 && verdict.depth >= verdict.batch_rows)) {
         return bad("a verdict", "depth", verdict.depth);
     }
     if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);

@@ -15,8 +15,8 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/wire/batch_frame.hpp"
 #include "ipc/wire/messages.hpp"
-#include "ipc/wire/wave_frame.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {
@@ -26,7 +26,7 @@ struct MessageLimits {
     std::int32_t vocab_size = 0;
     std::int32_t kv_slots = 0;
     Position context = 0;
-    std::uint32_t wave_rows = kWaveRowsMax;  // this one and the next may be reached
+    std::uint32_t batch_rows = kBatchRowsMax;  // this one and the next may be reached
     std::uint32_t sublayers = std::numeric_limits<std::uint32_t>::max();  // of the target
 };
 
@@ -37,7 +37,7 @@ struct TensorLimits {
     std::uint64_t slot_bytes = 0;
 };
 
-/// The message in `bytes`. Errors: Protocol if the size is not that of M, or of the Wave.
+/// The message in `bytes`. Errors: Protocol if the size is not that of M, or of the Batch.
 template <msg::HotMessage M>
 [[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
     if constexpr (msg::PlainMessage<M>) {
@@ -50,14 +50,14 @@ template <msg::HotMessage M>
         std::memcpy(&message, bytes.data(), sizeof(M));
         return message;
     } else {
-        return msg::decode_wave(bytes);
+        return msg::decode_batch(bytes);
     }
 }
 
 /// Errors: Protocol, naming message, field and value.
 [[nodiscard]] Status check_message(const msg::Proposal& proposal, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Draw& draw, const MessageLimits& limits);
-[[nodiscard]] Status check_message(const msg::Wave& wave, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::Batch& batch, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::TensorNote& note, const TensorLimits& limits);
 [[nodiscard]] Status check_message(const msg::Verdict& verdict, const MessageLimits& limits);
 

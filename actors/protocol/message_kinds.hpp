@@ -13,8 +13,8 @@
 #include <span>
 #include <type_traits>
 
+#include "ipc/wire/batch_frame.hpp"
 #include "ipc/wire/messages.hpp"
-#include "ipc/wire/wave_frame.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {

@@ -38,14 +38,14 @@ public:
     [[nodiscard]] bool empty() const { return waiting_.empty(); }
 
 private:
-    struct Letter {
+    struct QueuedMessage {
         std::uint16_t kind;
         std::vector<std::byte> bytes;
     };
     void send_bytes(StageId to, std::uint16_t kind, std::span<const std::byte> bytes);
 
     Context& context_;
-    std::map<StageId, std::deque<Letter>> waiting_;  // holds no empty queue
+    std::map<StageId, std::deque<QueuedMessage>> waiting_;  // holds no empty queue
 };
 
 }  // namespace paceline

@@ -30,19 +30,19 @@ RequestState::RequestState(
     tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
 }
 
-bool RequestState::wants(std::span<const msg::WaveRow> rows) const {
-    return !over() && std::any_of(rows.begin(), rows.end(), [this](const msg::WaveRow& row) {
+bool RequestState::wants(std::span<const msg::BatchRow> rows) const {
+    return !over() && std::any_of(rows.begin(), rows.end(), [this](const msg::BatchRow& row) {
         return tree_.find(row.node) != nullptr;
     });
 }
 
-Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> rows) {
+Status RequestState::take_prefill(Position base, std::span<const msg::BatchRow> rows) {
     const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
     if (undecided && base >= 0 && static_cast<std::size_t>(base) < slots_.size()) {
         slots_.resize(static_cast<std::size_t>(base));
     }
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        const msg::WaveRow& row = rows[i];
+        const msg::BatchRow& row = rows[i];
         const std::size_t position = slots_.size() + i;
         if (position + 1 >= text_.size() || row.position != static_cast<Position>(position) ||
             row.token != text_[position]) {
@@ -53,11 +53,11 @@ Status RequestState::take_prefill(Position base, std::span<const msg::WaveRow> r
                     i, row.token, row.position, position, text_.size())};
         }
     }
-    for (const msg::WaveRow& row : rows) slots_.push_back(row.slot);
+    for (const msg::BatchRow& row : rows) slots_.push_back(row.slot);
     return {};
 }
 
-Status RequestState::take_rows(std::span<const msg::WaveRow> rows,
+Status RequestState::take_rows(std::span<const msg::BatchRow> rows,
                                std::span<const DrawnSiblingsPtr> drawn_below) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Result<Adoption> adopted =

@@ -15,10 +15,10 @@ constexpr double kShareUnit = 1e6;
 constexpr std::uint64_t kGainMost = 1'000'000;  // a thousandfold
 constexpr std::uint64_t kShareMost = 1'000'000;
 constexpr std::uint64_t kTrialsMost = 1U << 30;
-constexpr std::array<Gauge, gauges::kLeftOutWords> kWords{
-    gauges::left_out_word(0), gauges::left_out_word(1), gauges::left_out_word(2),
-    gauges::left_out_word(3)};
-constexpr int kBits = 64 * static_cast<int>(gauges::kLeftOutWords);
+constexpr std::array<Gauge, gauges::kSkippedWords> kWords{
+    gauges::skipped_word(0), gauges::skipped_word(1), gauges::skipped_word(2),
+    gauges::skipped_word(3)};
+constexpr int kBits = 64 * static_cast<int>(gauges::kSkippedWords);
 
 std::uint64_t fixed(double value, double unit, std::uint64_t most) {
     if (!(value > 0.0)) return 0;
@@ -33,11 +33,11 @@ void show(Context& context, const SelfDraftState& state) {
     context.set(gauges::kDraftThreshold, fixed(state.threshold, kShareUnit, kShareMost));
     context.set(gauges::kMatchness, fixed(state.matchness, kShareUnit, kShareMost));
     context.set(gauges::kTrials, static_cast<std::uint64_t>(std::max(state.trials, 0)));
-    context.set(gauges::kLeftOut, static_cast<std::uint64_t>(std::max(state.left_out_count, 0)));
-    std::array<std::uint64_t, gauges::kLeftOutWords> words{};
-    const int shown = state.left_out ? std::min(2 * state.left_out->layers(), kBits) : 0;
+    context.set(gauges::kSkipped, static_cast<std::uint64_t>(std::max(state.skipped_count, 0)));
+    std::array<std::uint64_t, gauges::kSkippedWords> words{};
+    const int shown = state.skipped ? std::min(2 * state.skipped->layers(), kBits) : 0;
     for (int s = 0; s < shown; ++s) {
-        const std::uint64_t bit = state.left_out->skips(s) ? 1 : 0;
+        const std::uint64_t bit = state.skipped->skips(s) ? 1 : 0;
         words[static_cast<std::size_t>(s) / 64] |= bit << (static_cast<unsigned>(s) % 64U);
     }
     for (std::size_t w = 0; w < words.size(); ++w) context.set(kWords[w], words[w]);
@@ -52,14 +52,14 @@ std::optional<SelfDraftState> self_draft_state(const std::array<std::uint64_t, k
     const bool holds =
         (phase == kPlain || phase == kDrafts) && of(gauges::kDraftGain) <= kGainMost &&
         of(gauges::kDraftThreshold) <= kShareMost && of(gauges::kMatchness) <= kShareMost &&
-        of(gauges::kTrials) <= kTrialsMost && of(gauges::kLeftOut) <= sublayers;
+        of(gauges::kTrials) <= kTrialsMost && of(gauges::kSkipped) <= sublayers;
     if (!holds) return std::nullopt;
     SelfDraftState state{.drafts = phase == kDrafts,
                          .gain = static_cast<double>(of(gauges::kDraftGain)) / kGainUnit,
                          .threshold = static_cast<double>(of(gauges::kDraftThreshold)) / kShareUnit,
                          .matchness = static_cast<double>(of(gauges::kMatchness)) / kShareUnit,
                          .trials = static_cast<int>(of(gauges::kTrials)),
-                         .left_out_count = static_cast<int>(of(gauges::kLeftOut))};
+                         .skipped_count = static_cast<int>(of(gauges::kSkipped))};
     SkipSet set{layers};
     for (int s = 0; s < kBits; ++s) {
         const std::uint64_t word = of(kWords[static_cast<std::size_t>(s) / 64]);
@@ -67,7 +67,7 @@ std::optional<SelfDraftState> self_draft_state(const std::array<std::uint64_t, k
         if (s >= 2 * layers) return std::nullopt;
         set.set(s, true);
     }
-    if (2 * layers <= kBits && set.count() == state.left_out_count) state.left_out = std::move(set);
+    if (2 * layers <= kBits && set.count() == state.skipped_count) state.skipped = std::move(set);
     return state;
 }
 

@@ -23,15 +23,15 @@ struct SelfDraftState {
     double threshold = 0.0;  // of the stop rule; 0: there is none
     double matchness = 0.0;  // of the search's best set; 0: not measured, or no search
     int trials = 0;          // of the search
-    int left_out_count = 0;  // sub-layers that a drafted row does not run
-    std::optional<SkipSet> left_out = {};
+    int skipped_count = 0;   // sub-layers that a drafted row does not run
+    std::optional<SkipSet> skipped = {};
 };
 
 /// Writes the gauges. Values beyond their ranges become the nearest within.
 void show(Context& context, const SelfDraftState& state);
 /// The state in the gauges of a process, for a model of `layers` layers. Nothing if none were written, or one
-/// is out of range. `left_out` is empty for more layers than there are bits for, and if its size differs
-/// from left_out_count, because it is being changed.
+/// is out of range. `skipped` is empty for more layers than there are bits for, and if its size differs
+/// from skipped_count, because it is being changed.
 [[nodiscard]] std::optional<SelfDraftState> self_draft_state(
     const std::array<std::uint64_t, kGauges>& gauges, int layers);
 

@@ -3,7 +3,7 @@
 //
 //     begin()      a round of a request begins; the first after a verdict begins a turn and asks
 //     verified()   a verdict about a round has committed so many tokens
-//     disturbed()  a prompt shares the wave: the turn is not counted
+//     disturbed()  a prompt shares the batch: the turn is not counted
 //     job_ended()  a job that looks for a better skip set: its time belongs to no turn, but is paid
 //
 // A turn ends with the last verdict before the next begin(). It counts as a round of one request: its

@@ -6,7 +6,7 @@
 //     judged()     how often the trial and the best set predicted the tokens of the same window
 //                  (matchness); the trial is the best set from then on if it was strictly better
 //
-//     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max --> [Settled]
+//     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max --> [Done]
 //         ^                                                                                 |
 //         +------------- adjusted: the ratio was lowered, earlier trials are dropped -------+
 //
@@ -48,7 +48,7 @@ public:
     static constexpr double kKappa = 2.5;  // deviations that are added to an expected value
     static constexpr double kRatioStep = 0.05;
     static constexpr double kRatioLeast = 0.05;
-    static constexpr int kVerdictsToAdjust = 64;  // since it settled
+    static constexpr int kVerdictsToAdjust = 64;  // since it was done
     static constexpr double kNewVerdict = 0.05;   // weight in the running mean of accepted tokens
 
     explicit SkipSearch(const SkipSearchOptions& options);
@@ -60,8 +60,8 @@ public:
     [[nodiscard]] SkipSet propose();
     /// Both were measured on the same window; in [0, 1].
     void judged(const SkipSet& trial, double trial_matchness, double best_matchness);
-    /// A verdict: so many of the drafted tokens were accepted. From kVerdictsToAdjust verdicts after it has
-    /// settled, a running mean of the accepted share below acceptance_min lowers the ratio by kRatioStep;
+    /// A verdict: so many of the drafted tokens were accepted. From kVerdictsToAdjust verdicts after it is
+    /// done, a running mean of the accepted share below acceptance_min lowers the ratio by kRatioStep;
     /// the search begins anew, from the best set without some of its sub-layers.
     void verified(int accepted, int drafted);
 
@@ -97,7 +97,7 @@ private:
     std::int64_t proposals_ = 0;  // ever made: each has its own random numbers
     double accepted_ = 0.0;       // fading sums of tokens
     double drafted_ = 0.0;
-    int verdicts_ = 0;                    // since it settled
+    int verdicts_ = 0;                    // since it was done
     std::vector<SetValue> observations_;  // the newest trials, the oldest first
 };
 

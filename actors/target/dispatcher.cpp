@@ -28,7 +28,7 @@ Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
     if (Status checked = check_message(proposal, host_.limits); !checked) return checked;
     if (host_.inbox.admit_hint(from, proposal) != Age::Current) return {};
     const auto speaker =
-        from == draft_ ? WaveScheduler::Speaker::Draft : WaveScheduler::Speaker::Other;
+        from == draft_ ? BatchScheduler::Speaker::Draft : BatchScheduler::Speaker::Other;
     scheduler_.propose(proposal, speaker, host_.context->now());
     return {};
 }
@@ -42,7 +42,7 @@ Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
 }
 
 void Dispatcher::propose(const msg::Proposal& proposal) {
-    scheduler_.propose(proposal, WaveScheduler::Speaker::Other, host_.context->now());
+    scheduler_.propose(proposal, BatchScheduler::Speaker::Other, host_.context->now());
 }
 
 void Dispatcher::peer_changed(StageId peer, PeerChange change) {
@@ -81,26 +81,26 @@ void Dispatcher::count(const Outcome& outcome) const {
                                           : counters::kOutcomeNone);
 }
 
-// ---- Waves
+// ---- Batches
 
-std::optional<msg::Wave> Dispatcher::form_wave() {
-    std::optional<msg::Wave> wave = scheduler_.next_wave(host_.context->now());
-    for (const Outcome& outcome : scheduler_.take_settled()) count(outcome);
-    return wave;
+std::optional<msg::Batch> Dispatcher::form_batch() {
+    std::optional<msg::Batch> batch = scheduler_.next_batch(host_.context->now());
+    for (const Outcome& outcome : scheduler_.take_resolved()) count(outcome);
+    return batch;
 }
 
 std::vector<WaitingPart> Dispatcher::next_parts() {
     std::vector<WaitingPart> parts;
     while (parts.empty()) {
-        std::optional<msg::Wave> wave = std::exchange(formed_, std::nullopt);
-        if (!wave) wave = form_wave();
-        if (!wave) break;
+        std::optional<msg::Batch> batch = std::exchange(formed_, std::nullopt);
+        if (!batch) batch = form_batch();
+        if (!batch) break;
         std::uint32_t at = 0;
-        for (const msg::WavePart& part : wave->parts) {
-            const auto rows = std::span{wave->rows}.subspan(at, part.rows);
+        for (const msg::BatchPart& part : batch->parts) {
+            const auto rows = std::span{batch->rows}.subspan(at, part.rows);
             at += part.rows;
             const auto state = host_.requests.find(part.request, part.attempt);
-            if (!state || state->over()) continue;  // it has ended since the wave was formed
+            if (!state || state->over()) continue;  // it has ended since the batch was formed
             parts.push_back({.part = part, .rows = {rows.begin(), rows.end()}, .joined = true});
         }
     }
@@ -110,10 +110,10 @@ std::vector<WaitingPart> Dispatcher::next_parts() {
 void Dispatcher::record(const SegmentRun& run) const {
     for (const RunPart& part : run.parts) {
         if (!part.prefill() && part.part.rows == 1) host_.context->count(counters::kRootAlone);
-        host_.context->trace({.kind = TraceKind::Wave,
+        host_.context->trace({.kind = TraceKind::Batch,
                               .request = part.part.request,
                               .attempt = part.part.attempt,
-                              .id = part.part.wave.value,
+                              .id = part.part.batch.value,
                               .position = part.part.base,
                               .count = part.part.rows});
     }
@@ -124,22 +124,22 @@ void Dispatcher::hold_followed(SegmentRun& run) {
     const bool holds = std::any_of(run.parts.begin(), run.parts.end(),
                                    [](const RunPart& part) { return part.part.hold != 0; });
     if (!holds) return;
-    if (!formed_) formed_ = form_wave();
+    if (!formed_) formed_ = form_batch();
     for (RunPart& part : run.parts) {
-        if (!next_wave_follows(run, part)) part.part.hold = 0;
+        if (!next_batch_follows(run, part)) part.part.hold = 0;
     }
 }
 
-bool Dispatcher::next_wave_follows(const SegmentRun& run, const RunPart& part) const {
+bool Dispatcher::next_batch_follows(const SegmentRun& run, const RunPart& part) const {
     if (!formed_) return false;
     const auto own = run.rows_of(part);
-    const auto builds_on = [&](const msg::WaveRow& row) {
-        return std::any_of(own.begin(), own.end(), [&](const msg::WaveRow& above) {
+    const auto builds_on = [&](const msg::BatchRow& row) {
+        return std::any_of(own.begin(), own.end(), [&](const msg::BatchRow& above) {
             return row.parent == above.node.value;
         });
     };
     std::uint32_t at = 0;
-    for (const msg::WavePart& next : formed_->parts) {
+    for (const msg::BatchPart& next : formed_->parts) {
         const auto rows = std::span{formed_->rows}.subspan(at, next.rows);
         at += next.rows;
         if (next.request == part.part.request) {

@@ -1,17 +1,17 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
 // Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no message; its
-// waves are the parts of the next run of its own segment, which passes them on.
+// batches are the parts of the next run of its own segment, which passes them on.
 //
-//     next_parts()      the wave that the scheduler (wave_scheduler.hpp) forms from requests and
+//     next_parts()      the batch that the scheduler (batch_scheduler.hpp) forms from requests and
 //                       proposals
 //     hold_followed()   a run is passed on with rows that an exit defers: these are held only if
-//                       rows of the next wave build on them, so that wave is formed ahead
+//                       rows of the next batch build on them, so that batch is formed ahead
 //     hold_back()       lockstep with an exit: a run waits until the draft is halfway
 //
 //   a run, in lockstep:   [Running] ----> [Held back] ----> [Passed on]
 //                           layers done     the draft has sent Halfway, or its time is over
 //
-// Owns the scheduler, the wave formed ahead and the run that is held back. Threads: the actor's loop.
+// Owns the scheduler, the batch formed ahead and the run that is held back. Threads: the actor's loop.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "actors/protocol/message_kinds.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_queue.hpp"
 #include "actors/target/segment_run.hpp"
-#include "actors/target/wave_scheduler.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
@@ -50,10 +50,10 @@ public:
     /// A verdict was applied to the state: `step` is what it did.
     void follow(const RequestState& state, const TreeStep& step);
 
-    /// WaveScheduler::begin().
+    /// BatchScheduler::begin().
     Status begin(const std::shared_ptr<RequestState>& state);
 
-    /// Empty if no wave can start now.
+    /// Empty if no batch can start now.
     [[nodiscard]] std::vector<WaitingPart> next_parts();
     /// Counts and traces a run that enters the layers.
     void record(const SegmentRun& run) const;
@@ -63,23 +63,23 @@ public:
     /// The run that was held back, without its stale rows. nullptr: it still waits, or there is none.
     [[nodiscard]] std::shared_ptr<SegmentRun> release();
     [[nodiscard]] bool holds_a_run() const { return held_back_ != nullptr; }
-    /// All attempts are cancelled: the formed wave and the run held back are dropped.
+    /// All attempts are cancelled: the formed batch and the run held back are dropped.
     void drop_work();
 
-    [[nodiscard]] const WaveScheduler& scheduler() const { return scheduler_; }
-    [[nodiscard]] WaveScheduler& scheduler() { return scheduler_; }
+    [[nodiscard]] const BatchScheduler& scheduler() const { return scheduler_; }
+    [[nodiscard]] BatchScheduler& scheduler() { return scheduler_; }
 
 private:
-    [[nodiscard]] std::optional<msg::Wave> form_wave();
-    [[nodiscard]] bool next_wave_follows(const SegmentRun& run, const RunPart& part) const;
+    [[nodiscard]] std::optional<msg::Batch> form_batch();
+    [[nodiscard]] bool next_batch_follows(const SegmentRun& run, const RunPart& part) const;
     void count(const RequestState& state, const TreeStep& step, const Outcome& outcome) const;
     void count(const Outcome& outcome) const;
 
     SegmentHost& host_;
     std::optional<StageId> draft_;
     bool holds_runs_back_;
-    WaveScheduler scheduler_;
-    std::optional<msg::Wave> formed_;  // the next wave, formed before it can run
+    BatchScheduler scheduler_;
+    std::optional<msg::Batch> formed_;  // the next batch, formed before it can run
     std::shared_ptr<SegmentRun> held_back_;
 };
 

@@ -1,6 +1,6 @@
 // DraftChain: the tokens that a request's target has drafted for itself since the last verdict.
 //
-//                       verdict, its root is not in a wave
+//                       verdict, its root is not in a batch
 //     [Ended] ----------------------------------------------> [Growing] -- candidate --+
 //        ^                                                        |  ^                 |
 //        |   stop rule, limit, end token, no slot left            |  +-----------------+
@@ -34,7 +34,7 @@ struct DraftPath {
     std::int32_t start = 0;  // sub-layers [0, start) are those of the whole model
     std::int32_t last = 0;   // sub-layers [start, last) run as well, but for those of `mask`
     double layers = 0.0;     // that a row runs, in layers
-    SkipSet left_out = {};   // sub-layers that it does not run, in either way
+    SkipSet skipped = {};    // sub-layers that it does not run, in either way
 };
 
 struct DraftChain {

@@ -9,9 +9,9 @@
 namespace paceline {
 namespace {
 
-// Of a wave: what an evaluation inside a run is taken to cost, since it is not measured by itself.
+// Of a batch: what an evaluation inside a run is taken to cost, since it is not measured by itself.
 constexpr double kInsideShare = 0.1;
-constexpr double kWaveMemory = 16.0;  // waves
+constexpr double kBatchMemory = 16.0;  // batches
 constexpr Micros kAtOnce{50};
 
 }  // namespace
@@ -55,8 +55,8 @@ ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
 /// A run that follows an evaluation at once may have waited for it.
 void EarlyVerify::run_starts(Micros now) {
     const std::optional<Priced> last = std::exchange(priced_, std::nullopt);
-    if (!last || wave_us_ <= 0.0) return;
-    evaluator_.spent(static_cast<double>(last->took.count()) / wave_us_,
+    if (!last || batch_us_ <= 0.0) return;
+    evaluator_.spent(static_cast<double>(last->took.count()) / batch_us_,
                      now - last->ended <= kAtOnce);
 }
 
@@ -77,14 +77,14 @@ void EarlyVerify::run_ended(SegmentRun& run) {
     if (!evaluator_.options().defers) collect(run);
 }
 
-/// The time of a wave, estimated from the runs of this segment without prefill.
+/// The time of a batch, estimated from the runs of this segment without prefill.
 void EarlyVerify::measure(const SegmentRun& run) {
     const bool prefills = std::any_of(run.parts.begin(), run.parts.end(),
                                       [](const RunPart& part) { return part.prefill(); });
     if (prefills) return;
     const double took = static_cast<double>((host_.context->now() - run.started).count());
-    const double wave = took * static_cast<double>(position_.segments);
-    wave_us_ += wave_us_ > 0.0 ? (wave - wave_us_) / kWaveMemory : wave;
+    const double batch = took * static_cast<double>(position_.segments);
+    batch_us_ += batch_us_ > 0.0 ? (batch - batch_us_) / kBatchMemory : batch;
 }
 
 void EarlyVerify::propose_inside(SegmentRun& run) {
@@ -103,13 +103,13 @@ void EarlyVerify::propose_inside(SegmentRun& run) {
 /// Copies hidden states out of the run's memory, which is the next segment's from now on. An
 /// adapter gets every row, or it would miss keys of the text.
 void EarlyVerify::collect(const SegmentRun& run) {
-    batch_.label = run.label();
-    batch_.label.name = "exit";
+    job_.label = run.label();
+    job_.label.name = "exit";
     std::vector<RowSource> kept;
     if (evaluator_.has_adapter()) {
-        for (const msg::WaveRow& row : run.named) kept.push_back({run.hidden, row.tensor_row});
-        run.build_rows(batch_.rows, batch_.path_slots);
-        for (const RunPart& part : run.parts) batch_.states.push_back(part.state);
+        for (const msg::BatchRow& row : run.named) kept.push_back({run.hidden, row.tensor_row});
+        run.build_rows(job_.rows, job_.path_slots);
+        for (const RunPart& part : run.parts) job_.states.push_back(part.state);
     }
     for (const RunPart& part : run.parts) {
         if (part.prefill() || !wanted_) continue;
@@ -122,23 +122,23 @@ void EarlyVerify::collect(const SegmentRun& run) {
             if (found == kept.end()) kept.push_back({run.hidden, row.row});
             row.row = place;
         }
-        if (!asked.rows.empty()) batch_.exits.push_back(std::move(asked));
+        if (!asked.rows.empty()) job_.exits.push_back(std::move(asked));
     }
-    batch_.hidden = backend_.rows_of(states_, kept.size());
-    backend_.gather(kept, batch_.hidden);
+    job_.hidden = backend_.rows_of(states_, kept.size());
+    backend_.gather(kept, job_.hidden);
 }
 
 void EarlyVerify::look_ahead(const SegmentRun& run,
                              const std::shared_ptr<RequestState>& state,
                              ConstHiddenRows hidden) {
     if (!wanted_ || evaluator_.options().ahead.empty()) return;
-    if (batch_.ahead.empty()) {
-        batch_.label = {.name = "exit",
-                        .request = state->request(),
-                        .id = run.parts.front().part.wave.value,
-                        .context = static_cast<std::int32_t>(state->text().size())};
+    if (job_.ahead.empty()) {
+        job_.label = {.name = "exit",
+                      .request = state->request(),
+                      .id = run.parts.front().part.batch.value,
+                      .context = static_cast<std::int32_t>(state->text().size())};
     }
-    batch_.ahead.push_back(
+    job_.ahead.push_back(
         {.state = state, .committed = state->text(), .hidden = hidden, .levels = {}});
 }
 
@@ -147,37 +147,37 @@ void EarlyVerify::look_ahead(const SegmentRun& run,
 /// It runs after the run was passed on, so that the next segment does not wait for it. Where
 /// others want this core it starts late: rows that are decided by then are left out.
 std::optional<JobLabel> EarlyVerify::next_job() {
-    for (ExitPart& part : batch_.exits) ExitEvaluator::leave_out_decided(part);
-    std::size_t heads = batch_.ahead.size();
-    for (const ExitPart& part : batch_.exits) heads += part.rows.size();
-    if (heads == 0 && batch_.rows.empty()) {
-        batch_ = {};
+    for (ExitPart& part : job_.exits) ExitEvaluator::drop_decided(part);
+    std::size_t heads = job_.ahead.size();
+    for (const ExitPart& part : job_.exits) heads += part.rows.size();
+    if (heads == 0 && job_.rows.empty()) {
+        job_ = {};
         return std::nullopt;
     }
     busy_ = true;
-    batch_.started = host_.context->now();
-    batch_.label.heads = static_cast<std::uint32_t>(heads);
-    batch_.label.rows = static_cast<std::uint32_t>(std::max(heads, batch_.rows.size()));
-    batch_.label.layers = 0;
-    return batch_.label;
+    job_.started = host_.context->now();
+    job_.label.heads = static_cast<std::uint32_t>(heads);
+    job_.label.rows = static_cast<std::uint32_t>(std::max(heads, job_.rows.size()));
+    job_.label.layers = 0;
+    return job_.label;
 }
 
 void EarlyVerify::evaluate() {
-    evaluator_.evaluate(batch_.exits, batch_.hidden, batch_.rows);
-    evaluator_.evaluate(batch_.ahead);
+    evaluator_.evaluate(job_.exits, job_.hidden, job_.rows);
+    evaluator_.evaluate(job_.ahead);
 }
 
 void EarlyVerify::finish() {
     PACE_CHECK(busy_, "an exit's job ends that is not running");
     busy_ = false;
-    const Batch batch = std::exchange(batch_, {});
-    std::size_t rows = batch.ahead.size();
-    for (const ExitPart& part : batch.exits) rows += part.rows.size();
+    const ExitJob job = std::exchange(job_, {});
+    std::size_t rows = job.ahead.size();
+    for (const ExitPart& part : job.exits) rows += part.rows.size();
     const Micros now = host_.context->now();
-    if (rows > 0) priced_ = Priced{.took = now - batch.started, .ended = now};
+    if (rows > 0) priced_ = Priced{.took = now - job.started, .ended = now};
     host_.context->count(counters::kExitRows, rows);
-    for (const ExitPart& part : batch.exits) (void)tell(part);
-    for (const AheadPart& part : batch.ahead) {
+    for (const ExitPart& part : job.exits) (void)tell(part);
+    for (const AheadPart& part : job.ahead) {
         if (host_.requests.gone(*part.state)) continue;
         evaluator_.remember(part);
         if (const auto proposal = evaluator_.ahead(part)) (void)propose(*proposal);

@@ -11,7 +11,7 @@
 //
 // An exit that defers rows evaluates inside the run's own job instead (evaluate_inside()), and the
 // rows after which a token starts early are marked to be held by the next segment.
-// The measured cost and gain of evaluations decide whether the next wave is evaluated
+// The measured cost and gain of evaluations decide whether the next batch is evaluated
 // (decoding/exit_policy.hpp).
 // Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate_inside() and
 // evaluate() in a job.
@@ -75,7 +75,7 @@ public:
 
 private:
     /// What one job evaluates.
-    struct Batch {
+    struct ExitJob {
         std::vector<ExitPart> exits = {};
         std::vector<AheadPart> ahead = {};
         HiddenRows hidden = {};      // of the rows of `exits`; with an adapter of all rows
@@ -104,11 +104,11 @@ private:
     ExitEvaluator evaluator_;
     bool wanted_ = false;           // the current run is evaluated
     std::vector<ExitPart> inside_;  // what the current run's own job evaluates
-    Batch batch_;
-    RowMemory states_;  // that Batch::hidden lies in
+    ExitJob job_;
+    RowMemory states_;  // that ExitJob::hidden lies in
     bool busy_ = false;
-    std::optional<Priced> priced_;  // the last evaluation, until it is known whether a wave waited
-    double wave_us_ = 0.0;          // what a wave takes in all segments, by the runs of this one
+    std::optional<Priced> priced_;  // the last evaluation, until it is known whether a batch waited
+    double batch_us_ = 0.0;         // what a batch takes in all segments, by the runs of this one
 };
 
 }  // namespace paceline

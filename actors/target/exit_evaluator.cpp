@@ -83,10 +83,10 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
 }
 
 ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
-                            std::span<const msg::WaveRow> rows) const {
+                            std::span<const msg::BatchRow> rows) const {
     ExitPart part{.state = state, .committed = state->text()};
     const TokenTree& tree = state->tree();
-    for (const msg::WaveRow& named : rows) {
+    for (const msg::BatchRow& named : rows) {
         const auto children = static_cast<int>(children_of(tree, named.node).size());
         const bool newest = children == 0;
         if (!options_.sends_candidates && !(newest && options_.proposes)) continue;
@@ -101,7 +101,7 @@ ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
     return part;
 }
 
-void ExitEvaluator::leave_out_decided(ExitPart& part) {
+void ExitEvaluator::drop_decided(ExitPart& part) {
     if (!part.watermark) return;
     std::erase_if(part.rows, [&](const ExitRow& row) {
         return WatermarkWatch::is_decided(*part.watermark, row.position);
@@ -119,7 +119,7 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
     std::vector<ExitRow*> all;
     std::vector<HeadRow> wanted;
     for (ExitPart& part : parts) {
-        leave_out_decided(part);
+        drop_decided(part);
         const SamplingParams& sampling = part.state->spec().sampling;
         for (ExitRow& row : part.rows) {
             all.push_back(&row);
@@ -151,7 +151,7 @@ void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
 std::optional<msg::Proposal> ExitEvaluator::candidates_of(const ExitPart& part) const {
     const TokenTree& tree = part.state->tree();
     std::map<std::pair<NodeId, TokenId>, float> updated;  // the exit's log_prob of a child
-    std::map<NodeId, float> worst;                        // of what it named there at all
+    std::map<NodeId, float> worst;                        // of what it proposed there at all
     for (const ExitRow& row : part.rows) {
         for (const Candidate& best : row.best) updated[{row.node, best.token}] = best.log_prob;
         if (!row.best.empty()) worst[row.node] = row.best.back().log_prob;
@@ -188,12 +188,12 @@ std::optional<msg::Proposal> ExitEvaluator::candidates_of(const ExitPart& part) 
 /// The candidates after a row that are not in the tree yet.
 std::vector<Candidate> ExitEvaluator::news(const TokenTree& tree, const ExitRow& row) const {
     const std::vector<TokenId> there = children_of(tree, row.node);
-    std::vector<Candidate> named;
+    std::vector<Candidate> proposed;
     for (const Candidate& best : row.best) {
         const bool known = std::find(there.begin(), there.end(), best.token) != there.end();
-        if (!known && named.size() < options_.top) named.push_back(best);
+        if (!known && proposed.size() < options_.top) proposed.push_back(best);
     }
-    return named;
+    return proposed;
 }
 
 /// Whether the head's own next token after a row is worth a row of its own at once.
@@ -286,7 +286,7 @@ void ExitEvaluator::remember(const AheadPart& part) {
 }
 
 void ExitEvaluator::learn(const RequestState& state) {
-    for (const std::size_t right : book_.settle(state.request(), state.attempt(), state.text()))
+    for (const std::size_t right : book_.resolve(state.request(), state.attempt(), state.text()))
         policy_.learned(right);
 }
 

@@ -4,7 +4,7 @@
 //     job    evaluate()           head and candidates, with the request's own parameters and noise
 //     loop   candidates_of(), early() what follows from it, if the tree still holds the rows
 //
-// sends (FOLD):          root - a - b          the wave's rows, and after each the best tokens
+// sends (FOLD):          root - a - b          the batch's rows, and after each the best tokens
 //                          |    |   +- x y     that are not there yet
 //                          |    +- x y
 //                          +- x y
@@ -12,7 +12,7 @@
 // ahead (appendix E):    root - x - y          after a verdict, from heads that look further
 //
 // Its candidates are compared with the committed text, and an exit that costs more than it gains is paused
-// (decoding/exit_policy.hpp): the loop calls wanted() before each wave.
+// (decoding/exit_policy.hpp): the loop calls wanted() before each batch.
 //
 // Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch different
 // members.
@@ -38,7 +38,7 @@
 namespace paceline {
 
 struct ExitRow {
-    std::size_t row = 0;  // of the hidden states that evaluate() gets: at first WaveRow::tensor_row
+    std::size_t row = 0;  // of evaluate()'s hidden states: at first BatchRow::tensor_row
     NodeId node;
     Position position = 0;
     std::vector<TokenId> path = {};    // below the root, down to this row's own token
@@ -53,7 +53,7 @@ struct ExitPart {
     std::span<const TokenId> committed = {};  // the text up to and including the root
     std::vector<ExitRow> rows = {};
     std::optional<WatermarkWatch::Part> watermark =
-        std::nullopt;  // where the job hears what is decided
+        std::nullopt;  // where the job learns what is decided
 };
 
 /// What the heads of the last layer evaluate after a verdict.
@@ -74,9 +74,9 @@ public:
     /// The rows of a verify part to be evaluated: all of them if candidates are sent, else the newest; may
     /// be none.
     [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
-                               std::span<const msg::WaveRow> rows) const;
+                               std::span<const msg::BatchRow> rows) const;
     /// Drops rows whose next token has been committed meanwhile; called first by evaluate().
-    static void leave_out_decided(ExitPart& part);
+    static void drop_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;
     /// otherwise they do not matter.
     void evaluate(std::span<ExitPart> parts, ConstHiddenRows hidden, std::span<const Row> rows);
@@ -84,7 +84,7 @@ public:
 
     [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
 
-    /// Whether it is to evaluate the wave that comes now; asked once per wave.
+    /// Whether it is to evaluate the batch that comes now; asked once per batch.
     [[nodiscard]] bool wanted() { return policy_.ask(); }
     /// Keeps the candidates until the committed text shows which were right.
     void remember(const ExitPart& part);

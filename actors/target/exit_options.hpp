@@ -3,7 +3,7 @@
 // An exit is a head after the segment's last layer (the target's own as a logit lens, or a
 // trained one). Its tokens are candidates only. Three uses, which may be combined:
 //
-//   candidates FOLD's Early Verify (section 4): after each row of a verify wave the `top` best tokens
+//   candidates FOLD's Early Verify (section 4): after each row of a verify batch the `top` best tokens
 //              are sent to draft and correct, which grow continuations below them
 //   proposes   AdaDecode (section 3): if the probability of the token after the newest row is above
 //              `gate`, that token starts at layer 0 at once, while the row's deeper layers run in the
@@ -33,9 +33,9 @@ inline constexpr std::uint32_t kExitTopMax = 8;
 struct ExitOptions {
     HeadId head = HeadId::Final;
     bool sends_candidates = false;
-    std::uint32_t top = 4;  // k: tokens named after each row, the trunk's own not counted
+    std::uint32_t top = 4;  // k: tokens proposed after each row, the trunk's own not counted
     std::vector<StageId> candidates_to = {};
-    bool lockstep = false;  // FOLD as published: the wave goes on only when the draft has said that
+    bool lockstep = false;  // as published: the batch goes on only when the draft has said that
                             // it is Halfway (first segment only)
     bool proposes = false;
     float gate = 0.75F;  // log_prob of the head's first choice must be above log(gate); 0: always

@@ -19,13 +19,13 @@ FinalVerify::FinalVerify(SegmentHost& host,
       options_{options},
       to_{std::move(to)},
       verifier_{backend, options},
-      hidden_{backend.make_rows(host.limits.wave_rows)} {}
+      hidden_{backend.make_rows(host.limits.batch_rows)} {}
 
 Status FinalVerify::prepare(const SegmentRun& run) {
     for (const RunPart& part : run.parts) {
         if (part.prefill() || run.named[part.first].node == part.state->tree().root().id) continue;
         return Error{Errc::Protocol,
-                     fmt::format("a wave of request {} reaches the last segment without its root",
+                     fmt::format("a batch of request {} reaches the last segment without its root",
                                  part.state->request().value)};
     }
     draw_with_layers(run);
@@ -97,7 +97,7 @@ msg::Verdict FinalVerify::announce(const VerifyPart& verified, const RunPart& pa
                            .attempt = part.state->attempt(),
                            .epoch = host_.context->epoch()};
     const msg::Verdict verdict =
-        make_verdict(route, part.part.wave, static_cast<Position>(verified.committed.size()),
+        make_verdict(route, part.part.batch, static_cast<Position>(verified.committed.size()),
                      verified.rows, verified.result);
     fault_point(FaultPoint::VerdictMade);
     send(verdict);
@@ -114,12 +114,12 @@ void FinalVerify::send(const msg::Verdict& verdict) {
                                   verdict.tokens[verdict.count - 1]);
     }
     context.count(counters::kVerdicts);
-    context.count(counters::kTokensProposed, verdict.wave_rows - 1);
+    context.count(counters::kTokensProposed, verdict.batch_rows - 1);
     context.count(counters::kTokensAccepted, verdict.count > 0 ? verdict.count - 1 : 0);
     context.trace({.kind = TraceKind::Verdict,
                    .request = route.request,
                    .attempt = route.attempt,
-                   .id = verdict.wave.value,
+                   .id = verdict.batch.value,
                    .position = verdict.base,
                    .count = verdict.count});
     for (const StageId to : to_.all) {

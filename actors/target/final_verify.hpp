@@ -34,7 +34,7 @@ public:
     using Handles = Kinds<>;
     using Emits = Kinds<msg::Verdict>;
 
-    /// Borrows host and backend; the host's limits say how large a wave may be.
+    /// Borrows host and backend; the host's limits say how large a batch may be.
     FinalVerify(SegmentHost& host, Backend& backend, VerifyOptions options, VerdictReceivers to);
 
     /// Where the layers of a run work: hidden states stay where the backend computes.
@@ -62,7 +62,7 @@ private:
     VerifyOptions options_;
     VerdictReceivers to_;
     Verifier verifier_;
-    RowMemory hidden_;  // [rows of the largest wave, dim]
+    RowMemory hidden_;  // [rows of the largest batch, dim]
     std::vector<VerifyPart> parts_;
     // Of each row of the run, where the device draws the target's tokens with the layers; else empty.
     std::vector<DrawJob> jobs_;

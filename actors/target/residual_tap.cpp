@@ -11,19 +11,19 @@ ResidualTap::ResidualTap(SegmentHost& host, Backend& backend, TapOptions options
 
 void ResidualTap::prepare(SegmentRun& run) {
     const auto due = std::find_if(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
-        return !part.prefill() && part.part.wave.value % options_.interval == 0;
+        return !part.prefill() && part.part.batch.value % options_.interval == 0;
     });
     if (due == run.parts.end()) return;
     request_ = due->part.request;
     attempt_ = due->state->attempt();
-    wave_ = due->part.wave;
+    batch_ = due->part.batch;
     kept_.clear();
     const std::size_t count = std::min<std::size_t>(due->part.rows, kRows);
     const auto sublayers =
         static_cast<std::size_t>(2 * (backend_.last_layer() - backend_.first_layer()));
     residuals_.resize(count * sublayers * run.dim());
     for (std::size_t i = 0; i < count; ++i) {
-        const msg::WaveRow& named = run.named[due->first + i];
+        const msg::BatchRow& named = run.named[due->first + i];
         Row& row = run.rows[due->first + i];
         // A row that begins further up has no residuals of the layers before: it is not kept.
         if (row.stack != nullptr || row.first != 2 * backend_.first_layer()) continue;
@@ -36,7 +36,7 @@ void ResidualTap::follow(const msg::Verdict& verdict) {
     flush();
     const msg::Route& route = verdict.route;
     if (kept_.empty() || route.request != request_ || route.attempt != attempt_ ||
-        verdict.wave != wave_ || verdict.count == 0) {
+        verdict.batch != batch_ || verdict.count == 0) {
         return;
     }
     const std::uint32_t accepted = verdict.count - 1;

@@ -2,11 +2,11 @@
 // of its layers. CLaSp's programme selects from them the layers that the draft skips.
 // Emits: TensorNote (TensorRole::Tap) to the draft.
 //
-//     prepare()    a run of a wave that is due (every `interval` waves of a request; the segments
+//     prepare()    a run of a batch that is due (every `interval` batches of a request; the segments
 //                  count alike): up to kRows of its verify rows keep their residuals
-//     follow()     the verdict on that wave: the row whose logits gave its last token is sent
+//     follow()     the verdict on that batch: the row whose logits gave its last token is sent
 //
-// One wave at a time, the newest. If there is no room the tap is dropped, and the draft keeps its layers.
+// One batch at a time, the newest. If there is no room the tap is dropped, and the draft keeps its layers.
 // Owns the residuals. Threads: the actor's loop; the run's job writes what prepare() has named.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace paceline {
 
 struct TapOptions {
     StageId draft;                // who gets them
-    std::uint32_t interval = 32;  // waves of a request between two taps
+    std::uint32_t interval = 32;  // batches of a request between two taps
 };
 
 class ResidualTap {
@@ -53,10 +53,10 @@ private:
     SegmentHost& host_;
     Backend& backend_;
     TapOptions options_;
-    // Of the newest wave that was due.
+    // Of the newest batch that was due.
     RequestId request_;
     Attempt attempt_;
-    WaveId wave_;
+    BatchId batch_;
     std::vector<Kept> kept_;
     std::vector<float> residuals_;            // [kept, sub-layers of the segment, dim]
     std::optional<msg::TensorNote> waiting_;  // published, but found no room

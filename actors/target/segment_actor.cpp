@@ -24,9 +24,9 @@ SegmentActor::SegmentActor(SegmentPlan plan, Backend& backend)
       host_{.limits = {.vocab_size = backend.config().vocab_size,
                        .kv_slots = backend.kv_slots(),
                        .context = backend.kv_slots(),
-                       .wave_rows = plan_.dispatch.wave_rows(),
+                       .batch_rows = plan_.dispatch.batch_rows(),
                        .sublayers = static_cast<std::uint32_t>(backend.config().sublayers())}},
-      queue_{plan_.dispatch.wave_rows()} {
+      queue_{plan_.dispatch.batch_rows()} {
     attach_roles();
 }
 
@@ -84,10 +84,10 @@ void SegmentActor::connect_tensors() {
     if (plan_.previous) in_ = host_.context->tensors_from(*plan_.previous);
     if (!plan_.next) return;
     out_ = host_.context->tensors_to(*plan_.next);
-    const std::size_t wave_bytes =
-        host_.limits.wave_rows * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
-    PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= wave_bytes,
-               "a tensor slot is smaller than a wave");
+    const std::size_t batch_bytes =
+        host_.limits.batch_rows * static_cast<std::size_t>(backend_.config().dim) * sizeof(float);
+    PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= batch_bytes,
+               "a tensor slot is smaller than a batch");
 }
 
 void SegmentActor::report(const Status& status) {
@@ -164,7 +164,7 @@ Status SegmentActor::begin(const control::Begin& begin) {
     if (!decoded) return decoded.error();
     Request& request = decoded.value();
     // The dispatcher decides what is reused: it may have given the slots to another request. The
-    // other segments learn it from the place where the first wave starts.
+    // other segments learn it from the place where the first batch starts.
     if (dispatcher_ && !dispatcher_->scheduler().holds(begin.request)) request.reuse = 0;
     if (Status valid = validate(request, backend_.config().vocab_size, backend_.kv_slots());
         !valid) {
@@ -258,29 +258,29 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     return {};
 }
 
-// ---- Waves
+// ---- Batches
 
-Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
+Status SegmentActor::handle(StageId from, const msg::Batch& batch) {
     if (from != plan_.previous) {
         return Error{Errc::Protocol,
-                     fmt::format("a wave from stage {}, which is not the segment before this one",
+                     fmt::format("a batch from stage {}, which is not the segment before this one",
                                  from.value)};
     }
-    if (Status checked = check_message(wave, host_.limits); !checked) return checked;
-    if (queue_.size() + kWavePartsMax > kPoolSlotsMax) {
-        return Error{Errc::Protocol, "more waves wait than tensors can be on their way"};
+    if (Status checked = check_message(batch, host_.limits); !checked) return checked;
+    if (queue_.size() + kBatchPartsMax > kPoolSlotsMax) {
+        return Error{Errc::Protocol, "more batches wait than tensors can be on their way"};
     }
     const auto tensor = std::make_shared<TensorShare>(
-        in_, PoolRef{.index = wave.tensor, .generation = wave.tensor_generation});
+        in_, PoolRef{.index = batch.tensor, .generation = batch.tensor_generation});
     std::uint32_t first_row = 0;
-    for (std::uint32_t i = 0; i < wave.parts.size(); ++i) {
-        Result<WaitingPart> part = split(wave, i, first_row, tensor);
+    for (std::uint32_t i = 0; i < batch.parts.size(); ++i) {
+        Result<WaitingPart> part = split(batch, i, first_row, tensor);
         if (!part) return part.error();
-        first_row += wave.parts[i].rows;
-        const msg::Route route{.request = wave.parts[i].request,
-                               .attempt = wave.parts[i].attempt,
-                               .epoch = wave.epoch};
-        if (host_.inbox.peek<msg::Wave>(from, route) == Age::Stale) {
+        first_row += batch.parts[i].rows;
+        const msg::Route route{.request = batch.parts[i].request,
+                               .attempt = batch.parts[i].attempt,
+                               .epoch = batch.epoch};
+        if (host_.inbox.peek<msg::Batch>(from, route) == Age::Stale) {
             SegmentQueue::drop(part.value());
         } else {
             queue_.push(std::move(part).value());
@@ -289,17 +289,18 @@ Status SegmentActor::handle(StageId from, const msg::Wave& wave) {
     return {};
 }
 
-/// One part of a wave, to wait until it can run. A held one gets a copy of its hidden states: it may
+/// One part of a batch, to wait until it can run. A held one gets a copy of its hidden states: it may
 /// wait for long, and would keep a tensor slot that the segment before needs. Where too many wait it is
 /// not held: then every part that waits has a slot, and the segment before has no more than there are.
-Result<WaitingPart> SegmentActor::split(const msg::Wave& wave,
+Result<WaitingPart> SegmentActor::split(const msg::Batch& batch,
                                         std::uint32_t index,
                                         std::uint32_t first_row,
                                         const std::shared_ptr<TensorShare>& tensor) {
-    WaitingPart part{.part = wave.parts[index], .tensor = tensor, .tensor_rows = wave.tensor_rows};
-    const auto rows = std::span{wave.rows}.subspan(first_row, part.part.rows);
+    WaitingPart part{
+        .part = batch.parts[index], .tensor = tensor, .tensor_rows = batch.tensor_rows};
+    const auto rows = std::span{batch.rows}.subspan(first_row, part.part.rows);
     part.rows.assign(rows.begin(), rows.end());
-    part.drawn_below = drawn_below(wave, first_row, part.part.rows);
+    part.drawn_below = drawn_below(batch, first_row, part.part.rows);
     if (part.part.hold == 0) return part;
     if (queue_.size() >= kHeldPartsMax) {
         part.part.hold = 0;
@@ -320,7 +321,7 @@ Result<std::shared_ptr<RowMemory>> SegmentActor::copy_of(const WaitingPart& part
     const auto viewed = part.tensor->view(part.tensor_rows * dim);
     if (!viewed) return viewed.error();
     std::vector<RowSource> rows;
-    for (const msg::WaveRow& row : part.rows) rows.push_back({viewed.value(), row.tensor_row});
+    for (const msg::BatchRow& row : part.rows) rows.push_back({viewed.value(), row.tensor_row});
     const auto unused = std::find_if(copies_.begin(), copies_.end(),
                                      [](const auto& memory) { return memory.use_count() == 1; });
     const auto memory =

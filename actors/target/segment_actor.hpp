@@ -7,13 +7,13 @@
 //     ResidualTap   a segment beside a draft that chooses its layers by them
 //     SelfDraft     a first segment that drafts for itself: jobs between the runs
 //
-// Handles: Begin, Wave (from the segment before), Verdict (from the last one), Stop; a Dispatcher also
-// Proposal.   Emits: Wave (to the segment after); its roles what they declare.
+// Handles: Begin, Batch (from the segment before), Verdict (from the last one), Stop; a Dispatcher also
+// Proposal.   Emits: Batch (to the segment after); its roles what they declare.
 //
-// What goes through the layers comes in waves of parts, a part per request; the parts wait in a queue
+// What goes through the layers comes in batches of parts, a part per request; the parts wait in a queue
 // (segment_queue.hpp), and a run takes as many as fit:
 //
-//    wave arrives or is formed         a tensor slot is free
+//    batch arrives or is formed         a tensor slot is free
 //   --------------------------> [Queued] ----------------> [Running]   (a submitted job)
 //                                  |                           |
 //               its rows are stale |          job done         |  all rows are stale:
@@ -25,11 +25,11 @@
 // with a higher attempt follows when all segments are connected again. The loss of a speculative
 // stage (draft, correct) changes no attempt.
 //
-// Every segment applies the same waves and verdicts to its own token tree, so all use the same
-// slots. Waves keep their order; a verdict is applied as soon as it arrives.
+// Every segment applies the same batches and verdicts to its own token tree, so all use the same
+// slots. Batches keep their order; a verdict is applied as soon as it arrives.
 //
 // Errors: an invalid message is reported as the fault of its sender, which is replaced (sender_fault.hpp):
-// when the message arrives, or for a wave's rows when they join the tree or enter a run. An invalid Begin,
+// when the message arrives, or for a batch's rows when they join the tree or enter a run. An invalid Begin,
 // and errors of this segment, end this stage.
 // Threads: all calls come from the stage's loop; a job touches only what its run
 // owns, the backend, the roles as they say, and parts of the request's text and slot table that no
@@ -70,10 +70,10 @@ struct SegmentPlan {
     std::vector<StageId> speculative;  // draft and correct: their loss changes no attempt
     StageId verifier;                  // the last segment: whose verdicts count
     std::vector<StageId> verdict_to;   // the last segment: everyone who follows (not itself)
-    DispatchOptions dispatch;          // read by the first segment; how large a wave may be, by all
-    VerifyOptions verify;              // read by the last segment
-    std::optional<ExitOptions> exit;   // present: EarlyVerify is attached
-    std::optional<TapOptions> tap;     // present: ResidualTap is attached
+    DispatchOptions dispatch;         // read by the first segment; how large a batch may be, by all
+    VerifyOptions verify;             // read by the last segment
+    std::optional<ExitOptions> exit;  // present: EarlyVerify is attached
+    std::optional<TapOptions> tap;    // present: ResidualTap is attached
     std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
     StageId first_segment;       // who gets what the exit proposes; read elsewhere than there
     Micros hold_limit{200'000};  // held parts that wait for longer than this run anyway
@@ -81,8 +81,8 @@ struct SegmentPlan {
 
 class SegmentActor final : public Actor {
 public:
-    using Handles = Kinds<msg::Wave, msg::Verdict, msg::Stop>;
-    using Emits = Kinds<msg::Wave>;
+    using Handles = Kinds<msg::Batch, msg::Verdict, msg::Stop>;
+    using Emits = Kinds<msg::Batch>;
 
     /// The backend is borrowed; it holds this segment's layers (and the head, if it is the last).
     SegmentActor(SegmentPlan plan, Backend& backend);
@@ -96,12 +96,12 @@ public:
     void on_room(StageId to) override;
     void on_peer(StageId peer, PeerChange change) override;
 
-    Status handle(StageId from, const msg::Wave& wave);
+    Status handle(StageId from, const msg::Batch& batch);
     Status handle(StageId from, const msg::Verdict& verdict);
     Status handle(StageId from, const msg::Stop& stop);
 
     /// The first segment's scheduler, for tests; nullptr elsewhere.
-    [[nodiscard]] const WaveScheduler* scheduler() const {
+    [[nodiscard]] const BatchScheduler* scheduler() const {
         return dispatcher_ ? &dispatcher_->scheduler() : nullptr;
     }
 
@@ -116,7 +116,7 @@ private:
     Status open(const control::Begin& begin, Request request);
     Status apply(RequestState& state, const msg::Verdict& verdict);
     Status drop_cancelled();
-    [[nodiscard]] Result<WaitingPart> split(const msg::Wave& wave,
+    [[nodiscard]] Result<WaitingPart> split(const msg::Batch& batch,
                                             std::uint32_t index,
                                             std::uint32_t first_row,
                                             const std::shared_ptr<TensorShare>& tensor);
@@ -154,7 +154,7 @@ private:
     std::optional<SelfDraft> self_;
     TensorConsumer* in_ = nullptr;     // from the segment before, if it is there and not lost
     TensorProducer* out_ = nullptr;    // to the segment after, likewise
-    std::optional<PoolRef> out_slot_;  // acquired, for the next wave to be passed on
+    std::optional<PoolRef> out_slot_;  // acquired, for the next batch to be passed on
     std::map<RequestId, control::Begin> waiting_begins_;  // see SegmentRequests::must_wait()
     SegmentQueue queue_;
     RunPtr running_;

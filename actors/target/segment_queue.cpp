@@ -16,14 +16,14 @@ bool is_held(const WaitingPart& part, Micros now) {
 }
 
 bool is_prefill(const WaitingPart& part) {
-    return part.part.kind == msg::WaveKind::Prefill;
+    return part.part.kind == msg::BatchKind::Prefill;
 }
 
 }  // namespace
 
 /// The parts that a run has taken so far, and what prevents others from joining.
-struct SegmentQueue::Batch {
-    std::size_t wave_rows;
+struct SegmentQueue::Selection {
+    std::size_t batch_rows;
     std::vector<WaitingPart> parts = {};
     std::size_t rows = 0;
     std::size_t verify_rows = 0;
@@ -33,20 +33,20 @@ struct SegmentQueue::Batch {
 
     [[nodiscard]] bool has_room(const WaitingPart& part) const {
         const auto before = rows_of.find(part.part.request);
-        if (before == rows_of.end() && rows_of.size() >= kWavePartsMax) return false;
+        if (before == rows_of.end() && rows_of.size() >= kBatchPartsMax) return false;
         // Merged parts are one walk: not deeper than what a verdict carries. Prefill is not merged.
         const bool merges = before != rows_of.end();
         if (merges && is_prefill(part)) return false;
         if (merges && before->second + part.rows.size() > kGammaMax + 1) return false;
         if (!is_prefill(part) && verify_rows + part.rows.size() > kVerifyRowsMax) return false;
-        return rows + part.rows.size() <= wave_rows;
+        return rows + part.rows.size() <= batch_rows;
     }
     [[nodiscard]] bool overlaps(const WaitingPart& part) const {
         return std::any_of(part.rows.begin(), part.rows.end(),
-                           [&](const msg::WaveRow& row) { return claimed.contains(row.slot); });
+                           [&](const msg::BatchRow& row) { return claimed.contains(row.slot); });
     }
     void claim(const WaitingPart& part) {
-        for (const msg::WaveRow& row : part.rows) claimed.insert(row.slot);
+        for (const msg::BatchRow& row : part.rows) claimed.insert(row.slot);
     }
 };
 
@@ -97,28 +97,28 @@ Result<std::vector<WaitingPart>> SegmentQueue::take(const Rules& rules, Micros n
     if (!found) return found.error();
     std::vector<bool>& ready = found.value();
     keep_held(ready, now);
-    Batch batch{.wave_rows = wave_rows_};
+    Selection chosen{.batch_rows = batch_rows_};
     std::deque<WaitingPart> left;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
         WaitingPart& part = parts_[i];
         const RequestId request = part.part.request;
-        const bool goes = ready[i] && !batch.blocked.contains(request) && batch.has_room(part) &&
-                          !batch.overlaps(part);
-        batch.claim(part);
+        const bool goes = ready[i] && !chosen.blocked.contains(request) && chosen.has_room(part) &&
+                          !chosen.overlaps(part);
+        chosen.claim(part);
         if (!goes) {
-            batch.blocked.insert(request);
+            chosen.blocked.insert(request);
             left.push_back(std::move(part));
             continue;
         }
-        batch.rows += part.rows.size();
-        if (!is_prefill(part)) batch.verify_rows += part.rows.size();
-        batch.rows_of[request] += part.rows.size();
+        chosen.rows += part.rows.size();
+        if (!is_prefill(part)) chosen.verify_rows += part.rows.size();
+        chosen.rows_of[request] += part.rows.size();
         // Nothing of this request may be merged after a prefill part.
-        if (is_prefill(part)) batch.blocked.insert(request);
-        batch.parts.push_back(std::move(part));
+        if (is_prefill(part)) chosen.blocked.insert(request);
+        chosen.parts.push_back(std::move(part));
     }
     parts_ = std::move(left);
-    return std::move(batch.parts);
+    return std::move(chosen.parts);
 }
 
 std::optional<Micros> SegmentQueue::due(Micros now) const {

@@ -1,12 +1,12 @@
-// SegmentQueue: parts of waves that wait for a segment's layers, in the order in which they came.
+// SegmentQueue: parts of batches that wait for a segment's layers, in the order in which they came.
 //
-//     arrived wave   [ A: 1 row | B: 8 rows | C: 3 rows ]      three parts, one tensor slot
+//     arrived batch  [ A: 1 row | B: 8 rows | C: 3 rows ]      three parts, one tensor slot
 //     next run       [ A: 1 + 2 rows | C: 3 rows ]             B still waits for a verdict
 //
 // The parts of a request keep their order; those of different requests may overtake each other, unless
 // they write to the same KV slot: the slot has been assigned to another request meanwhile, and the writes
 // must keep their order.
-// A held part (WavePart::hold) waits until a part of its request that is not held follows it, or its
+// A held part (BatchPart::hold) waits until a part of its request that is not held follows it, or its
 // time is over. Several verify parts of a request become one in a run.
 // Pure apart from the tensor slots it gives back. Threads: the actor's loop.
 #pragma once
@@ -30,7 +30,7 @@
 
 namespace paceline {
 
-/// A published tensor slot that the parts of a wave share: released with the last of them.
+/// A published tensor slot that the parts of a batch share: released with the last of them.
 class TensorShare {
 public:
     TensorShare(TensorConsumer* pool, PoolRef ref) : pool_{pool}, ref_{ref} {}
@@ -42,7 +42,7 @@ public:
 
     /// Precondition: not forgotten. Errors: Protocol if the pool has no such tensor.
     [[nodiscard]] Result<ConstHiddenRows> view(std::size_t floats) const {
-        PACE_CHECK(pool_ != nullptr, "a wave of a lost segment is run");
+        PACE_CHECK(pool_ != nullptr, "a batch of a lost segment is run");
         const Result<TensorMemory> viewed = pool_->view_memory(ref_, floats * sizeof(float));
         if (!viewed) return viewed.error();
         return ConstHiddenRows{hidden_rows(viewed.value())};
@@ -56,8 +56,8 @@ private:
 };
 
 struct WaitingPart {
-    msg::WavePart part{};
-    std::vector<msg::WaveRow> rows = {};
+    msg::BatchPart part{};
+    std::vector<msg::BatchRow> rows = {};
     std::vector<DrawnSiblingsPtr> drawn_below = {};  // after each row; empty: nothing was drawn
     std::shared_ptr<TensorShare> tensor = nullptr;   // nullptr: at the first segment, or copied
     std::uint32_t tensor_rows = 0;                   // of the whole tensor
@@ -82,12 +82,12 @@ public:
         std::function<Status(const WaitingPart& part)> join = {};
     };
 
-    /// `wave_rows`: of one run, kVerifyRowsMax or more.
-    explicit SegmentQueue(std::uint32_t wave_rows = kWaveRowsMax) : wave_rows_{wave_rows} {}
+    /// `batch_rows`: of one run, kVerifyRowsMax or more.
+    explicit SegmentQueue(std::uint32_t batch_rows = kBatchRowsMax) : batch_rows_{batch_rows} {}
 
     void push(WaitingPart part) { parts_.push_back(std::move(part)); }
 
-    /// The parts of the next run, in order: of kWavePartsMax requests, kVerifyRowsMax verify rows at
+    /// The parts of the next run, in order: of kBatchPartsMax requests, kVerifyRowsMax verify rows at
     /// most, and of one request not more than a verdict can carry. Empty if nothing is ready.
     [[nodiscard]] Result<std::vector<WaitingPart>> take(const Rules& rules, Micros now);
     /// When the time of a held part is over, if that is still to come.
@@ -95,19 +95,19 @@ public:
 
     /// Drops those of which `which` answers true.
     void drop_if(const std::function<bool(const WaitingPart& part)>& which);
-    /// Gives the tensor of a part that will not run back to its pool, with the wave's last part.
+    /// Gives the tensor of a part that will not run back to its pool, with the batch's last part.
     static void drop(WaitingPart& part);
-    /// The sender is lost, and with it the tensors that its waves name.
+    /// The sender is lost, and with it the tensors that its batches name.
     void forget_all();
 
     [[nodiscard]] std::size_t size() const { return parts_.size(); }
 
 private:
-    struct Batch;
+    struct Selection;
     [[nodiscard]] Result<std::vector<bool>> readiness(const Rules& rules);
     void keep_held(std::vector<bool>& ready, Micros now) const;
 
-    std::uint32_t wave_rows_;
+    std::uint32_t batch_rows_;
     std::deque<WaitingPart> parts_;
 };
 

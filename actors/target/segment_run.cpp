@@ -12,12 +12,12 @@ std::size_t SegmentRun::dim() const {
     return static_cast<std::size_t>(backend.config().dim);
 }
 
-std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
+std::vector<DrawnSiblingsPtr> drawn_below(const msg::Batch& batch,
                                           std::uint32_t first,
                                           std::uint32_t count) {
     std::vector<DrawnSiblingsPtr> drawn;
-    std::span<const msg::TokenWeight> left{wave.drawn_tokens};
-    for (const msg::WaveDraw& draw : wave.draws) {
+    std::span<const msg::TokenWeight> left{batch.drawn_tokens};
+    for (const msg::BatchDraw& draw : batch.draws) {
         const auto support = left.first(draw.support);
         left = left.subspan(draw.support);
         if (draw.row < first || draw.row - first >= count) continue;
@@ -28,7 +28,7 @@ std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
     return drawn;
 }
 
-void SegmentRun::add_draws(msg::Wave& wave) const {
+void SegmentRun::add_draws(msg::Batch& batch) const {
     for (const RunPart& part : parts) {
         const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
         if (part.prefill() || !draws) continue;
@@ -36,11 +36,11 @@ void SegmentRun::add_draws(msg::Wave& wave) const {
             const TreeNode* node = part.state->tree().find(named[row].node);
             if (node == nullptr || node->drawn_below == nullptr) continue;
             const DrawnSiblings& drawn = *node->drawn_below;
-            wave.draws.push_back({.row = static_cast<std::uint32_t>(row),
-                                  .support = static_cast<std::uint16_t>(drawn.support.size()),
-                                  .drawn = static_cast<std::uint16_t>(drawn.drawn)});
-            wave.drawn_tokens.insert(wave.drawn_tokens.end(), drawn.support.begin(),
-                                     drawn.support.end());
+            batch.draws.push_back({.row = static_cast<std::uint32_t>(row),
+                                   .support = static_cast<std::uint16_t>(drawn.support.size()),
+                                   .drawn = static_cast<std::uint16_t>(drawn.drawn)});
+            batch.drawn_tokens.insert(batch.drawn_tokens.end(), drawn.support.begin(),
+                                      drawn.support.end());
         }
     }
 }
@@ -65,7 +65,7 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.part.hold = 0;
         for (auto merged = part; merged != waiting.end(); ++merged) {
             if (!same(*merged)) continue;
-            one.part.wave = merged->part.wave;  // a verdict answers the newest of them
+            one.part.batch = merged->part.batch;  // a verdict answers the newest of them
             if (Status placed = place_rows(one, *merged); !placed) return placed;
         }
         one.committed = one.state->text();
@@ -95,7 +95,7 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
         source = viewed.value();
         tensors_.push_back(waiting.tensor);
     }
-    for (const msg::WaveRow& row : waiting.rows) {
+    for (const msg::BatchRow& row : waiting.rows) {
         if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
         sources_.push_back({source, row.tensor_row});
         named.push_back(row);
@@ -143,7 +143,7 @@ void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths)
     std::vector<std::size_t> path_begin;
     for (const RunPart& part : parts) {
         const RequestState& state = *part.state;
-        for (const msg::WaveRow& name : rows_of(part)) {
+        for (const msg::BatchRow& name : rows_of(part)) {
             Row row;
             row.token = name.token;
             row.position = name.position;
@@ -189,7 +189,7 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
                 watched.first = path.front()->position;
                 for (const TreeNode* node : path) watched.tokens.push_back(node->token);
                 const auto end = own.begin() + static_cast<std::ptrdiff_t>(i);
-                const auto parent = std::find_if(own.begin(), end, [&](const msg::WaveRow& row) {
+                const auto parent = std::find_if(own.begin(), end, [&](const msg::BatchRow& row) {
                     return row.node.value == own[i].parent;
                 });
                 if (parent != end) {
@@ -209,9 +209,7 @@ bool SegmentRun::stale(const SegmentRequests& requests) const {
     });
 }
 
-void SegmentRun::leave_out_stale(const SegmentRequests& requests,
-                                 JobOutcome outcome,
-                                 bool whole_parts) {
+void SegmentRun::drop_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts) {
     std::vector<bool> kept(named.size(), false);
     for (std::size_t p = 0; p < parts.size(); ++p) {
         const RunPart& part = parts[p];
@@ -258,10 +256,11 @@ JobLabel SegmentRun::label() const {
     JobLabel label{
         .name = verifies() ? "verify" : "prefill",
         .request = parts.front().state->request(),
-        .id = parts.front().part.wave.value,
+        .id = parts.front().part.batch.value,
         .rows = static_cast<std::uint32_t>(named.size()),
         .layers = static_cast<std::uint32_t>(backend.last_layer() - backend.first_layer())};
-    for (const msg::WaveRow& row : named) label.context = std::max(label.context, row.position + 1);
+    for (const msg::BatchRow& row : named)
+        label.context = std::max(label.context, row.position + 1);
     return label;
 }
 

@@ -1,14 +1,14 @@
-// SegmentRun: parts of waves inside the layers of a segment, a part per request.
+// SegmentRun: parts of batches inside the layers of a segment, a part per request.
 //
 //     collect()           rows that are still in their trees, those of a request together
 //     watch()             the words in shared memory that the job reads between layers
 //     fetch()       job   copies hidden states into the memory in which the layers work
 //     (layers)      job   rows -> layers -> hidden
 //     deliver()     job   copies them into the outgoing tensor, if the layers worked elsewhere
-//     leave_out_stale()   removes rows that were dropped or cancelled meanwhile
+//     drop_stale()   removes rows that were dropped or cancelled meanwhile
 //
 // Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
-// in the tensor (WaveRow::tensor_row). The tensors from which rows came belong to the run until its job has
+// in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run until its job has
 // ended.
 //
 // Owned by the actor and by its job. The job reads and writes it between submit and completion, the
@@ -33,20 +33,20 @@ namespace paceline {
 /// One request in a run. Verify parts that were merged are one.
 struct RunPart {
     std::shared_ptr<RequestState> state;
-    msg::WavePart part;                  // as it is passed on
+    msg::BatchPart part;                 // as it is passed on
     std::size_t first = 0;               // its first row in the run
     std::span<const TokenId> committed;  // the text when the run started
 
-    [[nodiscard]] bool prefill() const { return part.kind == msg::WaveKind::Prefill; }
+    [[nodiscard]] bool prefill() const { return part.kind == msg::BatchKind::Prefill; }
 };
 
-/// What was drawn after each of the `count` rows of a wave that start at `first`; empty if nothing was.
-[[nodiscard]] std::vector<DrawnSiblingsPtr> drawn_below(const msg::Wave& wave,
+/// What was drawn after each of the `count` rows of a batch that start at `first`; empty if nothing was.
+[[nodiscard]] std::vector<DrawnSiblingsPtr> drawn_below(const msg::Batch& batch,
                                                         std::uint32_t first,
                                                         std::uint32_t count);
 
 struct SegmentRun {
-    /// The hidden states go to `memory`, which has room for the largest wave.
+    /// The hidden states go to `memory`, which has room for the largest batch.
     SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
     SegmentRun(const SegmentRun&) = delete;
     SegmentRun& operator=(const SegmentRun&) = delete;
@@ -73,24 +73,24 @@ struct SegmentRun {
     [[nodiscard]] bool stale(const SegmentRequests& requests) const;
     /// The job has ended: leaves out the rows that are stale by now. `whole_parts`: a part that
     /// keeps one row keeps all of them.
-    void leave_out_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts);
+    void drop_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts);
     /// Leaves only the rows that are to be kept, and the parts that have any.
     void keep(const std::vector<bool>& kept, bool whole_parts);
 
     /// What was drawn after the rows that run, for the next segment.
-    void add_draws(msg::Wave& wave) const;
+    void add_draws(msg::Batch& batch) const;
     [[nodiscard]] bool verifies() const;  // not prefill alone
     [[nodiscard]] JobLabel label() const;
     [[nodiscard]] std::size_t dim() const;
-    [[nodiscard]] std::span<const msg::WaveRow> rows_of(const RunPart& part) const {
+    [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
         return std::span{named}.subspan(part.first, part.part.rows);
     }
 
     Backend& backend;
     std::vector<RunPart> parts;
-    std::vector<msg::WaveRow> named;  // the rows that run, part after part
-    HiddenRows out;                   // [tensor rows, dim]: where they go
-    HiddenRows hidden;                // where the layers work: there, or in memory of the device
+    std::vector<msg::BatchRow> named;  // the rows that run, part after part
+    HiddenRows out;                    // [tensor rows, dim]: where they go
+    HiddenRows hidden;                 // where the layers work: there, or in memory of the device
     std::vector<Row> rows;
     std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;

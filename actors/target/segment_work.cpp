@@ -35,7 +35,7 @@ SegmentQueue::Readiness SegmentActor::readiness_of(const WaitingPart& part) cons
         return age == Age::Early ? Readiness::Waits : Readiness::Stale;
     }
     if (state->over()) return Readiness::Stale;
-    if (part.part.kind == msg::WaveKind::Prefill) return Readiness::Ready;
+    if (part.part.kind == msg::BatchKind::Prefill) return Readiness::Ready;
     // A part that builds on a verdict waits for it: both are under way to this segment. This is also a check
     // of the sender: without the keys of all positions before the root its tokens would be wrong.
     const auto held = static_cast<Position>(state->slots().size());
@@ -50,7 +50,7 @@ Result<std::vector<WaitingPart>> SegmentActor::next_parts() {
     if (dispatcher_) {
         std::vector<WaitingPart> parts = dispatcher_->next_parts();
         for (WaitingPart& part : parts) {
-            const bool verifies = self_ && part.part.kind == msg::WaveKind::Verify;
+            const bool verifies = self_ && part.part.kind == msg::BatchKind::Verify;
             if (!verifies) continue;
             part.copied =
                 self_->begun_rows(*host_.requests.find(part.part.request, part.part.attempt));
@@ -86,7 +86,7 @@ Status SegmentActor::advance() {
 
 /// Queued parts come from the segment before; only their form was checked when they arrived.
 /// That segment is lost at the end of the loop's round; its parts do not run until then. The first segment forms
-/// its waves itself.
+/// its batches itself.
 Status SegmentActor::blame_previous(const Error& error) {
     if (!plan_.previous) return error;
     const Status own = blame_sender(*host_.context, *plan_.previous, error);
@@ -94,7 +94,7 @@ Status SegmentActor::blame_previous(const Error& error) {
     return own;
 }
 
-/// Whether the segment drafts now: then no wave is formed until all candidates are there.
+/// Whether the segment drafts now: then no batch is formed until all candidates are there.
 bool SegmentActor::submit_draft() {
     const std::optional<JobLabel> label = self_ ? self_->next_job() : std::nullopt;
     if (!label) return false;
@@ -115,15 +115,15 @@ void SegmentActor::wake_when_due() {
     const Micros now = host_.context->now();
     std::optional<Micros> due = queue_.due(now);
     const bool holds_a_run = dispatcher_ && dispatcher_->holds_a_run();
-    // While a run is in the way the end of it comes first; a wave that is due already waits for
+    // While a run is in the way the end of it comes first; a batch that is due already waits for
     // a channel.
     const bool ready = !busy() && host_.outbox->empty() && (!plan_.next || out_slot_);
     if (dispatcher_ && (holds_a_run || ready)) {
-        const std::optional<Micros> wave = dispatcher_->scheduler().due();
-        if (wave && (!due || *wave < *due)) due = wave;
+        const std::optional<Micros> batch = dispatcher_->scheduler().due();
+        if (batch && (!due || *batch < *due)) due = batch;
     }
     if (!due || (wake_at_ && *wake_at_ <= *due && *wake_at_ > now)) return;
-    // While a run is held back it is asked again a little later: another request's wave may be due.
+    // While a run is held back it is asked again a little later: another request's batch may be due.
     const Micros delay = std::max(holds_a_run ? Micros{500} : Micros{0}, *due - now);
     wake_at_ = now + delay;
     host_.context->schedule(delay, [this, at = *wake_at_] {
@@ -193,8 +193,8 @@ void SegmentActor::submit(const RunPtr& run) {
 
 void SegmentActor::record(const SegmentRun& run) {
     StageContext& context = *host_.context;
-    context.count(counters::kWaves);
-    context.count(counters::kWaveRows, run.named.size());
+    context.count(counters::kBatches);
+    context.count(counters::kBatchRows, run.named.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
         std::uint64_t sublayers = 0;
@@ -215,7 +215,7 @@ void SegmentActor::finish(const RunPtr& run, JobOutcome outcome) {
     running_.reset();
     if (self_) self_->ran(*run, host_.context->now() - run->started);
     run->release();
-    run->leave_out_stale(host_.requests, outcome, final_.has_value());
+    run->drop_stale(host_.requests, outcome, final_.has_value());
     Status status;
     if (!run->parts.empty()) status = go_on(run);
     if (status.ok() && final_)
@@ -257,15 +257,15 @@ Status SegmentActor::announce(const SegmentRun& run) {
 void SegmentActor::pass_on(const SegmentRun& run) {
     const PoolRef ref = *std::exchange(out_slot_, std::nullopt);
     out_->publish(ref, run.out.size() * sizeof(float));
-    msg::Wave wave{};
-    wave.epoch = host_.context->epoch();
-    wave.tensor = ref.index;
-    wave.tensor_generation = ref.generation;
-    wave.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
-    for (const RunPart& part : run.parts) wave.parts.push_back(part.part);
-    wave.rows = run.named;
-    run.add_draws(wave);
-    host_.outbox->send<SegmentActor>(*plan_.next, wave);
+    msg::Batch batch{};
+    batch.epoch = host_.context->epoch();
+    batch.tensor = ref.index;
+    batch.tensor_generation = ref.generation;
+    batch.tensor_rows = static_cast<std::uint32_t>(run.out.size() / run.dim());
+    for (const RunPart& part : run.parts) batch.parts.push_back(part.part);
+    batch.rows = run.named;
+    run.add_draws(batch);
+    host_.outbox->send<SegmentActor>(*plan_.next, batch);
 }
 
 void SegmentActor::submit_exit() {

@@ -39,15 +39,15 @@ SelfDraft::SelfDraft(SegmentHost& host,
 
 std::shared_ptr<const DraftPath> SelfDraft::path_of(const SkipSet& set) const {
     auto path = std::make_shared<DraftPath>();
-    path->left_out = SkipSet{backend_.config().layers};
+    path->skipped = SkipSet{backend_.config().layers};
     if (options_.early_exit()) {
         path->start = path->last = 2 * options_.exit;
         path->layers = options_.exit;
         for (int layer = options_.exit; layer < backend_.config().layers; ++layer)
-            path->left_out.skip_layer(layer);
+            path->skipped.skip_layer(layer);
         return path;
     }
-    path->left_out = set;
+    path->skipped = set;
     path->mask = set.mask();
     path->masked = true;
     path->start = set.first_skipped();
@@ -94,7 +94,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
     chain.end(now);
 }
 
-/// Whether the text's root is new and waits for its wave.
+/// Whether the text's root is new and waits for its batch.
 bool SelfDraft::may_begin(const DraftChain& chain) const {
     const RequestState& state = *chain.state;
     const TreeNode& root = state.tree().root();
@@ -370,7 +370,7 @@ void SelfDraft::extend(DraftChain& chain,
                   chain.reach < stop.product_min;
 }
 
-// ---- Waves
+// ---- Batches
 
 std::shared_ptr<RowMemory> SelfDraft::begun_rows(const RequestState& state) const {
     const auto found = chains_.find(state.request());
@@ -422,8 +422,8 @@ void SelfDraft::show() {
                    .threshold = stops_.threshold(),
                    .matchness = search != nullptr ? search->matchness() : 0.0,
                    .trials = search != nullptr ? search->trials() : 0,
-                   .left_out_count = path_->left_out.count(),
-                   .left_out = path_->left_out});
+                   .skipped_count = path_->skipped.count(),
+                   .skipped = path_->skipped});
 }
 
 }  // namespace paceline

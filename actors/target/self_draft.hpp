@@ -1,13 +1,13 @@
-// SelfDraft: the role of a first segment that drafts for itself: between two verify waves of a request
+// SelfDraft: the role of a first segment that drafts for itself: between two verify batches of a request
 // its own layers draft candidates, with an early exit or without some sub-layers
 // (self_draft/self_draft_options.hpp).
 // Handles: no message; it reads and grows the trees of its own segment.   Emits: none.
 //
 //     request    root --pass--> a --pass--> b --pass--> c          a chain (draft_chain.hpp)
-//     wave       root, a, b, c                                     verified as any other candidates
+//     batch      root, a, b, c                                     verified as any other candidates
 //
 // A pass computes the newest node of every request that drafts; it is a job of the segment, and runs
-// before any wave. A drafted row uses the request's own KV slots:
+// before any batch. A drafted row uses the request's own KV slots:
 //
 //     sub-layers   [0, start)      [start, last)                   [last, end)
 //     drafted row  as the target   without the skip set            not run
@@ -59,14 +59,14 @@ public:
     void follow(const RequestState& state, const TreeStep& step);
 
     // Its own job: a pass, or one of the optimiser.
-    /// What it is to be submitted as; nothing if a wave is to be formed now.
+    /// What it is to be submitted as; nothing if a batch is to be formed now.
     [[nodiscard]] std::optional<JobLabel> next_job();
     [[nodiscard]] RunOutcome run();
     void finish(RunOutcome outcome);
     [[nodiscard]] bool busy() const { return job_ != Job::None; }
 
-    // A wave.
-    /// The residuals of rows that were begun here, by WaveRow::tensor_row; nullptr: there are none.
+    // A batch.
+    /// The residuals of rows that were begun here, by BatchRow::tensor_row; nullptr: there are none.
     [[nodiscard]] std::shared_ptr<RowMemory> begun_rows(const RequestState& state) const;
     /// The run's rows are built: those of a tapped chain begin anew and keep their residuals.
     void prepare(SegmentRun& run);
@@ -134,7 +134,7 @@ private:
     std::size_t job_requests_ = 0;  // decoded at once when the optimiser's job was chosen
     std::unique_ptr<Pass> pass_;
     Micros started_{0};                     // the job
-    Micros decoding_{0};                    // time of passes and waves
+    Micros decoding_{0};                    // time of passes and batches
     RowMemory hidden_;                      // [chains of a pass, dim]
     std::vector<float> residuals_;          // of the tapped rows: [rows, sublayers, dim]
     std::shared_ptr<RequestState> tapped_;  // whose rows they are

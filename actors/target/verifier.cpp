@@ -9,7 +9,7 @@
 
 namespace paceline {
 
-/// One request's walk, and where in the batch the logits of its rows are.
+/// One request's walk, and where in the head's call the logits of its rows are.
 struct Verifier::Walk {
     Walk(VerifyPart& verify_part, Chance* chance)
         : part{&verify_part},
@@ -22,9 +22,9 @@ struct Verifier::Walk {
                 .drawn_below = verify_part.drawn_below}} {}
 
     VerifyPart* part;
-    WaveWalk walk;
+    BatchWalk walk;
     std::vector<std::size_t> likely = {};                          // to be computed in this round
-    std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the batch
+    std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the head's call
 };
 
 Verifier::Verifier(Backend& backend, VerifyOptions options)
@@ -66,7 +66,7 @@ bool Verifier::draws_behind_rows(const RequestState& state) const {
            backend_.draws(state.spec().sampling);
 }
 
-DrawJob Verifier::job_behind(const RequestState& state, const msg::WaveRow& row) {
+DrawJob Verifier::job_behind(const RequestState& state, const msg::BatchRow& row) {
     return {&state.spec().sampling, row.position + 1};
 }
 
@@ -87,19 +87,19 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
         walk.likely =
             row ? walk.walk.likely_path(*row, options_.head_rows) : std::vector<std::size_t>{};
     }
-    batch_.clear();
+    head_rows_.clear();
     for (std::size_t depth = 0; depth < options_.head_rows; ++depth) {
-        for (std::size_t i = 0; i < walks.size() && batch_.size() < options_.head_rows; ++i) {
+        for (std::size_t i = 0; i < walks.size() && head_rows_.size() < options_.head_rows; ++i) {
             Walk& walk = walks[(first + i) % walks.size()];
             // A path is only of use from its first row on.
             if (depth >= walk.likely.size() || walk.places.size() != depth) continue;
             const std::size_t row = walk.likely[depth];
-            walk.places.emplace_back(row, batch_.size());
-            batch_.push_back({walk.part->hidden, row});
+            walk.places.emplace_back(row, head_rows_.size());
+            head_rows_.push_back({walk.part->hidden, row});
         }
     }
-    const std::size_t count = batch_.size();
-    const ConstHiddenRows hidden = backend_.in_order(batch_, batch_hidden_);
+    const std::size_t count = head_rows_.size();
+    const ConstHiddenRows hidden = backend_.in_order(head_rows_, head_hidden_);
     drawn_ = device_draws(walks);
     if (drawn_) {
         draw(walks, hidden, count);
@@ -110,7 +110,7 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
     ++head_calls_;
 }
 
-/// Whether no row of the batch needs more than its own hidden state to be drawn from.
+/// Whether no row of the call needs more than its own hidden state to be drawn from.
 bool Verifier::device_draws(std::span<const Walk> walks) const {
     return std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
         return walk.places.empty() || (walk.walk.coupled() && backend_.draws(walk.walk.sampling()));
@@ -127,7 +127,7 @@ void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::si
     backend_.draw(hidden, jobs_, tokens_);
 }
 
-/// Advances every walk as far as the batch has its rows.
+/// Advances every walk as far as the call has its rows.
 void Verifier::feed(std::span<Walk> walks) {
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (Walk& walk : walks) {
@@ -142,24 +142,24 @@ void Verifier::feed(std::span<Walk> walks) {
     }
 }
 
-std::uint32_t depth_of(std::span<const msg::WaveRow> rows) {
-    PACE_CHECK(!rows.empty(), "a wave without its root");
+std::uint32_t depth_of(std::span<const msg::BatchRow> rows) {
+    PACE_CHECK(!rows.empty(), "a batch without its root");
     Position deepest = rows.front().position;
-    for (const msg::WaveRow& row : rows) deepest = std::max(deepest, row.position);
+    for (const msg::BatchRow& row : rows) deepest = std::max(deepest, row.position);
     return static_cast<std::uint32_t>(deepest - rows.front().position);
 }
 
 msg::Verdict make_verdict(const msg::Route& route,
-                          WaveId wave,
+                          BatchId batch,
                           Position base,
-                          std::span<const msg::WaveRow> rows,
+                          std::span<const msg::BatchRow> rows,
                           const WalkResult& result) {
     msg::Verdict verdict{};
     verdict.route = route;
-    verdict.wave = wave;
+    verdict.batch = batch;
     verdict.base = base;
     verdict.count = static_cast<std::uint32_t>(result.tokens.size());
-    verdict.wave_rows = static_cast<std::uint32_t>(rows.size());
+    verdict.batch_rows = static_cast<std::uint32_t>(rows.size());
     verdict.depth = depth_of(rows);
     verdict.finish = result.finish;
     PACE_CHECK(result.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");

@@ -41,9 +41,9 @@ struct VerifyOptions {
 /// The rows of one request in a run.
 struct VerifyPart {
     const RequestState& state;
-    std::span<const TokenId> committed;  // the text up to and including the root
-    std::span<const msg::WaveRow> rows;  // the first is the root
-    ConstHiddenRows hidden;              // [rows, dim] after the last layer
+    std::span<const TokenId> committed;   // the text up to and including the root
+    std::span<const msg::BatchRow> rows;  // the first is the root
+    ConstHiddenRows hidden;               // [rows, dim] after the last layer
     // The target's own token after each row; empty: it is drawn from `hidden` here.
     std::span<const std::optional<TokenId>> drawn = {};
     std::vector<DrawnSiblingsPtr> drawn_below = {};  // by a draft, after each row; empty: nothing
@@ -62,7 +62,7 @@ public:
     /// Whether the target's tokens after a part's rows can be drawn with their layers.
     [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
     /// What is then drawn after a row. The state must outlive the job.
-    [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::WaveRow& row);
+    [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::BatchRow& row);
 
     /// How often the head has been called so far.
     [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
@@ -78,9 +78,9 @@ private:
     Backend& backend_;
     VerifyOptions options_;
     std::unique_ptr<SamplerScratch> scratch_;
-    std::vector<RowSource> batch_;  // the rows of a call of the head
-    RowMemory batch_hidden_;        // [head_rows, dim]
-    std::vector<float> logits_;     // [head_rows, vocab]
+    std::vector<RowSource> head_rows_;  // the rows of a call of the head
+    RowMemory head_hidden_;             // [head_rows, dim]
+    std::vector<float> logits_;         // [head_rows, vocab]
     // Where the device draws, instead of logits: what to draw, and what it said.
     bool drawn_ = false;
     std::vector<DrawJob> jobs_;
@@ -89,13 +89,13 @@ private:
 };
 
 /// Of the deepest of `rows` below the first: how much could have been accepted.
-[[nodiscard]] std::uint32_t depth_of(std::span<const msg::WaveRow> rows);
+[[nodiscard]] std::uint32_t depth_of(std::span<const msg::BatchRow> rows);
 
 /// The message that says it. `rows` were verified.
 [[nodiscard]] msg::Verdict make_verdict(const msg::Route& route,
-                                        WaveId wave,
+                                        BatchId batch,
                                         Position base,
-                                        std::span<const msg::WaveRow> rows,
+                                        std::span<const msg::BatchRow> rows,
                                         const WalkResult& result);
 
 }  // namespace paceline

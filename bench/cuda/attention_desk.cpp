@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/cuda/wave_tables.hpp"
+#include "model/cuda/batch_tables.hpp"
 #include "model/kernels/cuda/attention_plan.hpp"
 #include "model/kv_layout.hpp"
 
@@ -21,7 +21,7 @@ std::size_t size_of(int count) {
 AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
     : config_{bench.file.config()}, desk_{desk}, context_{context} {
     constexpr int kPage = kKvPageSlots;
-    const int slots = (context + cuda::kWaveRows + kPage - 1) / kPage * kPage;
+    const int slots = (context + cuda::kBatchRows + kPage - 1) / kPage * kPage;
     const cuda::CacheType type = cache_type(*parse_kv_type(bench.settings.kv));
     const std::size_t words_each = cuda::cache_element_bytes(type) / 2;
     const std::size_t one = size_of(slots) * size_of(2 * config_.kv_dim()) * 2 * words_each;

@@ -1,4 +1,4 @@
-// paceline_cuda_bench: what an NVIDIA GPU does with waves of a shape, on synthetic weights.
+// paceline_cuda_bench: what an NVIDIA GPU does with batches of a shape, on synthetic weights.
 //
 //     paceline_cuda_bench --shape configs/shapes/llama-8b.toml --json 8b.json
 //     paceline_cuda_bench --shape configs/shapes/llama-70b.toml --only costs --costs 70b.tsv
@@ -24,7 +24,7 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "waves",
+const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "batches",
                                          "drawing", "upload",  "goals",  "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
@@ -68,7 +68,7 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
     if (const Result<CudaOptions> options = cuda_options(bench); !options) return options.error();
     // Shares are of what a copy reaches in this very process, whether the copy itself was asked for or not.
     const bool judges =
-        arguments.wants("kernels") || arguments.wants("waves") || arguments.wants("goals");
+        arguments.wants("kernels") || arguments.wants("batches") || arguments.wants("goals");
     if (arguments.wants("copy") || judges) copy_section(bench);
     if (arguments.wants("kernels")) kernels_section(bench);
     if (arguments.wants("ladder")) ladder_section(bench);
@@ -77,8 +77,8 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
         if (missing.empty()) blas_section(bench);
         if (!missing.empty()) report.say("blas", "left out: " + missing);
     }
-    if (arguments.wants("waves")) {
-        if (Status measured = waves_section(bench); !measured) return measured;
+    if (arguments.wants("batches")) {
+        if (Status measured = batches_section(bench); !measured) return measured;
     }
     if (arguments.wants("drawing")) drawing_section(bench);
     if (arguments.wants("goals")) goals_section(bench);
@@ -142,7 +142,7 @@ int main_with(int argc, char** argv) {
     app.add_option("--kv", settings.kv, "f32, f16, bf16")->capture_default_str();
     app.add_option("--rows", settings.rows)
         ->delimiter(',')
-        ->check(CLI::Range(1, cuda::kWaveRows))
+        ->check(CLI::Range(1, cuda::kBatchRows))
         ->capture_default_str();
     app.add_option("--blas-rows", settings.blas_rows,
                    "rows of products: ladder, and beside cuBLAS's")
@@ -154,7 +154,7 @@ int main_with(int argc, char** argv) {
         ->check(CLI::Range(0, 1 << 20))
         ->capture_default_str();
     app.add_option("--prefill", settings.prefill, "tokens; 0: none")->capture_default_str();
-    app.add_option("--times", settings.times, "replays of a wave")
+    app.add_option("--times", settings.times, "replays of a batch")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_option("--bandwidth", settings.bytes_per_second,

@@ -1,4 +1,4 @@
-// Chain: rows that follow one another after a context, as those of a wave of verification do; through
+// Chain: rows that follow one another after a context, as those of a batch of verification do; through
 // whatever segment a backend holds. Borrows the backend. One thread.
 #pragma once
 
@@ -49,23 +49,23 @@ public:
 
     /// Seconds that the caller of run_layers() waits for `count` rows after `context` keys.
     [[nodiscard]] double seconds(int context, int count) {
-        const std::vector<Row> wave = rows(context, count);
-        hidden_.resize(wave.size() * static_cast<std::size_t>(backend_.config().dim));
+        const std::vector<Row> batch = rows(context, count);
+        hidden_.resize(batch.size() * static_cast<std::size_t>(backend_.config().dim));
         const auto begin = std::chrono::steady_clock::now();
-        backend_.run_layers(wave, hidden_, nullptr);
+        backend_.run_layers(batch, hidden_, nullptr);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 
     /// The same for a greedy token after each row, which is all that the caller gets.
     [[nodiscard]] double drawn_seconds(int context, int count) {
-        const std::vector<Row> wave = rows(context, count);
+        const std::vector<Row> batch = rows(context, count);
         std::vector<DrawJob> jobs;
-        for (const Row& row : wave) jobs.push_back({&greedy_, row.position + 1});
-        std::vector<std::optional<TokenId>> tokens(wave.size());
+        for (const Row& row : batch) jobs.push_back({&greedy_, row.position + 1});
+        std::vector<std::optional<TokenId>> tokens(batch.size());
         const bool begins = backend_.first_layer() == 0;
-        hidden_.resize(begins ? 0 : wave.size() * static_cast<std::size_t>(backend_.config().dim));
+        hidden_.resize(begins ? 0 : batch.size() * static_cast<std::size_t>(backend_.config().dim));
         const auto begin = std::chrono::steady_clock::now();
-        backend_.run_and_draw(wave, hidden_, {.jobs = jobs}, tokens, nullptr);
+        backend_.run_and_draw(batch, hidden_, {.jobs = jobs}, tokens, nullptr);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 

@@ -23,17 +23,17 @@ using Goals = std::vector<Goal>;
 Goals goals_of(const std::string& shape) {
     if (shape == "llama-8b") {
         return {
-            {"decode of one row, of a copy's bandwidth", 0.70, 0.85, "wave.share.1", true, false},
-            {"8 rows over one", 1.10, 0.0, "wave.ratio.8", true, true},
-            {"16 rows over one", 1.15, 0.0, "wave.ratio.16", true, true},
-            {"gumbel of a wave of 8", 0.03, 0.0, "draw.share.gumbel", false, true},
-            {"gumbel with top-k of a wave of 8", 0.03, 0.0, "draw.share.gumbel, top-k 40", false,
+            {"decode of one row, of a copy's bandwidth", 0.70, 0.85, "batch.share.1", true, false},
+            {"8 rows over one", 1.10, 0.0, "batch.ratio.8", true, true},
+            {"16 rows over one", 1.15, 0.0, "batch.ratio.16", true, true},
+            {"gumbel of a batch of 8", 0.03, 0.0, "draw.share.gumbel", false, true},
+            {"gumbel with top-k of a batch of 8", 0.03, 0.0, "draw.share.gumbel, top-k 40", false,
              true},
             {"prefill, of the data sheet's bf16 rate", 0.40, 0.0, "prefill.share", false, false}};
     }
     if (shape == "llama-1b")
         return {
-            {"decode of one row, of a copy's bandwidth", 0.55, 0.75, "wave.share.1", true, false}};
+            {"decode of one row, of a copy's bandwidth", 0.55, 0.75, "batch.share.1", true, false}};
     return {};
 }
 
@@ -56,7 +56,7 @@ void goals_section(const Bench& bench) {
         add(goal.what, goal.wanted, goal.aim, bench.report.figure(name), goal.most, 3);
     }
     if (shape == "smollm2-135m") {
-        const double wall = bench.report.figure("wave.wall.seconds.1" + at);
+        const double wall = bench.report.figure("batch.wall.seconds.1" + at);
         if (wall > 0.0)
             add("tokens/s of one row, wall, drawn greedily", 2500, 0.0, 1.0 / wall, false, 0);
     }

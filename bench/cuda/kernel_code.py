@@ -2,7 +2,7 @@
 """What a compiler made of the kernels: registers, memory and instructions, as a Markdown table.
 
     bench/cuda/kernel_code.py                          # of build/*/ the newest paceline_cuda_bench or libpaceline_cuda.a
-    bench/cuda/kernel_code.py FILE --only 'gemm_wave<(BF16|Int8)' --arch sm_90a
+    bench/cuda/kernel_code.py FILE --only 'gemm_batch<(BF16|Int8)' --arch sm_90a
 
 Needs cuobjdump (CUDA toolkit) and c++filt (binutils); no GPU. Columns: registers of a thread, static shared memory of
 a block in bytes, local memory of a thread in bytes (stack and spilled registers), instructions without padding, those
@@ -93,7 +93,7 @@ def read_enums(folder: Path) -> dict:
 
 
 def short_name(demangled: str, enums: dict) -> str:
-    """'gemm_wave<BF16, 1, 2>'."""
+    """'gemm_batch<BF16, 1, 2>'."""
     text = re.sub(r"paceline::cuda::|attention::|\(anonymous namespace\)::|^void ", "", demangled)
 
     def named(match):

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import kernel_code  # noqa: E402: found through the line above
 
-WAVE = "_ZN8paceline4cuda9gemm_waveILNS0_10WeightTypeE{}ELi1ELi2EEEvNS0_8GemmArgsE"
+BATCH = "_ZN8paceline4cuda10gemm_batchILNS0_10WeightTypeE{}ELi1ELi2EEEvNS0_8GemmArgsE"
 ROTATE = "_ZN8paceline4cuda39_GLOBAL__N__5cf21c00_7_rows_cu_298d5af46rotateENS0_10RotateArgsE"
 HEAD = """
 Fatbin elf code:
@@ -27,7 +27,7 @@ Resource usage:
   GLOBAL:0
 """ + "".join(f""" Function {name}:
   REG:{registers} STACK:{stack} SHARED:1024 LOCAL:{local} CONSTANT[0]:696 TEXTURE:0 SURFACE:0 SAMPLER:0
-""" for name, registers, stack, local in [(WAVE.format(1), 80, 0, 0), (WAVE.format(3), 101, 16, 8), (ROTATE, 32, 0, 0)])
+""" for name, registers, stack, local in [(BATCH.format(1), 80, 0, 0), (BATCH.format(3), 101, 16, 8), (ROTATE, 32, 0, 0)])
 CODE = """
 \t\tFunction : {}
 \t.headerflags\t@"EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
@@ -70,7 +70,7 @@ class KernelCode(unittest.TestCase):
 
     def say(self, *architectures: str):
         """What the tool prints, for each of these."""
-        code = "".join(CODE.format(name) for name in (WAVE.format(1), WAVE.format(3), ROTATE))
+        code = "".join(CODE.format(name) for name in (BATCH.format(1), BATCH.format(3), ROTATE))
         for option, text in (("-res-usage", RESOURCES), ("-sass", code)):
             Path(f"{self.tool}{option}").write_text("".join(HEAD.format(a) + text for a in architectures), encoding="utf-8")
 
@@ -86,14 +86,14 @@ class KernelCode(unittest.TestCase):
     def test_a_table_has_a_line_for_each_kernel_with_names_instead_of_numbers(self):
         self.say("sm_90a")
         self.assertEqual(self.table()[2:], [
-            "| `gemm_wave<BF16, 1, 2>` | 80 | 1,024 | 0 | 6 | 2 | 128 |",
-            "| `gemm_wave<Q4, 1, 2>` | 101 | 1,024 | 24 | 6 | 2 | 128 |",
+            "| `gemm_batch<BF16, 1, 2>` | 80 | 1,024 | 0 | 6 | 2 | 128 |",
+            "| `gemm_batch<Q4, 1, 2>` | 101 | 1,024 | 24 | 6 | 2 | 128 |",
             "| `rotate` | 32 | 1,024 | 0 | 6 | 2 | 128 |"])
 
     def test_kernels_are_chosen_by_name(self):
         self.say("sm_90a")
         self.assertEqual([line.split(" | ")[0] for line in self.table("--only", "Q4|rotate")[2:]],
-                         ["| `gemm_wave<Q4, 1, 2>`", "| `rotate`"])
+                         ["| `gemm_batch<Q4, 1, 2>`", "| `rotate`"])
         done = self.run_script(self.object, "--cuobjdump", self.tool, "--only", "nothing")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no kernels like 'nothing'", done.stderr)

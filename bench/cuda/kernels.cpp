@@ -16,7 +16,7 @@ namespace {
 
 using cuda::DeviceMemory;
 
-constexpr int kRows = cuda::kWaveRows;
+constexpr int kRows = cuda::kBatchRows;
 
 std::size_t size_of(int count) {
     return static_cast<std::size_t>(count);
@@ -129,9 +129,9 @@ void drawing_section(const Bench& bench) {
                                                            {"gumbel, top-k 40", top_k},
                                                            {"gumbel, top-k 40, top-p 0.95", both}};
     const std::string at = fmt::format(".{}", usual_context(bench.settings));
-    const double wave =
+    const double batch =
         bench.report.figure("layers.seconds.8" + at) + bench.report.figure("head.seconds.8");
-    Table table{"Drawing 8 tokens, the device alone", {"draw", "µs", "of a wave of 8"}};
+    Table table{"Drawing 8 tokens, the device alone", {"draw", "µs", "of a batch of 8"}};
     for (const auto& [name, kind] : kinds) {
         std::vector<cuda::DrawRow> rows(size_of(kDraws), kind);
         for (int r = 0; r < kDraws; ++r) {
@@ -150,9 +150,9 @@ void drawing_section(const Bench& bench) {
         const double seconds = device_seconds(stream, bench.settings.times, [&](int) {
             cuda::launch_draw(stream, input, needs, scratch.data(), tokens.as<std::int32_t>());
         });
-        if (wave > 0.0) bench.report.figure(std::string{"draw.share."} + name, seconds / wave);
+        if (batch > 0.0) bench.report.figure(std::string{"draw.share."} + name, seconds / batch);
         table.rows.push_back(
-            {name, microseconds(seconds), wave > 0.0 ? percent(seconds / wave) : "-"});
+            {name, microseconds(seconds), batch > 0.0 ? percent(seconds / batch) : "-"});
     }
     bench.report.add(table);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llama.cpp on a shape of configs/shapes: the same waves as paceline_cuda_bench times.
+"""llama.cpp on a shape of configs/shapes: the same batches as paceline_cuda_bench times.
 
     bench/build_llama_cpp --cuda                       # once: the peer, outside this tree
     bench/cuda/llama_peer.py --shape configs/shapes/llama-8b.toml --json 8b.llama.json
@@ -10,7 +10,7 @@ llama.cpp reads files: without --gguf one of the shape with synthetic bf16 weigh
 keys and values are f16.
 
     tg128, pp2048    llama-bench: tokens one by one from an empty context, and a prompt in batches of 512 and 2,048
-    waves            llama-batched-bench: N sequences that share a prompt of C tokens, one token of each in a
+    batches          llama-batched-bench: N sequences that share a prompt of C tokens, one token of each in a
                      step; logits of all rows come to the host, and no token is drawn from them
 
 Its steps go on from C, so the mean context of a figure is STEPS / 2 more. Python's standard library only.
@@ -34,8 +34,8 @@ from synthetic_gguf import write_gguf  # noqa: E402: likewise
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
 NEEDED = ("llama-bench", "llama-batched-bench")
-STEPS = 32  # of a wave; their mean is one figure
-UBATCHES = (512, 2048)  # rows of a wave of the prompt
+STEPS = 32  # of a batch; their mean is one figure
+UBATCHES = (512, 2048)  # rows of a batch of the prompt
 
 
 def programs(folder: Path) -> dict[str, Path]:
@@ -103,7 +103,7 @@ class Peer:
             rows.append([name, f"{1e3 * seconds:.2f}", f"{tokens / seconds:.0f}", *of_card])
         self.report.add("llama-bench", ["test", "ms", "tokens/s", "TFLOP/s", "of the data sheet"], rows)
 
-    def waves(self, model: Path) -> None:
+    def batches(self, model: Path) -> None:
         counts, contexts = self.options.rows, self.options.contexts
         said = json_lines(self.output_of(
             "llama-batched-bench", "-m", model, "-ngl", 99, "-fa", "on", "-kvu", "-pps",
@@ -120,15 +120,15 @@ class Peer:
                     rows.append([str(count), str(context), "not measured", "", "", "", ""])
                     continue
                 seconds = statistics.median(taken[count, context])
-                one = figures.get(f"wave.wall.seconds.1.{context}", seconds)
-                figures[f"wave.wall.seconds.{count}.{context}"] = seconds
-                figures[f"wave.wall.ratio.{count}.{context}"] = seconds / one
+                one = figures.get(f"batch.wall.seconds.1.{context}", seconds)
+                figures[f"batch.wall.seconds.{count}.{context}"] = seconds
+                figures[f"batch.wall.ratio.{count}.{context}"] = seconds / one
                 # Of a bf16 file: weights of another kind have other bytes.
-                read = 0 if self.options.gguf else self.shape.wave_bytes(count, context + STEPS // 2)
+                read = 0 if self.options.gguf else self.shape.batch_bytes(count, context + STEPS // 2)
                 rows.append([str(count), str(context), microseconds(seconds), f"{seconds / one:.3f}",
                              f"{count / seconds:.0f}", *([f"{read / seconds / 1e9:.0f}",
                              share_of(read / seconds, self.options.bandwidth)] if read else ["-", "-"])])
-        self.report.add("Waves, logits of all rows on the host",
+        self.report.add("Batches, logits of all rows on the host",
                         ["rows", "context", "wall µs", "of one row", "tokens/s wall", "GB/s", "of a copy"], rows)
 
     def run(self) -> None:
@@ -144,7 +144,7 @@ class Peer:
             else:
                 report.say("file", str(model))
             self.bench(model)
-            self.waves(model)
+            self.batches(model)
         report.say("seconds", f"{time.monotonic() - self.begin:.0f}")
         report.say("card afterwards", card())
 

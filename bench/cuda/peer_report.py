@@ -3,10 +3,10 @@
 The report is that of paceline_cuda_bench (report.hpp): lines of a head, Markdown tables as soon as they
 are measured, and one JSON file. A figure that means what one of the bench means has its name:
 
-    wave.wall.seconds.ROWS.CONTEXT   a wave with a greedy token for each row, as its caller waits for it
-    wave.share.ROWS.CONTEXT          bytes of weights and cache over time and --bandwidth, where that is given
-    wave.ratio.ROWS.CONTEXT          over the wave of one row
-    prefill.wall.seconds.ROWS        a prompt in waves of so many rows
+    batch.wall.seconds.ROWS.CONTEXT   a batch with a greedy token for each row, as its caller waits for it
+    batch.share.ROWS.CONTEXT          bytes of weights and cache over time and --bandwidth, where that is given
+    batch.ratio.ROWS.CONTEXT          over the batch of one row
+    prefill.wall.seconds.ROWS        a prompt in batches of so many rows
     prefill.share.ROWS               its operations over time and --flops, where that is given
 
 Python's standard library only.
@@ -72,8 +72,8 @@ class Shape:
     def layer_weights(self) -> int:
         return sum(outputs * inputs for outputs, inputs in self.layer_matrices().values())
 
-    def wave_bytes(self, rows: int, context: int) -> float:
-        """Of weights and of keys and values that a wave reads, all of two bytes each."""
+    def batch_bytes(self, rows: int, context: int) -> float:
+        """Of weights and of keys and values that a batch reads, all of two bytes each."""
         weights = self.layers * self.layer_weights() + self.vocab_size * self.dim
         return 2.0 * (weights + 2 * self.kv_dim * self.layers * (context + rows))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Paceline's waves on a GPU beside those of its peers, one after the other in one run: a table of ratios.
+"""Paceline's batches on a GPU beside those of its peers, one after the other in one run: a table of ratios.
 
     bench/cuda/peers.py --shape configs/shapes/llama-8b.toml --out /tmp/peers \\
         --bench build/gpu/bench/cuda/paceline_cuda_bench [--llama FOLDER]
@@ -78,7 +78,7 @@ class Runs:
     def all(self) -> tuple[list[dict], dict[str, dict]]:
         """Paceline's figures, twice, and the peers' by name."""
         options = self.options
-        own = [options.bench, "--only", "waves", "--rows", ",".join(map(str, options.rows)),
+        own = [options.bench, "--only", "batches", "--rows", ",".join(map(str, options.rows)),
                "--contexts", ",".join(map(str, options.contexts)), "--prefill", options.prefill, *options.own]
         tests = ["--device", "cpu", "--threads", 1] if options.without_gpu else []
         llama = ["--llama", options.llama] if options.llama else []
@@ -108,14 +108,14 @@ class Runs:
 
 
 def best_prefill(figures: dict[str, float]) -> float:
-    """Seconds, in waves of the size that suits it best; 0 if there is none."""
+    """Seconds, in batches of the size that suits it best; 0 if there is none."""
     taken = [value for name, value in figures.items() if name.startswith("prefill.wall.seconds.")]
     return min(taken, default=0.0)
 
 
 def ratio_table(report: Report, options, ours: list[dict], theirs: dict[str, dict]) -> float:
     """Rates and their ratios. Returns how far Paceline's two runs are apart at most, as a share."""
-    cases = [(f"wave of {rows} after {context}", rows, lambda f, n=f"wave.wall.seconds.{rows}.{context}": f.get(n, 0))
+    cases = [(f"batch of {rows} after {context}", rows, lambda f, n=f"batch.wall.seconds.{rows}.{context}": f.get(n, 0))
              for context in options.contexts for rows in options.rows]
     if options.prefill:
         cases.append((f"prefill of {options.prefill}", options.prefill, best_prefill))

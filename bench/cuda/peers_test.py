@@ -78,7 +78,7 @@ class Shapes(Folder):
         shapes = {path.stem: read_shape(path) for path in SHAPES.glob("*.toml")}
         self.assertEqual(shapes["llama-8b"].layer_weights(), 218_103_808)
         # Weights without the embedding, which is not read as a whole, and 131,072 bytes for each of 513 keys.
-        self.assertEqual(shapes["llama-8b"].wave_bytes(1, 512), 2 * (32 * 218_103_808 + 128256 * 4096) + 513 * 131072)
+        self.assertEqual(shapes["llama-8b"].batch_bytes(1, 512), 2 * (32 * 218_103_808 + 128256 * 4096) + 513 * 131072)
         # 2,048 tokens: 2 for each weight, 4 for each number of q and each of (t + 1) keys.
         self.assertEqual(shapes["llama-8b"].prefill_operations(2048),
                          32 * (2 * 218_103_808 * 2048 + 4 * 4096 * 2048 * 2049 / 2))
@@ -154,19 +154,19 @@ class LlamaPeer(Folder):
     def test_without_the_rates_of_the_card_no_share_is_told(self):
         everything = self.told()
         self.assertFalse([name for name in everything["figures"] if "share" in name])
-        llama_bench, waves = everything["tables"]
-        for table, column in ((llama_bench, "of the data sheet"), (waves, "of a copy")):
+        llama_bench, batches = everything["tables"]
+        for table, column in ((llama_bench, "of the data sheet"), (batches, "of a copy")):
             at = table["header"].index(column)
             self.assertEqual({row[at] for row in table["rows"]} - {""}, {"-"})
 
     def test_medians_and_rates_of_what_the_programs_say(self):
         everything = self.told("--bandwidth", "4e9", "--flops", "1e12")
         figures = everything["figures"]
-        seconds, read = 2e-3, read_shape(TINY).wave_bytes(1, 64 + 16)
+        seconds, read = 2e-3, read_shape(TINY).batch_bytes(1, 64 + 16)
         self.assertIn(f"{100 * read / seconds / 4e9:.1f} %", everything["tables"][1]["rows"][0])
-        self.assertAlmostEqual(figures["wave.wall.seconds.1.64"], 2e-3)
-        self.assertAlmostEqual(figures["wave.wall.seconds.8.64"], 3e-3)
-        self.assertAlmostEqual(figures["wave.wall.ratio.8.64"], 1.5)
+        self.assertAlmostEqual(figures["batch.wall.seconds.1.64"], 2e-3)
+        self.assertAlmostEqual(figures["batch.wall.seconds.8.64"], 3e-3)
+        self.assertAlmostEqual(figures["batch.wall.ratio.8.64"], 1.5)
         self.assertAlmostEqual(figures["decode.seconds.128"], 1e-3)
         self.assertAlmostEqual(figures["prefill.wall.seconds.512"], 4.0)
         self.assertAlmostEqual(figures["prefill.wall.seconds.2048"], 2.0)
@@ -186,10 +186,10 @@ class LlamaPeer(Folder):
 
 class Ratios(Folder):
     def peers(self, *words, figures=None) -> subprocess.CompletedProcess:
-        figures = (figures or {}) | {"wave.wall.seconds.1.512": 0.002, "prefill.wall.seconds.64": 0.5, "prefill.wall.seconds.512": 0.25}
+        figures = (figures or {}) | {"batch.wall.seconds.1.512": 0.002, "prefill.wall.seconds.64": 0.5, "prefill.wall.seconds.512": 0.25}
         (self.folder / "bench.figures").write_text(json.dumps(figures))
         (self.folder / "python.figures").write_text(json.dumps(
-            {"wave.wall.seconds.1.512": 0.003, "prefill.wall.seconds.2048": 0.2}))
+            {"batch.wall.seconds.1.512": 0.003, "prefill.wall.seconds.2048": 0.2}))
         return self.script("peers.py", "--shape", TINY, "--out", self.folder / "out", "--bench",
                            self.program("bench", PROGRAM), "--python", self.program("python", PROGRAM), "--llama",
                            self.folder, *words)
@@ -197,13 +197,13 @@ class Ratios(Folder):
     def test_rates_are_compared_and_the_missing_is_named(self):
         done = self.peers()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| wave of 1 after 512 | 500 | 333 | **1.50** | - | - |", done.stdout)
+        self.assertIn("| batch of 1 after 512 | 500 | 333 | **1.50** | - | - |", done.stdout)
         self.assertIn("| prefill of 2048 | 8192 | 10240 | **0.80** | - | - |", done.stdout)
         self.assertIn("llama is left out: llama_peer: llama-bench and llama-batched-bench are not in", done.stdout)
         self.assertIn("Paceline's two runs: at most 0.0 % apart", done.stdout)
         told = json.loads((self.folder / "out" / "tiny.peers.json").read_text())
-        self.assertAlmostEqual(told["figures"]["ratio.torch.wave.of.1.after.512"], 1.5)
-        self.assertAlmostEqual(told["figures"]["paceline.wave.wall.seconds.1.512"], 0.002)
+        self.assertAlmostEqual(told["figures"]["ratio.torch.batch.of.1.after.512"], 1.5)
+        self.assertAlmostEqual(told["figures"]["paceline.batch.wall.seconds.1.512"], 0.002)
 
     def test_peers_are_given_the_rates_that_our_bench_measured_or_found(self):
         def words(**known) -> list[str]:
@@ -229,7 +229,7 @@ class Ratios(Folder):
         done = self.peers("--rows", "1,8", "--contexts", "512")
         self.assertEqual(done.returncode, 1)
         self.assertIn("torch: exit code 3: broken", done.stderr)
-        self.assertIn("| wave of 1 after 512 | 500 | - | - | 500 | **1.00** |", done.stdout)
+        self.assertIn("| batch of 1 after 512 | 500 | - | - | 500 | **1.00** |", done.stdout)
 
 
 class TorchPeer(Folder):

@@ -6,10 +6,10 @@
 //     ladder    ladder.after.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a fault
 //               of the report, if bits differ
 //     blas      blas.own.seconds.PRODUCT.ROWS, blas.seconds..., blas.finished.seconds...
-//     waves     layers.seconds.ROWS.CONTEXT (the device alone), wave.share.ROWS.CONTEXT of the copy's
-//               bandwidth and wave.sheet_share of the data sheet's, ...; prefill.share.ROWS in waves of
+//     batches   layers.seconds.ROWS.CONTEXT (the device alone), batch.share.ROWS.CONTEXT of the copy's
+//               bandwidth and batch.sheet_share of the data sheet's, ...; prefill.share.ROWS in batches of
 //               ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
-//     drawing   draw.share.KIND of a wave of 8
+//     drawing   draw.share.KIND of a batch of 8
 //
 // "The device alone" is the time between two events around replays of a recording; "wall" is what a
 // caller of the backend waits, copies of hidden states included.
@@ -34,7 +34,7 @@ struct Settings {
     std::vector<int> contexts{64, 512, 2048};
     std::vector<int> blas_rows{1, 8, 16, 64, 512, 1024};  // of products beside others
     int prefill = 2048;
-    int times = 20;                          // replays of a wave
+    int times = 20;                          // replays of a batch
     double bytes_per_second = 0.0;           // of the card's memory by its data sheet; 0: not known
     double flops = 0.0;                      // dense bf16 by its data sheet; 0: not known
     std::size_t spread_bytes = 512U << 20U;  // weights that a kernel goes round: more than L2
@@ -54,7 +54,7 @@ struct Bench {
 /// Bytes of the weights of one layer, and of the head, as the device holds them.
 [[nodiscard]] double layer_bytes(const Bench& bench);
 [[nodiscard]] double head_bytes(const Bench& bench);
-/// Bytes of the keys and values that a wave of `rows` after `context` reads, over all layers.
+/// Bytes of the keys and values that a batch of `rows` after `context` reads, over all layers.
 [[nodiscard]] double cache_bytes(const Bench& bench, int rows, int context);
 
 /// Errors: those of make_cuda_backend(), BadArgument for words of the settings.
@@ -66,7 +66,7 @@ void ladder_section(const Bench& bench);
 /// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
 void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
-[[nodiscard]] Status waves_section(const Bench& bench);
+[[nodiscard]] Status batches_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,
                                     const std::string& path,
                                     Report& report);

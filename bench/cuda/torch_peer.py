@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch with transformers on a shape of configs/shapes: the same waves as paceline_cuda_bench times.
+"""PyTorch with transformers on a shape of configs/shapes: the same batches as paceline_cuda_bench times.
 
     bench/cuda/torch_peer.py --shape configs/shapes/llama-8b.toml --json 8b.torch.json
     bench/cuda/torch_peer.py --shape configs/shapes/tiny.toml --device cpu --threads 1   # that it works
 
 Needs torch and transformers (bench/cuda/requirements.txt), no file and no network: the weights, bf16, are
-random numbers made on the device. A wave is one forward of n tokens after a static cache of C of them, with the
+random numbers made on the device. A batch is one forward of n tokens after a static cache of C of them, with the
 greedy token of every row; the cache is as long as the case needs and no longer. Three ways of running
 it are measured, and the best is what the figures tell:
 
@@ -13,10 +13,10 @@ it are measured, and the best is what the figures tell:
     recorded   the plain forward, recorded once as a CUDA graph
     eager      the plain forward; only where both others failed, or when asked for
 
-"wall" is what a caller waits for tokens on the host; "device" is the time of a wave among many that are
-launched one after the other. Compiling takes long: the prefill is compiled first, then waves in the order
+"wall" is what a caller waits for tokens on the host; "device" is the time of a batch among many that are
+launched one after the other. Compiling takes long: the prefill is compiled first, then batches in the order
 of --cases, as long as --seconds lasts; what was left out says so. What fails is named in the table, and
-the run goes on. The mask of a wave is made once, outside of what is measured.
+the run goes on. The mask of a batch is made once, outside of what is measured.
 """
 
 import argparse
@@ -67,8 +67,8 @@ def build(shape: Shape, device):
     return model.eval()
 
 
-class Waves:
-    """A model, and a wave of `rows` tokens after `context` others that can be repeated."""
+class RepeatedBatch:
+    """A model, and a batch of `rows` tokens after `context` others that can be repeated."""
 
     def __init__(self, model, device, rows: int, context: int):
         self.model, self.device, self.rows, self.context = model, device, rows, context
@@ -136,19 +136,19 @@ class Clock:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def wall(self, waves: Waves, once, least: int = 5, seconds: float = 0.3) -> float:
+    def wall(self, batch: RepeatedBatch, once, least: int = 5, seconds: float = 0.3) -> float:
         times = []
         begin = time.perf_counter()
         while len(times) < least or (time.perf_counter() - begin < seconds and len(times) < 200):
-            waves.rewind()
+            batch.rewind()
             self.finish()
             at = time.perf_counter()
             once().tolist()
             times.append(time.perf_counter() - at)
         return statistics.median(times)
 
-    def behind_each_other(self, waves: Waves, once, count: int = 20, rounds: int = 5) -> float:
-        """Seconds of one of `count` waves; the rewinding between them, one small kernel, is in it."""
+    def behind_each_other(self, batch: RepeatedBatch, once, count: int = 20, rounds: int = 5) -> float:
+        """Seconds of one of `count` batches; the rewinding between them, one small kernel, is in it."""
         if not self.on_gpu:
             return 0.0
         times = []
@@ -156,7 +156,7 @@ class Clock:
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             for _ in range(count):
-                waves.rewind()
+                batch.rewind()
                 once()
             end.record()
             end.synchronize()
@@ -185,25 +185,25 @@ class Peer:
     def time_left_for_compiling(self) -> bool:
         return time.monotonic() - self.begin + 1.2 * self.compiling < self.options.seconds
 
-    def measure(self, way: str, waves: Waves) -> tuple[float, float, int]:
-        """Seconds of a wave: wall, and of the device (0 without one); tokens as the plain forward draws them."""
+    def measure(self, way: str, batch: RepeatedBatch) -> tuple[float, float, int]:
+        """Seconds of a batch: wall, and of the device (0 without one); tokens as the plain forward draws them."""
         begin = time.monotonic()
         if way == "compiled":
             torch._dynamo.reset()  # of the case before: it would count as a recompilation
-        once = getattr(waves, way)()
+        once = getattr(batch, way)()
         for _ in range(4):  # compile, warm up, record, replay
-            waves.rewind()
+            batch.rewind()
             tokens = once().tolist()[0]
-        taken = self.clock.wall(waves, once), self.clock.behind_each_other(waves, once)
+        taken = self.clock.wall(batch, once), self.clock.behind_each_other(batch, once)
         if way == "compiled":
             self.compiling = time.monotonic() - begin
             skips = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
             if self.clock.on_gpu and skips:
                 self.failed["compiled, CUDA graphs"] = f"{skips} skipped: launched kernel by kernel"
-        return *taken, sum(map(int.__eq__, tokens, waves.expected))
+        return *taken, sum(map(int.__eq__, tokens, batch.expected))
 
-    def wave(self, rows: int, context: int) -> list[list[str]]:
-        waves = Waves(self.model, self.device, rows, context)
+    def batch(self, rows: int, context: int) -> list[list[str]]:
+        batch = RepeatedBatch(self.model, self.device, rows, context)
         at, found, lines = f".{rows}.{context}", {}, []
         ways = self.ways()
         for way in ways:
@@ -214,43 +214,43 @@ class Peer:
                 lines.append([*line, "left out: no time", "", "", "", "", ""])
                 continue
             try:
-                wall, device, same = found[way] = self.measure(way, waves)
+                wall, device, same = found[way] = self.measure(way, batch)
             except Exception as error:  # anything may come out of a compiler
                 self.failed.setdefault(way, first_line(error))
                 lines.append([*line, "failed", "", "", "", "", ""])
                 continue
-            read = self.shape.wave_bytes(rows, context) / (device or wall)
+            read = self.shape.batch_bytes(rows, context) / (device or wall)
             lines.append([*line, microseconds(wall), microseconds(device) if device else "-",
                           f"{rows / wall:.0f}", f"{read / 1e9:.0f}", share_of(read, self.options.bandwidth),
                           f"{same} of {rows}"])
-            self.report.figures[f"{way}.wave.wall.seconds{at}"] = wall
+            self.report.figures[f"{way}.batch.wall.seconds{at}"] = wall
         if found:
             wall, device = (min(times[i] for times in found.values()) for i in (0, 1))
-            self.report.figures["wave.wall.seconds" + at] = wall
+            self.report.figures["batch.wall.seconds" + at] = wall
             if device:
-                self.report.figures["wave.device.seconds" + at] = device
+                self.report.figures["batch.device.seconds" + at] = device
                 if self.options.bandwidth:
-                    share = self.shape.wave_bytes(rows, context) / device / self.options.bandwidth
-                    self.report.figures["wave.share" + at] = share
+                    share = self.shape.batch_bytes(rows, context) / device / self.options.bandwidth
+                    self.report.figures["batch.share" + at] = share
         return lines
 
     def cases(self) -> list[tuple[int, int]]:
         return [(int(rows), int(context)) for rows, context in
                 (case.split("@") for case in self.options.cases.split(","))]
 
-    def waves_table(self) -> None:
+    def batches_table(self) -> None:
         rows = []
         for case in self.cases():
-            rows += self.wave(*case)
+            rows += self.batch(*case)
             self.report.write(self.options.json)  # a run that is cut short has left what it had
-        self.report.add("Waves with greedy tokens",
+        self.report.add("Batches with greedy tokens",
                         ["rows", "context", "way", "wall µs", "device µs", "tokens/s wall", "GB/s", "of a copy",
                          "tokens as eager"], rows)
         figures = self.report.figures
         for count, context in self.cases():
-            one = figures.get(f"wave.wall.seconds.1.{context}")
-            if one and f"wave.wall.seconds.{count}.{context}" in figures:
-                figures[f"wave.wall.ratio.{count}.{context}"] = figures[f"wave.wall.seconds.{count}.{context}"] / one
+            one = figures.get(f"batch.wall.seconds.1.{context}")
+            if one and f"batch.wall.seconds.{count}.{context}" in figures:
+                figures[f"batch.wall.ratio.{count}.{context}"] = figures[f"batch.wall.seconds.{count}.{context}"] / one
 
     def prefill_ways(self, tokens):
         def with_cache():
@@ -321,7 +321,7 @@ class Peer:
         with torch.inference_mode(False), torch.no_grad():
             if self.options.prefill > 0:
                 self.prefill_table(self.options.prefill)
-            self.waves_table()
+            self.batches_table()
         for way, why in self.failed.items():
             report.say(f"failed: {way}", why)
         report.say("seconds", f"{time.monotonic() - self.begin:.0f}")

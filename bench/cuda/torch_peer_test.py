@@ -35,7 +35,7 @@ def python_with_torch() -> str:
 
 
 class TorchPeer(unittest.TestCase):
-    def test_waves_and_prefill_are_measured(self):
+    def test_batches_and_prefill_are_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             told = Path(folder) / "told.json"
             done = subprocess.run(
@@ -46,14 +46,14 @@ class TorchPeer(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             everything = json.loads(told.read_text())
         figures = everything["figures"]
-        for name in ("wave.wall.seconds.1.8", "wave.wall.seconds.8.8", "prefill.wall.seconds.64", "prefill.share"):
+        for name in ("batch.wall.seconds.1.8", "batch.wall.seconds.8.8", "prefill.wall.seconds.64", "prefill.share"):
             self.assertGreater(figures[name], 0.0, name)
         self.assertIn("torch", everything["versions"])
         self.assertIn("LlamaForCausalLM, 0.1 million weights", everything["shape"])
-        waves = everything["tables"][1]["rows"]
-        self.assertIn(["1", "8", "eager"], [row[:3] for row in waves])
-        self.assertNotIn("failed", [row[3] for row in waves])
-        self.assertTrue(all(row[-1] in ("1 of 1", "8 of 8", "") for row in waves), waves)
+        batches = everything["tables"][1]["rows"]
+        self.assertIn(["1", "8", "eager"], [row[:3] for row in batches])
+        self.assertNotIn("failed", [row[3] for row in batches])
+        self.assertTrue(all(row[-1] in ("1 of 1", "8 of 8", "") for row in batches), batches)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ public:
         need(nccl_->init(sender_, 2, id, 0));
         need(to_.driver->enter());
         need(nccl_->init(receiver_, 2, id, 1));
-        settle();
+        await_calls();
     }
     RawNccl(const RawNccl&) = delete;
     RawNccl& operator=(const RawNccl&) = delete;
@@ -117,14 +117,14 @@ public:
         need(nccl_->receive(to_.memory.data(), bytes, 0, receiver_, to_.stream));
         need(from_.driver->enter());
         need(nccl_->send(from_.memory.data(), bytes, 1, sender_, from_.stream));
-        settle();
+        await_calls();
         from_.wait();
         need(to_.driver->enter());
         to_.wait();
     }
 
 private:
-    void settle() {
+    void await_calls() {
         for (NcclComm comm : {sender_, receiver_}) {
             NcclResult state = NcclResult::InProgress;
             while (state == NcclResult::InProgress) need(nccl_->state(comm, state));

@@ -6,11 +6,11 @@
 namespace paceline::parity {
 
 PairResult compare(
-    Backend& got, Backend& want, std::span<const TokenId> tokens, int wave_rows, double tie) {
+    Backend& got, Backend& want, std::span<const TokenId> tokens, int batch_rows, double tie) {
     const int vocab = want.config().vocab_size;
     const auto width = static_cast<std::size_t>(vocab);
-    const std::vector<float> theirs = testing::sequence_logits(want, tokens, wave_rows);
-    const std::vector<float> ours = testing::sequence_logits(got, tokens, wave_rows);
+    const std::vector<float> theirs = testing::sequence_logits(want, tokens, batch_rows);
+    const std::vector<float> ours = testing::sequence_logits(got, tokens, batch_rows);
     const std::vector<TokenId> wanted = testing::argmax_of_rows(theirs, vocab);
     const std::vector<TokenId> found = testing::argmax_of_rows(ours, vocab);
     PairResult result;

@@ -18,9 +18,9 @@ struct PairResult {
     int first_beyond_tie = -1;  // a row where they differ by more than the tie allows; -1: none
 };
 
-/// Feeds `tokens` to both in waves of `wave_rows`. Ids that differ are a tie if `want`'s logits of
+/// Feeds `tokens` to both in batches of `batch_rows`. Ids that differ are a tie if `want`'s logits of
 /// both are within `tie` of each other, relative to the row's greatest.
 [[nodiscard]] PairResult compare(
-    Backend& got, Backend& want, std::span<const TokenId> tokens, int wave_rows, double tie);
+    Backend& got, Backend& want, std::span<const TokenId> tokens, int batch_rows, double tie);
 
 }  // namespace paceline::parity

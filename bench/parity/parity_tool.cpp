@@ -34,7 +34,7 @@ struct Arguments {
     std::string text = "/usr/share/common-licenses/GPL-3";  // part of every Debian system
     std::vector<std::string> dtypes{"f32"};
     BackendChoice choice;
-    int wave_rows = 64;
+    int batch_rows = 64;
     int window = 512;
     int tokens = 512;  // of a pair
     double tolerance = 1e-4;
@@ -57,7 +57,7 @@ Status compare_logits(const Arguments& arguments, const ModelFile& file, const s
         make_backend(file, choice, static_cast<int>(wanted.tokens.size()));
     if (!backend) return backend.error();
     const std::vector<float> logits =
-        testing::sequence_logits(*backend.value(), wanted.tokens, arguments.wave_rows);
+        testing::sequence_logits(*backend.value(), wanted.tokens, arguments.batch_rows);
     const testing::Deviation worst = testing::deviation(logits, wanted.logits, wanted.vocab_size);
     const std::vector<TokenId> winners = testing::argmax_of_rows(logits, wanted.vocab_size);
     std::size_t agreeing = 0;
@@ -100,7 +100,7 @@ Status measure_perplexity(const Arguments& arguments,
     Result<std::unique_ptr<Backend>> backend = make_backend(file, choice, arguments.window);
     if (!backend) return backend.error();
     const Perplexity result =
-        perplexity(*backend.value(), tokens.value(), arguments.window, arguments.wave_rows);
+        perplexity(*backend.value(), tokens.value(), arguments.window, arguments.batch_rows);
     if (!baseline) baseline = result.value;
     std::printf("%-9s %-4s kv %-4s perplexity %.6f over %d tokens, %+.4f %% of the first\n",
                 choice.backend.c_str(), dtype.c_str(), choice.kv.c_str(), result.value,
@@ -122,8 +122,8 @@ Status compare_pair(const Arguments& arguments, const ModelFile& file, const std
     if (!got) return got.error();
     Result<std::unique_ptr<Backend>> want = make_backend(file, cpu, arguments.tokens);
     if (!want) return want.error();
-    const PairResult pair =
-        compare(*got.value(), *want.value(), tokens, arguments.wave_rows, arguments.pair_tolerance);
+    const PairResult pair = compare(*got.value(), *want.value(), tokens, arguments.batch_rows,
+                                    arguments.pair_tolerance);
     std::printf(
         "%-9s %-4s largest relative error to the CPU %.3e (row %d, token %d), greedy ids differ in "
         "%d of %d rows, the widest tie %.3e\n",
@@ -177,7 +177,7 @@ void add_common(CLI::App& command, Arguments& arguments) {
     command.add_option("-t,--threads", arguments.choice.threads)
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    command.add_option("--rows", arguments.wave_rows, "rows per call")
+    command.add_option("--rows", arguments.batch_rows, "rows per call")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
 }

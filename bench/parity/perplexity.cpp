@@ -24,7 +24,7 @@ double surprise(std::span<const float> logits, TokenId token) {
 Perplexity perplexity(Backend& backend,
                       std::span<const TokenId> tokens,
                       int window,
-                      int wave_rows) {
+                      int batch_rows) {
     PACE_CHECK(window > 1 && tokens.size() > 1, "the first token of a window is not scored");
     const auto vocab_size = static_cast<std::size_t>(backend.config().vocab_size);
     const auto step = static_cast<std::size_t>(window);
@@ -34,7 +34,7 @@ Perplexity perplexity(Backend& backend,
         const std::span<const TokenId> part =
             tokens.subspan(begin, std::min(step, tokens.size() - begin));
         const std::vector<float> logits =
-            testing::sequence_logits(backend, part.first(part.size() - 1), wave_rows);
+            testing::sequence_logits(backend, part.first(part.size() - 1), batch_rows);
         for (std::size_t i = 0; i + 1 < part.size(); ++i) {
             loss += surprise(std::span(logits).subspan(i * vocab_size, vocab_size), part[i + 1]);
             ++scored;

@@ -17,7 +17,10 @@ struct Perplexity {
 };
 
 /// Preconditions: the backend is a whole model with slots for `window` positions, window > 1,
-/// at least two tokens. Rows go through the model `wave_rows` at a time.
-Perplexity perplexity(Backend& backend, std::span<const TokenId> tokens, int window, int wave_rows);
+/// at least two tokens. Rows go through the model `batch_rows` at a time.
+Perplexity perplexity(Backend& backend,
+                      std::span<const TokenId> tokens,
+                      int window,
+                      int batch_rows);
 
 }  // namespace paceline::parity

@@ -92,7 +92,7 @@ double frames_per_second(const Load& load, Cores cores) {
             }
             sent += put;
             line.out.publish();
-            if (load.rings) line.rung.ring();
+            if (load.rings) line.peer_bell.ring();
         }
         ready.receive(0);  // all of them were taken
         seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -39,8 +39,8 @@ struct Line {
           bell_file{Doorbell::create("bench").value()},
           out{RingProducer::attach(map(file), Epoch{1}, rules).value()},
           in{RingConsumer::attach(map(file), Epoch{1}, rules).value()},
-          rung{Doorbell::attach(map(bell_file)).value()},
-          heard{Doorbell::attach(map(bell_file)).value()} {}
+          peer_bell{Doorbell::attach(map(bell_file)).value()},
+          own_bell{Doorbell::attach(map(bell_file)).value()} {}
 
     static ShmFile make_file(std::span<const KindRule> rules) {
         RingOptions options;
@@ -55,8 +55,8 @@ struct Line {
     ShmFile bell_file;
     RingProducer out;
     RingConsumer in;
-    Doorbell rung;   // the producer's end of it
-    Doorbell heard;  // the consumer's
+    Doorbell peer_bell;  // the producer's end of it
+    Doorbell own_bell;   // the consumer's
 };
 
 /// What the product does: push, ring; wait (spin, then sleep), pop with all checks.
@@ -66,12 +66,12 @@ public:
     void send(int end) {
         Line& line = lines_[static_cast<std::size_t>(end)];
         PACE_CHECK(line.out.try_push(kFrame, message_) == Push::Ok, "a full ring");
-        line.rung.ring();
+        line.peer_bell.ring();
     }
     void receive(int end) {
         Line& line = lines_[static_cast<std::size_t>(1 - end)];
-        while (
-            !line.heard.wait([&line] { return line.in.has_frame(); }, spin_, Doorbell::kSleepMax)) {
+        while (!line.own_bell.wait([&line] { return line.in.has_frame(); }, spin_,
+                                   Doorbell::kSleepMax)) {
         }
         PACE_CHECK(line.in.try_pop(message_).outcome == Pop::Frame, "a lost frame");
     }

@@ -54,8 +54,8 @@ enum class PlantedBug : std::uint8_t {
     RingFullOffByOne,
     RingEpochIgnored,
     RingReserveIgnored,
-    RoomWishForgotten,
-    RoomWishTaken,  // by the first ring, although the room it tells of was used already
+    RoomRequestForgotten,
+    RoomRequestTaken,  // by the first ring, although the room it tells of was used already
     NoRecheckBeforeSleep,
     PoolReleaseIgnored,
     PoolGenerationIgnored,
@@ -106,7 +106,7 @@ enum class PlantedBug : std::uint8_t {
     // A target that drafts for itself.
     VerifyStartsLate,  // one sub-layer after what the draft has computed
     DraftPathChanges,  // with the skip set, within a chain
-    AheadSlotsLeak,    // of drafted rows that no wave took
+    AheadSlotsLeak,    // of drafted rows that no batch took
 };
 
 #ifdef PACELINE_FAULTS

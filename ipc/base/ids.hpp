@@ -27,8 +27,8 @@ using Attempt = Strong<struct AttemptTag, std::uint32_t>;  // incarnation of a r
 using Epoch = Strong<struct EpochTag, std::uint32_t>;      // incarnation of a stage
 using NodeId =
     Strong<struct NodeIdTag, std::uint32_t>;  // a node of a request's token tree, never reused
-using WaveId =
-    Strong<struct WaveIdTag, std::uint32_t>;  // a set of rows sent through the target together
+using BatchId =
+    Strong<struct BatchIdTag, std::uint32_t>;  // a set of rows sent through the target together
 using StageId = Strong<struct StageIdTag, std::uint16_t>;  // a process of the pipeline
 
 }  // namespace paceline

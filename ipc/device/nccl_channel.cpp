@@ -124,7 +124,7 @@ NcclChannel::Did NcclChannel::join(NcclTurn& turn) {
         fail(turn, "joining the communicator", state);
         return Did::Moved;
     }
-    const Word word = hear();
+    const Word word = read_word();
     if (word == Word::Ready) say(Word::Later);
     if (word == Word::Gone) {
         fail(turn, {Errc::PeerGone, place() + "joining the communicator: the other end is gone"});
@@ -140,7 +140,7 @@ NcclChannel::Did NcclChannel::agree(NcclTurn& turn) {
         say(Word::Ready);
         return Did::Moved;
     }
-    switch (hear()) {
+    switch (read_word()) {
         case Word::None:
             return Did::Waited;
         case Word::Ready:
@@ -299,7 +299,7 @@ void NcclChannel::finish_front() {
 }
 
 void NcclChannel::look_for_peer(NcclTurn& turn) {
-    if (hear() != Word::Gone) return;
+    if (read_word() != Word::Gone) return;
     if (!peer_gone_) peer_gone_ = Clock::now();
     if (Clock::now() - *peer_gone_ < kPeerGoneLimit) return;
     fail(turn,
@@ -308,7 +308,7 @@ void NcclChannel::look_for_peer(NcclTurn& turn) {
 
 // --- the other end -------------------------------------------------------------------------------
 
-NcclChannel::Word NcclChannel::hear() {
+NcclChannel::Word NcclChannel::read_word() {
     char word = 0;
     const ssize_t got = ::recv(parts_.peer.get(), &word, 1, MSG_DONTWAIT);
     if (got == 1) return static_cast<Word>(word);
@@ -317,7 +317,7 @@ NcclChannel::Word NcclChannel::hear() {
 }
 
 void NcclChannel::say(Word word) {
-    // If the peer is gone, hear() will tell.
+    // If the peer is gone, read_word() will tell.
     (void)::send(parts_.peer.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

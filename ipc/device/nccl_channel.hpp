@@ -116,7 +116,7 @@ private:
     [[nodiscard]] std::vector<std::byte> warm_up_bytes() const;
     [[nodiscard]] Status check_warm_up(NcclTurn& turn) const;
 
-    [[nodiscard]] Word hear();
+    [[nodiscard]] Word read_word();
     void say(Word word);
     [[nodiscard]] std::string operation_text(const Operation& operation) const;
     [[nodiscard]] std::string place() const;

@@ -215,8 +215,8 @@ Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payloa
     std::memcpy(slot, &frame, sizeof frame);
     fault_point(FaultPoint::RingWritten);
     ++head_;
-    // Relaxed: a consumer that still finds the wish rings once too often.
-    if (std::exchange(wished_, false)) {
+    // Relaxed: a consumer that still finds the request rings once too often.
+    if (std::exchange(requested_, false)) {
         view_.header->room_wanted.store(0, std::memory_order_relaxed);
     }
     return Push::Ok;
@@ -238,11 +238,11 @@ Push RingProducer::try_push(std::uint16_t kind, std::span<const std::byte> paylo
 void RingProducer::want_room() {
     // Read-modify-write, like its partner in take_room_wanted(): of the two one comes second.
     // If it is this one, it acquires the tail that the consumer released before; if it is the
-    // consumer's, it finds the wish and rings.
-    // The wish stands until a frame was put. Were it taken by the first ring, one that comes
-    // after the wish and before we sleep, for room that we have used already, would take it
+    // consumer's, it finds the request and rings.
+    // The request stands until a frame was put. Were it taken by the first ring, one that comes
+    // after the request and before we sleep, for room that we have used already, would take it
     // along, and no bell would be rung for the next room.
-    wished_ = true;
+    requested_ = true;
     view_.header->room_wanted.exchange(1, std::memory_order_acq_rel);
 }
 
@@ -357,11 +357,11 @@ bool RingConsumer::take_room_wanted() {
     // Room that was made before this was last asked is seen by the producer that asks after it.
     if (!std::exchange(freed_, false)) return false;
     // See want_room().
-    if (planted(PlantedBug::RoomWishTaken)) {
+    if (planted(PlantedBug::RoomRequestTaken)) {
         return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
     }
     return view_.header->room_wanted.fetch_or(0, std::memory_order_acq_rel) != 0 &&
-           !planted(PlantedBug::RoomWishForgotten);
+           !planted(PlantedBug::RoomRequestForgotten);
 }
 
 Status RingConsumer::fault() const {

@@ -90,7 +90,7 @@ private:
     std::uint64_t head_ = 0;       // frames put
     std::uint64_t tail_seen_ = 0;  // frames that the consumer was known to have taken
     std::size_t too_long_ = 0;     // bytes of a frame that the ring has no room for
-    bool wished_ = false;          // want_room() since the last frame
+    bool requested_ = false;       // want_room() since the last frame
     bool corrupt_ = false;
 };
 

@@ -179,7 +179,7 @@ std::optional<PoolRef> TensorProducer::acquire() {
     cursor_ = (*index + 1) % view_.slot_count;
     slots_[*index].held = true;
     // Relaxed: as in RingProducer::try_put().
-    if (std::exchange(wished_, false)) {
+    if (std::exchange(requested_, false)) {
         view_.header->room_wanted.store(0, std::memory_order_relaxed);
     }
     return PoolRef{*index, slots_[*index].generation + 1};
@@ -229,7 +229,7 @@ bool TensorProducer::has_room() {
 
 void TensorProducer::want_room() {
     // Pairs with the consumer's fetch_or in take_room_wanted(), as in RingProducer::want_room().
-    wished_ = true;
+    requested_ = true;
     view_.header->room_wanted.exchange(1, std::memory_order_acq_rel);
 }
 
@@ -324,7 +324,7 @@ void TensorConsumer::release(PoolRef slot) {
 bool TensorConsumer::take_room_wanted() {
     if (!std::exchange(released_, false)) return false;
     // See TensorProducer::want_room().
-    if (planted(PlantedBug::RoomWishTaken)) {
+    if (planted(PlantedBug::RoomRequestTaken)) {
         return view_.header->room_wanted.exchange(0, std::memory_order_acq_rel) != 0;
     }
     return view_.header->room_wanted.fetch_or(0, std::memory_order_acq_rel) != 0;

@@ -171,7 +171,7 @@ private:
     std::vector<Slot> slots_;
     std::uint32_t cursor_ = 0;
     bool starved_ = false;
-    bool wished_ = false;  // want_room() since the last slot
+    bool requested_ = false;  // want_room() since the last slot
     bool corrupt_ = false;
     bool closed_ = false;
 };

@@ -20,8 +20,8 @@ namespace paceline::msg {
                                                              std::span<const std::byte> bytes) {
     std::size_t at = 0;
     switch (static_cast<Kind>(kind)) {
-        case Kind::Wave:
-            at = offsetof(WaveHeader, tensor);
+        case Kind::Batch:
+            at = offsetof(BatchHeader, tensor);
             break;
         case Kind::TensorNote:
             at = offsetof(TensorNote, tensor);
@@ -41,8 +41,8 @@ namespace paceline::msg {
 }
 
 // The generation stands behind the slot in both.
-static_assert(offsetof(WaveHeader, tensor_generation) ==
-              offsetof(WaveHeader, tensor) + sizeof(std::uint32_t));
+static_assert(offsetof(BatchHeader, tensor_generation) ==
+              offsetof(BatchHeader, tensor) + sizeof(std::uint32_t));
 static_assert(offsetof(TensorNote, tensor_generation) ==
               offsetof(TensorNote, tensor) + sizeof(std::uint32_t));
 

@@ -1,22 +1,22 @@
 // Every hot message, in the order in which a token branch meets them.
 //
 // Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are. Only
-// a Wave's frame has the length of what it carries (wave_frame.hpp).
-// All say which request and attempt they belong to (a Wave for each of its parts); what is of an
+// a Batch's frame has the length of what it carries (batch_frame.hpp).
+// All say which request and attempt they belong to (a Batch for each of its parts); what is of an
 // old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
 // control.hpp. What a peer claims (counts, indices, positions) is checked before use
 // (actors/protocol/message_checks.hpp).
 //
-//     draft --Proposal--> first segment --Wave--> exit segment --Wave--> last segment
+//     draft --Proposal--> first segment --Batch--> exit segment --Batch--> last segment
 //       | ^                    ^ ^                   |                       |
 //       | |                    | +----- Proposal ----+ (its own next token)  |
-//       | +------ Proposal (what the exit names) ----+                       |
+//       | +------ Proposal (the exit's candidates) --+                       |
 //       v                      |                                             |
 //     correct ---- Proposal ---+        Verdict: from the last segment to everyone
 //
 //     draft, correct --Draw--> first segment: candidates that were drawn, and from what
 //
-// A Wave announces its own hidden states; any other tensor travels with a TensorNote.
+// A Batch announces its own hidden states; any other tensor travels with a TensorNote.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
 enum class Kind : std::uint16_t {
     Proposal = 1,
-    Wave = 2,
+    Batch = 2,
     Verdict = 3,
     Stop = 4,
     TensorNote = 5,
@@ -59,7 +59,7 @@ struct Route {
 enum class Origin : std::uint16_t {
     Trunk,     // the draft's first choice after its parent
     RunnerUp,  // another choice of the draft
-    Exit,      // named by an early exit of the target
+    Exit,      // proposed by an early exit of the target
     Lookup,    // stood there before in the text
     Heads,     // heads of the last layer that look several tokens ahead
 };
@@ -85,7 +85,7 @@ enum class ProposalState : std::uint32_t {
 /// that the text has passed is no harm: what continues the text since then still counts.
 ///   draft, correct -> first segment   what they believe; none: "nothing to propose"
 ///   draft -> correct                  the trunk
-///   exit segment -> draft, correct    the rows of a wave, and what the exit names after each
+///   exit segment -> draft, correct    the rows of a batch, and the exit's candidates after each
 ///   exit segment -> first segment     a row's path and the exit's own next token (AdaDecode)
 struct Proposal {
     static constexpr Kind kKind = Kind::Proposal;
@@ -108,7 +108,7 @@ struct TokenWeight {
 /// draft, correct -> first segment, with the rejection rule: the children of one node were drawn, one
 /// after the other and without putting back, from these tokens (actors/decoding/drawn_siblings.hpp). Sent
 /// once, as soon as they are drawn; where it is lost, or comes when the node's row was sent, its tokens
-/// count as named candidates.
+/// count as deterministic candidates.
 struct Draw {
     static constexpr Kind kKind = Kind::Draw;
     Route route;
@@ -121,47 +121,47 @@ struct Draw {
     std::array<TokenWeight, kDrawnSupportMax> tokens;
 };
 
-/// One row of a wave: a node of the token tree and the KV slot that all segments write it to.
-struct WaveRow {
+/// One row of a batch: a node of the token tree and the KV slot that all segments write it to.
+struct BatchRow {
     NodeId node;
     std::uint32_t parent;  // node id of the parent, kNoParent for a row whose parent is committed
     TokenId token;
     Position position;
     KvSlot slot;
-    // Of the wave's tensor, below Wave::tensor_rows: rows that were dropped stay in it.
+    // Of the batch's tensor, below Batch::tensor_rows: rows that were dropped stay in it.
     std::uint32_t tensor_row = 0;
     // Sub-layers below this one are done for the row, its keys and values there are in `slot`: a
     // draft has computed them. A segment begins with it, or with its own first one.
     std::uint32_t start = 0;
 };
 
-enum class WaveKind : std::uint32_t {
+enum class BatchKind : std::uint32_t {
     Prefill,  // committed tokens that only fill the KV cache; no verdict follows
     Verify,   // the root and its speculation; a verdict follows
 };
 
-/// The rows of one request in a wave.
-struct WavePart {
+/// The rows of one request in a batch.
+struct BatchPart {
     RequestId request;
     Attempt attempt;
-    WaveId wave;  // counted per request
-    WaveKind kind;
+    BatchId batch;  // counted per request
+    BatchKind kind;
     Position base;       // committed tokens already in the KV cache when the part starts
-    std::uint32_t rows;  // the next so many rows of the wave
+    std::uint32_t rows;  // the next so many rows of the batch
     std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
                          // not held comes after it (deferred layers); 0: run it in order
 };
 
 /// The children of a row's node were drawn; whether they have rows makes no difference. The next
-/// `support` of the wave's drawn_tokens are the distribution, the first `drawn` of them the siblings.
-struct WaveDraw {
-    std::uint32_t row;  // of the wave
+/// `support` of the batch's drawn_tokens are the distribution, the first `drawn` of them the siblings.
+struct BatchDraw {
+    std::uint32_t row;  // of the batch
     std::uint16_t support;
     std::uint16_t drawn;
 };
 
-/// The beginning of a Wave's frame; so many parts, rows, draws and drawn tokens follow.
-struct WaveHeader {
+/// The beginning of a Batch's frame; so many parts, rows, draws and drawn tokens follow.
+struct BatchHeader {
     Epoch epoch;  // of the sending stage
     std::uint32_t part_count;
     std::uint32_t row_count;
@@ -175,16 +175,16 @@ struct WaveHeader {
 /// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
 /// stand together, in tree order: a parent before its children. At most kVerifyRowsMax of the rows
 /// are of verify parts.
-struct Wave {
-    static constexpr Kind kKind = Kind::Wave;
+struct Batch {
+    static constexpr Kind kKind = Kind::Batch;
     Epoch epoch;  // of the sending stage
     // Slot of the tensor pool: [tensor_rows, dim] float32 hidden states.
     std::uint32_t tensor = kNoTensor;
     std::uint32_t tensor_generation = 0;
     std::uint32_t tensor_rows = 0;
-    std::vector<WavePart> parts = {};  // 1 .. kWavePartsMax
-    std::vector<WaveRow> rows = {};    // 1 .. kWaveRowsMax
-    std::vector<WaveDraw> draws = {};  // by row, ascending; at most kVerifyRowsMax
+    std::vector<BatchPart> parts = {};  // 1 .. kBatchPartsMax
+    std::vector<BatchRow> rows = {};    // 1 .. kBatchRowsMax
+    std::vector<BatchDraw> draws = {};  // by row, ascending; at most kVerifyRowsMax
     std::vector<TokenWeight> drawn_tokens = {};
 };
 
@@ -236,12 +236,12 @@ struct TensorNote {
 struct Verdict {
     static constexpr Kind kKind = Kind::Verdict;
     Route route;
-    WaveId wave;
-    Position base;            // position of tokens[0]: where the first token committed here stands
-    std::uint32_t count;      // accepted + 1
-    std::uint32_t wave_rows;  // rows of this request that were verified, the root included
-    std::uint32_t depth;      // of the deepest of them below the root: how much could be accepted
-    FinishReason finish;      // not None: tokens[count-1] is the last token of the answer
+    BatchId batch;
+    Position base;             // position of tokens[0]: where the first token committed here stands
+    std::uint32_t count;       // accepted + 1
+    std::uint32_t batch_rows;  // rows of this request that were verified, the root included
+    std::uint32_t depth;       // of the deepest of them below the root: how much could be accepted
+    FinishReason finish;       // not None: tokens[count-1] is the last token of the answer
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };
@@ -258,11 +258,11 @@ concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layou
     { M::kKind } -> std::convertible_to<Kind>;
 };
 template <class M>
-concept HotMessage = PlainMessage<M> || std::is_same_v<M, Wave>;
+concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
-              PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Wave>);
+              PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Batch>);
 
-/// Whose a frame is, for whoever only passes it on or writes it down. Of a Wave: its first part.
+/// Whose a frame is, for whoever only passes it on or writes it down. Of a Batch: its first part.
 /// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
 [[nodiscard]] inline std::optional<Route> route_of(std::uint16_t kind,
                                                    std::span<const std::byte> bytes) {
@@ -276,11 +276,11 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
-        case Kind::Wave: {
-            WavePart part{};
-            if (bytes.size() < sizeof(WaveHeader) + sizeof part) return std::nullopt;
-            std::memcpy(&part, bytes.data() + sizeof(WaveHeader), sizeof part);
-            std::memcpy(&route.epoch, bytes.data() + offsetof(WaveHeader, epoch),
+        case Kind::Batch: {
+            BatchPart part{};
+            if (bytes.size() < sizeof(BatchHeader) + sizeof part) return std::nullopt;
+            std::memcpy(&part, bytes.data() + sizeof(BatchHeader), sizeof part);
+            std::memcpy(&route.epoch, bytes.data() + offsetof(BatchHeader, epoch),
                         sizeof route.epoch);
             route.request = part.request;
             route.attempt = part.attempt;
@@ -290,13 +290,13 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
     return std::nullopt;
 }
 
-/// How much a frame stands for: rows of a Wave or a tensor, 1 for the others and for whatever
+/// How much a frame stands for: rows of a Batch or a tensor, 1 for the others and for whatever
 /// claims none or is too short.
 [[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
     std::size_t offset = 0;
     switch (static_cast<Kind>(kind)) {
-        case Kind::Wave:
-            offset = offsetof(WaveHeader, row_count);
+        case Kind::Batch:
+            offset = offsetof(BatchHeader, row_count);
             break;
         case Kind::TensorNote:
             offset = offsetof(TensorNote, rows);
@@ -317,10 +317,10 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
-static_assert(sizeof(WaveRow) == 28);
-static_assert(sizeof(WavePart) == 32);
-static_assert(sizeof(WaveHeader) == 32);
-static_assert(sizeof(WaveDraw) == 8);
+static_assert(sizeof(BatchRow) == 28);
+static_assert(sizeof(BatchPart) == 32);
+static_assert(sizeof(BatchHeader) == 32);
+static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
 static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));

@@ -96,7 +96,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.skip = std::move(skip).value();
     plan.whole_text = draft.model == DraftModelKind::SkipLayers && draft.whole_text;
     plan.options.last_layer = plan.whole_text ? config.layers : layers_needed(plan.skip);
-    if (!plan.whole_text) plan.options.left_out = plan.skip.mask();
+    if (!plan.whole_text) plan.options.skipped = plan.skip.mask();
     if (draft.is_tapped()) {
         plan.programme = LayerProgrammeOptions{.layers = config.layers,
                                                .skip = plan.skip.count() / 2,
@@ -128,7 +128,7 @@ Status keep_draft_copy(std::optional<DraftConfig>& draft,
 
 std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target) {
     const KvLayers layers{draft.options.first_layer, draft.options.last_layer,
-                          draft.options.left_out};
+                          draft.options.skipped};
     return kv_bytes_per_slot(draft.file(target).config(), draft.options.kv) *
            static_cast<std::uint64_t>(layers.count());
 }

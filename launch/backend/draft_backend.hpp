@@ -39,7 +39,7 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
 /// Of a target that is a shape (--random), the draft's model is one too: a name, or a file of one.
-/// Preconditions: draft.computes(); use_parts() has settled where a trained draft comes from.
+/// Preconditions: draft.computes(); use_parts() has resolved where a trained draft comes from.
 /// Errors: those of ModelFile::open(), shared_vocabulary() and open_draft_part().
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const ModelFile& target,

@@ -96,8 +96,8 @@ Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& targe
 }
 
 ExitHead head_behind(int layer, const ExitConfig& exit, const ExitParts& parts) {
-    return settled_head(exit.head, parts.adapter && parts.adapter->adapters.contains(layer),
-                        parts.heads && parts.heads->exits.contains(layer));
+    return resolved_head(exit.head, parts.adapter && parts.adapter->adapters.contains(layer),
+                         parts.heads && parts.heads->exits.contains(layer));
 }
 
 ExitHeads exit_heads(const ExitConfig& exit,

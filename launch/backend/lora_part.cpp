@@ -22,33 +22,33 @@ Result<std::string> in_named_folder(const std::string& folder, const ModelFile& 
 
 }  // namespace
 
-Result<std::string> find_lora(const std::string& wish,
+Result<std::string> find_lora(const std::string& option,
                               const PartsSearch& search,
                               const ModelFile& target) {
-    if (wish != kEarlyExit) return wish;
-    if (search.wish == kNoParts) {
+    if (option != kEarlyExit) return option;
+    if (search.option == kNoParts) {
         return Error{Errc::BadArgument,
                      "--lora early-exit is a trained part, and --parts none excludes them; name "
                      "its file"};
     }
-    if (!search.wish.empty()) return in_named_folder(search.wish, target);
-    std::string left_out;
+    if (!search.option.empty()) return in_named_folder(search.option, target);
+    std::string omitted;
     for (const std::string& folder : search.folders) {
         std::string path = (fs::path{folder} / kEarlyExitFile).string();
         std::error_code ignored;
         if (!fs::exists(path, ignored)) continue;
         const Result<PartCard> card = open_card(path);
         if (card && check_target(card.value(), path, target).ok()) return path;
-        left_out += "; " + (card ? path + " was made for the model with the fingerprint " +
-                                       fingerprint_text(card.value().target)
-                                 : card.error().what);
+        omitted += "; " + (card ? path + " was made for the model with the fingerprint " +
+                                      fingerprint_text(card.value().target)
+                                : card.error().what);
     }
     std::string where;
     for (const std::string& folder : search.folders) where += (where.empty() ? "" : ", ") + folder;
     return Error{Errc::BadFile,
                  "--lora early-exit: there is no " + std::string{kEarlyExitFile} + " for " +
                      target.path() + " (fingerprint " + fingerprint_text(target.fingerprint()) +
-                     ") in " + (where.empty() ? "any folder of trained parts" : where) + left_out};
+                     ") in " + (where.empty() ? "any folder of trained parts" : where) + omitted};
 }
 
 }  // namespace paceline

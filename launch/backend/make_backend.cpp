@@ -23,7 +23,7 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
     cuda.heads = options.heads;
     cuda.adapter = options.adapter;
     cuda.random = options.random;
-    cuda.left_out = options.left_out;
+    cuda.skipped = options.skipped;
     cuda.progress = options.progress;
     return cuda;
 }

@@ -42,18 +42,18 @@ std::optional<StoredType> copy_type(std::string_view dtype) {
 /// What a folder's files look like to the file system.
 struct Look {
     std::string text;
-    bool settled = false;  // a later write would look different
+    bool stable = false;  // a later write would look different
 };
 
 std::optional<Look> look_at(const ModelFile& file) {
-    Look look{.text = kVersion, .settled = true};
+    Look look{.text = kVersion, .stable = true};
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     for (const MappedFile& shard : file.contents().shards) {
         const Result<FileIdentity> identity = shard.identity();
         if (!identity) return std::nullopt;
         look.text += "\n" + identity.value().text;
         const std::chrono::nanoseconds changed{identity.value().changed_ns};
-        look.settled = look.settled && changed + kClockStep < now;
+        look.stable = look.stable && changed + kClockStep < now;
     }
     // The rows' order is config.json's, which is read anew each time.
     for (const TensorView& tensor : file.tensors())
@@ -121,7 +121,7 @@ Result<std::string> content_of(const ModelFile& file, const std::string& cache, 
     std::string content = hash_content(file, bars);
     if (Status s = file.check_unchanged(); !s) return s.error();
     const std::optional<Look> after = look_at(file);
-    if (before && after && before->settled && before->text == after->text)
+    if (before && after && before->stable && before->text == after->text)
         remember(known, *before, content);
     return content;
 }

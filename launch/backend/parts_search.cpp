@@ -23,8 +23,8 @@ void add_folders_in(const fs::path& parent, std::vector<std::string>& out) {
 
 }  // namespace
 
-PartsSearch parts_search(const std::string& wish, const Environment& environment) {
-    PartsSearch search{.wish = wish, .folders = {}, .hub_cache = environment.hub_cache};
+PartsSearch parts_search(const std::string& option, const Environment& environment) {
+    PartsSearch search{.option = option, .folders = {}, .hub_cache = environment.hub_cache};
     if (!environment.pretrained.empty()) search.folders.push_back(environment.pretrained);
     add_folders_in(PACELINE_PRETRAINED_FOLDER, search.folders);
     std::error_code error;

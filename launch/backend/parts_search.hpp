@@ -11,8 +11,8 @@
 namespace paceline {
 
 struct PartsSearch {
-    std::string wish;                  // --parts: a folder, "none", or empty
-    std::vector<std::string> folders;  // searched without a wish, in this order
+    std::string option;                // --parts: a folder, "none", or empty
+    std::vector<std::string> folders;  // searched if `option` is empty, in this order
     std::string hub_cache = {};        // of draft models that are named owner/name
 };
 
@@ -20,6 +20,6 @@ struct PartsSearch {
 inline constexpr const char* kNoParts = "none";
 
 /// Where this program looks.
-[[nodiscard]] PartsSearch parts_search(const std::string& wish, const Environment& environment);
+[[nodiscard]] PartsSearch parts_search(const std::string& option, const Environment& environment);
 
 }  // namespace paceline

@@ -85,7 +85,7 @@ void add_device_option(Command& app, ModelOptions& options) {
 
 void add_exact_option(Command& app, ModelOptions& options) {
     app.add_option("--exact", options.exact,
-                   "off: in plain decoding a GPU multiplies waves of more than 64 rows with "
+                   "off: in plain decoding a GPU multiplies batches of more than 64 rows with "
                    "cuBLAS, and the text may depend on how its rows came together")
         .check(one_of({"on", "off"}))
         .show_default();

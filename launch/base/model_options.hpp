@@ -54,7 +54,7 @@ void add_exact_option(Command& app, ModelOptions& options);
 void refuse_exact_option(Command& app);
 inline constexpr const char* kExactIsForPlain =
     "--exact off is for plain decoding: a pipeline gives the bytes of one process, though its "
-    "waves "
+    "batches "
     "are others, after a crash too";
 /// --random, --random-seed: a shape in place of the model file, for commands that need no text.
 /// Precondition: the command has --model and --lora.

@@ -44,9 +44,9 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
             add(BenchKind::Prompt, count, depth);
         for (const int count : parse_int_list(options.generated))
             add(BenchKind::Generate, count, depth);
-        if (options.waves.empty()) continue;
-        for (const int rows : parse_int_list(options.waves)) {
-            add(BenchKind::Wave, rows, depth);
+        if (options.batches.empty()) continue;
+        for (const int rows : parse_int_list(options.batches)) {
+            add(BenchKind::Batch, rows, depth);
             if (options.gemm) add(BenchKind::Gemm, rows, depth);
         }
     }
@@ -188,7 +188,7 @@ Status sweep(const BenchOptions& options,
 }  // namespace
 
 Command add_bench(Command& app, BenchOptions& options) {
-    Command command = app.add_command(kCommand, "Measure prefill, decoding and waves of rows");
+    Command command = app.add_command(kCommand, "Measure prefill, decoding and batches of rows");
     add_model_file_option(command, options.model);
     add_lora_option(command, options.model);
     add_random_options(command, options.model);
@@ -205,9 +205,10 @@ Command add_bench(Command& app, BenchOptions& options) {
     add("-n,--n-gen", options.generated, "tokens decoded one by one, 0 is none",
         whole_number_list(0));
     add("-d,--n-depth", options.depths, "tokens in the context before", whole_number_list(0));
-    add("-w,--waves", options.waves, "rows of waves with logits for every row, e.g. 1,2,4,8,16,32",
+    add("-b,--batches", options.batches,
+        "rows of batches with logits for every row, e.g. 1,2,4,8,16,32",
         whole_number_list(1, 4096));
-    command.add_flag("--gemm", options.gemm, "for each wave, also its matrix products alone");
+    command.add_flag("--gemm", options.gemm, "for each batch, also its matrix products alone");
     add("--dtype", options.dtypes, "weights in memory", list_of(dtype_names()));
     add_cache_option(command, options.model);
     add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
@@ -220,11 +221,11 @@ Command add_bench(Command& app, BenchOptions& options) {
         .show_default();
     add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
     command.footer(
-        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a wave of 8 rows with "
+        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a batch of 8 rows with "
         "logits\n"
         "for each; gemm8 its matrix products alone; '@ d512' after a context of 512 tokens.\n"
-        "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -w 1,2,4,8,16,32 --dtype "
-        "auto,int8,bf16\n  paceline bench --random llama-8b --device cuda:0 -w 1,8,16");
+        "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -b 1,2,4,8,16,32 --dtype "
+        "auto,int8,bf16\n  paceline bench --random llama-8b --device cuda:0 -b 1,8,16");
     return command;
 }
 
@@ -235,7 +236,7 @@ int run_bench(const BenchOptions& given, const Environment& environment) {
     for (const BenchCase& bench : cases)
         options.model.context = std::max(options.model.context, bench.positions());
     if (cases.empty())
-        return report_usage(kCommand, "nothing to measure: -p, -n and -w are all empty or 0");
+        return report_usage(kCommand, "nothing to measure: -p, -n and -b are all empty or 0");
     const Device device = device_of(options.model);
     if (device.gpu && options.gemm)
         return report_usage(kCommand, "--gemm times a CPU's matrix products, not a GPU's");

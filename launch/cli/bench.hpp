@@ -17,8 +17,8 @@ struct BenchOptions {
     std::string prompts = "512";
     std::string generated = "128";
     std::string depths = "0";
-    std::string waves;  // rows of a wave; empty: none
-    bool gemm = false;  // also the matrix products of each wave alone
+    std::string batches;  // rows of a batch; empty: none
+    bool gemm = false;    // also the matrix products of each batch alone
     int repetitions = 5;
     std::string format = "md";  // md, csv, json
 };

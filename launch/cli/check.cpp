@@ -172,7 +172,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
                                    environment, {.bars = bars_on(environment)});
         !s)
         return s.error();
-    for (const std::string& why : config.value().parts_left_out)
+    for (const std::string& why : config.value().parts_omitted)
         std::fprintf(stderr, "paceline check: left out: %s\n", visible(why, 500).c_str());
     if (const std::string warning =
             threads_warning(options.model.threads, device_of(options.model));

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/decoding/answer_waves.hpp"
+#include "actors/decoding/answer_batches.hpp"
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/backend/stored_types.hpp"
@@ -28,7 +28,7 @@ namespace paceline {
 namespace {
 
 constexpr const char* kCommand = "generate";
-constexpr int kJoiningRows = 32;  // rows of a wave that prompts of new requests may take
+constexpr int kJoiningRows = 32;  // rows of a batch that prompts of new requests may take
 
 constexpr const char* kFooter =
     R"(Writes DIR/shard-00000.safetensors and so on, each when its last answer is there; docs/generate.md
@@ -81,7 +81,7 @@ Result<BatchParams> params_of(const GenerateOptions& options, const OpenedModel&
     params.request.max_tokens = options.max_tokens;
     params.request.context = context_of(options.model, config);
     params.seats = options.requests;
-    params.wave_rows = options.requests + kJoiningRows;
+    params.batch_rows = options.requests + kJoiningRows;
     params.top = options.top;
     params.hidden = std::move(hidden).value();
     if (params.request.context > config.context_length) {
@@ -225,7 +225,7 @@ Result<std::unique_ptr<Backend>> backend_of(const GenerateOptions& options,
     if (!machine) return machine.error();
     const ThreadPlan plan = plan_threads(machine.value(), options.model.threads);
     CpuOptions cpu = cpu_options(options.model, plan, kv_slots_for(tasks, job.params), device);
-    cpu.rows_max = job.params.wave_rows;
+    cpu.rows_max = job.params.batch_rows;
     if (Status s =
             check_memory({plan_backend(job.model.file, cpu, "model", device)}, read_memory_room());
         !s)
@@ -259,14 +259,14 @@ Status generate(const GenerateOptions& options,
         Result<std::unique_ptr<Backend>> backend = backend_of(options, job, tasks, environment);
         if (!backend) return backend.error();
         progress.start();
-        AnswerWaves waves{*backend.value(), job.params};
+        AnswerBatches batches{*backend.value(), job.params};
         const auto done = [&](MadeAnswer answer) {
             progress.answer_done();
             loops += first_loop(answer.answer()).has_value() ? 1 : 0;
             return shards.add(std::move(answer));
         };
-        const auto on_wave = [&](int drawn, int rows) { progress.wave_done(drawn, rows); };
-        if (Status s = waves.run(tasks, done, on_wave, cancel); !s) return s;
+        const auto on_batch = [&](int drawn, int rows) { progress.batch_done(drawn, rows); };
+        if (Status s = batches.run(tasks, done, on_batch, cancel); !s) return s;
     }
     print_summary(progress, job.tasks.size() - tasks.size(), loops);
     return {};

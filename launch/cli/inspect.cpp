@@ -304,7 +304,7 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     print_memory(summary, context);
     if (!use_text(file.value()).starts_with("cannot run"))
         print_methods(fits, files_of(found.value()));
-    for (const std::string& why : found.value().left_out)
+    for (const std::string& why : found.value().omitted)
         std::printf("left out      %s\n", visible(why, kLineShownBytesMax).c_str());
     return kExitOk;
 }

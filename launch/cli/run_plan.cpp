@@ -48,9 +48,9 @@ Result<std::vector<int>> chosen_gpus(const RunOptions& options, const GpuMachine
                              sorted.back(), machine.source, count)};
 }
 
-Result<SettledPipeline> on_gpus(PipelineConfig config,
-                                const RunOptions& options,
-                                const ModelFile& file) {
+Result<ResolvedPipeline> on_gpus(PipelineConfig config,
+                                 const RunOptions& options,
+                                 const ModelFile& file) {
     if (!can_size_gpus()) {
         return Error{Errc::Unsupported,
                      "this program was built without CUDA and cannot compute what stages take of a "
@@ -84,7 +84,7 @@ Result<SettledPipeline> on_gpus(PipelineConfig config,
     if (!ways) return ways.error();
     std::string table = gpu_table(plan.value(), request,
                                   transports_text(edges, ways.value(), placement, machine.value()));
-    return SettledPipeline{std::move(plan.value().config), std::move(table)};
+    return ResolvedPipeline{std::move(plan.value().config), std::move(table)};
 }
 
 }  // namespace
@@ -104,14 +104,14 @@ Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options
     return std::optional{std::move(config).value()};
 }
 
-Result<SettledPipeline> settle_pipeline(const PipelineConfig& written,
-                                        const RunOptions& options,
-                                        const ModelFile& file,
-                                        const Environment& environment) {
+Result<ResolvedPipeline> resolve_pipeline(const PipelineConfig& written,
+                                          const RunOptions& options,
+                                          const ModelFile& file,
+                                          const Environment& environment) {
     PipelineConfig config = written;
     const PartsSearch search = parts_search(options.model.parts, environment);
     if (Status s = use_parts(config, search, file); !s) return s.error();
-    if (!options.wants_gpus()) return SettledPipeline{std::move(config), {}};
+    if (!options.wants_gpus()) return ResolvedPipeline{std::move(config), {}};
     return on_gpus(std::move(config), options, file);
 }
 
@@ -120,10 +120,10 @@ Status print_plan(const PipelineConfig& written,
                   const Environment& environment) {
     const Result<ModelFile> file = open_model_file(options.model, environment);
     if (!file) return file.error();
-    const Result<SettledPipeline> settled =
-        settle_pipeline(written, options, file.value(), environment);
-    if (!settled) return settled.error();
-    return write_stdout(settled.value().gpu_table);
+    const Result<ResolvedPipeline> resolved =
+        resolve_pipeline(written, options, file.value(), environment);
+    if (!resolved) return resolved.error();
+    return write_stdout(resolved.value().gpu_table);
 }
 
 Status check_plan_options(const RunOptions& options) {

@@ -1,4 +1,4 @@
-// From the options of `paceline run` to the pipeline that will decode: the configuration settled for the
+// From the options of `paceline run` to the pipeline that will decode: the configuration resolved for the
 // model, and its stages placed on GPUs (--gpus, --machine, --dry-run).
 //
 // One thread; reads files, and starts the driver if GPUs are looked for.
@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-struct SettledPipeline {
+struct ResolvedPipeline {
     PipelineConfig config;
     std::string gpu_table;  // empty: no GPUs were asked for
 };
@@ -25,11 +25,11 @@ struct SettledPipeline {
 /// Errors: those of reading; BadArgument.
 [[nodiscard]] Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options);
 
-/// `written` for this model. Errors: those of settling and placing.
-[[nodiscard]] Result<SettledPipeline> settle_pipeline(const PipelineConfig& written,
-                                                      const RunOptions& options,
-                                                      const ModelFile& file,
-                                                      const Environment& environment);
+/// `written` for this model. Errors: those of resolving and placing.
+[[nodiscard]] Result<ResolvedPipeline> resolve_pipeline(const PipelineConfig& written,
+                                                        const RunOptions& options,
+                                                        const ModelFile& file,
+                                                        const Environment& environment);
 
 /// --dry-run: prints the table on stdout. Needs no GPU with --machine; the model may be a shape.
 [[nodiscard]] Status print_plan(const PipelineConfig& written,

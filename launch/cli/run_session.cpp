@@ -182,10 +182,10 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
     SupervisionConfig supervision;
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
         if (!written) return make_plain_generator(model_->file, options.model, bars_);
-        Result<SettledPipeline> settled =
-            settle_pipeline(*written, options, model_->file, environment);
-        if (!settled) return settled.error();
-        PipelineConfig& config = settled.value().config;
+        Result<ResolvedPipeline> resolved =
+            resolve_pipeline(*written, options, model_->file, environment);
+        if (!resolved) return resolved.error();
+        PipelineConfig& config = resolved.value().config;
         const OpenTold told{.bars = bars_, .remarks = !options.quiet};
         if (Status s =
                 keep_draft_copy(config.draft, model_->file, options.model, environment, told);
@@ -195,7 +195,7 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         acceptance_ = config.acceptance;
         // Plain decoding to compare with: where the target is.
         model_options_.device = to_text(target_device(config));
-        if (!options.quiet) std::fputs(settled.value().gpu_table.c_str(), stderr);
+        if (!options.quiet) std::fputs(resolved.value().gpu_table.c_str(), stderr);
         const bool table = options.verbose || environment.stderr_is_terminal;
         const RunHooks hooks{.log = &log,
                              .trace = !options.trace_file.empty(),

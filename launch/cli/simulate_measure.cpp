@@ -69,7 +69,7 @@ void add_measure_options(Command& command, SimulateOptions& options) {
     const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
         command.add_option(name, value, text).check(whole_number_list(low)).show_default();
     };
-    list("--rows", options.rows, "rows of waves, up to 512; more than 64 are prefill", 1);
+    list("--rows", options.rows, "rows of batches, up to 512; more than 64 are prefill", 1);
     list("--contexts", options.contexts, "tokens that they see", 0);
     list("--depths", options.depths, "layers (default: 1,2,4,8, a quarter, half, all)", 1);
     list("--measure-threads", options.threads, "threads (default: 1 and all cores)", 1);

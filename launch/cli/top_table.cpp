@@ -112,8 +112,8 @@ std::string stage_line(const PipelineSample& before,
                  cut(telemetry.name, name_length).c_str(), telemetry.pid,
                  std::min(telemetry.epoch.value, 999U), state_text(stage, after.at).c_str(),
                  short_count(telemetry.gauge(gauges::kQueueDepth)).c_str(),
-                 number_or_dash(rates.waves_per_second).c_str(),
-                 number_or_dash(rates.rows_per_wave).c_str(), percent_or_dash(rates.busy).c_str(),
+                 number_or_dash(rates.batches_per_second).c_str(),
+                 number_or_dash(rates.rows_per_batch).c_str(), percent_or_dash(rates.busy).c_str(),
                  percent_or_dash(rates.waiting).c_str(),
                  number_or_dash(rates.full_per_second).c_str());
 }
@@ -124,9 +124,9 @@ StageRates stage_rates(const PipelineSample& before, const PipelineSample& after
     const Interval interval{before, after, stage};
     if (!interval.known()) return {};
     StageRates rates;
-    rates.waves_per_second = interval.per_second(counters::kWaves);
-    if (const double waves = interval.grown(counters::kWaves); waves > 0) {
-        rates.rows_per_wave = interval.grown(counters::kWaveRows) / waves;
+    rates.batches_per_second = interval.per_second(counters::kBatches);
+    if (const double batches = interval.grown(counters::kBatches); batches > 0) {
+        rates.rows_per_batch = interval.grown(counters::kBatchRows) / batches;
     }
     rates.busy = interval.share(Counter::JobMicros, Activity::Computing);
     rates.waiting = interval.share(Counter::WaitMicros, Activity::Waiting);
@@ -184,7 +184,7 @@ std::vector<std::string> table_lines(const PipelineSample& before,
     name_length = std::min(name_length, kNameLength + room);
     lines.push_back(print("%-*s %7s %3s %-19s %5s %7s %5s %4s %4s %6s",
                           static_cast<int>(name_length), "stage", "pid", "ep", "state", "queue",
-                          "waves/s", "rows", "busy", "wait", "full/s"));
+                          "batch/s", "rows", "busy", "wait", "full/s"));
     for (const StageSample& stage : after.stages) {
         lines.push_back(stage_line(before, after, stage, name_length));
     }

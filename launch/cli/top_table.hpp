@@ -15,10 +15,10 @@ namespace paceline {
 
 /// Of one stage between two samples. Nothing: it cannot be known from them.
 struct StageRates {
-    std::optional<double> waves_per_second;
-    std::optional<double> rows_per_wave;  // nothing without a wave
-    std::optional<double> busy;           // share of the time in jobs, 0 to 1
-    std::optional<double> waiting;        // share of the time without anything to do, 0 to 1
+    std::optional<double> batches_per_second;
+    std::optional<double> rows_per_batch;  // nothing without a batch
+    std::optional<double> busy;            // share of the time in jobs, 0 to 1
+    std::optional<double> waiting;         // share of the time without anything to do, 0 to 1
     std::optional<double> full_per_second;
 };
 

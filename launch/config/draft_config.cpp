@@ -179,7 +179,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"draws", &g.draws,
          "with `[acceptance] rule = \"rejection\"` and a temperature: the model draws its "
          "candidates, "
-         "with `own_alternatives` that many more, instead of naming its best ones"},
+         "with `own_alternatives` that many more, instead of proposing its best ones"},
         {"draw_top", number(g.draw_top, 1, kDrawnSupportMax),
          "`draws`: candidates are drawn from the N most probable tokens"},
         {"exit_alternatives", number(g.exit_alternatives, 0, kAlternativesMax),

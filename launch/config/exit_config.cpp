@@ -14,9 +14,9 @@ constexpr int kAheadMax = 8;
 
 }  // namespace
 
-ExitHead settled_head(ExitHead wished, bool has_adapter, bool has_head) {
-    if (wished != ExitHead::Adapter && wished != ExitHead::Trained) return wished;
-    if (wished == ExitHead::Adapter && has_adapter) return ExitHead::Adapter;
+ExitHead resolved_head(ExitHead wanted, bool has_adapter, bool has_head) {
+    if (wanted != ExitHead::Adapter && wanted != ExitHead::Trained) return wanted;
+    if (wanted == ExitHead::Adapter && has_adapter) return ExitHead::Adapter;
     return has_head ? ExitHead::Trained : ExitHead::LogitLens;
 }
 
@@ -24,7 +24,7 @@ ExitHead ExitConfig::head_behind(int layer) const {
     const auto in = [layer](const std::vector<int>& layers) {
         return std::find(layers.begin(), layers.end(), layer) != layers.end();
     };
-    return settled_head(head, in(adapter_layers), in(head_layers));
+    return resolved_head(head, in(adapter_layers), in(head_layers));
 }
 
 std::vector<Field> fields_of(ExitConfig& e) {

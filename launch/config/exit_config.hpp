@@ -42,12 +42,12 @@ struct ExitConfig {
     int ahead_top = 1;
     bool always_on = false;
 
-    /// What is after layer `layer` in the end, once use_parts() has settled it.
+    /// What is after layer `layer` in the end, once use_parts() has resolved it.
     [[nodiscard]] ExitHead head_behind(int layer) const;
 };
 
-/// What takes the place of `wished` after a layer that has these parts.
-[[nodiscard]] ExitHead settled_head(ExitHead wished, bool has_adapter, bool has_head);
+/// What takes the place of `wanted` after a layer that has these parts.
+[[nodiscard]] ExitHead resolved_head(ExitHead wanted, bool has_adapter, bool has_head);
 
 [[nodiscard]] std::vector<Field> fields_of(ExitConfig& exit);
 /// What follows from several keys. Errors: BadArgument for settings of a use that is not asked for.

@@ -180,10 +180,10 @@ Complaint check_lockstep(const PipelineConfig& config) {
     if (exit_waits && !segments_of(config).front()->exit)
         return "[exit] lockstep = true is for an exit of the first segment";
     const DispatchOptions& schedule = config.schedule.options;
-    if (paced && schedule.waves_in_flight_max > 1) {
+    if (paced && schedule.batches_in_flight_max > 1) {
         return fmt::format(
-            "[schedule] waves_in_flight = {}, with mode = \"lockstep\" there is one at a time",
-            schedule.waves_in_flight_max);
+            "[schedule] batches_in_flight = {}, with mode = \"lockstep\" there is one at a time",
+            schedule.batches_in_flight_max);
     }
     if (paced && config.exit && config.exit->proposes)
         return "[exit] proposes = true starts tokens at once, lockstep does not";
@@ -201,7 +201,7 @@ Complaint check_self_draft_alone(const PipelineConfig& config) {
             "the file has {}",
             config.segments());
     }
-    const bool tree = config.schedule.options.shape == WaveShape::Tree;
+    const bool tree = config.schedule.options.shape == BatchShape::Tree;
     if (self.tree != SelfDraftTree::None && !tree)
         return "[self_draft] tree needs [schedule] shape = \"tree\"";
     return {};

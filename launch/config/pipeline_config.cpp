@@ -113,11 +113,12 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     if (!schedule.mode_given) options.start = default_mode(config);
     if (!schedule.wait_given && options.start == StartRule::Lockstep)
         options.proposal_wait = kLockstepWait;
-    if (schedule.waves_given) return options;
-    int waves = options.start == StartRule::AtOnce ? config.segments() : 1;
-    // Every early token is a wave of its own; the row that the exit was not sure of is one more.
-    if (config.exit && config.exit->proposes) waves = std::max(waves, config.exit->early_max + 1);
-    options.waves_in_flight_max = std::min(static_cast<std::uint32_t>(waves), kSegmentsMax);
+    if (schedule.batches_given) return options;
+    int batches = options.start == StartRule::AtOnce ? config.segments() : 1;
+    // Every early token is a batch of its own; the row that the exit was not sure of is one more.
+    if (config.exit && config.exit->proposes)
+        batches = std::max(batches, config.exit->early_max + 1);
+    options.batches_in_flight_max = std::min(static_cast<std::uint32_t>(batches), kSegmentsMax);
     return options;
 }
 

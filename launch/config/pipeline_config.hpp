@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/draft_config.hpp"
@@ -37,12 +37,12 @@
 namespace paceline {
 
 /// How tensors travel between GPUs of two processes; Auto: edge_transports.hpp chooses.
-enum class TransportWish : std::uint8_t { Auto, Host, Exported, Nccl };
+enum class TransportChoice : std::uint8_t { Auto, Host, Exported, Nccl };
 
 struct PipelineConfig {
     std::string file;  // where it was read from, for messages
     std::string name;
-    TransportWish transport = TransportWish::Auto;
+    TransportChoice transport = TransportChoice::Auto;
     std::vector<StageConfig> stages;   // segments in the order of their layers
     std::optional<DraftConfig> draft;  // present exactly when a stage has the role draft
     std::optional<ExitConfig> exit;    // present when a segment has one, or heads look ahead
@@ -50,7 +50,7 @@ struct PipelineConfig {
     ScheduleConfig schedule;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;
     SupervisionConfig supervision;
-    std::vector<std::string> parts_left_out = {};  // by use_parts(): files it could not read
+    std::vector<std::string> parts_omitted = {};  // by use_parts(): files it could not read
 
     [[nodiscard]] int segments() const;
     /// Tokens that are drafted at once for a request, at most; 0: none are.

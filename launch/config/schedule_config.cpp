@@ -15,16 +15,16 @@ std::vector<Field> fields_of(DispatchOptions& s) {
          "candidates of a verify batch: the trunk, or the most probable nodes"},
         {"rows_max", number(s.rows_max, 1, kGammaMax + 1),
          "rows of one request in a verify batch, the root included"},
-        {"waves_in_flight", number(s.waves_in_flight_max, 1, kSegmentsMax),
+        {"batches_in_flight", number(s.batches_in_flight_max, 1, kSegmentsMax),
          "verify batches of one request at a time",
          "1; the number of segments with `at-once`; `early_max` + 1 if an exit proposes"},
         {"draft_wait_us", micros(s.proposal_wait, 0, 10'000'000),
          "microseconds, then the target starts with the root alone; with `lockstep` 200000"},
-        {"prefill_rows", number(s.prefill_rows, 1, kWaveRowsMax),
+        {"prefill_rows", number(s.prefill_rows, 1, kBatchRowsMax),
          "rows of one request's prompt in a batch: more of them use a device better and let other "
          "requests wait longer",
          "64; 512 if all segments are on GPUs"},
-        {"requests_max", number(s.requests_max, 1, kWavePartsMax), "requests that share a batch"},
+        {"requests_max", number(s.requests_max, 1, kBatchPartsMax), "requests that share a batch"},
         {"reach_min", number(s.verify_reach_min, 0, 1),
          "a candidate is sent only if its path is at least this probable; 0: always"},
     };
@@ -45,7 +45,7 @@ std::vector<Field> fields_of(AcceptanceRule& rule) {
 Status finish_schedule(const TomlTable& table, ScheduleConfig& schedule) {
     schedule.mode_given = table.has("mode");
     schedule.wait_given = table.has("draft_wait_us");
-    schedule.waves_given = table.has("waves_in_flight");
+    schedule.batches_given = table.has("batches_in_flight");
     schedule.prefill_given = table.has("prefill_rows");
     return {};
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/decoding/acceptance.hpp"
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline {
@@ -19,7 +19,7 @@ struct ScheduleConfig {
     DispatchOptions options = {};  // as written; dispatch_options() fills in what is not
     bool mode_given = false;
     bool wait_given = false;
-    bool waves_given = false;
+    bool batches_given = false;
     bool prefill_given = false;
 };
 

@@ -17,17 +17,18 @@ bool contains(const std::vector<int>& cores, int core) {
     return std::find(cores.begin(), cores.end(), core) != cores.end();
 }
 
-std::map<int, CoreGroup> groups_of(const std::vector<CoreWish>& wishes) {
+std::map<int, CoreGroup> groups_of(const std::vector<CoreDemand>& demands) {
     std::map<int, CoreGroup> groups;
-    for (const CoreWish& wish : wishes) {
-        if (wish.group == CoreWish::kNoGroup) continue;
-        CoreGroup& group = groups[wish.group];
-        group.modest = wish.modest;
-        if (wish.named.empty()) {
+    for (const CoreDemand& demand : demands) {
+        if (demand.group == CoreDemand::kNoGroup) continue;
+        CoreGroup& group = groups[demand.group];
+        group.modest = demand.modest;
+        if (demand.named.empty()) {
             group.open = true;
-            group.need = std::max(group.need, static_cast<std::size_t>(std::max(1, wish.threads)));
+            group.need =
+                std::max(group.need, static_cast<std::size_t>(std::max(1, demand.threads)));
         }
-        for (const int core : wish.named) {
+        for (const int core : demand.named) {
             if (!contains(group.cores, core)) group.cores.push_back(core);
         }
     }
@@ -65,22 +66,22 @@ bool deal(std::map<int, CoreGroup>& groups, std::vector<int>& free) {
 
 }  // namespace
 
-std::vector<std::vector<int>> share_cores(const std::vector<CoreWish>& wishes,
+std::vector<std::vector<int>> share_cores(const std::vector<CoreDemand>& demands,
                                           const std::vector<int>& usable) {
     std::vector<int> free = usable;
-    for (const CoreWish& wish : wishes)
-        std::erase_if(free, [&](int core) { return contains(wish.named, core); });
-    std::map<int, CoreGroup> groups = groups_of(wishes);
+    for (const CoreDemand& demand : demands)
+        std::erase_if(free, [&](int core) { return contains(demand.named, core); });
+    std::map<int, CoreGroup> groups = groups_of(demands);
     const bool apart = deal(groups, free);
 
     std::vector<std::vector<int>> shares;
-    for (const CoreWish& wish : wishes) {
-        std::vector<int>& share = shares.emplace_back(wish.named);
+    for (const CoreDemand& demand : demands) {
+        std::vector<int>& share = shares.emplace_back(demand.named);
         if (!share.empty()) continue;
-        const bool computes = wish.group != CoreWish::kNoGroup;
+        const bool computes = demand.group != CoreDemand::kNoGroup;
         for (const int core : usable) {
             const bool mine =
-                computes ? contains(groups[wish.group].cores, core) : contains(free, core);
+                computes ? contains(groups[demand.group].cores, core) : contains(free, core);
             if (apart && mine) share.push_back(core);
         }
         if (share.empty()) share = usable;

@@ -13,7 +13,7 @@
 namespace paceline {
 
 /// The requirements of one process.
-struct CoreWish {
+struct CoreDemand {
     static constexpr int kNoGroup = -1;
 
     int group = kNoGroup;         // processes that share its cores; kNoGroup: computes very little
@@ -26,7 +26,7 @@ struct CoreWish {
 /// as many as its configured threads, at least one; the remaining cores are divided evenly among groups that
 /// are not modest, the first ones first. A process with kNoGroup gets the cores that no other computes on, or
 /// all.
-[[nodiscard]] std::vector<std::vector<int>> share_cores(const std::vector<CoreWish>& wishes,
+[[nodiscard]] std::vector<std::vector<int>> share_cores(const std::vector<CoreDemand>& demands,
                                                         const std::vector<int>& usable);
 
 }  // namespace paceline

@@ -43,7 +43,7 @@ bool reach_each_other(const GpuMachine& machine, int a, int b) {
 }
 
 /// Between GPUs of two processes.
-Chosen between_processes(int from, int to, TransportWish wish, const DeviceWays& ways) {
+Chosen between_processes(int from, int to, TransportChoice choice, const DeviceWays& ways) {
     const bool one = from == to;
     const std::string both =
         one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
@@ -51,16 +51,16 @@ Chosen between_processes(int from, int to, TransportWish wish, const DeviceWays&
     std::string why_no_exported = ways.links.exported ? "" : ways.links.why_no_exported;
     if (!reach) why_no_exported = both + " do not reach each other";
     const bool exported = ways.links.exported && reach;
-    switch (wish) {
-        case TransportWish::Host:
+    switch (choice) {
+        case TransportChoice::Host:
             return {Transport::Host, "transport = \"host\""};
-        case TransportWish::Exported:
+        case TransportChoice::Exported:
             if (!exported) return {Transport::Host, why_no_exported, true};
             return {Transport::Exported, "transport = \"exported\""};
-        case TransportWish::Nccl:
+        case TransportChoice::Nccl:
             if (!ways.links.nccl) return {Transport::Host, ways.links.why_no_nccl, true};
             return {Transport::Nccl, "transport = \"nccl\""};
-        case TransportWish::Auto:
+        case TransportChoice::Auto:
             break;
     }
     if (exported) return {Transport::Exported, one ? both : both + " reach each other"};
@@ -72,7 +72,7 @@ Chosen between_processes(int from, int to, TransportWish wish, const DeviceWays&
 
 Chosen choose(const Placement& placement,
               const EdgeSpec& edge,
-              TransportWish wish,
+              TransportChoice choice,
               const DeviceWays& ways) {
     const PlacedStage& from = placement.stage(edge.from);
     const PlacedStage& to = placement.stage(edge.to);
@@ -82,14 +82,14 @@ Chosen choose(const Placement& placement,
     const PlacedProcess& from_process = process_of(placement, from.id);
     const PlacedProcess& to_process = process_of(placement, to.id);
     const bool same = &from_process == &to_process;
-    const bool forced = wish == TransportWish::Exported || wish == TransportWish::Nccl;
+    const bool forced = choice == TransportChoice::Exported || choice == TransportChoice::Nccl;
     for (const PlacedProcess* process : {&from_process, &to_process}) {
         if (!computes_on_two(placement, *process)) continue;
         return {Transport::Host, "process " + process->name + " computes on two GPUs",
                 forced && !same};
     }
-    if (!same) return between_processes(*from.device.gpu, *to.device.gpu, wish, ways);
-    if (wish == TransportWish::Host) return {Transport::Host, "transport = \"host\""};
+    if (!same) return between_processes(*from.device.gpu, *to.device.gpu, choice, ways);
+    if (choice == TransportChoice::Host) return {Transport::Host, "transport = \"host\""};
     if (!ways.links.local) return {Transport::Host, ways.links.why_no_local};
     return {Transport::Local, "in the same process"};
 }
@@ -98,8 +98,8 @@ std::string title(const Placement& placement, const EdgeSpec& edge) {
     return placement.stage(edge.from).name + " -> " + placement.stage(edge.to).name;
 }
 
-const char* word_of(TransportWish wish) {
-    return wish == TransportWish::Exported ? "exported" : "nccl";
+const char* word_of(TransportChoice choice) {
+    return choice == TransportChoice::Exported ? "exported" : "nccl";
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
                                                const PipelineConfig& config,
                                                const DeviceWays& ways) {
     const bool forced =
-        config.transport == TransportWish::Exported || config.transport == TransportWish::Nccl;
+        config.transport == TransportChoice::Exported || config.transport == TransportChoice::Nccl;
     std::vector<EdgeWay> reasons;
     bool applies = false;
     for (EdgeSpec& edge : edges) {

@@ -33,7 +33,7 @@ std::uint64_t activation_bytes(const ModelConfig& config, const CpuOptions& opti
     return 4 * rows * (4 * dim + 3 * wide);
 }
 
-/// The logits of a wave.
+/// The logits of a batch.
 std::uint64_t logits_bytes(const ModelConfig& config) {
     return std::uint64_t{4} * kVerifyRowsMax * static_cast<std::uint64_t>(config.vocab_size);
 }
@@ -66,7 +66,7 @@ MemoryNeed plan_backend(const ModelFile& file,
     CpuOptions whole = options;
     whole.last_layer = last;
     need.weight_bytes = packed_bytes(file, whole);
-    const KvLayers kv_layers{options.first_layer, last, options.left_out};
+    const KvLayers kv_layers{options.first_layer, last, options.skipped};
     need.kv_bytes = kv_bytes(config, options.kv, kv_layers.count(), options.kv_slots);
     need.other_bytes = kProcessBytes + activation_bytes(config, options) + logits_bytes(config);
     if (options.adapter) {

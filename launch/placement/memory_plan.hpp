@@ -29,7 +29,7 @@ struct MemoryNeed {
     std::uint64_t kv_bytes = 0;
     std::uint64_t other_bytes = 0;      // of the host
     bool on_gpu = false;                // weights and KV cache are
-    std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of waves may take
+    std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of batches may take
 
     /// Bytes of the host's memory.
     [[nodiscard]] std::uint64_t on_host() const {

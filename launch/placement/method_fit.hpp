@@ -28,7 +28,7 @@ struct MethodFit {
     std::string refusal = {};  // why it cannot decode this model; empty: it can
 };
 
-/// The parts of a configuration that use_parts() has settled.
+/// The parts of a configuration that use_parts() has resolved.
 [[nodiscard]] PartsUse parts_use(const PipelineConfig& config, const Placement& placement);
 
 /// Of every method of methods(), in their order.

@@ -1,4 +1,4 @@
-// parts_text(): the printed list of the parts and stand-ins of a settled configuration.
+// parts_text(): the printed list of the parts and stand-ins of a resolved configuration.
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -88,7 +88,7 @@ std::string parts_text(const PipelineConfig& config, const Placement& placement)
     if (config.exit) text += exits_text(*config.exit, placement) + ahead_text(*config.exit);
     if (config.acceptance == AcceptanceRule::Unverified)
         text += "candidates are not verified: the text is not the target's (acceptance.rule)\n";
-    for (const std::string& why : config.parts_left_out)
+    for (const std::string& why : config.parts_omitted)
         text += "left out: " + visible(why, kLineShownBytesMax) + "\n";
     return text;
 }

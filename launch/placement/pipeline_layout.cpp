@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::uint32_t kTensorSlots = 8;
 constexpr std::uint32_t kTapSlots = 2;  // the newest counts
-// Waves are all that travels from a segment to the next, and each has a tensor slot: more frames do
+// Batches are all that travels from a segment to the next, and each has a tensor slot: more frames do
 // not wait there, and those of a long prefill take 11 KB each.
-constexpr std::uint32_t kWaveRingSlots = 16;
-constexpr std::uint32_t kWaveUrgentSlots = 4;
-static_assert(kWaveRingSlots - kWaveUrgentSlots >= kTensorSlots);
+constexpr std::uint32_t kBatchRingSlots = 16;
+constexpr std::uint32_t kBatchUrgentSlots = 4;
+static_assert(kBatchRingSlots - kBatchUrgentSlots >= kTensorSlots);
 
 std::string layers_text(const PlacedStage& stage) {
     if (stage.role != StageRole::Segment) return "-";
@@ -52,11 +52,11 @@ Status check_segment(const control::Hello& hello,
 
 }  // namespace
 
-EdgeSpec wave_edge(StageId from, int dim, std::uint32_t rows) {
+EdgeSpec batch_edge(StageId from, int dim, std::uint32_t rows) {
     return {.from = from,
             .to = StageId{static_cast<std::uint16_t>(from.value + 1)},
-            .ring_slots = kWaveRingSlots,
-            .urgent_slots = kWaveUrgentSlots,
+            .ring_slots = kBatchRingSlots,
+            .urgent_slots = kBatchUrgentSlots,
             .tensor_slots = kTensorSlots,
             .tensor_bytes = std::size_t{rows} * static_cast<std::size_t>(dim) * sizeof(float),
             .frame_bytes = frame_bytes_for(rows)};
@@ -92,10 +92,10 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
     const StageId first{1};
     const StageId verifier = placement.verifier();
     for (StageId id = first; id < verifier; ++id.value) {
-        EdgeSpec waves = wave_edge(id, sizes.dim, placement.stage(id).rows_max);
+        EdgeSpec batches = batch_edge(id, sizes.dim, placement.stage(id).rows_max);
         const bool draws = config.draft && config.draft->growth.draws;
-        waves.frame_bytes = frame_bytes_for(placement.stage(id).rows_max, draws);
-        add(waves);
+        batches.frame_bytes = frame_bytes_for(placement.stage(id).rows_max, draws);
+        add(batches);
         add({.from = verifier, .to = id});
     }
     add({.from = verifier, .to = kConductor});
@@ -145,7 +145,7 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
             .silent_trial = Micros{supervision.start_limit + 2 * supervision.hang_limit}};
     }
     const bool others_propose = placement.correct().has_value() || !placement.exits().empty();
-    // The first segment sets everything going, so it hears of a request last.
+    // The first segment sets everything going, so it learns of a request last.
     for (auto stage = placement.stages.rbegin(); stage != placement.stages.rend(); ++stage) {
         const auto process = std::find_if(
             placement.processes.begin(), placement.processes.end(), [&](const PlacedProcess& each) {

@@ -28,8 +28,8 @@ struct EdgeSizes {
     std::uint64_t draft_kv_row_bytes = 0;  // keys and values of one position; 0: none travel
 };
 
-/// From a segment to the one after it: where hidden states travel. `rows`: of the largest wave.
-[[nodiscard]] EdgeSpec wave_edge(StageId from, int dim, std::uint32_t rows);
+/// From a segment to the one after it: where hidden states travel. `rows`: of the largest batch.
+[[nodiscard]] EdgeSpec batch_edge(StageId from, int dim, std::uint32_t rows);
 /// From the draft to correct: the trunk, and its keys and values.
 [[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
 /// From a segment of `layers` layers to the draft: what they made of a token.

@@ -116,9 +116,9 @@ Result<T> common(const PipelineConfig& config,
 }
 
 /// What the members of a process ask for; `group` is the caller's to fill.
-Result<CoreWish> wish_of(const PipelineConfig& config,
-                         const std::vector<const StageConfig*>& members,
-                         const std::vector<int>& usable_cores) {
+Result<CoreDemand> demand_of(const PipelineConfig& config,
+                             const std::vector<const StageConfig*>& members,
+                             const std::vector<int>& usable_cores) {
     Result<std::vector<int>> cores = common(config, members, "cores", std::vector<int>{},
                                             [](const StageConfig& s) { return s.cores; });
     if (!cores) return cores.error();
@@ -138,14 +138,14 @@ Result<CoreWish> wish_of(const PipelineConfig& config,
         fault.append(", this process may use ").append(usable);
         return placement_error(config, fault);
     }
-    return CoreWish{.threads = threads.value(), .named = std::move(cores).value()};
+    return CoreDemand{.threads = threads.value(), .named = std::move(cores).value()};
 }
 
-/// Whether segments run at the same time: there are waves beside the one that holds the root.
+/// Whether segments run at the same time: there are batches beside the one that holds the root.
 bool segments_overlap(const PipelineConfig& config) {
     const bool candidates =
         config.draft || (config.exit && (config.exit->proposes || config.exit->ahead > 0));
-    return candidates && dispatch_options(config).waves_in_flight_max > 1;
+    return candidates && dispatch_options(config).batches_in_flight_max > 1;
 }
 
 /// Whether the draft computes while the target does.
@@ -169,34 +169,34 @@ int models_in(const PipelineConfig& config,
 /// Which stages share cores: group 0 is the target, or its first process.
 void choose_lanes(const PipelineConfig& config,
                   const Placement& placement,
-                  std::vector<CoreWish>& wishes) {
+                  std::vector<CoreDemand>& demands) {
     const bool model = config.draft && config.draft->computes();
     bool target_on_cpu = false;
     int group = 0;
-    for (std::size_t i = 0; i < wishes.size(); ++i) {
+    for (std::size_t i = 0; i < demands.size(); ++i) {
         const PlacedProcess& process = placement.processes[i];
         const bool target = placement.stage(process.id()).role == StageRole::Segment;
         const bool on_cpu = models_in(config, placement, process) > 0;
         if (target) {
-            wishes[i].group = group;
-            wishes[i].modest = !on_cpu;  // one core feeds a GPU
+            demands[i].group = group;
+            demands[i].modest = !on_cpu;  // one core feeds a GPU
             target_on_cpu = target_on_cpu || on_cpu;
             if (segments_overlap(config)) ++group;
         } else if (model) {
-            wishes[i].modest = !on_cpu || (target_on_cpu && draft_overlaps(config));
-            wishes[i].group = draft_overlaps(config) ? ++group : 0;
+            demands[i].modest = !on_cpu || (target_on_cpu && draft_overlaps(config));
+            demands[i].group = draft_overlaps(config) ? ++group : 0;
         }
     }
 }
 
 Status give_cores(const PipelineConfig& config,
-                  std::vector<CoreWish>& wishes,
+                  std::vector<CoreDemand>& demands,
                   const std::vector<int>& usable_cores,
                   Placement& placement) {
-    choose_lanes(config, placement, wishes);
-    const std::vector<std::vector<int>> shares = share_cores(wishes, usable_cores);
+    choose_lanes(config, placement, demands);
+    const std::vector<std::vector<int>> shares = share_cores(demands, usable_cores);
     const std::vector<bool> shared = cores_shared(shares);
-    for (std::size_t i = 0; i < wishes.size(); ++i) {
+    for (std::size_t i = 0; i < demands.size(); ++i) {
         PlacedProcess& process = placement.processes[i];
         process.cores = shares[i];
         const int count = static_cast<int>(process.cores.size());
@@ -204,7 +204,7 @@ Status give_cores(const PipelineConfig& config,
         process.may_spin = !shared[i] && models <= 1;
         // A draft that looks up n-grams, or a GPU, has work for one thread only.
         process.threads = models == 0 ? 1 : count;
-        if (wishes[i].threads != 0) process.threads = wishes[i].threads;
+        if (demands[i].threads != 0) process.threads = demands[i].threads;
         if (process.threads <= count) continue;
         return placement_error(
             config, fmt::format("[[stage]] \"{}\": threads {} is more than its {} cores",
@@ -230,7 +230,7 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
                                                    const std::vector<const StageConfig*>& stages,
                                                    std::size_t index,
                                                    const std::vector<int>& usable_cores,
-                                                   std::vector<CoreWish>& wishes) {
+                                                   std::vector<CoreDemand>& demands) {
     const StageConfig& first = *stages[index];
     std::vector<const StageConfig*> members;
     PlacedProcess process;
@@ -250,18 +250,18 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
             config, fmt::format("process = \"{}\" is named by {} stages, expected at most {}",
                                 process.name, members.size(), control::kActorsMax));
     }
-    Result<CoreWish> wish = wish_of(config, members, usable_cores);
-    if (!wish) return wish.error();
-    wishes.push_back(std::move(wish).value());
+    Result<CoreDemand> demand = demand_of(config, members, usable_cores);
+    if (!demand) return demand.error();
+    demands.push_back(std::move(demand).value());
     return std::optional{std::move(process)};
 }
 
-/// A GPU reads its weights once for all rows of a wave; a CPU is busy with 64 rows already, and other
-/// requests wait for the rest of a longer wave.
+/// A GPU reads its weights once for all rows of a batch; a CPU is busy with 64 rows already, and other
+/// requests wait for the rest of a longer batch.
 void choose_rows(const ScheduleConfig& schedule, Placement& placement) {
     const auto rows_on = [&schedule](bool gpu) {
         if (schedule.prefill_given) return schedule.options.prefill_rows;
-        return gpu ? kWaveRowsMax : kVerifyRowsMax;
+        return gpu ? kBatchRowsMax : kVerifyRowsMax;
     };
     const bool gpus =
         std::all_of(placement.stages.begin(), placement.stages.end(), [](const PlacedStage& stage) {
@@ -336,7 +336,7 @@ Result<Placement> place(const PipelineConfig& config,
         static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
 
     Placement placement;
-    std::vector<CoreWish> wishes;
+    std::vector<CoreDemand> demands;
     for (std::size_t i = 0; i < stages.size(); ++i) {
         const StageConfig& stage = *stages[i];
         PlacedStage& placed = placement.stages.emplace_back();
@@ -350,12 +350,12 @@ Result<Placement> place(const PipelineConfig& config,
             placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
         }
         Result<std::optional<PlacedProcess>> process =
-            place_process(config, stages, i, usable_cores, wishes);
+            place_process(config, stages, i, usable_cores, demands);
         if (!process) return process.error();
         if (process.value()) placement.processes.push_back(*std::move(process).value());
     }
     if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
-    if (Status s = give_cores(config, wishes, usable_cores, placement); !s.ok()) return s.error();
+    if (Status s = give_cores(config, demands, usable_cores, placement); !s.ok()) return s.error();
     choose_rows(config.schedule, placement);
     return placement;
 }

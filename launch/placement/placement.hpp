@@ -24,7 +24,7 @@ struct PlacedStage {
     bool exit = false;  // of a segment
     Device device;
     OnDeath on_death = OnDeath::RebuildChain;
-    std::uint32_t rows_max = kVerifyRowsMax;  // of a segment's largest wave, of a draft's pass
+    std::uint32_t rows_max = kVerifyRowsMax;  // of a segment's largest batch, of a draft's pass
 };
 
 struct PlacedProcess {
@@ -33,7 +33,7 @@ struct PlacedProcess {
     std::vector<int> cores;       // never empty, in the order in which threads take them
     int threads = 1;              // 1 .. cores.size()
     bool may_spin = false;  // no other process computes on its cores: its threads may spin there
-    OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' wishes
+    OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' settings
 
     [[nodiscard]] StageId id() const { return stages.front(); }
 };
@@ -41,7 +41,7 @@ struct PlacedProcess {
 struct Placement {
     std::vector<PlacedStage> stages;  // by id: stages[i] is stage i + 1
     std::vector<PlacedProcess> processes;
-    std::uint32_t prefill_rows = kVerifyRowsMax;  // of one request's prefill in a wave
+    std::uint32_t prefill_rows = kVerifyRowsMax;  // of one request's prefill in a batch
 
     [[nodiscard]] const PlacedStage& stage(StageId id) const;
     [[nodiscard]] int segments() const;
@@ -56,10 +56,10 @@ struct Placement {
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may
 /// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
 /// one that names them. Cores that no stage names are assigned by core_shares.hpp: segments run one after the
-/// other unless several waves are in flight; so does a draft with a model if both
+/// other unless several batches are in flight; so does a draft with a model if both
 /// wait for each other and no exit sends candidates; processes that compute at the same time get cores of
-/// their own, if there are enough. Waves of prefill have as many rows as [schedule] says; else
-/// kWaveRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A draft's passes
+/// their own, if there are enough. Batches of prefill have as many rows as [schedule] says; else
+/// kBatchRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A draft's passes
 /// follow the same rule by its own device.
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
 /// exist, when a process has more threads than cores, is told two different things or hosts too

@@ -46,7 +46,7 @@ bool is_there(const fs::path& path) {
     return fs::exists(path, ignored);
 }
 
-Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& target) {
+Result<FoundParts> named_parts(const std::string& folder, const ModelFile& target) {
     FoundParts found;
     bool any = target.lora() != nullptr && is_there(fs::path{folder} / kEarlyExitFile);
     for (const PartName& name : kNames) {
@@ -58,8 +58,8 @@ Result<FoundParts> wished_parts(const std::string& folder, const ModelFile& targ
         const bool plain = card.value().target == target.plain_fingerprint();
         // Probes name the plain target and the LoRA that they are for: open_probe_part().
         if (target.lora() != nullptr && plain && name.kind != PartKind::Probe) {
-            found.left_out.push_back(path.string() + " was made for the model without " +
-                                     target.lora()->path);
+            found.omitted.push_back(path.string() + " was made for the model without " +
+                                    target.lora()->path);
             any = true;
             continue;
         }
@@ -81,28 +81,28 @@ void add_found(const std::string& folder, const ModelFile& target, FoundParts& f
         if (!(found.*name.place).empty() || !is_there(path)) continue;
         const Result<PartCard> card = open_card(path.string());
         if (!card) {
-            found.left_out.push_back(card.error().what);
+            found.omitted.push_back(card.error().what);
             continue;
         }
         const bool of_lora =
             name.kind == PartKind::Probe && card.value().target == target.plain_fingerprint();
         if (card.value().target != target.fingerprint() && !of_lora) continue;
         if (Status s = check_kind(card.value(), name.kind, path.string()); !s) {
-            found.left_out.push_back(s.error().what);
+            found.omitted.push_back(s.error().what);
             continue;
         }
         found.*name.place = path.string();
     }
 }
 
-/// The file of a trained draft of the wished size, else of the other one.
+/// The file of a trained draft of the wanted size, else of the other one.
 const std::string& draft_file(DraftSize size, const FoundParts& found) {
     const bool small = size == DraftSize::Small;
-    const std::string& wished = small ? found.draft_small : found.draft_deep;
-    return !wished.empty() ? wished : small ? found.draft_deep : found.draft_small;
+    const std::string& wanted = small ? found.draft_small : found.draft_deep;
+    return !wanted.empty() ? wanted : small ? found.draft_deep : found.draft_small;
 }
 
-Status settle_draft(DraftConfig& draft, const FoundParts& found, const ModelFile& target) {
+Status resolve_draft(DraftConfig& draft, const FoundParts& found, const ModelFile& target) {
     if (draft.model != DraftModelKind::Trained) return {};
     if (draft.model_file.empty()) draft.model_file = draft_file(draft.size, found);
     if (draft.model_file.empty()) {
@@ -131,10 +131,10 @@ Status name_exit_part(ExitConfig& exit, const std::string& file) {
     return {};
 }
 
-Status settle_exit(ExitConfig& exit,
-                   const std::string& file,
-                   const FoundParts& found,
-                   const ModelFile& target) {
+Status resolve_exit(ExitConfig& exit,
+                    const std::string& file,
+                    const FoundParts& found,
+                    const ModelFile& target) {
     exit.heads_file = found.heads;
     exit.adapter_file = found.adapter;
     if (!exit.part.empty()) {
@@ -160,7 +160,7 @@ bool exits_early(const PipelineConfig& config) {
     return config.self_draft && config.self_draft->source == SelfDraftSource::Exit;
 }
 
-void settle_self_draft(SelfDraftConfig& self, const FoundParts& found) {
+void resolve_self_draft(SelfDraftConfig& self, const FoundParts& found) {
     if (self.head == SelfDraftHead::Trained) self.heads_file = found.heads;
     if (self.probe) self.probe_file = found.probe;
 }
@@ -176,8 +176,8 @@ std::vector<std::string> files_of(const FoundParts& found) {
 }
 
 Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target) {
-    if (search.wish == kNoParts) return FoundParts{};
-    if (!search.wish.empty()) return wished_parts(search.wish, target);
+    if (search.option == kNoParts) return FoundParts{};
+    if (!search.option.empty()) return named_parts(search.option, target);
     FoundParts found;
     for (const std::string& folder : search.folders) add_found(folder, target, found);
     return found;
@@ -189,27 +189,27 @@ Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelF
         if (!path) return path.error();
         config.draft->model_file = std::move(path).value();
     }
-    if (search.wish == kNoParts) {
+    if (search.option == kNoParts) {
         if (config.draft && config.draft->model == DraftModelKind::Trained)
             config.draft->model_file.clear();
         if (config.exit) config.exit->part.clear();
     }
     const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
     if (!trained && !config.exit && !exits_early(config)) {
-        if (!search.wish.empty() && search.wish != kNoParts) {
-            config.parts_left_out.push_back("--parts " + search.wish + ": " + config.file +
-                                            " has neither a trained draft nor an exit");
+        if (!search.option.empty() && search.option != kNoParts) {
+            config.parts_omitted.push_back("--parts " + search.option + ": " + config.file +
+                                           " has neither a trained draft nor an exit");
         }
         return {};
     }
     Result<FoundParts> found = find_parts(search, target);
     if (!found) return found.error();
-    config.parts_left_out = std::move(found.value().left_out);
+    config.parts_omitted = std::move(found.value().omitted);
     if (config.draft) {
-        if (Status s = settle_draft(*config.draft, found.value(), target); !s) return s;
+        if (Status s = resolve_draft(*config.draft, found.value(), target); !s) return s;
     }
-    if (exits_early(config)) settle_self_draft(*config.self_draft, found.value());
-    return config.exit ? settle_exit(*config.exit, config.file, found.value(), target) : Status{};
+    if (exits_early(config)) resolve_self_draft(*config.self_draft, found.value());
+    return config.exit ? resolve_exit(*config.exit, config.file, found.value(), target) : Status{};
 }
 
 }  // namespace paceline

@@ -27,29 +27,29 @@ namespace paceline {
 
 /// Paths; empty: there is none.
 struct FoundParts {
-    std::string draft_small;            // draft-small.safetensors
-    std::string draft_deep;             // draft-deep.safetensors
-    std::string heads;                  // heads.safetensors
-    std::string adapter;                // adapter.safetensors
-    std::string probe;                  // probe.safetensors
-    std::vector<std::string> left_out;  // files that cannot be read, and why
+    std::string draft_small;           // draft-small.safetensors
+    std::string draft_deep;            // draft-deep.safetensors
+    std::string heads;                 // heads.safetensors
+    std::string adapter;               // adapter.safetensors
+    std::string probe;                 // probe.safetensors
+    std::vector<std::string> omitted;  // files that cannot be read, and why
 };
 
 /// Those that there are.
 [[nodiscard]] std::vector<std::string> files_of(const FoundParts& found);
 
-/// Errors, for a wished folder only: BadFile if it holds no part or one that cannot be read,
+/// Errors, for a named folder only: BadFile if it holds no part or one that cannot be read,
 /// BadArgument with both fingerprints if one is another target's.
 [[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
 
-/// Settles [draft], [self_draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
+/// Resolves [draft], [self_draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
 /// takes its place; a draft model that is named owner/name becomes its folder. Errors: those of find_parts()
 /// and find_model(), and of reading a part that is used or named.
 [[nodiscard]] Status use_parts(PipelineConfig& config,
                                const PartsSearch& search,
                                const ModelFile& target);
 
-/// Which parts and stand-ins a settled configuration uses, a line for each;
+/// Which parts and stand-ins a resolved configuration uses, a line for each;
 /// empty if nothing in it is or could be trained.
 [[nodiscard]] std::string parts_text(const PipelineConfig& config, const Placement& placement);
 

@@ -72,7 +72,7 @@ void serialize(Archive& archive, StageDuty& duty) {
                        {"last layer", number(duty.layers.last, 0, kIntMax)},
                        {"exit", &duty.exit},
                        {"gpu", number(gpu, kNoGpu, kIntMax)},
-                       {"rows", number(duty.rows_max, kVerifyRowsMax, kWaveRowsMax)}});
+                       {"rows", number(duty.rows_max, kVerifyRowsMax, kBatchRowsMax)}});
     duty.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
 }
 

@@ -25,7 +25,7 @@ struct StageDuty {
     LayerRange layers;  // of a segment
     bool exit = false;  // of a segment
     Device device = {};
-    std::uint32_t rows_max = kVerifyRowsMax;  // of one wave or pass
+    std::uint32_t rows_max = kVerifyRowsMax;  // of one batch or pass
 };
 
 struct StageAssignment {

@@ -25,7 +25,7 @@ namespace paceline {
 
 class StageSizes {
 public:
-    /// `requests`: how many contexts the KV caches have room for. `config` is settled by use_parts().
+    /// `requests`: how many contexts the KV caches have room for. `config` is resolved by use_parts().
     /// Errors: those of plan_draft_backend(), open_exit_parts() and plan_self_draft().
     static Result<StageSizes> open(const ModelFile& file,
                                    const ModelOptions& options,

@@ -45,11 +45,11 @@ std::string answer_text(const AnswerFigures& a) {
     return text + print(" | first token %.3f s", seconds(a.time_to_first()));
 }
 
-std::string waves_text(const AnswerFigures& a) {
+std::string batches_text(const AnswerFigures& a) {
     const VerdictTally& v = a.verdicts;
     if (v.candidates == 0) return {};
-    return print(" | %.2f tokens per wave, %lld of %lld proposals accepted",
-                 static_cast<double>(a.generated_tokens) / static_cast<double>(v.waves),
+    return print(" | %.2f tokens per batch, %lld of %lld proposals accepted",
+                 static_cast<double>(a.generated_tokens) / static_cast<double>(v.batches),
                  static_cast<long long>(v.accepted), static_cast<long long>(v.candidates));
 }
 
@@ -59,7 +59,7 @@ std::string one_line(const Figures& f, bool first) {
     std::string text = prompt_text(f) + answer_text(f.answer);
     if (first) text += print(" | load %.2f s", f.load_seconds);
     text += print(" | peak memory %.0f MB", static_cast<double>(f.traits.peak_bytes) / 1e6);
-    return text + waves_text(f.answer) + (f.exact ? "" : " | exact off");
+    return text + batches_text(f.answer) + (f.exact ? "" : " | exact off");
 }
 
 nlohmann::json to_json(const Figures& f) {
@@ -81,7 +81,7 @@ nlohmann::json to_json(const Figures& f) {
         {"generated_tokens", f.answer.generated_tokens},
         {"decode_seconds", seconds(f.answer.decode_time())},
         {"tokens_per_second", f.answer.decode_rate()},
-        {"waves", f.answer.verdicts.waves},
+        {"batches", f.answer.verdicts.batches},
         {"proposed_tokens", f.answer.verdicts.candidates},
         {"accepted_tokens", f.answer.verdicts.accepted},
         {"replays", f.answer.replays},

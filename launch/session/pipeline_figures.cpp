@@ -122,9 +122,9 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
         if (!rates.empty()) rates.pop_back();
         add("acceptance by position", rates.empty() ? "0" : rates);
     }
-    add("waves", print("%lld verified, %lld without candidates; %lld tokens",
-                       static_cast<long long>(v.waves), static_cast<long long>(v.alone),
-                       static_cast<long long>(v.emitted)));
+    add("batches", print("%lld verified, %lld without candidates; %lld tokens",
+                         static_cast<long long>(v.batches), static_cast<long long>(v.alone),
+                         static_cast<long long>(v.emitted)));
     add("target forwards", print("%llu", static_cast<unsigned long long>(f.target_forwards)));
     add("wasted rows",
         print("%llu", static_cast<unsigned long long>(f.counter(counters::kRowsWasted))));
@@ -174,9 +174,9 @@ PipelineAccounts accounts_of(const PipelineConfig& config) {
 
 FoldAccounts fold_accounts(const PipelineFigures& figures) {
     const VerdictTally& v = figures.verdicts;
-    FoldAccounts fold{.total = v.waves, .pre = v.alone, .verified = v.candidates + v.waves};
+    FoldAccounts fold{.total = v.batches, .pre = v.alone, .verified = v.candidates + v.batches};
     if (figures.accounts.sends_candidates) {
-        // A last verdict may find an outcome that no wave follows any more.
+        // A last verdict may find an outcome that no batch follows any more.
         fold.early = std::min(static_cast<std::int64_t>(figures.counter(counters::kOutcomeExit)),
                               fold.total - fold.pre);
     }
@@ -210,8 +210,8 @@ nlohmann::json to_json(const PipelineFigures& f) {
     const VerdictTally& v = f.verdicts;
     nlohmann::json json{{"method", f.method},
                         {"seconds", f.seconds},
-                        {"waves", v.waves},
-                        {"waves_of_root_alone", v.alone},
+                        {"batches", v.batches},
+                        {"batches_of_root_alone", v.alone},
                         {"drafts", v.drafts},
                         {"candidates", v.candidates},
                         {"accepted_tokens", v.accepted},
@@ -223,7 +223,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
                         {"draft_forwards", f.counter(counters::kDraftForwards)},
                         {"draft_rows", f.counter(counters::kDraftRows)}};
     for (std::size_t rows = 0; rows < v.by_rows.size(); ++rows) {
-        if (v.by_rows[rows] > 0) json["waves_by_rows"][std::to_string(rows)] = v.by_rows[rows];
+        if (v.by_rows[rows] > 0) json["batches_by_rows"][std::to_string(rows)] = v.by_rows[rows];
     }
     for (const OriginCounter& origin : kOutcomes)
         json["outcomes"][origin.name] = f.counter(origin.counter);

@@ -37,7 +37,7 @@ struct PipelineAccounts {
     int gamma = 0;                  // of lockstep; 0: event-driven, without equations 4 and 10
     int gamma_late = 0;             // gamma2 = gamma - gamma1; 0: PEARL
 
-    /// Rows of a full wave whose root an exit had sent: that root, and gamma2 tokens below it.
+    /// Rows of a full batch whose root an exit had sent: that root, and gamma2 tokens below it.
     /// The paper's equation 8 leaves the root out.
     [[nodiscard]] int early_rows() const { return gamma_late + 1; }
 };
@@ -49,7 +49,7 @@ struct PipelineFigures {
     VerdictTally verdicts{};
     std::array<std::uint64_t, kCounters> counters{};  // summed over all processes
     std::uint64_t target_forwards =
-        0;  // verify waves through all layers: those of the last segment
+        0;  // verify batches through all layers: those of the last segment
     std::vector<ProcessFigures> processes;
     double baseline_rate = 0.0;  // plain decoding's tokens/s on the same prompt; 0: not measured
     /// Of each pair of this pipeline and plain decoding, one right after the other: this pipeline's
@@ -64,7 +64,7 @@ struct PipelineFigures {
     }
 };
 
-/// FOLD's counts, section 4.3 of the paper, over waves that were verified.
+/// FOLD's counts, section 4.3 of the paper, over batches that were verified.
 struct FoldAccounts {
     std::int64_t total = 0;     // C_total: all of them
     std::int64_t pre = 0;       // those of the root alone: pre-verify that was not avoided

@@ -47,7 +47,7 @@ public:
         if (!answered) return answered.error();
         const bool cut = figures.finish == FinishReason::Interrupted && prefill;
         if (!cut || figures.begun.count() == 0) return figures;
-        // The conductor hears of a prefill when it is over, never of one that was cancelled.
+        // The conductor learns of a prefill when it is over, never of one that was cancelled.
         figures.prompt_tokens = std::min(figures.prompt_tokens, session_->prefilled_rows());
         figures.prefilled = figures.begun + std::chrono::duration_cast<std::chrono::microseconds>(
                                                 std::chrono::steady_clock::now() - begun);

@@ -163,7 +163,7 @@ public:
                 figures.processes[p].waiting +=
                     std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
                 if (record.id == StageId{1})
-                    figures.target_forwards += of(counters::kWaves) / hosted_segments(process);
+                    figures.target_forwards += of(counters::kBatches) / hosted_segments(process);
             }
         }
         return figures;

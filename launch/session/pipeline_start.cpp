@@ -56,7 +56,7 @@ Error with_remedy(Error error) {
     return error;
 }
 
-Status settle_transports(PipelinePlan& plan, const PipelineConfig& config) {
+Status resolve_transports(PipelinePlan& plan, const PipelineConfig& config) {
     GpuMachine machine{.source = "this machine", .name = "this machine", .gpus = {}};
     GpuLinks links;
     for (const PlacedStage& stage : plan.placement.stages) {
@@ -120,7 +120,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     plan.needs = sizes.value().needs(plan.placement);
     if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
     plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));
-    if (Status s = settle_transports(plan, config); !s) return s.error();
+    if (Status s = resolve_transports(plan, config); !s) return s.error();
     return plan;
 }
 

@@ -45,12 +45,12 @@ void add_state(const SelfDraftFigures& f, std::vector<std::pair<std::string, std
     const SelfDraftState& state = *f.state;
     if (f.auto_off) lines.emplace_back("auto-off", auto_off_text(f));
     if (state.threshold > 0.0) lines.emplace_back("threshold", print("%.3f", state.threshold));
-    std::string set = print("%d of %d sub-layers", state.left_out_count, 2 * f.layers);
+    std::string set = print("%d of %d sub-layers", state.skipped_count, 2 * f.layers);
     if (state.matchness > 0.0)
         set += print("; matchness %.2f, %d trials", state.matchness, state.trials);
-    lines.emplace_back("left out by drafts", std::move(set));
-    if (!state.left_out) return;
-    auto [attention, mlp] = strip_lines(*state.left_out);
+    lines.emplace_back("skipped by drafts", std::move(set));
+    if (!state.skipped) return;
+    auto [attention, mlp] = strip_lines(*state.skipped);
     lines.emplace_back("", std::move(attention));
     lines.emplace_back("", std::move(mlp));
 }
@@ -61,11 +61,11 @@ nlohmann::json to_json(const SelfDraftState& state, int layers) {
                         {"threshold", state.threshold},
                         {"matchness", state.matchness},
                         {"trials", state.trials},
-                        {"left_out", state.left_out_count},
-                        {"left_out_ratio", ratio(state.left_out_count, 2.0 * layers)}};
-    if (!state.left_out) return json;
-    const auto [attention, mlp] = strip_lines(*state.left_out);
-    json["left_out_set"] = state.left_out->text();
+                        {"skipped", state.skipped_count},
+                        {"skipped_ratio", ratio(state.skipped_count, 2.0 * layers)}};
+    if (!state.skipped) return json;
+    const auto [attention, mlp] = strip_lines(*state.skipped);
+    json["skipped_set"] = state.skipped->text();
     json["strip"] = {{"attention", marks_of(attention)}, {"mlp", marks_of(mlp)}};
     return json;
 }
@@ -90,7 +90,7 @@ SelfDraftFigures self_draft_figures(const SelfDraftView& view,
                                     double seconds) {
     const auto count = [&](Counter c) { return counters[static_cast<std::size_t>(c)]; };
     const auto number = [&](Counter c) { return static_cast<double>(count(c)); };
-    const auto rounds = static_cast<double>(verdicts.waves);
+    const auto rounds = static_cast<double>(verdicts.batches);
     const auto tokens = static_cast<double>(verdicts.emitted);
     const auto per_token = [&](Counter c) { return ratio(number(c) / 2, tokens); };
     const auto share = [&](Counter c) { return ratio(number(c) / 1e6, seconds); };

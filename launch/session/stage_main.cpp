@@ -52,8 +52,8 @@ Status connect_neighbours(StageLoop& loop,
     for (std::int32_t id = 1; id < assignment.segments; ++id) {
         const HostedActor* from = find(id);
         if (from == nullptr || find(id + 1) == nullptr) continue;
-        if (Status s = connect(
-                wave_edge(from->id, from->backend->config().dim, assignment.dispatch.wave_rows()));
+        if (Status s = connect(batch_edge(from->id, from->backend->config().dim,
+                                          assignment.dispatch.batch_rows()));
             !s.ok())
             return s;
     }

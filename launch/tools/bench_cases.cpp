@@ -10,8 +10,8 @@ namespace paceline {
 namespace {
 
 constexpr int kChunkRows = 512;
-// A wave of one row lasts some milliseconds: too short to be timed alone beside timer ticks.
-constexpr int kWavesPerSample = 8;
+// A batch of one row lasts some milliseconds: too short to be timed alone beside timer ticks.
+constexpr int kBatchesPerSample = 8;
 
 std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point begin) {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -30,7 +30,7 @@ std::string name(const BenchCase& bench) {
         case BenchKind::Generate:
             prefix = "tg";
             break;
-        case BenchKind::Wave:
+        case BenchKind::Batch:
             prefix = "w";
             break;
         case BenchKind::Gemm:
@@ -99,18 +99,18 @@ std::uint64_t BenchRunner::time_once(const BenchCase& bench) {
                 head_of_last(1);
             }
             break;
-        case BenchKind::Wave:
-            for (int i = 0; i < kWavesPerSample; ++i) {
+        case BenchKind::Batch:
+            for (int i = 0; i < kBatchesPerSample; ++i) {
                 feed(bench.depth, bench.count);
                 head_of_last(bench.count);
             }
-            return nanoseconds_since(begin) / kWavesPerSample;
+            return nanoseconds_since(begin) / kBatchesPerSample;
         case BenchKind::Gemm: {
             PACE_CHECK(cpu_ != nullptr, "matrix products alone are timed on a CPU");
             double seconds = 0.0;
-            for (int i = 0; i < kWavesPerSample; ++i)
+            for (int i = 0; i < kBatchesPerSample; ++i)
                 seconds += cpu_->gemm_only_seconds(bench.count);
-            return static_cast<std::uint64_t>(seconds / kWavesPerSample * 1e9);
+            return static_cast<std::uint64_t>(seconds / kBatchesPerSample * 1e9);
         }
     }
     return nanoseconds_since(begin);

@@ -2,11 +2,11 @@
 //
 //     pp512        512 tokens of a prompt, logits of the last     rate: tokens/s
 //     tg128        128 tokens, one after the other                rate: tokens/s
-//     w8           a wave of 8 rows with logits for every row     rate: rows/s
-//     gemm8        the matrix products of such a wave alone       rate: rows/s
+//     w8           a batch of 8 rows with logits for every row     rate: rows/s
+//     gemm8        the matrix products of such a batch alone       rate: rows/s
 //     pp512 @ d2048   the same after 2048 tokens of context
 //
-// A wave is timed as the mean of several in a row, each writing the same KV slots.
+// A batch is timed as the mean of several in a row, each writing the same KV slots.
 // Owns buffers; borrows the backend. One thread.
 #pragma once
 
@@ -19,11 +19,11 @@
 
 namespace paceline {
 
-enum class BenchKind : std::uint8_t { Prompt, Generate, Wave, Gemm };
+enum class BenchKind : std::uint8_t { Prompt, Generate, Batch, Gemm };
 
 struct BenchCase {
     BenchKind kind = BenchKind::Prompt;
-    int count = 0;  // tokens of Prompt and Generate, rows of Wave and Gemm
+    int count = 0;  // tokens of Prompt and Generate, rows of Batch and Gemm
     int depth = 0;  // tokens in the context before
 
     [[nodiscard]] int positions() const { return depth + count; }  // KV slots it needs
@@ -36,8 +36,8 @@ class BenchRunner {
 public:
     explicit BenchRunner(Backend& backend);
 
-    /// Nanoseconds of `repetitions` runs of `bench`, after one that is not counted. For Wave and
-    /// Gemm: of one wave. Preconditions: the backend has bench.positions() slots; for Gemm it is a
+    /// Nanoseconds of `repetitions` runs of `bench`, after one that is not counted. For Batch and
+    /// Gemm: of one batch. Preconditions: the backend has bench.positions() slots; for Gemm it is a
     /// CPU's.
     std::vector<std::uint64_t> run(const BenchCase& bench, int repetitions);
 

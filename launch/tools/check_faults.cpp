@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Slow stages are stopped for a part of each period: long against a wake-up, short against a wave.
+// Slow stages are stopped for a part of each period: long against a wake-up, short against a batch.
 constexpr std::chrono::milliseconds kPeriod{20};
 constexpr std::chrono::milliseconds kIdle{5};
 constexpr int kStallMillisMin = 5;

@@ -96,7 +96,7 @@ nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
                            {"tokens_per_second", answer.rate},
                            {"plain_tokens_per_second", result.plain[i].rate},
                            {"replays", answer.figures.replays},
-                           {"waves", answer.figures.verdicts.waves},
+                           {"batches", answer.figures.verdicts.batches},
                            {"loops", first_loop(result.plain[i].ids).has_value()}};
         if (!answer.error.empty()) row["error"] = answer.error;
         const auto place = first_difference(answer.ids, result.plain[i].ids);

@@ -1,5 +1,5 @@
 // measure_hops(): one message from process to process, as the stages pass them: through a ring,
-// with a doorbell, the receiver asleep; and the bytes of a wave's hidden states beside it.
+// with a doorbell, the receiver asleep; and the bytes of a batch's hidden states beside it.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint16_t kFrame = 1;
-constexpr std::uint32_t kFrameBytes = 512;  // a usual wave, verdict or proposal
+constexpr std::uint32_t kFrameBytes = 512;  // a usual batch, verdict or proposal
 constexpr std::array kRules = {KindRule{kFrame, 1, kFrameBytes, Urgency::Normal}};
 constexpr int kTrips = 2000;
 constexpr int kMisses = 100;  // of 100 ms each: the other end is gone
@@ -46,26 +46,26 @@ struct Line {
             RingProducer::attach(std::move(rings[0]).value(), Epoch{1}, kRules);
         Result<RingConsumer> in =
             RingConsumer::attach(std::move(rings[1]).value(), Epoch{1}, kRules);
-        Result<Doorbell> rung = Doorbell::attach(std::move(bells[0]).value());
-        Result<Doorbell> heard = Doorbell::attach(std::move(bells[1]).value());
+        Result<Doorbell> peer_bell = Doorbell::attach(std::move(bells[0]).value());
+        Result<Doorbell> own_bell = Doorbell::attach(std::move(bells[1]).value());
         if (!out) return out.error();
         if (!in) return in.error();
-        if (!rung) return rung.error();
-        if (!heard) return heard.error();
-        return Line{std::move(out).value(), std::move(in).value(), std::move(rung).value(),
-                    std::move(heard).value()};
+        if (!peer_bell) return peer_bell.error();
+        if (!own_bell) return own_bell.error();
+        return Line{std::move(out).value(), std::move(in).value(), std::move(peer_bell).value(),
+                    std::move(own_bell).value()};
     }
 
     bool send() {
         const std::array<std::byte, kFrameBytes> bytes{};
         if (out.try_push(kFrame, bytes) != Push::Ok) return false;
-        rung.ring();
+        peer_bell.ring();
         return true;
     }
     bool receive() {
         std::array<std::byte, kFrameBytes> bytes{};
         int misses = 0;
-        while (!heard.wait([this] { return in.has_frame(); }, {}, Doorbell::kSleepMax)) {
+        while (!own_bell.wait([this] { return in.has_frame(); }, {}, Doorbell::kSleepMax)) {
             if (++misses == kMisses) return false;
         }
         return in.try_pop(bytes).outcome == Pop::Frame;
@@ -73,8 +73,8 @@ struct Line {
 
     RingProducer out;
     RingConsumer in;
-    Doorbell rung;
-    Doorbell heard;
+    Doorbell peer_bell;
+    Doorbell own_bell;
 };
 
 /// Half of a round trip; negative if the other end was lost.

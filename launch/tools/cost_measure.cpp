@@ -32,7 +32,7 @@ Status check_list(const char* what, const std::vector<int>& values, int low, int
 
 Status check(const CostPlan& plan, const ModelConfig& config, int cores) {
     if (plan.rows.empty()) return Error{Errc::BadArgument, "rows to measure: none"};
-    if (Status s = check_list("rows", plan.rows, 1, static_cast<int>(kWaveRowsMax)); !s) return s;
+    if (Status s = check_list("rows", plan.rows, 1, static_cast<int>(kBatchRowsMax)); !s) return s;
     if (Status s = check_list("layers", plan.depths, 1, config.layers); !s) return s;
     if (Status s = check_list("threads", plan.threads, 1, cores); !s) return s;
     if (Status s = check_list("neighbours", plan.neighbours, 0, cores); !s) return s;
@@ -46,7 +46,7 @@ public:
     Setting(const ModelFile& file, const ModelOptions& model, const CostPlan& plan)
         : file_{file}, model_{model}, plan_{plan} {
         for (const int context : plan.contexts) {
-            if (context + largest_wave() <= file.config().context_length)
+            if (context + largest_batch() <= file.config().context_length)
                 contexts_.push_back(context);
         }
         if (contexts_.empty()) contexts_.push_back(0);
@@ -111,15 +111,15 @@ public:
     }
 
 private:
-    [[nodiscard]] int largest_wave() const {
+    [[nodiscard]] int largest_batch() const {
         return *std::max_element(plan_.rows.begin(), plan_.rows.end());
     }
 
     /// But for threads and cores.
     [[nodiscard]] CpuOptions sized_options() const {
-        const int slots = *std::max_element(contexts_.begin(), contexts_.end()) + largest_wave();
+        const int slots = *std::max_element(contexts_.begin(), contexts_.end()) + largest_batch();
         CpuOptions options = cpu_options(model_, ThreadPlan{}, slots);
-        options.rows_max = std::max(largest_wave(), static_cast<int>(kVerifyRowsMax));
+        options.rows_max = std::max(largest_batch(), static_cast<int>(kVerifyRowsMax));
         for (const int tokens : plan_.short_lists) {
             if (tokens == 0) continue;
             HeadSpec head;

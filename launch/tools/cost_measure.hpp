@@ -20,7 +20,7 @@
 namespace paceline {
 
 struct CostPlan {
-    std::vector<int> rows{1, 2, 4, 8, 16, 32, 64};  // at most kWaveRowsMax
+    std::vector<int> rows{1, 2, 4, 8, 16, 32, 64};  // at most kBatchRowsMax
     std::vector<int> contexts{64, 512, 1536};       // those beyond the model's are left out
     std::vector<int> depths{};   // layers; empty: 1, 2, 4, 8, a quarter, half and all of them
     std::vector<int> threads{};  // empty: 1 and as many as there are cores

@@ -7,7 +7,7 @@
 //
 //     verify, prefill, draft   rows through the layers, without any head
 //     head                     rows through one head
-//     hop                      a message from process to process; rows: of a wave
+//     hop                      a message from process to process; rows: of a batch
 //
 // Pure.
 #pragma once

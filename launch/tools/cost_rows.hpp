@@ -1,7 +1,7 @@
 // CostRows: times rows going through the first layers of a model, and heads; the instrument of
 // `simulate --measure-costs`.
 //
-// The rows are those of a verify wave: after a context that is in the KV cache, at positions that
+// The rows are those of a verify batch: after a context that is in the KV cache, at positions that
 // follow each other. Their slots are written again and again. Owns buffers; borrows the backend,
 // which holds all layers. One thread.
 #pragma once

@@ -31,7 +31,7 @@ std::string GenerateProgress::line() const {
                  static_cast<double>(tokens_) / std::max(seconds(), 1e-9));
 }
 
-void GenerateProgress::wave_done(int drawn, int rows) {
+void GenerateProgress::batch_done(int drawn, int rows) {
     tokens_ += drawn;
     rows_ += rows;
     const Clock::time_point now = Clock::now();

@@ -22,7 +22,7 @@ public:
     void start() { begin_ = shown_ = Clock::now(); }
     void answer_done() { ++done_; }
     /// Tokens drawn and rows run since the last call; shows where that is due.
-    void wave_done(int drawn, int rows);
+    void batch_done(int drawn, int rows);
 
     [[nodiscard]] std::int64_t answers() const { return done_; }
     [[nodiscard]] std::int64_t tokens() const { return tokens_; }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/decoding/answer_waves.hpp"
+#include "actors/decoding/answer_batches.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline {

@@ -105,7 +105,7 @@ std::string SimulateReport::json_text() const {
             nlohmann::json row{{"id", prompts_[i].id},
                                {"tokens", answer.ids.size()},
                                {"tokens_per_second", answer.figures.decode_rate()},
-                               {"waves", answer.figures.verdicts.waves},
+                               {"batches", answer.figures.verdicts.batches},
                                {"proposed", answer.figures.verdicts.candidates},
                                {"accepted", answer.figures.verdicts.accepted},
                                {"loops", first_loop(answer.ids).has_value()},

@@ -268,12 +268,12 @@ void add_figures(SimulatedRun& run,
         if (process->id() == kConductor) continue;
         if (process->id() == StageId{1}) {
             if (figures.self_draft) figures.self_draft->gauges = process->gauges();
-            // Every segment counts the waves that go through its own layers.
+            // Every segment counts the batches that go through its own layers.
             const auto& actors = process->spec().process.actors;
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
                 return placement.stage(id).role == StageRole::Segment;
             });
-            figures.target_forwards = counted[static_cast<std::size_t>(counters::kWaves)] /
+            figures.target_forwards = counted[static_cast<std::size_t>(counters::kBatches)] /
                                       static_cast<std::uint64_t>(segments);
         }
         const double busy = run.seconds > 0

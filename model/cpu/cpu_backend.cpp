@@ -172,7 +172,7 @@ private:
             "sub-layers of this segment");
         PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < parts_.config.vocab_size),
                    "a token of the vocabulary");
-        check_left_out(row, parts_.options.left_out);
+        check_skipped(row, parts_.options.skipped);
         check_keys(row);
     }
 
@@ -236,9 +236,9 @@ Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
     auto team = std::make_unique<ThreadTeam>(options.threads, options.cores, options.usable_cores);
     Result<CpuWeights> weights = CpuWeights::load(file, options, *team);
     if (!weights) return weights.error();
-    Result<KvStore> kv = KvStore::make(config, options.kv,
-                                       {options.first_layer, options.last_layer, options.left_out},
-                                       options.kv_slots);
+    Result<KvStore> kv =
+        KvStore::make(config, options.kv,
+                      {options.first_layer, options.last_layer, options.skipped}, options.kv_slots);
     if (!kv) return kv.error();
     std::unique_ptr<CpuAdapter> adapter;
     if (options.adapter) {

@@ -65,8 +65,8 @@ struct CpuOptions {
     std::optional<AdapterSpec> adapter{};   // after the segment's last layer
     std::optional<std::uint64_t> random{};  // seed of weights that the model has no bytes for
                                             // (model/weights/synthetic_model.hpp)
-    SublayerMask left_out{};  // sub-layers that every row skips: neither their weights nor their
-                              // keys and values have a place
+    SublayerMask skipped{};  // sub-layers that every row skips: neither their weights nor their
+                             // keys and values have a place
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1
 };
 

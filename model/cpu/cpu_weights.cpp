@@ -44,13 +44,13 @@ CpuWeights CpuWeights::plan(const ModelFile& file, const CpuOptions& options) {
     for (int l = first_layer; l < last_layer; ++l) {
         const LayerTensors& from = file.layer(l);
         CpuLayer& to = weights.layers_.emplace_back();
-        if (!options.left_out.skips(2 * l)) {
+        if (!options.skipped.skips(2 * l)) {
             to.q = planned(from.q, dtype, MatrixUse::Layer);
             to.k = planned(from.k, dtype, MatrixUse::Layer);
             to.v = planned(from.v, dtype, MatrixUse::Layer);
             to.attn_out = planned(from.attn_out, dtype, MatrixUse::Layer);
         }
-        if (options.left_out.skips(2 * l + 1)) continue;
+        if (options.skipped.skips(2 * l + 1)) continue;
         to.gate = planned(from.gate, dtype, MatrixUse::Layer);
         to.up = planned(from.up, dtype, MatrixUse::Layer);
         to.down = planned(from.down, dtype, MatrixUse::Layer);

@@ -44,14 +44,14 @@ public:
     [[nodiscard]] const std::string& device_name() const override { return parts_->device.name; }
     [[nodiscard]] MemoryUse memory_use() const override { return parts_->use; }
 
-    [[nodiscard]] std::size_t wave_rows(std::span<const Row> rows) const override {
-        return parts_->forward->wave_rows(rows);
+    [[nodiscard]] std::size_t batch_rows(std::span<const Row> rows) const override {
+        return parts_->forward->batch_rows(rows);
     }
 
-    [[nodiscard]] double wave_seconds(std::span<const Row> rows, int times) override {
+    [[nodiscard]] double batch_seconds(std::span<const Row> rows, int times) override {
         for (const Row& row : rows) check(row);
         cuda::set_device(parts_->options.device);
-        return parts_->forward->wave_seconds(rows, times);
+        return parts_->forward->batch_seconds(rows, times);
     }
 
     RunOutcome run_layers(std::span<const Row> rows,
@@ -97,7 +97,7 @@ public:
         PACE_CHECK(hidden.size() == rows.size() * dim() && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
         for (const Row& row : rows) check_keys(row);
-        return in_waves(rows, [&](std::size_t first, std::size_t count) {
+        return in_batches(rows, [&](std::size_t first, std::size_t count) {
             return parts_->forward->run_adapter(
                 rows.subspan(first, count),
                 {.in = of_rows(hidden, first, count), .out = of_rows(out, first, count)}, cancel);
@@ -231,7 +231,7 @@ private:
         for (const DrawJob& job : draws.jobs)
             PACE_CHECK(job.params == nullptr || (draws.head != nullptr && this->draws(*job.params)),
                        "what is drawn has a head and parameters that the device knows");
-        return in_waves(rows, [&](std::size_t first, std::size_t count) {
+        return in_batches(rows, [&](std::size_t first, std::size_t count) {
             const auto of = [&](auto all) { return all.empty() ? all : all.subspan(first, count); };
             const HiddenRows states = hidden.empty() ? hidden : of_rows(hidden, first, count);
             return parts_->forward->run(
@@ -241,13 +241,13 @@ private:
         });
     }
 
-    /// Rows through layers: `run` gets (first, count) of each wave.
+    /// Rows through layers: `run` gets (first, count) of each batch.
     template <class Run>
-    RunOutcome in_waves(std::span<const Row> rows, Run run) {
+    RunOutcome in_batches(std::span<const Row> rows, Run run) {
         // The calling thread may serve backends on other devices too.
         cuda::set_device(parts_->options.device);
         for (std::size_t first = 0; first < rows.size();) {
-            const std::size_t count = parts_->forward->wave_rows(rows.subspan(first));
+            const std::size_t count = parts_->forward->batch_rows(rows.subspan(first));
             if (run(first, count) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
             first += count;
         }
@@ -297,7 +297,7 @@ private:
             "sub-layers of this segment");
         PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < config().vocab_size),
                    "a token of the vocabulary");
-        check_left_out(row, parts_->options.left_out);
+        check_skipped(row, parts_->options.skipped);
         check_keys(row);
     }
 
@@ -315,7 +315,7 @@ private:
 };
 
 int kv_layers(const CudaOptions& options) {
-    return KvLayers{options.first_layer, options.last_layer, options.left_out}.count();
+    return KvLayers{options.first_layer, options.last_layer, options.skipped}.count();
 }
 
 MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uint64_t weights) {

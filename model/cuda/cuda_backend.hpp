@@ -22,13 +22,13 @@ public:
     [[nodiscard]] virtual const std::string& device_name() const = 0;
     /// How many of a call's rows, from the first on, go through the layers at once: rows_max, or
     /// fewer where they see more keys than there is room for.
-    [[nodiscard]] virtual std::size_t wave_rows(std::span<const Row> rows) const = 0;
+    [[nodiscard]] virtual std::size_t batch_rows(std::span<const Row> rows) const = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that is not timed. Rows as
-    /// for run_layers(), one wave of them, all through every sub-layer; those that begin
+    /// for run_layers(), one batch of them, all through every sub-layer; those that begin
     /// after sub-layer 0 have any hidden states. Keys and values of their slots are written. For
     /// benches.
-    [[nodiscard]] virtual double wave_seconds(std::span<const Row> rows, int times) = 0;
+    [[nodiscard]] virtual double batch_seconds(std::span<const Row> rows, int times) = 0;
 };
 
 /// What a segment takes of a device, without asking one. `options` as for make_cuda_backend().

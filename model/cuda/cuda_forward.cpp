@@ -27,8 +27,8 @@ CudaForward::CudaForward(const ModelConfig& config,
       adapter_cache_{adapter_cache},
       first_layer_{options.first_layer},
       last_layer_{options.last_layer},
-      left_out_{options.left_out},
-      kv_layers_{options.first_layer, options.last_layer, options.left_out},
+      skipped_{options.skipped},
+      kv_layers_{options.first_layer, options.last_layer, options.skipped},
       limits_{limits_of(config, options)},
       processors_{device.processors},
       wgmma_{cuda::has_wgmma(device)},
@@ -39,7 +39,7 @@ std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row>
     std::vector<Stretch> stretches;
     std::vector<int> active;
     for (int sublayer = 2 * first_layer_; sublayer < 2 * last_layer_; ++sublayer) {
-        if (left_out_.skips(sublayer)) {
+        if (skipped_.skips(sublayer)) {
             if (!stretches.empty() && stretches.back().last == sublayer) ++stretches.back().last;
             continue;
         }
@@ -58,7 +58,7 @@ std::vector<CudaForward::Stretch> CudaForward::stretches_of(std::span<const Row>
     return stretches;
 }
 
-std::size_t CudaForward::wave_rows(std::span<const Row> rows) const {
+std::size_t CudaForward::batch_rows(std::span<const Row> rows) const {
     const std::size_t most = std::min(rows.size(), static_cast<std::size_t>(limits_.rows));
     std::int64_t splits = 0;
     for (std::size_t r = 0; r < most; ++r) {
@@ -175,16 +175,16 @@ void CudaForward::embed() {
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
-    const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kWaveRows;
+    const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kBatchRows;
     if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
-    Recorded& wave = recorded_[{rows_now_, one_split_now_, attention_tiles_now_}];
+    Recorded& batch = recorded_[{rows_now_, one_split_now_, attention_tiles_now_}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
-    if (!wave.ran) {
-        wave.ran = true;
+    if (!batch.ran) {
+        batch.ran = true;
         return launch_stretch(stretch, embeds);
     }
-    if (wave.graph.empty()) wave.graph = stream_.record([&] { launch_stretch(stretch, embeds); });
-    wave.graph.launch(stream_);
+    if (batch.graph.empty()) batch.graph = stream_.record([&] { launch_stretch(stretch, embeds); });
+    batch.graph.launch(stream_);
 }
 
 void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
@@ -194,10 +194,10 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
                         input_of_sublayer(stretch.first)},
                        rows_now_);
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
-        if (left_out_.skips(sublayer)) continue;
+        if (skipped_.skips(sublayer)) continue;
         const CudaLayer& layer = weights_.layer(sublayer / 2);
         int following = sublayer + 1;
-        while (following < 2 * last_layer_ && left_out_.skips(following)) ++following;
+        while (following < 2 * last_layer_ && skipped_.skips(following)) ++following;
         // After the last one it is not needed; it costs less than another kind of finish.
         const NextInput next =
             input_of_sublayer(following < 2 * last_layer_ ? following : sublayer);
@@ -209,7 +209,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     }
 }
 
-/// Waits for the stream. A wave that is no longer needed is stopped: a cancelled one, and one all
+/// Waits for the stream. A batch that is no longer needed is stopped: a cancelled one, and one all
 /// of whose rows have died. Single rows go on with the others: a recording has its rows by number,
 /// and what a row costs beside the weights is little.
 CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {

@@ -4,7 +4,7 @@
 //   MLP         gate up, joined | down += hidden
 //
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
-// launches, one more where a row sees more than one split, two more in waves whose norms have kernels
+// launches, one more where a row sees more than one split, two more in batches whose norms have kernels
 // of their own. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
 // stretch of the whole segment is recorded as a graph for its size (GraphKey) and replayed from then on.
 //
@@ -14,9 +14,9 @@
 // After the last stretch come, without a wait between, the head and the draws of the rows that
 // something is drawn after; hidden states cross only where they are asked for.
 //
-// A call of run() is one wave: up to rows_max rows, so that a prefill reads the weights as seldom
-// as can be, but no more than wave_rows() lets in, so that the memory of attention stays bounded.
-// Waves of more than 64 rows are not recorded: a graph would save little compared with their products.
+// A call of run() is one batch: up to rows_max rows, so that a prefill reads the weights as seldom
+// as can be, but no more than batch_rows() lets in, so that the memory of attention stays bounded.
+// Batches of more than 64 rows are not recorded: a graph would save little compared with their products.
 //
 // Hidden states come from the host or from the device, and go where the caller wants them: the
 // recordings work in the workspace alone, so they are copied into it and out of it.
@@ -33,9 +33,9 @@
 #include <vector>
 
 #include "model/backend.hpp"
+#include "model/cuda/batch_tables.hpp"
 #include "model/cuda/cuda_weights.hpp"
 #include "model/cuda/rotation_table.hpp"
-#include "model/cuda/wave_tables.hpp"
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
@@ -65,7 +65,7 @@ struct CudaCache {
                      CudaCache& to);
 };
 
-/// The cancel token of a call, and the call's rows that are in this wave.
+/// The cancel token of a call, and the call's rows that are in this batch.
 struct CudaWatch {
     const CancelToken* cancel = nullptr;
     std::size_t first_row = 0;
@@ -76,14 +76,14 @@ struct CudaWatch {
     [[nodiscard]] bool all_stale() const;
 };
 
-/// Hidden states [rows, dim] of a wave. `in` is read if not all rows begin at sub-layer 0; where
+/// Hidden states [rows, dim] of a batch. `in` is read if not all rows begin at sub-layer 0; where
 /// `out` is empty they stay in the workspace.
 struct CudaStates {
     ConstHiddenRows in = {};
     HiddenRows out = {};
 };
 
-/// What is drawn after the rows of a wave: a token each, or candidates if these are not empty.
+/// What is drawn after the rows of a batch: a token each, or candidates if these are not empty.
 struct CudaDraws {
     const CudaHead* head = nullptr;
     std::span<const DrawJob> jobs = {};  // one for each row; those without params have none
@@ -94,9 +94,9 @@ struct CudaDraws {
     [[nodiscard]] std::vector<int> asked() const;
 };
 
-/// Number of waves whose hidden states callers can keep on the device: a segment's run, the rows that its
+/// Number of batches whose hidden states callers can keep on the device: a segment's run, the rows that its
 /// exit evaluates, and the output of its adapter. More memory is allocated on demand.
-inline constexpr int kKeptWaves = 3;
+inline constexpr int kKeptBatches = 3;
 
 /// Whether a row runs a sub-layer: within its [first, last) and not skipped.
 [[nodiscard]] bool runs(const Row& row, int sublayer);
@@ -121,17 +121,17 @@ public:
     enum class Made : std::uint8_t { All, NoDeviceMemory, NoPinnedMemory };
     [[nodiscard]] Made make(const CudaOptions& options);
 
-    /// How many of `rows`, from the first on, go in one wave; at least 64 if rows_max and `rows` are.
-    [[nodiscard]] std::size_t wave_rows(std::span<const Row> rows) const;
+    /// How many of `rows`, from the first on, go in one batch; at least 64 if rows_max and `rows` are.
+    [[nodiscard]] std::size_t batch_rows(std::span<const Row> rows) const;
     /// The most rows of a call of head(), draw() or draw_candidates(): logits are large.
-    [[nodiscard]] int head_rows() const { return std::min(limits_.rows, cuda::kWaveRows); }
+    [[nodiscard]] int head_rows() const { return std::min(limits_.rows, cuda::kBatchRows); }
 
-    /// Rows of one wave through their sub-layers, and what is drawn after them.
+    /// Rows of one batch through their sub-layers, and what is drawn after them.
     RunOutcome run(std::span<const Row> rows,
                    const CudaStates& states,
                    const CudaDraws& draws,
                    const CudaWatch& watch);
-    /// The adapter's x of each row of a wave.
+    /// The adapter's x of each row of a batch.
     RunOutcome run_adapter(std::span<const Row> rows,
                            const CudaStates& states,
                            const CancelToken* cancel);
@@ -140,8 +140,8 @@ public:
     [[nodiscard]] RowMemory make_rows(std::size_t rows);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);
-    /// CudaBackend::wave_seconds().
-    double wave_seconds(std::span<const Row> rows, int times);
+    /// CudaBackend::batch_seconds().
+    double batch_seconds(std::span<const Row> rows, int times);
     /// What is drawn from hidden states that are given: at most head_rows() of them, each with a job.
     void draw(ConstHiddenRows hidden, const CudaDraws& draws);
     /// Bytes of one slot's keys and values, and the bytes themselves (cuda_pages.cpp).
@@ -188,7 +188,7 @@ private:
     void give_hidden(ConstHiddenRows hidden);
     void send_out(HiddenRows out);
     void take_out(HiddenRows out) const;
-    void gather_wave(std::span<const RowSource> rows, HiddenRows to);
+    void gather_batch(std::span<const RowSource> rows, HiddenRows to);
     void put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to);
     void send_head_rows(std::span<const int> rows);
     void launch_head(const CudaHead& head, int rows);
@@ -196,7 +196,7 @@ private:
     void launch_draws(const CudaDraws& draws, std::span<const int> rows);
     void take_drawn(const CudaDraws& draws, std::span<const int> rows) const;
     [[nodiscard]] static std::uint64_t head_table_bytes(int rows);
-    [[nodiscard]] static std::uint64_t draw_staging_bytes(const WaveLimits& limits);
+    [[nodiscard]] static std::uint64_t draw_staging_bytes(const BatchLimits& limits);
     [[nodiscard]] std::int32_t* head_table() const;
     void stop_head();
     [[nodiscard]] cuda::Pieces kv_pieces() const;
@@ -225,9 +225,9 @@ private:
 
     /// What rows need between two kernels.
     struct Workspace {
-        // Of a wave's rows, up to rows_max.
+        // Of a batch's rows, up to rows_max.
         float* hidden = nullptr;   // [rows][dim]
-        float* kept = nullptr;     // [kKeptWaves * rows][dim]: what make_rows() gives
+        float* kept = nullptr;     // [kKeptBatches * rows][dim]: what make_rows() gives
         void* input = nullptr;     // [rows][padded dim]: of q k v, gate up, heads
         float* squares = nullptr;  // [rows][tiles]
         float* factors = nullptr;  // [rows]: what norms are, made of the squares
@@ -246,8 +246,8 @@ private:
         std::int32_t* tokens = nullptr;
         cuda::CandidateList* lists = nullptr;
     };
-    /// Of waves: see cuda_workspace.cpp.
-    static WaveLimits limits_of(const ModelConfig& config, const CudaOptions& options);
+    /// Of batches: see cuda_workspace.cpp.
+    static BatchLimits limits_of(const ModelConfig& config, const CudaOptions& options);
     static std::uint64_t place(const ModelConfig& config,
                                const CudaOptions& options,
                                std::byte* base,
@@ -259,9 +259,9 @@ private:
     CudaCache* adapter_cache_;
     int first_layer_;
     int last_layer_;
-    SublayerMask left_out_;
+    SublayerMask skipped_;
     KvLayers kv_layers_;
-    WaveLimits limits_;
+    BatchLimits limits_;
     int processors_;
     bool wgmma_;  // cuda::has_wgmma()
     bool graphs_on_;
@@ -274,7 +274,7 @@ private:
     Workspace at_;
     std::size_t kept_rows_ = 0;         // of at_.kept that are given
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
-    WaveTables tables_;
+    BatchTables tables_;
     RotationTable angles_;
     int rows_now_ = 0;             // of the stretch that is being launched: those of its grids
     int unit_rows_now_ = 1;        // of its attention units

@@ -45,7 +45,7 @@ void CudaForward::send_head_rows(std::span<const int> rows) {
     stream_.to_device(at_.draws, draw_pinned_.data(), head_table_bytes(head_rows()));
 }
 
-/// The head of a wave that was stopped has nothing to multiply either.
+/// The head of a batch that was stopped has nothing to multiply either.
 void CudaForward::stop_head() {
     urgent_.to_device(at_.head_rows, head_table() + 1 + head_rows(), 4);
     urgent_.finish();

@@ -28,10 +28,10 @@ struct CudaOptions {
     int last_layer = -1;        // -1: all layers
     std::int32_t kv_slots = 0;  // rounded up to whole pages
     // Computed at once, up to cuda::kGemmRowsMax: weights are read once for so many rows of a
-    // prefill. Larger calls are cut into such waves, heads and draws into ones of 64 at most.
+    // prefill. Larger calls are cut into such batches, heads and draws into ones of 64 at most.
     int rows_max = 512;
-    bool graphs = true;  // waves are recorded and replayed
-    // Whether a row's bits are the same in any wave. If not, waves of more than 64 rows are
+    bool graphs = true;  // batches are recorded and replayed
+    // Whether a row's bits are the same in any batch. If not, batches of more than 64 rows are
     // multiplied by cuBLAS where weights are bf16 (gemm_blas.hpp): two runs may give two texts.
     bool exact = true;
     bool final_head = false;        // norm and head also for a segment that does not end the model
@@ -39,7 +39,7 @@ struct CudaOptions {
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic_model.hpp)
-    SublayerMask left_out{};                 // as CpuOptions::left_out
+    SublayerMask skipped{};                  // as CpuOptions::skipped
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
 };
 

@@ -12,7 +12,7 @@ namespace paceline {
 /// Errors: BadArgument (layers, slots, rows, heads), Unsupported (shapes that no kernel has).
 [[nodiscard]] Status check_options(const ModelConfig& config, const CudaOptions& options);
 
-/// Device memory of a segment beside `use`: recorded graphs, one for each size of a wave. An estimate,
+/// Device memory of a segment beside `use`: recorded graphs, one for each size of a batch. An estimate,
 /// because the driver does not report the memory of a graph.
 [[nodiscard]] std::uint64_t recording_bytes(const CudaOptions& options);
 /// All of it.

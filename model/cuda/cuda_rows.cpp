@@ -3,7 +3,7 @@
 //     host ──> pinned ──> device        a copy of the host's, then one of the stream's
 //     device ──> device                 the stream's alone; the other end may be foreign memory
 //
-// Pinned memory holds a wave of them; what came out is copied on once the stream was waited for.
+// Pinned memory holds a batch of them; what came out is copied on once the stream was waited for.
 #include <algorithm>
 #include <cstring>
 #include <fmt/core.h>
@@ -32,7 +32,7 @@ bool neighbours(const RowSource& a, const RowSource& b) {
 
 }  // namespace
 
-// ---- A wave's
+// ---- A batch's
 
 void CudaForward::give_hidden(ConstHiddenRows hidden) {
     const std::size_t bytes = hidden.size() * sizeof(float);
@@ -41,7 +41,7 @@ void CudaForward::give_hidden(ConstHiddenRows hidden) {
     stream_.to_device(at_.hidden, pinned_.data(), bytes);
 }
 
-/// Puts the wave's hidden states into the stream. Those that go to the host come by way of
+/// Puts the batch's hidden states into the stream. Those that go to the host come by way of
 /// take_out(), once the stream was waited for.
 void CudaForward::send_out(HiddenRows out) {
     const std::size_t bytes = out.size() * sizeof(float);
@@ -59,15 +59,15 @@ void CudaForward::take_out(HiddenRows out) const {
 
 void CudaForward::gather(std::span<const RowSource> rows, HiddenRows to) {
     const auto dim = static_cast<std::size_t>(config_.dim);
-    const auto wave = static_cast<std::size_t>(limits_.rows);
-    for (std::size_t first = 0; first < rows.size(); first += wave) {
-        const std::size_t count = std::min(wave, rows.size() - first);
-        gather_wave(rows.subspan(first, count), to.subspan(first * dim, count * dim));
+    const auto batch = static_cast<std::size_t>(limits_.rows);
+    for (std::size_t first = 0; first < rows.size(); first += batch) {
+        const std::size_t count = std::min(batch, rows.size() - first);
+        gather_batch(rows.subspan(first, count), to.subspan(first * dim, count * dim));
     }
 }
 
 /// As many as pinned memory has room for: row i goes by its place i there.
-void CudaForward::gather_wave(std::span<const RowSource> rows, HiddenRows to) {
+void CudaForward::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
     const auto dim = static_cast<std::size_t>(config_.dim);
     bool waits = false;
     for (std::size_t first = 0; first < rows.size();) {
@@ -116,7 +116,7 @@ void CudaForward::put_in_stream(std::span<const RowSource> rows, std::size_t fir
 
 RowMemory CudaForward::make_rows(std::size_t rows) {
     const std::size_t floats = rows * static_cast<std::size_t>(config_.dim);
-    const std::size_t all = kKeptWaves * static_cast<std::size_t>(limits_.rows);
+    const std::size_t all = kKeptBatches * static_cast<std::size_t>(limits_.rows);
     if (rows <= all - kept_rows_) {
         float* at = at_.kept + kept_rows_ * static_cast<std::size_t>(config_.dim);
         kept_rows_ += rows;

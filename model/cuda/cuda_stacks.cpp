@@ -32,7 +32,7 @@ void CudaForward::run_and_keep(std::span<const Row> rows,
                                const CancelToken* cancel) {
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
         if (cancel != nullptr && cancel->cancelled()) return;
-        if (!left_out_.skips(sublayer))
+        if (!skipped_.skips(sublayer))
             launch_stretch({sublayer, sublayer + 1, stretch.rows},
                            embeds && sublayer == stretch.first);
         keep_stacks(rows, stretch, sublayer);

@@ -1,12 +1,12 @@
-// How long the device takes for a wave, apart from the host: what benches ask of CudaForward.
+// How long the device takes for a batch, apart from the host: what benches ask of CudaForward.
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
 
 namespace paceline {
 
-double CudaForward::wave_seconds(std::span<const Row> rows, int times) {
-    PACE_CHECK(times >= 1 && !rows.empty() && rows.size() == wave_rows(rows),
-               "one wave, and how often");
+double CudaForward::batch_seconds(std::span<const Row> rows, int times) {
+    PACE_CHECK(times >= 1 && !rows.empty() && rows.size() == batch_rows(rows),
+               "one batch, and how often");
     const std::vector<Stretch> stretches = stretches_of(rows);
     PACE_CHECK(stretches.size() == 1 && stretches.front().rows.size() == rows.size(),
                "all rows go through the same sub-layers");

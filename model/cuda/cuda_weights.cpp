@@ -159,8 +159,8 @@ void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions
     const auto type = [&](const TensorView& tensor) {
         return type_of(tensor, options.dtype, MatrixUse::Layer);
     };
-    if (!options.left_out.skips(2 * index)) plan_attention(file, from, to.attention, options.dtype);
-    if (options.left_out.skips(2 * index + 1)) return;
+    if (!options.skipped.skips(2 * index)) plan_attention(file, from, to.attention, options.dtype);
+    if (options.skipped.skips(2 * index + 1)) return;
     add_vector(file, from.ffn_norm, to.ffn_norm);
     add(MatrixFeed::paired(joined_type(type(from.gate), type(from.up)), from.gate, from.up),
         to.gate_up);

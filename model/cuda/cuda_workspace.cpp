@@ -8,9 +8,9 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kAlignment = 256;
-/// Keys that all rows of the largest wave may see: a prompt of usual length. Waves after more keys
+/// Keys that all rows of the largest batch may see: a prompt of usual length. Batches after more keys
 /// have fewer rows (512 become 256 after 4,096), which costs less than the memory would.
-constexpr int kWholeWaveContext = 2048;
+constexpr int kWholeBatchContext = 2048;
 
 std::uint64_t size_of(int value) {
     return static_cast<std::uint64_t>(value);
@@ -38,12 +38,12 @@ Widest widest(const ModelConfig& config, const CudaOptions& options) {
 }
 
 /// Of one call of a head (CudaForward::head_rows()).
-int head_rows_of(const WaveLimits& limits) {
-    return std::min(limits.rows, cuda::kWaveRows);
+int head_rows_of(const BatchLimits& limits) {
+    return std::min(limits.rows, cuda::kBatchRows);
 }
 
-/// Hidden states of a wave, or logits of a head's rows.
-std::uint64_t staging_bytes(const ModelConfig& config, const WaveLimits& limits) {
+/// Hidden states of a batch, or logits of a head's rows.
+std::uint64_t staging_bytes(const ModelConfig& config, const BatchLimits& limits) {
     return 4 * std::max(size_of(limits.rows) * size_of(config.dim),
                         size_of(head_rows_of(limits)) * size_of(config.vocab_size));
 }
@@ -82,17 +82,17 @@ bool CudaCache::make(KvType type,
     return true;
 }
 
-/// Two things grow with the keys that a wave's rows see, both by the split: partial sums, and what
-/// the plan says of units and slots. Waves of 64 rows always fit; larger ones have room for all
-/// their rows where these see kWholeWaveContext keys, and for fewer rows after longer contexts.
-WaveLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
+/// Two things grow with the keys that a batch's rows see, both by the split: partial sums, and what
+/// the plan says of units and slots. Batches of 64 rows always fit; larger ones have room for all
+/// their rows where these see kWholeBatchContext keys, and for fewer rows after longer contexts.
+BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
     const int context = context_of(config, options);
     const auto splits = [](int rows, int keys) {
         return std::int64_t{rows} * cuda::attention_splits(keys);
     };
     return {options.rows_max,
-            std::max(splits(std::min(options.rows_max, cuda::kWaveRows), context),
-                     splits(options.rows_max, std::min(context, kWholeWaveContext)))};
+            std::max(splits(std::min(options.rows_max, cuda::kBatchRows), context),
+                     splits(options.rows_max, std::min(context, kWholeBatchContext)))};
 }
 
 std::uint64_t CudaForward::place(const ModelConfig& config,
@@ -109,11 +109,11 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         take(bytes, rows * size_of(cuda::padded_inputs(inputs)), 4);
         pointer = bytes;
     };
-    const WaveLimits limits = limits_of(config, options);
+    const BatchLimits limits = limits_of(config, options);
     const std::uint64_t rows = size_of(limits.rows);
     const Widest most = widest(config, options);
     take(to.hidden, rows * size_of(config.dim), 4);
-    take(to.kept, size_of(kKeptWaves) * rows * size_of(config.dim), 4);
+    take(to.kept, size_of(kKeptBatches) * rows * size_of(config.dim), 4);
     take_input(to.input, rows, config.dim);
     take_input(to.mixed, rows, most.q);
     take_input(to.gated, rows, config.ffn_dim);
@@ -147,19 +147,19 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
 std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config, const CudaOptions& options) {
     Workspace nowhere;
     return place(config, options, nullptr, nowhere) +
-           WaveTables::device_bytes(limits_of(config, options)) +
+           BatchTables::device_bytes(limits_of(config, options)) +
            RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
 }
 
-std::uint64_t CudaForward::draw_staging_bytes(const WaveLimits& limits) {
+std::uint64_t CudaForward::draw_staging_bytes(const BatchLimits& limits) {
     const int rows = head_rows_of(limits);
     return head_table_bytes(rows) + 4 + size_of(rows) * sizeof(cuda::CandidateList);
 }
 
 std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
-    const WaveLimits limits = limits_of(config, options);
+    const BatchLimits limits = limits_of(config, options);
     return staging_bytes(config, limits) + draw_staging_bytes(limits) +
-           WaveTables::pinned_bytes(limits);
+           BatchTables::pinned_bytes(limits);
 }
 
 CudaForward::Made CudaForward::make(const CudaOptions& options) {
@@ -168,7 +168,7 @@ CudaForward::Made CudaForward::make(const CudaOptions& options) {
     if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
         !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_))
         return Made::NoPinnedMemory;
-    if (!cuda::DeviceMemory::allocate(bytes, memory_) || !WaveTables::make(limits_, tables_) ||
+    if (!cuda::DeviceMemory::allocate(bytes, memory_) || !BatchTables::make(limits_, tables_) ||
         !RotationTable::make(rope_, context_of(config_, options), stream_, angles_))
         return Made::NoDeviceMemory;
     head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head

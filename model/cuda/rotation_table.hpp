@@ -1,7 +1,7 @@
 // RotationTable: cosines and sines of every position that a row can have, on the device.
 //
-// Computed once from RopeTable, so rotations have the same bits as on the CPU. A wave only has the
-// positions of its rows: computing the angles per wave would take some microseconds a row before the first
+// Computed once from RopeTable, so rotations have the same bits as on the CPU. A batch only has the
+// positions of its rows: computing the angles per batch would take some microseconds a row before the first
 // kernel starts.
 //
 // Owns device memory; immutable once made.

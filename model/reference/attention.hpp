@@ -1,4 +1,4 @@
-// Attention of one row over its visible keys, the plain twin.
+// Attention of one row over its visible keys, in plain loops.
 //
 // Grouped queries: query head h reads KV head h / (heads / kv_heads). Scores, softmax and the
 // weighted sum are in double, in the order of the positions. Pure.

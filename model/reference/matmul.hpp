@@ -1,4 +1,4 @@
-// Matrix times vector, the plain twin: out[o] = sum over i of weights[o, i] * x[i] (+ bias[o]).
+// Matrix times vector, in plain loops: out[o] = sum over i of weights[o, i] * x[i] (+ bias[o]).
 //
 // Summed in double in the order of the inputs, rounded to float32 once. Pure.
 #pragma once

@@ -1,4 +1,4 @@
-// RMS norm, the plain twin: out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i].
+// RMS norm, in plain loops: out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i].
 //
 // Sums and products in double, one rounding to float32 at the end. Pure.
 #pragma once

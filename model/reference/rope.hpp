@@ -1,4 +1,4 @@
-// Rotary position embedding of one head, the plain twin: every pair of dimensions turns by the
+// Rotary position embedding of one head, in plain loops: every pair of dimensions turns by the
 // angle that model/rope_table.hpp gives for the row's position. Pure.
 #pragma once
 

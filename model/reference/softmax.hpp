@@ -1,4 +1,4 @@
-// Softmax in place, the plain twin. Pure.
+// Softmax in place, in plain loops. Pure.
 #pragma once
 
 #include <span>

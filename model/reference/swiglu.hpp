@@ -1,4 +1,4 @@
-// SwiGLU, the plain twin: out[i] = gate[i] * sigmoid(gate[i]) * up[i]. Pure.
+// SwiGLU, in plain loops: out[i] = gate[i] * sigmoid(gate[i]) * up[i]. Pure.
 #pragma once
 
 #include <span>

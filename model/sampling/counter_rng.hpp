@@ -2,7 +2,7 @@
 //
 // No state, no order of draws: the same (key, counter) gives the same four words in every
 // process, on every instruction set, after every crash. Salmon, Moraes, Dror, Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011. The row kernels hold a vectorised twin.
+// random numbers: as easy as 1, 2, 3", SC 2011. The row kernels hold a vectorised version.
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 //
 // libm differs from version to version and picks its code by CPU; these use only IEEE additions,
 // multiplications, divisions and integer operations in a fixed order (the build forbids FMA
-// contraction). They define the values; the row kernels hold vectorised twins of equal bits.
+// contraction). They define the values; the row kernels hold vectorised versions of equal bits.
 #pragma once
 
 #include <bit>

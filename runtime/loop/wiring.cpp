@@ -300,24 +300,25 @@ void WiringPlan::collect(StageId process,
     }
 }
 
-WiringPlan::Letter<control::Wire> WiringPlan::letter_for(StageId id) const {
+WiringPlan::WireMessage<control::Wire> WiringPlan::wire_message_for(StageId id) const {
     const Process& process = find(id);
-    PACE_CHECK(process.wired, "a letter for a process that is not wired");
-    Letter<control::Wire> letter;
-    letter.files.push_back(process.bell.fd());
-    letter.message.bell_file = 0;
-    letter.message.spin_micros = process.spec.spin_micros;
-    collect(id, {}, letter.message.edges, letter.files);
-    return letter;
+    PACE_CHECK(process.wired, "a message for a process that is not wired");
+    WireMessage<control::Wire> outgoing;
+    outgoing.files.push_back(process.bell.fd());
+    outgoing.message.bell_file = 0;
+    outgoing.message.spin_micros = process.spec.spin_micros;
+    collect(id, {}, outgoing.message.edges, outgoing.files);
+    return outgoing;
 }
 
-WiringPlan::Letter<control::Rewire> WiringPlan::letter_about(StageId peer, StageId survivor) const {
+WiringPlan::WireMessage<control::Rewire> WiringPlan::wire_message_about(StageId peer,
+                                                                        StageId survivor) const {
     const Process& process = find(peer);
-    Letter<control::Rewire> letter;
-    letter.message.peers = process.spec.actors;
-    letter.message.peer_epoch = process.epoch;
-    collect(survivor, peer, letter.message.edges, letter.files);
-    return letter;
+    WireMessage<control::Rewire> outgoing;
+    outgoing.message.peers = process.spec.actors;
+    outgoing.message.peer_epoch = process.epoch;
+    collect(survivor, peer, outgoing.message.edges, outgoing.files);
+    return outgoing;
 }
 
 WiringPlan::Offer WiringPlan::judge(const control::EdgeOffer& offer, StageId sender) {

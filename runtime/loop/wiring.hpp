@@ -38,7 +38,7 @@ struct EdgeSpec {
     std::uint32_t ring_slots = 64;  // a power of two; the last `urgent_slots` are reserved
     std::uint32_t urgent_slots = 16;
     std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
-    std::size_t tensor_bytes = 0;    // of one slot: rows of the largest wave x dim x 4
+    std::size_t tensor_bytes = 0;    // of one slot: rows of the largest batch x dim x 4
     /// Host for all that the conductor is an end of. Local is for edges within a process, Exported and
     /// Nccl for edges between two.
     Transport transport = Transport::Host;
@@ -123,14 +123,15 @@ public:
     void unwire(StageId process);
 
     template <class M>
-    struct Letter {
+    struct WireMessage {
         M message;
         std::vector<int> files;  // borrowed from the plan, until its next wire() or unwire()
     };
     /// The Wire message for the process, once it is wired.
-    [[nodiscard]] Letter<control::Wire> letter_for(StageId process) const;
+    [[nodiscard]] WireMessage<control::Wire> wire_message_for(StageId process) const;
     /// The Rewire message for `survivor` about `peer`. No edges if they share none.
-    [[nodiscard]] Letter<control::Rewire> letter_about(StageId peer, StageId survivor) const;
+    [[nodiscard]] WireMessage<control::Rewire> wire_message_about(StageId peer,
+                                                                  StageId survivor) const;
 
     enum class Offer : std::uint8_t {
         Wanted,  // the first of this channel: to be passed on to home_of(offer.from)

@@ -28,8 +28,8 @@ const char* name_of(TraceKind kind) {
             return "receive";
         case TraceKind::Full:
             return "full";
-        case TraceKind::Wave:
-            return "wave";
+        case TraceKind::Batch:
+            return "batch";
         case TraceKind::Proposal:
             return "proposal";
         case TraceKind::Verdict:

@@ -16,9 +16,9 @@ enum class TraceKind : std::uint16_t {
     Send,        // an instant: a hot message left; detail = its kind
     Receive,     // an instant: a hot message is handled; detail = its kind
     Full,        // an instant: a send met a full channel
-    Wave,        // an instant: a wave was formed; id = wave, position = base, count = rows
+    Batch,       // an instant: a batch was formed; id = batch, position = base, count = rows
     Proposal,    // an instant: candidates were sent; position = of the root, count = candidates
-    Verdict,     // an instant: a wave was verified; id = wave, position = base, count = committed
+    Verdict,     // an instant: a batch was verified; id = batch, position = base, count = committed
     Commit,      // an instant: the log took it; id, position, count as in Verdict
     Fenced,      // an instant: a message of an old attempt or epoch changed nothing
     PeerLost,    // an instant: peer
@@ -33,7 +33,7 @@ struct JobLabel {
     const char* name =
         "job";  // of static storage: "prefill", "verify", "draft", "exit", "optimise"
     RequestId request{};
-    std::uint32_t id = 0;      // of the wave
+    std::uint32_t id = 0;      // of the batch
     std::uint32_t rows = 0;    // that go through the layers
     std::uint32_t layers = 0;  // that they go through
     std::uint32_t heads = 0;   // rows for which a head is computed as well, as far as is known

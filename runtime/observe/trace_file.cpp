@@ -136,7 +136,7 @@ void Picture::add_slice(const Row& row, const TraceSlice& slice) {
     const TraceEvent& event = *slice.event;
     const bool is_job = event.kind == TraceKind::Job;
     std::string name = is_job ? job_name(event.label) : name_of(event.kind);
-    if (is_job || event.kind == TraceKind::Wave || event.kind == TraceKind::Verdict ||
+    if (is_job || event.kind == TraceKind::Batch || event.kind == TraceKind::Verdict ||
         event.kind == TraceKind::Commit) {
         name += fmt::format(" {}", event.id);
     }
@@ -145,16 +145,16 @@ void Picture::add_slice(const Row& row, const TraceSlice& slice) {
         args.add("request", static_cast<std::int64_t>(event.request.value));
     }
     if (is_job) {
-        args.add("wave", event.id).add("rows", event.count);
+        args.add("batch", event.id).add("rows", event.count);
         args.add("layers", event.detail).add("context", event.position);
         args.add("heads", event.heads);
     } else if (event.kind == TraceKind::Proposal) {
         args.add("attempt", event.attempt.value).add("root", event.position);
         args.add("tokens", event.count);
     } else if (is_mark(event.kind)) {
-        args.add("attempt", event.attempt.value).add("wave", event.id);
+        args.add("attempt", event.attempt.value).add("batch", event.id);
         args.add("position", event.position);
-        args.add(event.kind == TraceKind::Wave ? "rows" : "tokens", event.count);
+        args.add(event.kind == TraceKind::Batch ? "rows" : "tokens", event.count);
     }
     const std::int64_t at = slice.start - origin_;
     const std::int64_t micros = slice.end - slice.start;
@@ -175,8 +175,8 @@ const char* frame_name(std::uint32_t kind) {
     switch (static_cast<msg::Kind>(kind)) {
         case msg::Kind::Proposal:
             return "proposal";
-        case msg::Kind::Wave:
-            return "wave";
+        case msg::Kind::Batch:
+            return "batch";
         case msg::Kind::TensorNote:
             return "tensor note";
         case msg::Kind::Verdict:

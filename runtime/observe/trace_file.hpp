@@ -8,8 +8,8 @@
 //   conductor  epoch 1  [wait..........................] |commit 7|
 //
 // Each stage is a process of the picture, each of its incarnations a thread. Jobs and waits are
-// slices; waves, proposals, verdicts and commits are slices of a microsecond, because arrows need
-// slices at both ends; the rest are instants. An arrow follows a wave from where it was formed
+// slices; batches, proposals, verdicts and commits are slices of a microsecond, because arrows need
+// slices at both ends; the rest are instants. An arrow follows a batch from where it was formed
 // through the jobs that computed it to its verdict and its commit, another one a proposal from
 // where it was sent to the verdict that verified its root (trace_rows.hpp). A frame between two
 // processes is an asynchronous slice from Send to Receive, and how many are on their way is a

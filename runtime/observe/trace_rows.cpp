@@ -16,7 +16,7 @@ constexpr std::int64_t kMarkMicros = 1;                    // of an instant that
 // the one that it ends comes from a proposal, which is a point of nothing else.
 constexpr std::int64_t kProposalOrder = 1;
 constexpr std::int64_t kVerifiedOrder = 2;
-constexpr std::int64_t kWaveOrder = 3;  // and up along the wave
+constexpr std::int64_t kBatchOrder = 3;  // and up along the batch
 
 std::vector<TraceSlice> nested_slices(const std::vector<TraceEvent>& events) {
     std::vector<TraceSlice> slices;
@@ -52,9 +52,9 @@ bool computes(const TraceEvent& event) {
     return job == "prefill" || job == "verify" || job == "exit";
 }
 
-/// Gives every slice that a wave passes its part of an arrow. A wave number means another wave
+/// Gives every slice that a batch passes its part of an arrow. A batch number means another batch
 /// after its commit, or when it is formed again: then the next arrow begins.
-void follow_waves(std::vector<TraceRow>& rows, std::int64_t& arrows) {
+void follow_batches(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     std::map<std::pair<RequestId, std::uint32_t>, std::vector<TraceSlice*>> points;
     for (TraceRow& row : rows) {
         for (TraceSlice& slice : row.slices) {
@@ -65,19 +65,19 @@ void follow_waves(std::vector<TraceRow>& rows, std::int64_t& arrows) {
     }
     const auto order = [](const TraceSlice* slice) {
         const TraceKind kind = slice->event->kind;
-        const int rank = kind == TraceKind::Wave      ? 0
+        const int rank = kind == TraceKind::Batch     ? 0
                          : kind == TraceKind::Job     ? 1
                          : kind == TraceKind::Verdict ? 2
                                                       : 3;
         return std::pair{slice->start, rank};
     };
-    const auto draw = [&arrows](std::span<TraceSlice*> wave) {
-        if (wave.size() < 2) return;
+    const auto draw = [&arrows](std::span<TraceSlice*> batch) {
+        if (batch.size() < 2) return;
         ++arrows;
-        std::int64_t step = kWaveOrder;
-        for (TraceSlice* slice : wave) {
-            const char phase = slice == wave.front() ? 's' : slice == wave.back() ? 'f' : 't';
-            slice->arrows.push_back({"wave", phase, arrows});
+        std::int64_t step = kBatchOrder;
+        for (TraceSlice* slice : batch) {
+            const char phase = slice == batch.front() ? 's' : slice == batch.back() ? 'f' : 't';
+            slice->arrows.push_back({"batch", phase, arrows});
             slice->order = step++;
         }
     };
@@ -87,7 +87,7 @@ void follow_waves(std::vector<TraceRow>& rows, std::int64_t& arrows) {
             [&](const TraceSlice* a, const TraceSlice* b) { return order(a) < order(b); });
         std::size_t first = 0;
         for (std::size_t i = 1; i <= slices.size(); ++i) {
-            const bool over = i == slices.size() || slices[i]->event->kind == TraceKind::Wave ||
+            const bool over = i == slices.size() || slices[i]->event->kind == TraceKind::Batch ||
                               slices[i - 1]->event->kind == TraceKind::Commit;
             if (!over) continue;
             draw(std::span{slices}.subspan(first, i - first));
@@ -138,7 +138,7 @@ bool is_span(TraceKind kind) {
 }
 
 bool is_mark(TraceKind kind) {
-    return kind == TraceKind::Wave || kind == TraceKind::Proposal || kind == TraceKind::Verdict ||
+    return kind == TraceKind::Batch || kind == TraceKind::Proposal || kind == TraceKind::Verdict ||
            kind == TraceKind::Commit;
 }
 
@@ -162,7 +162,7 @@ std::vector<TraceRow> trace_rows(std::span<const ProcessTrace> processes) {
         row.slices = nested_slices(row.events);
     }
     std::int64_t arrows = 0;
-    follow_waves(rows, arrows);
+    follow_batches(rows, arrows);
     follow_proposals(rows, arrows);
     return rows;
 }

@@ -2,7 +2,7 @@
 // the arrows that touch them. The half of trace_file.hpp that knows what events mean together; the
 // other half writes JSON.
 //
-//   "wave"      formed -> its jobs on each segment -> verdict -> commit: same request and number
+//   "batch"      formed -> its jobs on each segment -> verdict -> commit: same request and number
 //   "proposal"  candidates sent -> the verdict that verified the root below which they stand: same
 //               request and attempt, the verdict's first token one after the proposal's root
 //

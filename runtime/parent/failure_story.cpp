@@ -16,13 +16,13 @@ void FailureStory::note(Micros at, std::string why) {
     later_.push_back({at, std::move(why)});
     if (later_.size() <= kLaterMax) return;
     later_.pop_front();
-    ++left_out_;
+    ++omitted_;
 }
 
 std::string FailureStory::text() const {
     if (!first_ || later_.empty()) return "";
     std::string text = "\nthe first failure: " + first_->why;
-    if (left_out_ > 0) text += fmt::format("\n{} more are left out here", left_out_);
+    if (omitted_ > 0) text += fmt::format("\n{} more are left out here", omitted_);
     for (const Failure& failure : later_) {
         const double seconds = std::chrono::duration<double>(failure.at - first_->at).count();
         text += fmt::format("\n{:.1f} s after it: {}", seconds, failure.why);

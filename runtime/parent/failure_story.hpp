@@ -33,7 +33,7 @@ private:
     };
     std::optional<Failure> first_;
     std::deque<Failure> later_;  // the newest kLaterMax
-    std::size_t left_out_ = 0;
+    std::size_t omitted_ = 0;
 };
 
 }  // namespace paceline

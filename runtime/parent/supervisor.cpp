@@ -259,10 +259,10 @@ Status Supervisor::Impl::send_wire(Stage& stage) {
     Result<Doorbell> bell = plan_->bell_of(stage.spec.id);
     if (!bell.ok()) return bell.error();
     stage.bell = std::move(bell).value();
-    WiringPlan::Letter<control::Wire> letter = plan_->letter_for(stage.spec.id);
-    letter.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
-    letter.message.link_limit_ms = static_cast<std::uint32_t>(options_.link_limit.count());
-    return send_to(stage, letter.message, letter.files);
+    WiringPlan::WireMessage<control::Wire> outgoing = plan_->wire_message_for(stage.spec.id);
+    outgoing.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
+    outgoing.message.link_limit_ms = static_cast<std::uint32_t>(options_.link_limit.count());
+    return send_to(stage, outgoing.message, outgoing.files);
 }
 
 // ---- ending ----

@@ -104,7 +104,7 @@ void Supervisor::Impl::on_edge_fault(Stage& stage, const control::EdgeFault& fau
     }
 }
 
-/// Of a consumer, for the producer at the other end, which gets it after the letter that has the channel.
+/// Of a consumer, for the producer at the other end, which gets it after the message that has the channel.
 void Supervisor::Impl::on_offer(Stage& stage,
                                 const control::EdgeOffer& offer,
                                 std::span<const OwnedFd> files) {
@@ -267,8 +267,9 @@ void Supervisor::Impl::carry_out(const Recovery::Join& join) {
     events_.emplace_back(PeersWired{stage.spec.actors, join.epoch, std::move(own.value().out),
                                     std::move(own.value().in)});
     for (const StageId id : join.survivors) {
-        const WiringPlan::Letter<control::Rewire> letter = plan_->letter_about(join.id, id);
-        (void)send_to(*find(id), letter.message, letter.files);
+        const WiringPlan::WireMessage<control::Rewire> outgoing =
+            plan_->wire_message_about(join.id, id);
+        (void)send_to(*find(id), outgoing.message, outgoing.files);
     }
 }
 

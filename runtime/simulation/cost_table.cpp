@@ -103,7 +103,7 @@ double interpolate(const std::map<std::uint32_t, double>& points, std::uint32_t 
     return below->second + share * (above->second - below->second);
 }
 
-/// Of a wave of `rows` rows. A wave of prefill may be longer than any that was measured.
+/// Of a batch of `rows` rows. A batch of prefill may be longer than any that was measured.
 double at_rows(const std::map<std::uint32_t, double>& points, std::uint32_t rows) {
     const double seconds = interpolate(points, rows);
     const std::uint32_t busy_from = std::max(points.rbegin()->first, kVerifyRowsMax);

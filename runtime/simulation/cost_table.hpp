@@ -10,7 +10,7 @@
 //
 // A cost is looked up in the records of its stage and fingerprint that are nearest in threads, then
 // neighbours, then layers. Between them it is interpolated in rows and context; beyond them the nearest
-// record is used, except that for more rows than were measured, and than a wave may verify, time grows in
+// record is used, except that for more rows than were measured, and than a batch may verify, time grows in
 // proportion to the rows. Time is scaled in proportion to the layers; records with 0 layers apply to any
 // number. Values; no side effects.
 #pragma once

@@ -53,11 +53,11 @@ void SimProcess::guarded(Call call) {
 void SimProcess::step(SimTime event_at) {
     if (event_at != wake_at_) return;
     wake_at_ = SimTime::max();
-    settle();
+    run_until_blocked();
 }
 
 /// Does everything that can be done now.
-void SimProcess::settle() {
+void SimProcess::run_until_blocked() {
     int iterations = 0;
     do {
         bool any = true;
@@ -104,9 +104,9 @@ bool SimProcess::iterate() {
 bool SimProcess::take_cold() {
     bool any = false;
     while (!cold_.empty() && cold_.front().arrives <= site_.core.now && may_handle()) {
-        SimLetter letter = std::move(cold_.front().letter);
+        SimMessage message = std::move(cold_.front().message);
         cold_.pop_front();
-        take(std::move(letter));
+        take(std::move(message));
         any = true;
     }
     return any;
@@ -153,7 +153,7 @@ void SimProcess::start_job() {
     job_began_ = core.now;
     count(Counter::Jobs, 1);
     tell([&] {
-        return fmt::format("begins a job: {}, {} rows, wave {}", label_.name, label_.rows,
+        return fmt::format("begins a job: {}, {} rows, batch {}", label_.name, label_.rows,
                            label_.id);
     });
     {
@@ -195,7 +195,7 @@ void SimProcess::job_done(std::uint64_t job) {
         event.heads = heads_of(label_);
         trace_.push_back(event);
     }
-    settle();
+    run_until_blocked();
 }
 
 /// Before it sleeps: marks channels whose room it waits for and checks them again. True: there is room.

@@ -13,7 +13,7 @@
 namespace paceline {
 
 std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes) {
-    static constexpr std::array kNames{"?", "Proposal", "Wave", "Verdict", "Stop", "TensorNote"};
+    static constexpr std::array kNames{"?", "Proposal", "Batch", "Verdict", "Stop", "TensorNote"};
     const msg::Route route = msg::route_of(kind, bytes).value_or(msg::Route{});
     return fmt::format("{} request {} attempt {}", kNames[kind < kNames.size() ? kind : 0],
                        route.request.value, route.attempt.value);
@@ -54,7 +54,7 @@ void SimProcess::loaded(std::uint64_t load) {
 
 void SimProcess::run_at_once(SimWire wire) {
     start(std::move(wire));
-    settle();
+    run_until_blocked();
 }
 
 void SimProcess::start(SimWire wire) {
@@ -204,13 +204,13 @@ void SimProcess::cancel_before(RequestId request, Attempt valid) {
 
 // ---- the connection ----
 
-void SimProcess::receive(SimLetter letter) {
+void SimProcess::receive(SimMessage message) {
     if (life_ == Life::Ended) return;
     SimCore& core = site_.core;
     // The conductor's own news come to it at once.
     const SimTime delay = serial_ == 0 ? SimTime{0} : site_.timing.cold(core.random);
     cold_last_ = std::max(core.now + delay, cold_last_);
-    cold_.push_back({cold_last_, std::move(letter)});
+    cold_.push_back({cold_last_, std::move(message)});
     wake(cold_last_);
 }
 
@@ -229,24 +229,24 @@ SimReport SimProcess::take_report() {
     return report;
 }
 
-void SimProcess::take(SimLetter letter) {
+void SimProcess::take(SimMessage message) {
     static constexpr std::array kNames{"a cold message", "Wire", "Unwire", "Rewire", "Joined"};
-    tell([&] { return "takes " + std::string{kNames[letter.index()]}; });
-    if (auto* mail = std::get_if<SimMail>(&letter)) {
+    tell([&] { return "takes " + std::string{kNames[message.index()]}; });
+    if (auto* mail = std::get_if<SimMail>(&message)) {
         host_->control(mail->to, mail->from, mail->message);
-    } else if (auto* wire = std::get_if<SimWire>(&letter)) {
+    } else if (auto* wire = std::get_if<SimWire>(&message)) {
         start(std::move(*wire));
         report(SimReady{});
-    } else if (auto* lost = std::get_if<SimUnwire>(&letter)) {
+    } else if (auto* lost = std::get_if<SimUnwire>(&message)) {
         for (const StageId peer : lost->peers) lose(peer);
-    } else if (auto* wired = std::get_if<SimRewire>(&letter)) {
+    } else if (auto* wired = std::get_if<SimRewire>(&message)) {
         // First retire the channels of the earlier incarnation, and report its loss if that has not been done.
         for (const StageId peer : wired->peers) lose(peer);
         add_channels(wired->channels);
         if (serial_ == 0) return;
         report(SimRewired{wired->peers.front(), wired->epoch});
         for (const StageId peer : wired->peers) host_->peer(peer, PeerChange::Joined);
-    } else if (auto* joined = std::get_if<SimJoined>(&letter)) {
+    } else if (auto* joined = std::get_if<SimJoined>(&message)) {
         for (const StageId peer : joined->peers) host_->peer(peer, PeerChange::Joined);
     }
 }
@@ -340,7 +340,7 @@ void SimProcess::suspend(SimTime until, SimTime gap) {
 void SimProcess::thaw() {
     if (life_ == Life::Ended || frozen()) return;
     tell([] { return std::string{"goes on"}; });
-    settle();
+    run_until_blocked();
 }
 
 void SimProcess::slow_down(std::uint32_t factor, SimTime until) {

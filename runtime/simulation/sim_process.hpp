@@ -81,7 +81,7 @@ struct SimRewire {
 struct SimJoined {
     std::vector<StageId> peers;
 };
-using SimLetter = std::variant<SimMail, SimWire, SimUnwire, SimRewire, SimJoined>;
+using SimMessage = std::variant<SimMail, SimWire, SimUnwire, SimRewire, SimJoined>;
 
 // ---- and back ----
 
@@ -178,7 +178,7 @@ public:
     [[nodiscard]] bool wired_to(std::uint32_t serial) const;
 
     // The connection.
-    void receive(SimLetter letter);
+    void receive(SimMessage message);
     [[nodiscard]] SimReport take_report();
 
     // Events.
@@ -255,7 +255,7 @@ private:
     };
     struct Cold {
         SimTime arrives;
-        SimLetter letter;
+        SimMessage message;
     };
 
     template <class Call>
@@ -267,7 +267,7 @@ private:
     }
     bool iterate();
     bool take_cold();
-    void take(SimLetter letter);
+    void take(SimMessage message);
     bool drain(SimChannel& channel);
     bool call_rooms();
     void start_job();
@@ -275,7 +275,7 @@ private:
     void tell_producers();
     void plan_wake();
     void report(SimReport report);
-    void settle();
+    void run_until_blocked();
     void start(SimWire wire);
     void lose(StageId peer);
     [[nodiscard]] bool is_faulty(StageId peer) const;

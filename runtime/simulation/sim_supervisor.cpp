@@ -83,9 +83,9 @@ void SimWorld::carry_out(const Recovery::Lost& lost) {
 }
 
 void SimWorld::carry_out(const Recovery::Unwire& unwire) {
-    const SimUnwire letter{stage(unwire.id).spec.process.actors};
-    to_conductor(letter);
-    for (const StageId survivor : unwire.survivors) at(stage(survivor)).receive(letter);
+    const SimUnwire message{stage(unwire.id).spec.process.actors};
+    to_conductor(message);
+    for (const StageId survivor : unwire.survivors) at(stage(survivor)).receive(message);
 }
 
 SimChannels SimWorld::connect(SimProcess& one, SimProcess& other) const {
@@ -184,14 +184,14 @@ void SimWorld::suspect(const SimProcess& whom, const std::string& why) {
     });
 }
 
-void SimWorld::hear_of_end(const SimProcess& whom) {
+void SimWorld::notice_end(const SimProcess& whom) {
     inform(whom, [&](Recovery& recovery) {
         recovery.gone(whom.id(), whom.epoch(), whom.exit_report(), core_.micros());
     });
 }
 
 /// A report has reached the conductor's process.
-void SimWorld::hear(SimProcess& from) {
+void SimWorld::take_report(SimProcess& from) {
     SimReport report = from.take_report();
     const Micros now = core_.micros();
     inform(from, [&](Recovery& recovery) {

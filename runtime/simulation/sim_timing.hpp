@@ -28,7 +28,7 @@ struct SimTiming {
     [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom&) = 0;
     /// A cold message from the conductor on its way.
     [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
-    /// What the conductor's process hears of a stage, or a stage of room in a channel.
+    /// News of a stage on its way to the conductor's process, or of room in a channel to a stage.
     [[nodiscard]] virtual SimTime news(SimRandom&) = 0;
     /// What a process has measured of one row through its layers before it is at work; 0: nothing.
     [[nodiscard]] virtual SimTime timed_row(StageId /*process*/) { return SimTime{0}; }

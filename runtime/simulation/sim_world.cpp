@@ -153,14 +153,14 @@ void SimWorld::dispatch(const SimEvent& event) {
         case SimEventKind::Loaded:
             return who.loaded(event.data);
         case SimEventKind::ColdUp:
-            return hear(who);
+            return take_report(who);
         case SimEventKind::Overdue:
             return look_for_hang(who);
         case SimEventKind::Hung:
             if (who.ended() || !who.frozen() || who.freezes() != event.data) return;
             return suspect(who, " hangs");
         case SimEventKind::Gone:
-            return hear_of_end(who);
+            return notice_end(who);
         case SimEventKind::Suspicion:
             return suspect(who, " is suspected");
         case SimEventKind::Tick:
@@ -275,7 +275,7 @@ std::optional<std::string> SimWorld::leaked_tensors() {
     for (const auto& producer : processes_) {
         if (producer->ended() || !is_current(*producer)) continue;
         for (const auto& channel : producer->channels_out()) {
-            // An actor may keep one slot acquired for its next wave.
+            // An actor may keep one slot acquired for its next batch.
             if (!channel->read || channel->tensors_free(1)) continue;
             return fmt::format("{} never got back a tensor slot from stage {}", producer->title(),
                                channel->spec.to.value);

@@ -95,7 +95,7 @@ public:
         return recovery_->health_of(process);
     }
     [[nodiscard]] bool all_up() const;
-    /// Tensor slots that are neither free nor held by their producer for its next wave: a
+    /// Tensor slots that are neither free nor held by their producer for its next batch: a
     /// sentence about the first one.
     [[nodiscard]] std::optional<std::string> leaked_tensors();
     /// Channels to an incarnation that is no more: a sentence about the first one.
@@ -124,7 +124,7 @@ private:
     void ended(SimProcess& process) override;
 
     void dispatch(const SimEvent& event);
-    void hear(SimProcess& from);
+    void take_report(SimProcess& from);
     template <class News>
     void inform(const SimProcess& about, News news);
     void check_conductor();
@@ -142,9 +142,9 @@ private:
     void check_joined(const Stage& stage);
     void die(std::uint32_t serial);
     void suspect(const SimProcess& whom, const std::string& why);
-    void hear_of_end(const SimProcess& whom);
+    void notice_end(const SimProcess& whom);
     [[nodiscard]] SimChannels connect(SimProcess& one, SimProcess& other) const;
-    void to_conductor(SimLetter letter) { processes_.front()->receive(std::move(letter)); }
+    void to_conductor(SimMessage message) { processes_.front()->receive(std::move(message)); }
 
     // sim_faults.cpp
     void strike(const SimFault& fault);

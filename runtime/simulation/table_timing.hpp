@@ -6,7 +6,7 @@
 //   a job       its record by rows and context, plus, for a label with heads, the model's record
 //               "head" with as many rows. A table without "head" for this model is taken to mean
 //               jobs with their heads; a job of heads alone (no rows) needs it.
-//   a transfer  the record "FROM>TO" of its edge, by the rows of the wave or tensor
+//   a transfer  the record "FROM>TO" of its edge, by the rows of the batch or tensor
 //
 // Borrows the table.
 #pragma once

@@ -37,7 +37,7 @@ FOLD = (stage("early", "early-verify", SHARED) + stage("final", "final-verify", 
         '[draft]\nsource = "prompt-lookup"\ngamma = 4\nmin_ngram = 1\nexit_alternatives = 2\n' +
         "[exit]\nshort_list = 100\n" + SUPERVISION)
 ADADECODE = (stage("layers", "segment", 'layers = "auto"', "segments = 4", "exit = true", SHARED) +
-             "[schedule]\nwaves_in_flight = 4\n"
+             "[schedule]\nbatches_in_flight = 4\n"
              "[exit]\nproposes = true\ngate = 0.2\nearly_max = 8\ndefers = true\ndefer_limit_us = 5000\n" + SUPERVISION)
 # The draft tells correct its trunk, and the keys and values of it where both store them as one type.
 FOUR_STAGES = (stage("early", "early-verify", SHARED) + stage("final", "final-verify", SHARED) +
@@ -89,7 +89,7 @@ class Plain(Gpu):
             self.assertIn(f"kv={kv}", stats["equality_class"])
 
     def test_bench_and_generate_run_there_too(self):
-        rows = json.loads(self.run_ok("bench", "-m", TINY, "--device", "cuda:0", "-p", "8", "-n", "2", "-w", "2",
+        rows = json.loads(self.run_ok("bench", "-m", TINY, "--device", "cuda:0", "-p", "8", "-n", "2", "-b", "2",
                                       "-r", "1", "-o", "json"))
         self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "w2"])
         self.assertEqual({(row["backends"], row["gpu_info"], row["kv_dtype"]) for row in rows},
@@ -271,7 +271,7 @@ class Refusals(Gpu):
     def test_words_that_are_no_device_and_what_only_a_cpu_can_do(self):
         self.assertIn("'gpu' is not cpu or cuda:N",
                       self.run_fails(USAGE, "run", "-m", TINY, "-p", "x", "--device", "gpu"))
-        self.assertIn("--gemm", self.run_fails(USAGE, "bench", "-m", TINY, "--device", "cuda:0", "-w", "1", "--gemm"))
+        self.assertIn("--gemm", self.run_fails(USAGE, "bench", "-m", TINY, "--device", "cuda:0", "-b", "1", "--gemm"))
 
     def test_what_does_not_fit_on_the_device_is_refused_with_what_it_needs(self):
         # The model, told that it was trained for 2^24 tokens: more keys and values than 8 GiB.

@@ -99,7 +99,7 @@ class Methods(CliTest):
         pipeline = stats["pipeline"]
         self.assertEqual(len(pipeline["times_plain_pairs"]), 3)
         self.assertEqual(pipeline["emitted_tokens"], stats["generated_tokens"])
-        self.assertEqual(pipeline["fold"]["c_total"], pipeline["waves"])
+        self.assertEqual(pipeline["fold"]["c_total"], pipeline["batches"])
 
     def check_self_draft(self, stats: dict, layers: int) -> None:
         """What must hold between the figures of a target that drafts for itself."""
@@ -109,7 +109,7 @@ class Methods(CliTest):
         self.assertEqual(own["passes"], pipeline["draft_forwards"])
         self.assertGreater(own["draft_steps"], 0)
         forward = own["tokens_per_forward"]
-        self.assertAlmostEqual(forward, pipeline["emitted_tokens"] / pipeline["waves"])
+        self.assertAlmostEqual(forward, pipeline["emitted_tokens"] / pipeline["batches"])
         alpha = own["acceptance_per_step"]
         self.assertAlmostEqual(alpha, pipeline["accepted_tokens"] / own["draft_steps"])
         if alpha > 0:
@@ -126,14 +126,14 @@ class Methods(CliTest):
         tokens = pipeline["emitted_tokens"]
         self.assertAlmostEqual(rows["draft"] * tokens, own["step_cost"] * own["draft_steps"] * layers)
         # Each verified row runs at least what lies behind the sub-layers that its draft has run.
-        verified = pipeline["candidates"] + pipeline["waves"]
+        verified = pipeline["candidates"] + pipeline["batches"]
         self.assertLessEqual(rows["verify"] * tokens, verified * layers + 1e-6)
         self.assertEqual(own["prefill_layer_rows"] % layers, 0)
         state = own["state"]
         strip = state["strip"]
         self.assertEqual([len(strip["attention"]), len(strip["mlp"])], [layers, layers])
-        self.assertEqual((strip["attention"] + strip["mlp"]).count("#"), state["left_out"])
-        self.assertAlmostEqual(state["left_out_ratio"], state["left_out"] / (2 * layers))
+        self.assertEqual((strip["attention"] + strip["mlp"]).count("#"), state["skipped"])
+        self.assertAlmostEqual(state["skipped_ratio"], state["skipped"] / (2 * layers))
 
     def self_draft_run(self, model: str, method: str, *settings: str) -> tuple[str, dict]:
         """A run of 60 tokens that always drafts, with the figures."""
@@ -151,7 +151,7 @@ class Methods(CliTest):
                 stderr, stats = self.self_draft_run(model, method)
                 self.check_self_draft(stats, layers)
                 for name in ("M  ", "alpha  ", "layer-rows  ", "time  ", "expected speed-up  ",
-                             "left out by drafts  "):
+                             "skipped by drafts  "):
                     self.assertRegex(stderr, rf"(?m)^{name}")
                 strip = stats["pipeline"]["self_draft"]["state"]["strip"]
                 self.assertIn("attention  " + strip["attention"] + "\n", stderr)

@@ -71,10 +71,10 @@ class PackedCache(CliTest):
             self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
             texts.add(tuple(wanted))
         self.assertEqual(len(texts), 2, "the dtype is seen in the text of random weights")
-        self.assertEqual(len(list(self.cache.glob("*.known"))), 1 if self.is_settled(FOLDER) else 0)
+        self.assertEqual(len(list(self.cache.glob("*.known"))), 1 if self.is_stable(FOLDER) else 0)
         self.assertEqual(list(self.cache.glob("*.paceline-part")), [])
 
-    def is_settled(self, folder: str) -> bool:
+    def is_stable(self, folder: str) -> bool:
         """Whether the files are old enough to be known by their times (a fresh checkout is not)."""
         newest = max(file.stat().st_ctime for file in Path(folder).glob("*.safetensors"))
         return newest + 3 < os.stat(self.cache).st_ctime

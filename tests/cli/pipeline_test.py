@@ -34,11 +34,11 @@ class Pipeline(CliTest):
         for sampling in ([], SAMPLED):
             self.same_ids(TINY, configs, "-p", PROMPT, "-n", "60", *sampling)
 
-    def test_a_prompt_of_several_prefill_waves_gives_the_same_tokens(self):
-        # 64 rows are one wave; this prompt fills several, and the last one only in part.
+    def test_a_prompt_of_several_prefill_batches_gives_the_same_tokens(self):
+        # 64 rows are one batch; this prompt fills several, and the last one only in part.
         self.same_ids(TINY, [self.config(2, True)], "--raw", "-p", "ab cd " * 35, "-n", "30")
 
-    def test_waves_of_prefill_of_any_length_give_the_same_tokens(self):
+    def test_batches_of_prefill_of_any_length_give_the_same_tokens(self):
         configs = []
         for rows in (1, 150, 512):
             configs.append(self.folder / f"rows-{rows}.toml")
@@ -52,9 +52,9 @@ class Pipeline(CliTest):
         self.assertIn("prefill_rows = 513 must be a whole number from 1 to 512",
                       self.run_fails(2, "run", "-m", TINY, "--config", str(wrong), "-p", "x"))
 
-    def test_a_draft_that_is_right_needs_fewer_waves_than_tokens(self):
+    def test_a_draft_that_is_right_needs_fewer_batches_than_tokens(self):
         _, stats = self.ids(TINY, "--config", self.config(2, True), "-p", PROMPT, "-n", "80", "--temp", "0")
-        self.assertLess(stats["waves"], stats["generated_tokens"])
+        self.assertLess(stats["batches"], stats["generated_tokens"])
 
     @needs_demo_model
     def test_the_shipped_configurations_give_the_demo_models_own_text(self):

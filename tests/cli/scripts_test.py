@@ -70,7 +70,7 @@ class Scripts(CliTest):
         rows = [line.split("\t") for line in out.read_text().splitlines() if not line.startswith("#")]
         gains = {row[2]: float(row[7]) for row in rows[1:]}
         self.assertGreater(gains["PEARL"], 1.2)
-        self.assertGreater(gains["FOLD, two waves"], gains["PEARL"])
+        self.assertGreater(gains["FOLD, two batches"], gains["PEARL"])
         self.assertGreater(gains["AdaDecode"], 1.0)
 
     @needs_demo_model

@@ -189,7 +189,7 @@ class Bench(CliTest):
     ARGS = ["bench", "-m", TINY, "-t", "1", "-p", "16", "-n", "4", "-r", "2"]
 
     def test_json_has_the_fields_of_llama_bench(self):
-        rows = json.loads(self.run_ok(*self.ARGS, "-d", "0,8", "-w", "1,4", "--gemm", "-o", "json"))
+        rows = json.loads(self.run_ok(*self.ARGS, "-d", "0,8", "-b", "1,4", "--gemm", "-o", "json"))
         self.assertEqual([r["test"] for r in rows],
                          ["pp16", "tg4", "w1", "gemm1", "w4", "gemm4",
                           "pp16 @ d8", "tg4 @ d8", "w1 @ d8", "gemm1 @ d8", "w4 @ d8", "gemm4 @ d8"])

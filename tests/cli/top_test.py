@@ -22,7 +22,7 @@ from terminal import Terminal, rows_of
 
 PAGE_BYTES = 896  # without a trace
 COUNTERS = ["frames-in", "frames-out", "frames-stale", "channel-full", "jobs", "job-us", "wait-us", "sleeps", "restarts",
-            "waves", "wave-rows", "prefill-rows", "verdicts", "tokens-proposed", "tokens-accepted", "tokens-committed",
+            "batches", "batch-rows", "prefill-rows", "verdicts", "tokens-proposed", "tokens-accepted", "tokens-committed",
             "fenced", "replays"]
 COMPUTING, WAITING = 3, 4
 
@@ -88,7 +88,7 @@ class Top(CliTest):
         lines = self.top()
         self.assertEqual(len(lines), 4, lines)
         self.assertIn(f"pipeline {os.getpid()}: 0.00 tokens/s, acceptance -, fenced 5, restarts 2", lines[0])
-        self.assertRegex(lines[1], r"^stage +pid +ep +state +queue +waves/s +rows +busy +wait +full/s$")
+        self.assertRegex(lines[1], r"^stage +pid +ep +state +queue +batch/s +rows +busy +wait +full/s$")
         self.assertRegex(lines[2], rf"^conductor +{os.getpid()} +1 waiting \S+ +0 ")
         self.assertRegex(lines[3], rf"^segment-1 +{os.getpid()} +1 waiting \S+ +3 ")
         self.assertTrue(all(len(line) < 80 for line in lines), lines)
@@ -97,15 +97,15 @@ class Top(CliTest):
         conductor, segment = self.pipeline()
         done = threading.Event()
 
-        def work() -> None:  # 100 waves of 4 rows and 250 tokens a second, as fast as it is asked
+        def work() -> None:  # 100 batches of 4 rows and 250 tokens a second, as fast as it is asked
             begin = time.monotonic()
             while not done.wait(0.01):
-                waves = int((time.monotonic() - begin) * 100)
-                segment.count("wave-rows", waves * 4)
-                segment.count("waves", waves)
-                segment.count("tokens-proposed", waves * 10)
-                segment.count("tokens-accepted", waves * 5)
-                conductor.count("tokens-committed", waves * 5 // 2)
+                batches = int((time.monotonic() - begin) * 100)
+                segment.count("batch-rows", batches * 4)
+                segment.count("batches", batches)
+                segment.count("tokens-proposed", batches * 10)
+                segment.count("tokens-accepted", batches * 5)
+                conductor.count("tokens-committed", batches * 5 // 2)
 
         worker = threading.Thread(target=work)
         worker.start()
@@ -117,8 +117,8 @@ class Top(CliTest):
         tokens, acceptance = re.match(r"pipeline \d+: (\S+) tokens/s, acceptance (\S+),", lines[0]).groups()
         self.assertAlmostEqual(float(tokens), 250, delta=60)
         self.assertAlmostEqual(float(acceptance), 0.5, delta=0.1)
-        waves, rows = lines[3].split()[-5:-3]
-        self.assertAlmostEqual(float(waves), 100, delta=25)
+        batches, rows = lines[3].split()[-5:-3]
+        self.assertAlmostEqual(float(batches), 100, delta=25)
         self.assertAlmostEqual(float(rows), 4, delta=0.3)
 
     def test_late_stages_and_dead_ones_are_named(self):

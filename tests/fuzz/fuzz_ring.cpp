@@ -39,7 +39,7 @@ enum Step : std::uint8_t {
     kMoveCounts,
     kLaxPush,
     kAttachAgain,
-    kWish,
+    kWantRoom,
     kSteps
 };
 
@@ -92,7 +92,7 @@ private:
             case kAttachAgain:
                 return attach();
             default:
-                return wish();
+                return want_room();
         }
     }
 
@@ -144,7 +144,7 @@ private:
         (void)rogue.value().try_push(kind, std::span{payload}.first(bytes));
     }
 
-    void wish() {
+    void want_room() {
         if (producer_) {
             producer_->want_room();
             (void)producer_->has_room(Urgency::Normal);

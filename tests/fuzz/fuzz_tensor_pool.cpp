@@ -23,7 +23,7 @@ enum Step : std::uint8_t {
     kReleaseAny,
     kScribble,
     kAttachAgain,
-    kWish,
+    kWantRoom,
     kSteps
 };
 
@@ -82,7 +82,7 @@ private:
             case kAttachAgain:
                 return attach();
             default:
-                return wish();
+                return want_room();
         }
     }
 
@@ -127,7 +127,7 @@ private:
         if (consumer_) consumer_->release(slot);
     }
 
-    void wish() {
+    void want_room() {
         if (producer_) {
             producer_->want_room();
             (void)producer_->has_room();

@@ -13,7 +13,7 @@ import elf
 
 # What Python's own modules of the runner are linked to: ctypes, hashlib, lzma, zlib and their like.
 PYTHON_LIBRARIES = ("_ctypes", "_hashlib", "_lzma", "_bz2", "_json")
-LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "lib2to3", "site-packages", "dist-packages", "__pycache__",
+OMITTED = ("test", "tests", "idlelib", "tkinter", "lib2to3", "site-packages", "dist-packages", "__pycache__",
             "ensurepip", "turtledemo", "pydoc_data")
 
 
@@ -42,7 +42,7 @@ def make(root: Path) -> None:
         if source.exists():
             shutil.copy(source.resolve(), root / place / name)
     shutil.copytree(f"/usr/lib/{version}", root / "usr/lib" / version, symlinks=False,
-                    ignore=shutil.ignore_patterns(*LEFT_OUT), ignore_dangling_symlinks=True)
+                    ignore=shutil.ignore_patterns(*OMITTED), ignore_dangling_symlinks=True)
     for module in PYTHON_LIBRARIES:
         for source in Path(f"/usr/lib/{version}/lib-dynload").glob(f"{module}.*.so"):
             _copy_with_libraries(source, root, str(source))

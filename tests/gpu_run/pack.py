@@ -140,7 +140,7 @@ def pack(root: Path, build: Path, kind: str, architectures: str, out: Path, mode
                                  "cut": split.cut(whole, f"{out.name}.model", part_bytes, out.parent)}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         write_archive(folder, out)
-    # Code for further cards is the caller's wish, and size.
+    # Code for further cards is the caller's choice, and size.
     if architectures in ("", PACKED_ARCHITECTURES) and out.stat().st_size > BYTES_MAX:
         raise PackError(f"{out} has {out.stat().st_size / (1 << 20):.1f} MiB, more than {BYTES_MAX >> 20}")
     return manifest

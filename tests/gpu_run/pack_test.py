@@ -88,7 +88,7 @@ class PackTest(unittest.TestCase):
         ran = bare_root.run(root, [f"/{pack.TOP}/run", "--only", "machine", "--only", "parity", "--only", "bench",
                                    "--minutes", "8", "--out", "/results"], 540)
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
-        for row in ("machine: libraries | passed", "bench: tiny: copy,kernels,waves | passed",
+        for row in ("machine: libraries | passed", "bench: tiny: copy,kernels,batches | passed",
                     "parity: llama-f32 | passed", "parity: tiny-chat | passed"):
             self.assertIn(row, ran.stdout)
         self.assertIn(", 0 failed,", ran.stdout)

@@ -22,7 +22,7 @@ LOST = "a kernel that reads where nothing is*"
 SANITIZED = {
     "gpu_gemm": "a row's product*,gate and up*,a residual*,the norm*",
     "gpu_sample": "the noise of a row*,a row gives the same*,a head of few tokens*",
-    "gpu_attention": "both kernels agree with the twin on chains*,a result in bf16*,one recording*",
+    "gpu_attention": "both kernels agree with the reference on chains*,a result in bf16*,one recording*",
 }
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck")
 QUERY = "name,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu"
@@ -158,11 +158,11 @@ def bench_step(choice: Choice, section: str, shape: str, sections: str, seconds:
 
 def early_bench_steps(choice: Choice) -> list:
     if choice.emulated:
-        return [bench_step(choice, "bench", "tiny", "copy,kernels,waves", 300)]
+        return [bench_step(choice, "bench", "tiny", "copy,kernels,batches", 300)]
     steps = []
     for shape in ("llama-8b", "smollm2-135m"):
         if shape in choice.shapes:
-            steps.append(bench_step(choice, "bench", shape, "copy,kernels,waves,drawing,goals", 180))
+            steps.append(bench_step(choice, "bench", shape, "copy,kernels,batches,drawing,goals", 180))
     return steps
 
 
@@ -170,7 +170,7 @@ def late_bench_steps(choice: Choice) -> list:
     blas = family_step(choice, "blas")
     if choice.emulated:
         return [blas, bench_step(choice, "bench", "tiny", "ladder,blas,costs", 300)]
-    wanted = [("llama-8b", "ladder,blas", 240), ("llama-1b", "copy,kernels,waves,drawing,goals", 180),
+    wanted = [("llama-8b", "ladder,blas", 240), ("llama-1b", "copy,kernels,batches,drawing,goals", 180),
               ("llama-8b", "costs", 240), ("smollm2-135m", "ladder,blas,costs", 240), ("llama-1b", "costs", 240),
               ("llama-70b", "kernels,costs", 300)]
     steps = [blas, *[bench_step(choice, "bench", *one) for one in wanted if one[0] in choice.shapes]]
@@ -234,7 +234,7 @@ def peer_step(choice: Choice, shape: str) -> Step:
         if code != 0:
             raise Failure(f"peers.py: exit code {code}; log {shell.log.name}")
         (shell.logs / f"{shape}.peers.md").write_text(text, encoding="utf-8")
-        ratios = re.findall(r"^\| (wave of \d+ after 512|prefill of \d+) \|.*?\|.*?\| (.+?) \|.*?\| (.+?) \|$",
+        ratios = re.findall(r"^\| (batch of \d+ after 512|prefill of \d+) \|.*?\|.*?\| (.+?) \|.*?\| (.+?) \|$",
                             text, re.M)
         said = [f"{what}: {torch.strip('*')}, {theirs.strip('*')}" for what, torch, theirs in ratios]
         return "; ".join(["rates over transformers', llama.cpp's", *said,

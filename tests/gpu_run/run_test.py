@@ -199,7 +199,7 @@ class PlanTest(Folder):
     def test_the_most_telling_steps_come_first(self):
         order = ["machine: card", "machine: libraries", "kernels: equal bits, however spread", "kernels: gpu_gemm",
                  "kernels: gpu_attention", "kernels: gpu_rows", "kernels: gpu_sample", "backend: gpu_backend",
-                 "bench: llama-8b: copy,kernels,waves", "bench: smollm2-135m: copy,kernels,waves",
+                 "bench: llama-8b: copy,kernels,batches", "bench: smollm2-135m: copy,kernels,batches",
                  "sanitizer: memcheck gpu_gemm", "kernels: gpu_blas", "bench: llama-8b: ladder",
                  "peers: smollm2-135m", "equality: greedy"]
         places = [self.at(name) for name in order]

@@ -113,7 +113,7 @@ TEST_CASE(
     const Leftovers before;
     std::vector<pid_t> stages;
     const StageId draft = toy_segment(3);
-    // Every answer begins with a letter to the draft, which reads none.
+    // Every answer begins with a message to the draft, which reads none.
     ToyRunOptions options{
         .plan = {.segments = 2, .draft = ToyDraft::Oracle},
         .load = {.streams = 8, .answers = 600, .max_tokens = 2},

@@ -100,7 +100,7 @@ struct Pipeline {
             edges.push_back({.from = kFirst,
                              .to = kSecond,
                              .tensor_slots = 4,
-                             .tensor_bytes = kWaveRowsMax * kDim * sizeof(float)});
+                             .tensor_bytes = kBatchRowsMax * kDim * sizeof(float)});
             edges.push_back({.from = kSecond, .to = kFirst});
         }
         if (drafts()) {

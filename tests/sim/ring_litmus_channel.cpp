@@ -11,8 +11,8 @@ std::byte filling(std::uint32_t salt, std::uint32_t index, std::size_t at) {
     return static_cast<std::byte>(random.next());
 }
 
-constexpr std::size_t letter_bytes(std::uint32_t index) {
-    return sizeof(Letter) + index * 5 % (kLetterBytesMax - sizeof(Letter) + 1);
+constexpr std::size_t message_bytes(std::uint32_t index) {
+    return sizeof(Message) + index * 5 % (kMessageBytesMax - sizeof(Message) + 1);
 }
 
 std::span<std::byte> bytes_of(auto& lines) {
@@ -33,7 +33,7 @@ Scenario Scenario::of(std::uint64_t seed) {
     scenario.producer_dies = !scenario.both_ways && scenario.pool_slots == 0 && !random.one_in(3);
     for (std::size_t end = 0; end < 2; ++end) {
         if (end == 1 && !scenario.both_ways) break;
-        scenario.letters[end] = 4 + random.below(20);
+        scenario.messages[end] = 4 + random.below(20);
         scenario.haunted[end] = random.one_in(3);
     }
     scenario.switch_one_in = 1U << random.below(5);
@@ -44,16 +44,16 @@ std::string Scenario::text() const {
     return std::to_string(slots) + " slots, " + std::to_string(urgent_slots) + " urgent, " +
            std::to_string(pool_slots) + " tensors, " + (both_ways ? "both ways" : "one way") +
            (producer_dies ? ", the producer dies" : "") + (checksums ? ", checksums" : "") +
-           (haunted[0] || haunted[1] ? ", frames of an old epoch" : "") + ", letters " +
-           std::to_string(letters[0]) + " and " + std::to_string(letters[1]) +
+           (haunted[0] || haunted[1] ? ", frames of an old epoch" : "") + ", messages " +
+           std::to_string(messages[0]) + " and " + std::to_string(messages[1]) +
            ", a switch at one in " + std::to_string(switch_one_in);
 }
 
-std::vector<std::byte> write_letter(const Letter& letter) {
-    std::vector<std::byte> frame(letter_bytes(letter.index));
-    std::memcpy(frame.data(), &letter, sizeof letter);
-    for (std::size_t at = sizeof letter; at < frame.size(); ++at) {
-        frame[at] = filling(letter.channel * 2, letter.index, at);
+std::vector<std::byte> write_message(const Message& message) {
+    std::vector<std::byte> frame(message_bytes(message.index));
+    std::memcpy(frame.data(), &message, sizeof message);
+    for (std::size_t at = sizeof message; at < frame.size(); ++at) {
+        frame[at] = filling(message.channel * 2, message.index, at);
     }
     return frame;
 }
@@ -62,17 +62,17 @@ std::string complaint_about(std::span<const std::byte> frame,
                             std::uint16_t kind,
                             std::uint32_t channel,
                             std::uint32_t index) {
-    Letter letter{};
-    std::memcpy(&letter, frame.data(), sizeof letter);
-    const std::string who = "letter " + std::to_string(index);
-    if (letter.epoch != kEpoch.value) return who + ": one of an old epoch was delivered";
-    if (letter.channel != channel) return who + ": one of another channel was delivered";
-    if (letter.index != index) {
-        return who + ": letter " + std::to_string(letter.index) + " was delivered in its place";
+    Message message{};
+    std::memcpy(&message, frame.data(), sizeof message);
+    const std::string who = "message " + std::to_string(index);
+    if (message.epoch != kEpoch.value) return who + ": one of an old epoch was delivered";
+    if (message.channel != channel) return who + ": one of another channel was delivered";
+    if (message.index != index) {
+        return who + ": message " + std::to_string(message.index) + " was delivered in its place";
     }
-    if (kind != kind_of(letter.sort)) return who + " has the wrong kind";
-    if (frame.size() != letter_bytes(index)) return who + " has the wrong length";
-    for (std::size_t at = sizeof letter; at < frame.size(); ++at) {
+    if (kind != kind_of(message.sort)) return who + " has the wrong kind";
+    if (frame.size() != message_bytes(index)) return who + " has the wrong length";
+    for (std::size_t at = sizeof message; at < frame.size(); ++at) {
         if (frame[at] != filling(channel * 2, index, at)) return who + " is torn";
     }
     return {};
@@ -86,7 +86,7 @@ Channel::Channel(std::uint32_t number, const Scenario& scenario) : number_{numbe
     RingOptions options;
     options.slots = scenario.slots;
     options.urgent_slots = scenario.urgent_slots;
-    options.payload_bytes = kLetterBytesMax;
+    options.payload_bytes = kMessageBytesMax;
     options.epoch = kEpoch;
     options.checksums = scenario.checksums;
     ring_.resize(ring_bytes(options).value() / sizeof(Line));
@@ -103,17 +103,17 @@ RingHeader& Channel::header() {
 RingProducer Channel::old_producer() {
     header().epoch = kOldEpoch.value;
     RingProducer producer =
-        RingProducer::attach_memory(bytes_of(ring_), kOldEpoch, kLetterRules).value();
+        RingProducer::attach_memory(bytes_of(ring_), kOldEpoch, kMessageRules).value();
     header().epoch = kEpoch.value;
     return producer;
 }
 
 RingProducer Channel::producer() {
-    return RingProducer::attach_memory(bytes_of(ring_), kEpoch, kLetterRules).value();
+    return RingProducer::attach_memory(bytes_of(ring_), kEpoch, kMessageRules).value();
 }
 
 RingConsumer Channel::consumer() {
-    return RingConsumer::attach_memory(bytes_of(ring_), kEpoch, kLetterRules).value();
+    return RingConsumer::attach_memory(bytes_of(ring_), kEpoch, kMessageRules).value();
 }
 
 std::span<std::byte> Channel::pool_memory() {

@@ -1,6 +1,6 @@
-// Channel: one directed edge of a litmus world, its memory, its letters, and what must be true.
+// Channel: one directed edge of a litmus world, its memory, its messages, and what must be true.
 //
-// A letter says what it is and is filled with bytes that follow from that, so that the one who
+// A message says what it is and is filled with bytes that follow from that, so that the one who
 // receives it can tell a whole one from a torn, repeated, lost or foreign one. What was put and
 // what was taken is counted here, outside of the ring, as the truth that the ring is held against.
 #pragma once
@@ -24,10 +24,10 @@ struct Scenario {
     std::uint32_t urgent_slots = 1;
     std::uint32_t pool_slots = 0;  // 0: no tensors
     bool checksums = false;
-    bool both_ways = false;                  // a cycle: questions, and answers that are urgent
-    bool producer_dies = false;              // and a successor goes on; one way, no tensors
-    std::array<bool, 2> haunted{};           // the ring holds frames of a dead incarnation
-    std::array<std::uint32_t, 2> letters{};  // what each end sends of its own accord
+    bool both_ways = false;                   // a cycle: questions, and answers that are urgent
+    bool producer_dies = false;               // and a successor goes on; one way, no tensors
+    std::array<bool, 2> haunted{};            // the ring holds frames of a dead incarnation
+    std::array<std::uint32_t, 2> messages{};  // what each end sends of its own accord
     std::uint32_t switch_one_in = 2;
 
     [[nodiscard]] static Scenario of(std::uint64_t seed);
@@ -37,13 +37,13 @@ struct Scenario {
 inline constexpr Epoch kOldEpoch{6};
 inline constexpr Epoch kEpoch{7};
 inline constexpr std::size_t kTensorBytesMax = 64;
-inline constexpr std::uint32_t kLetterBytesMax = 72;
-inline constexpr std::uint16_t kNormalLetter = 1;
-inline constexpr std::uint16_t kUrgentLetter = 2;
+inline constexpr std::uint32_t kMessageBytesMax = 72;
+inline constexpr std::uint16_t kNormalMessage = 1;
+inline constexpr std::uint16_t kUrgentMessage = 2;
 
 enum class Sort : std::uint32_t { Chatter, Question, Answer, Shout };
 
-struct Letter {
+struct Message {
     std::uint32_t channel;
     std::uint32_t epoch;
     std::uint32_t index;  // 0, 1, 2 .. of this channel and epoch
@@ -52,21 +52,21 @@ struct Letter {
     std::uint32_t tensor_bytes;
 };
 
-inline constexpr std::array kLetterRules = {
-    KindRule{kNormalLetter, sizeof(Letter), kLetterBytesMax, Urgency::Normal},
-    KindRule{kUrgentLetter, sizeof(Letter), kLetterBytesMax, Urgency::Urgent},
+inline constexpr std::array kMessageRules = {
+    KindRule{kNormalMessage, sizeof(Message), kMessageBytesMax, Urgency::Normal},
+    KindRule{kUrgentMessage, sizeof(Message), kMessageBytesMax, Urgency::Urgent},
 };
 
 [[nodiscard]] constexpr Urgency urgency_of(Sort sort) {
     return sort == Sort::Answer || sort == Sort::Shout ? Urgency::Urgent : Urgency::Normal;
 }
 [[nodiscard]] constexpr std::uint16_t kind_of(Sort sort) {
-    return urgency_of(sort) == Urgency::Urgent ? kUrgentLetter : kNormalLetter;
+    return urgency_of(sort) == Urgency::Urgent ? kUrgentMessage : kNormalMessage;
 }
 
-/// The bytes of a frame: the letter and its filling.
-[[nodiscard]] std::vector<std::byte> write_letter(const Letter& letter);
-/// What is wrong with a frame that should be letter `index` of the channel; empty if nothing.
+/// The bytes of a frame: the message and its filling.
+[[nodiscard]] std::vector<std::byte> write_message(const Message& message);
+/// What is wrong with a frame that should be message `index` of the channel; empty if nothing.
 [[nodiscard]] std::string complaint_about(std::span<const std::byte> frame,
                                           std::uint16_t kind,
                                           std::uint32_t channel,
@@ -94,7 +94,7 @@ public:
     [[nodiscard]] std::uint32_t put() const { return static_cast<std::uint32_t>(put_.size()); }
     [[nodiscard]] std::uint32_t taken() const { return taken_; }
     /// After a death: what was put and not published was never there.
-    void forget_after(std::uint64_t letters) { put_.resize(letters); }
+    void forget_after(std::uint64_t messages) { put_.resize(messages); }
     /// At most; the consumer may have taken one that it has not handed over.
     [[nodiscard]] std::uint32_t urgent_on_the_way() const;
 

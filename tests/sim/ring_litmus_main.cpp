@@ -33,8 +33,8 @@ constexpr std::array kBugs = {
     NamedBug{"RingFullOffByOne", PlantedBug::RingFullOffByOne},
     NamedBug{"RingEpochIgnored", PlantedBug::RingEpochIgnored},
     NamedBug{"RingReserveIgnored", PlantedBug::RingReserveIgnored},
-    NamedBug{"RoomWishForgotten", PlantedBug::RoomWishForgotten},
-    NamedBug{"RoomWishTaken", PlantedBug::RoomWishTaken},
+    NamedBug{"RoomRequestForgotten", PlantedBug::RoomRequestForgotten},
+    NamedBug{"RoomRequestTaken", PlantedBug::RoomRequestTaken},
     NamedBug{"NoRecheckBeforeSleep", PlantedBug::NoRecheckBeforeSleep},
     NamedBug{"PoolReleaseIgnored", PlantedBug::PoolReleaseIgnored},
     NamedBug{"PoolGenerationIgnored", PlantedBug::PoolGenerationIgnored},
@@ -49,10 +49,10 @@ struct Options {
 };
 
 void report(std::uint64_t seed, const Verdict& verdict) {
-    std::printf("seed %llu: %s\n  %s\n  %llu letters, %llu sleeps, %llu deaths, hash %016llx\n",
+    std::printf("seed %llu: %s\n  %s\n  %llu messages, %llu sleeps, %llu deaths, hash %016llx\n",
                 static_cast<unsigned long long>(seed),
                 verdict.failure.empty() ? "good" : verdict.failure.c_str(),
-                describe_litmus(seed).c_str(), static_cast<unsigned long long>(verdict.letters),
+                describe_litmus(seed).c_str(), static_cast<unsigned long long>(verdict.messages),
                 static_cast<unsigned long long>(verdict.sleeps),
                 static_cast<unsigned long long>(verdict.deaths),
                 static_cast<unsigned long long>(verdict.hash));
@@ -73,21 +73,21 @@ bool run_seeds(const Options& options) {
                         static_cast<unsigned long long>(seed));
             return false;
         }
-        sum.letters += verdict.letters;
+        sum.messages += verdict.messages;
         sum.stale += verdict.stale;
         sum.sleeps += verdict.sleeps;
         sum.deaths += verdict.deaths;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::printf(
-        "%llu seeds are good: %llu letters, %llu frames of old epochs dropped, %llu sleeps, "
+        "%llu seeds are good: %llu messages, %llu frames of old epochs dropped, %llu sleeps, "
         "%llu deaths, %.1f s\n",
         static_cast<unsigned long long>(options.seeds),
-        static_cast<unsigned long long>(sum.letters), static_cast<unsigned long long>(sum.stale),
+        static_cast<unsigned long long>(sum.messages), static_cast<unsigned long long>(sum.stale),
         static_cast<unsigned long long>(sum.sleeps), static_cast<unsigned long long>(sum.deaths),
         took.count());
     // A world in which nothing of this happens would prove nothing.
-    return sum.letters > options.seeds &&
+    return sum.messages > options.seeds &&
            (options.seeds < 100 || (sum.stale > 0 && sum.deaths > 0));
 }
 

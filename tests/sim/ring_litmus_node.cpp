@@ -17,8 +17,8 @@ enum Place : std::uint32_t { kBetween = 100, kLooked, kHalfRead, kHalfFilled, kT
 Node::Node(std::uint32_t end, std::uint64_t seed, Surroundings around)
     : random_{seed ^ (0x5bd1e995ULL * (end + 1))},
       around_{std::move(around)},
-      to_send_{around_.scenario.letters[end]},
-      to_take_{around_.scenario.letters[1 - end]},
+      to_send_{around_.scenario.messages[end]},
+      to_take_{around_.scenario.messages[1 - end]},
       in_{around_.in.consumer()} {
     if (around_.scenario.haunted[end]) out_ = around_.out.old_producer();
     if (around_.scenario.pool_slots == 0) return;
@@ -49,8 +49,9 @@ void Node::haunt() {
     around_.die_in(1 + random_.below(12));
     try {
         for (std::uint32_t index = 0; index < 4; ++index) {
-            const Letter letter{around_.out.number(), kOldEpoch.value, index, Sort::Chatter, {}, 0};
-            (void)out_->try_push(kNormalLetter, write_letter(letter));
+            const Message message{
+                around_.out.number(), kOldEpoch.value, index, Sort::Chatter, {}, 0};
+            (void)out_->try_push(kNormalMessage, write_message(message));
             turn(kBetween);
         }
     } catch (const Killed&) {
@@ -68,9 +69,9 @@ void Node::attach_producer() {
 
 void Node::live() {
     while (!is_over()) {
-        bool any = take_letters();
+        bool any = take_messages();
         any = release_some(false) || any;
-        any = send_letters() || any;
+        any = send_messages() || any;
         if (any || is_over()) continue;
         if (release_some(true)) continue;  // no sleep on slots that the peer may wait for
         sleep();
@@ -112,8 +113,8 @@ void Node::ring_peer() {
 
 // ---- receiving ----
 
-bool Node::take_letters() {
-    alignas(8) std::array<std::byte, kLetterBytesMax> buffer{};
+bool Node::take_messages() {
+    alignas(8) std::array<std::byte, kMessageBytesMax> buffer{};
     bool any = false;
     for (std::uint32_t burst = 1 + random_.below(4); burst > 0; --burst) {
         const Popped popped = in_.try_pop(buffer);
@@ -135,20 +136,20 @@ void Node::take(std::span<const std::byte> frame, std::uint16_t kind) {
         complaint_about(frame, kind, around_.in.number(), around_.in.taken());
     if (!complaint.empty()) around_.fail(complaint);
     around_.in.count_taken();
-    Letter letter{};
-    std::memcpy(&letter, frame.data(), sizeof letter);
-    around_.fibers.note((std::uint64_t{letter.index} << 32U) | letter.channel);
-    if (letter.sort == Sort::Answer) {
+    Message message{};
+    std::memcpy(&message, frame.data(), sizeof message);
+    around_.fibers.note((std::uint64_t{message.index} << 32U) | message.channel);
+    if (message.sort == Sort::Answer) {
         --questions_;
     } else {
         ++own_taken_;
     }
-    if (letter.sort == Sort::Question) ++owed_;
-    if (letter.tensor.generation != 0) hold(letter);
+    if (message.sort == Sort::Question) ++owed_;
+    if (message.tensor.generation != 0) hold(message);
 }
 
-void Node::hold(const Letter& letter) {
-    const Held held{letter.tensor, letter.index, letter.tensor_bytes};
+void Node::hold(const Message& message) {
+    const Held held{message.tensor, message.index, message.tensor_bytes};
     look_at(held);
     held_.push_back(held);
 }
@@ -191,7 +192,7 @@ void Node::try_old_reference() {
 
 // ---- sending ----
 
-bool Node::send_letters() {
+bool Node::send_messages() {
     bool any = false;
     for (std::uint32_t batch = 1 + random_.below(4); batch > 0 && own_sent_ < to_send_; --batch) {
         if (!send_own(next_sort())) break;
@@ -218,27 +219,28 @@ bool Node::send_own(Sort sort) {
         wants_room_ = urgency;
         if (urgency == Urgency::Urgent &&
             around_.out.urgent_on_the_way() < around_.scenario.urgent_slots) {
-            around_.fail("an urgent letter meets a ring full of normal ones");
+            around_.fail("an urgent message meets a ring full of normal ones");
         }
         return false;
     }
-    Letter letter{around_.out.number(), kEpoch.value, around_.out.put(), sort, {}, 0};
-    if (tensors_out_ && urgency == Urgency::Normal && letter.index % 3 != 0) {
-        const std::optional<PoolRef> slot = fill_tensor(letter.index);
+    Message message{around_.out.number(), kEpoch.value, around_.out.put(), sort, {}, 0};
+    if (tensors_out_ && urgency == Urgency::Normal && message.index % 3 != 0) {
+        const std::optional<PoolRef> slot = fill_tensor(message.index);
         if (!slot) return false;
-        letter.tensor = *slot;
-        letter.tensor_bytes = tensor_bytes_of(letter.index);
+        message.tensor = *slot;
+        message.tensor_bytes = tensor_bytes_of(message.index);
     }
-    if (!put(letter)) around_.fail("a ring with room says that it is full");
+    if (!put(message)) around_.fail("a ring with room says that it is full");
     ++own_sent_;
     if (sort == Sort::Question) ++questions_;
     return true;
 }
 
 void Node::send_answer() {
-    const Letter letter{around_.out.number(), kEpoch.value, around_.out.put(), Sort::Answer, {}, 0};
+    const Message message{around_.out.number(), kEpoch.value, around_.out.put(),
+                          Sort::Answer,         {},           0};
     // There are never more questions on the way than reserved slots: there must be room.
-    if (!put(letter)) around_.fail("an answer meets a full ring");
+    if (!put(message)) around_.fail("an answer meets a full ring");
     --owed_;
     publish();
 }
@@ -260,12 +262,12 @@ std::optional<PoolRef> Node::fill_tensor(std::uint32_t index) {
     return slot;
 }
 
-bool Node::put(Letter letter) {
-    const std::vector<std::byte> frame = write_letter(letter);
+bool Node::put(Message message) {
+    const std::vector<std::byte> frame = write_message(message);
     // Counted before: with some bugs it can be taken while it is being put.
-    around_.out.count_put(letter.sort);
+    around_.out.count_put(message.sort);
     has_unpublished_ = true;
-    return out_->try_put(kind_of(letter.sort), frame) == Push::Ok;
+    return out_->try_put(kind_of(message.sort), frame) == Push::Ok;
 }
 
 void Node::publish() {

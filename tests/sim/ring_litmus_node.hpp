@@ -1,6 +1,6 @@
 // Node: one end of a litmus world, a small loop of the kind that a stage runs.
 //
-// It takes letters, looks at tensors, gives them back in any order, sends, and sleeps on its
+// It takes messages, looks at tensors, gives them back in any order, sends, and sleeps on its
 // doorbell when there is nothing to do. It uses the real ring, pool and doorbell; between any two
 // calls of them, and at every fault point inside, the other end may get turns.
 #pragma once
@@ -51,18 +51,18 @@ private:
     void live();
     void attach_producer();
     [[nodiscard]] bool is_over() const;
-    [[nodiscard]] bool take_letters();
+    [[nodiscard]] bool take_messages();
     void take(std::span<const std::byte> frame, std::uint16_t kind);
-    void hold(const Letter& letter);
+    void hold(const Message& message);
     void look_at(const Held& held);
     [[nodiscard]] bool release_some(bool all);
     void try_old_reference();
-    [[nodiscard]] bool send_letters();
+    [[nodiscard]] bool send_messages();
     [[nodiscard]] Sort next_sort();
     [[nodiscard]] bool send_own(Sort sort);
     void send_answer();
     [[nodiscard]] std::optional<PoolRef> fill_tensor(std::uint32_t index);
-    [[nodiscard]] bool put(Letter letter);
+    [[nodiscard]] bool put(Message message);
     void publish();
     void ring_peer();
     void sleep();

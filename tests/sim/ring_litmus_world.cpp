@@ -30,7 +30,7 @@ public:
         fibers_.run();
         if (verdict_.failure.empty()) check_end();
         verdict_.hash = fibers_.hash();
-        verdict_.letters = channels_[0].taken() + channels_[1].taken();
+        verdict_.messages = channels_[0].taken() + channels_[1].taken();
         return verdict_;
     }
 
@@ -67,7 +67,7 @@ private:
         }
         for (const Channel& channel : channels_) {
             if (verdict_.failure.empty() && channel.taken() != channel.put()) {
-                verdict_.failure = "a letter was lost";
+                verdict_.failure = "a message was lost";
             }
         }
         for (std::size_t end = 0; end < 2; ++end) {

@@ -15,8 +15,8 @@ namespace paceline::test {
 struct Verdict {
     std::string failure;  // empty: every oracle held
     std::uint64_t hash = 0;
-    std::uint64_t letters = 0;  // delivered
-    std::uint64_t stale = 0;    // frames of an old epoch that were dropped
+    std::uint64_t messages = 0;  // delivered
+    std::uint64_t stale = 0;     // frames of an old epoch that were dropped
     std::uint64_t sleeps = 0;
     std::uint64_t deaths = 0;
 };

@@ -65,7 +65,7 @@ constexpr std::array kBugs{
     Bug{PlantedBug::DrainEndsNothing, "DrainEndsNothing", nullptr},
     Bug{PlantedBug::VerifyStartsLate, "VerifyStartsLate", nullptr},
     Bug{PlantedBug::DraftPathChanges, "DraftPathChanges",
-        "harmless: a set changes only after a verdict, and no wave leaves while a chain grows"},
+        "harmless: a set changes only after a verdict, and no batch leaves while a chain grows"},
     Bug{PlantedBug::AheadSlotsLeak, "AheadSlotsLeak", nullptr},
 };
 

@@ -25,7 +25,7 @@ Position context_in(const ToyPlan& plan) {
 
 std::uint32_t prefill_rows_in(const ToyPlan& plan) {
     if (!has_long_prompts(plan)) return 16;
-    return std::array{kVerifyRowsMax, 200U, kWaveRowsMax}[plan.seed / 8 % 3];
+    return std::array{kVerifyRowsMax, 200U, kBatchRowsMax}[plan.seed / 8 % 3];
 }
 
 /// Proposes the true continuation of a text that is known, each token right with a probability.
@@ -232,9 +232,9 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     dispatch.start = kStarts[start];
     parts.growth.pace = kPaces[random.chance(80) ? start : random.below(kPaces.size())];
     parts.growth.exit_alternatives = static_cast<std::int32_t>(random.below(4));
-    dispatch.shape = random.chance(50) ? WaveShape::Tree : WaveShape::Chain;
+    dispatch.shape = random.chance(50) ? BatchShape::Tree : BatchShape::Chain;
     dispatch.proposal_wait = Micros{scenario.plan.proposal_wait_micros};
-    dispatch.waves_in_flight_max = scenario.waves_in_flight;
+    dispatch.batches_in_flight_max = scenario.batches_in_flight;
     dispatch.rows_max = static_cast<std::uint32_t>(2 + random.below(7));
     dispatch.prefill_rows = prefill_rows_in(scenario.plan);
     dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
@@ -291,7 +291,7 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
             return edge.from == from && edge.to == to;
         });
     };
-    // What an exit proposes goes where the waves come from; the verifier has that channel already.
+    // What an exit proposes goes where the batches come from; the verifier has that channel already.
     if (scenario.exit.at > 1 && !is_there(exit, toy_segment(1))) {
         scenario.edges.push_back({.from = exit, .to = toy_segment(1)});
     }
@@ -356,12 +356,12 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     plan.right = 0.25 * static_cast<double>(random.below(5));
     plan.seed = random.next();
     // Room for one context or two: what is never freed is missed at once.
-    // But with more of it requests share waves.
+    // But with more of it requests share batches.
     const auto contexts =
         static_cast<std::int32_t>(random.chance(60) ? 1 + random.below(2) : 3 + random.below(3));
     plan.kv_slots = contexts * pages_for(context_in(plan)) * kKvPageSlots;
     plan.proposal_wait_micros = static_cast<std::int64_t>(random.below(3'000));
-    scenario.waves_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
+    scenario.batches_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
     SimRandom own = self_draft_random(seed);
     scenario.self_draft = draw_self_draft(own, plan);
     if (scenario.self_draft) {
@@ -402,7 +402,7 @@ std::string SimScenario::describe() const {
         std::to_string(static_cast<int>(plan.draft)) + ", housing " +
         std::to_string(static_cast<int>(plan.housing)) + ", " + std::to_string(plan.kv_slots) +
         " KV slots, prefill of " + std::to_string(prefill_rows_in(plan)) + " rows, " +
-        std::to_string(waves_in_flight) + " waves in flight, exit " + std::to_string(exit.at) +
+        std::to_string(batches_in_flight) + " batches in flight, exit " + std::to_string(exit.at) +
         self_draft_text(self_draft) + ", rings of " + std::to_string(edges.front().ring_slots) +
         ", " + std::to_string(clients.size()) + " clients, incident: " + name_of(incident);
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);

@@ -47,7 +47,7 @@ struct SimScenario {
     ToyPlan plan;
     SimExit exit;
     std::optional<SelfDraftOptions> self_draft;  // then there is neither a draft nor an exit
-    std::uint32_t waves_in_flight = 1;
+    std::uint32_t batches_in_flight = 1;
     std::vector<EdgeSpec> edges;
     std::vector<SimProcessSpec> processes;
     std::vector<SimClient> clients;
@@ -69,7 +69,7 @@ struct SimScenario {
     std::string describe() const;
 };
 
-/// In some pipelines prompts are long, and their prefill goes in waves of up to so many rows.
+/// In some pipelines prompts are long, and their prefill goes in batches of up to so many rows.
 [[nodiscard]] inline bool has_long_prompts(const ToyPlan& plan) {
     return plan.seed % 8 == 0;
 }

@@ -77,7 +77,7 @@ public:
             if (SoakClock::now() < end) rest();
         }
         faults_.end();
-        if (verdict.failures.empty() && plan_.parts.leftovers) settle(verdict);
+        if (verdict.failures.empty() && plan_.parts.leftovers) check_leftovers(verdict);
         judge(verdict);
         return verdict;
     }
@@ -105,8 +105,8 @@ private:
                      seconds(now - clients_.last_progress()), clients_.open_text().c_str());
     }
 
-    /// Some requests without faults, so that every stage hears what it may have missed, then none.
-    void settle(Verdict& verdict) {
+    /// Some requests without faults, so that every stage receives what it may have missed, then none.
+    void check_leftovers(Verdict& verdict) {
         clients_.begin(SoakClock::now() + std::chrono::seconds{2});
         const Status ended = session_.run();
         watchdog_.rest();
@@ -198,7 +198,7 @@ Result<Verdict> soak(const SoakPlan& plan) {
     if (!file) return file.error();
     Result<PipelineConfig> config = method_config(plan.method);
     if (!config) return config.error();
-    if (Status s = use_parts(config.value(), {.wish = kNoParts, .folders = {}}, file.value()); !s)
+    if (Status s = use_parts(config.value(), {.option = kNoParts, .folders = {}}, file.value()); !s)
         return s.error();
     Result<RunLog> log = RunLog::open({}, plan.verbose);
     if (!log) return log.error();

@@ -37,16 +37,16 @@ std::string folder_of(const std::string& path) {
     return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
-/// One wave through one segment: rows of positions [begin, begin + rows of `hidden`).
-void run_wave(Backend& segment,
-              std::span<const TokenId> wave,
-              Position begin,
-              std::span<const KvSlot> slots,
-              std::span<float> hidden) {
+/// One batch through one segment: rows of positions [begin, begin + rows of `hidden`).
+void run_batch(Backend& segment,
+               std::span<const TokenId> batch,
+               Position begin,
+               std::span<const KvSlot> slots,
+               std::span<float> hidden) {
     std::vector<Row> rows;
-    for (std::size_t i = 0; i < wave.size(); ++i) {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
         const Position position = begin + static_cast<Position>(i);
-        rows.push_back(sequence_row(segment, wave[i], position, slots));
+        rows.push_back(sequence_row(segment, batch[i], position, slots));
     }
     PACE_CHECK(segment.run_layers(rows, hidden, nullptr) == RunOutcome::Done,
                "a parity run is not cancelled");
@@ -126,20 +126,20 @@ Row sequence_row(const Backend& backend,
 
 std::vector<float> sequence_logits(std::span<Backend* const> segments,
                                    std::span<const TokenId> tokens,
-                                   int wave_rows,
+                                   int batch_rows,
                                    std::span<const KvSlot> slots) {
-    PACE_CHECK(!segments.empty() && wave_rows > 0, "a model has segments, a wave has rows");
+    PACE_CHECK(!segments.empty() && batch_rows > 0, "a model has segments, a batch has rows");
     Backend& last = *segments.back();
     const auto dim = static_cast<std::size_t>(last.config().dim);
     const auto vocab_size = static_cast<std::size_t>(last.config().vocab_size);
     std::vector<float> logits(tokens.size() * vocab_size);
     for (std::size_t begin = 0; begin < tokens.size();) {
         const std::size_t rows =
-            std::min(static_cast<std::size_t>(wave_rows), tokens.size() - begin);
+            std::min(static_cast<std::size_t>(batch_rows), tokens.size() - begin);
         std::vector<float> hidden(rows * dim);
         for (Backend* segment : segments) {
-            run_wave(*segment, tokens.subspan(begin, rows), static_cast<Position>(begin), slots,
-                     hidden);
+            run_batch(*segment, tokens.subspan(begin, rows), static_cast<Position>(begin), slots,
+                      hidden);
         }
         last.head(HeadId::Final, hidden, static_cast<int>(rows),
                   std::span(logits).subspan(begin * vocab_size, rows * vocab_size));
@@ -150,9 +150,9 @@ std::vector<float> sequence_logits(std::span<Backend* const> segments,
 
 std::vector<float> sequence_logits(Backend& backend,
                                    std::span<const TokenId> tokens,
-                                   int wave_rows) {
+                                   int batch_rows) {
     Backend* const segments[] = {&backend};
-    return sequence_logits(segments, tokens, wave_rows, home_slots(tokens.size()));
+    return sequence_logits(segments, tokens, batch_rows, home_slots(tokens.size()));
 }
 
 Deviation deviation(std::span<const float> got, std::span<const float> want, int vocab_size) {

@@ -49,18 +49,18 @@ struct Golden {
                                Position position,
                                std::span<const KvSlot> slots);
 
-/// Logits [tokens, vocab_size] of the sequence, fed in waves of `wave_rows` rows: 1 is row by
+/// Logits [tokens, vocab_size] of the sequence, fed in batches of `batch_rows` rows: 1 is row by
 /// row, tokens.size() one chunk. `segments` are chained and together the whole model; position p
 /// goes to slots[p] in all of them.
 [[nodiscard]] std::vector<float> sequence_logits(std::span<Backend* const> segments,
                                                  std::span<const TokenId> tokens,
-                                                 int wave_rows,
+                                                 int batch_rows,
                                                  std::span<const KvSlot> slots);
 
 /// The same for a backend that holds the whole model, in home slots.
 [[nodiscard]] std::vector<float> sequence_logits(Backend& backend,
                                                  std::span<const TokenId> tokens,
-                                                 int wave_rows);
+                                                 int batch_rows);
 
 struct Deviation {
     double relative = 0.0;  // the largest relative error; infinite if a logit is not a number

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from paceline_training import cli
-from paceline_training.losses import Waves
+from paceline_training.losses import VerifyBatches
 from paceline_training.modules import Context, DraftModel, THead
 from paceline_training.shards import Shards
 from paceline_training.target import Target
@@ -193,7 +193,7 @@ class EndToEnd(unittest.TestCase):
         target = Target(self.model)
         draft = DraftModel(target.shape, [target.layer(0)] * 2, target.output_norm)
         draft.load_state_dict(self.trained("small"))
-        with_prompt, behind_prompt = Waves(GAMMA), Waves(GAMMA)
+        with_prompt, behind_prompt = VerifyBatches(GAMMA), VerifyBatches(GAMMA)
         for answer in self.answers():
             tokens = torch.from_numpy(np.array(answer.tokens)).long()
             positions = torch.arange(len(tokens))[None]
@@ -203,11 +203,11 @@ class EndToEnd(unittest.TestCase):
             agrees = (guesses[:-1] == tokens[1:]).numpy()
             with_prompt.add(agrees[answer.prompt_tokens - 1:])
             behind_prompt.add(agrees[answer.prompt_tokens:])
-        self.assertGreater(behind_prompt.committed / behind_prompt.waves, 1.5)
-        # A quick draft has a chain ready for the prompt's own wave; behind a slow one that wave
+        self.assertGreater(behind_prompt.committed / behind_prompt.batches, 1.5)
+        # A quick draft has a chain ready for the prompt's own batch; behind a slow one that batch
         # gives one token, and the chains begin after it.
-        least, most = sorted([with_prompt.waves, ANSWERS + behind_prompt.waves])
-        found = self.check("parts", "--config", self.config(CHAIN))["waves"]
+        least, most = sorted([with_prompt.batches, ANSWERS + behind_prompt.batches])
+        found = self.check("parts", "--config", self.config(CHAIN))["batches"]
         self.assertGreater(found, 0.95 * least)
         self.assertLess(found, 1.05 * most)
 

@@ -204,8 +204,8 @@ class ShortList(WithFolder):
         ends = {int(a.tokens[-1]) for a in shards.answers if a.finished}
         self.assertLessEqual(ends, set(tokens.tolist()))
         chosen = sorted(set(tokens.tolist()) - ends - {rarest}, key=lambda t: mass[t])
-        left_out = set(range(VOCAB)) - set(tokens.tolist())
-        self.assertGreaterEqual(mass[chosen[0]], max(mass[t] for t in left_out))
+        omitted = set(range(VOCAB)) - set(tokens.tolist())
+        self.assertGreaterEqual(mass[chosen[0]], max(mass[t] for t in omitted))
 
     def test_coverage_is_the_share_of_likeliest_tokens_on_the_list(self):
         self.write([{"tokens": np.array([9, 1, 1, 2, 3]), "prompt_tokens": 1, "prompt_index": 0,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from paceline_training import kernels
-from paceline_training.losses import Figures, ShortList, Waves, distil, judge
+from paceline_training.losses import Figures, ShortList, VerifyBatches, distil, judge
 from paceline_training.modules import Context, THead
 from paceline_training.target import Target, permute_rows, unpermute_rows
 from torch_answers import MODELS, whole
@@ -178,13 +178,13 @@ class Losses(unittest.TestCase):
         self.assertEqual(rows["exit maths"]["positions"], 1)
         self.assertAlmostEqual(rows["exit code"]["confident"], 1 / 2)
 
-    def test_waves_begin_behind_what_the_last_one_committed(self):
-        waves = Waves(chain=3)
-        #                  wave: 2 right  | none | 3 right, cap   | 1 right, end of the answer
-        waves.add(np.array([1, 1, 0,        0,     1, 1, 1, 1,      1], bool))
-        self.assertEqual((waves.waves, waves.committed), (4, 9))
-        self.assertEqual(waves.accepted.tolist(), [3, 2, 1])
-        self.assertAlmostEqual(waves.figures()["acceptance_length"], 9 / 4)
+    def test_batches_begin_behind_what_the_last_one_committed(self):
+        verified = VerifyBatches(chain=3)
+        #                    batch: 2 right  | none | 3 right, cap   | 1 right, end of the answer
+        verified.add(np.array([1, 1, 0,        0,     1, 1, 1, 1,      1], bool))
+        self.assertEqual((verified.batches, verified.committed), (4, 9))
+        self.assertEqual(verified.accepted.tolist(), [3, 2, 1])
+        self.assertAlmostEqual(verified.figures()["acceptance_length"], 9 / 4)
 
 
 class Heads(unittest.TestCase):

@@ -33,7 +33,7 @@ Result<HugeArena> HugeArena::make(std::size_t bytes) {
     arena.mapping_ = static_cast<std::byte*>(mapping);
     const auto address = reinterpret_cast<std::uintptr_t>(mapping);
     arena.begin_ = arena.mapping_ + (round_up(address, kHugePage) - address);
-    // A wish, not a need: without huge pages everything works, only slower.
+    // Optional: without huge pages everything works, only slower.
     (void)madvise(arena.begin_, arena.size_, MADV_HUGEPAGE);
     return arena;
 }

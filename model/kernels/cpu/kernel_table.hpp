@@ -3,7 +3,7 @@
 // Every kernel is a pure function of its arguments; none allocates, locks or keeps state, so all
 // may run on several threads at once over different outputs. Every kernel is row-invariant: what
 // it computes for a row is a fixed sequence of operations on that row, whatever else is in the
-// call. Twins in plain loops: model/reference/.
+// call. Reference implementations in plain loops: model/reference/.
 #pragma once
 
 #include <cstdint>

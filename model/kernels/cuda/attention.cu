@@ -1,4 +1,4 @@
-// Attention of a wave: a block takes one unit of the plan and one KV head at a time.
+// Attention of a batch: a block takes one unit of the plan and one KV head at a time.
 //
 //     plain   a thread per key for the scores, a thread per dimension for the values, query after
 //             query; sums over dimensions and over positions ascending, one fma each

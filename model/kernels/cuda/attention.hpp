@@ -1,4 +1,4 @@
-// Attention of a wave over the pages of its keys, for one layer.
+// Attention of a batch over the pages of its keys, for one layer.
 //
 //     plain   float arithmetic for any type of cache, any head; what the other is checked against
 //     mma     tensor cores, for a bf16 cache and heads of a multiple of 16: reads keys and values
@@ -7,7 +7,7 @@
 // Row-invariant, both: the bits of a row's result depend on that row's query and the keys and
 // values it sees, in the order of their positions (attention_layout.hpp); not on the other rows,
 // how many there are, where keys are stored or how many blocks run. What lies in slots that a row
-// does not see does not matter, as long as the keys and values of the rows of its own wave are
+// does not see does not matter, as long as the keys and values of the rows of its own batch are
 // finite. The two kernels do not have equal bits.
 //
 // Plain structs of device pointers; the caller owns all memory. C++17.
@@ -26,8 +26,9 @@ enum class AttentionKernel : std::uint8_t { Plain, Mma };
 
 struct AttentionArgs {
     const std::int32_t* plan = nullptr;  // AttentionPlan::words(), on the device
-    const std::int32_t* rows = nullptr;  // how many the wave has: 0 ends it, whatever the plan says
-    const float* q = nullptr;            // [rows][q_stride]: heads x head_dim, rotated, not scaled
+    const std::int32_t* rows =
+        nullptr;               // how many the batch has: 0 ends it, whatever the plan says
+    const float* q = nullptr;  // [rows][q_stride]: heads x head_dim, rotated, not scaled
     int q_stride = 0;
     int heads = 0;
     int kv_heads = 0;

@@ -5,8 +5,8 @@
 // and a key's place in the arithmetic is its position within its split, wherever it is stored.
 // So a row's sums are the same whichever rows are beside it.
 //
-// The plan of a wave is one run of 32-bit words (attention_plan.hpp writes it, attention.cu reads
-// it): a header, then sections that begin where the header says. Its size follows the wave, its
+// The plan of a batch is one run of 32-bit words (attention_plan.hpp writes it, attention.cu reads
+// it): a header, then sections that begin where the header says. Its size follows the batch, its
 // address does not: a recorded graph serves any context.
 //
 // Pure. C++17, for host and device.
@@ -65,7 +65,7 @@ inline constexpr int kWordsOf = static_cast<int>(sizeof(T) / sizeof(std::int32_t
     const int queries = rows * queries_per_kv;
     return queries <= kAttentionTile ? 1 : queries <= 2 * kAttentionTile ? 2 : 4;
 }
-/// How many rows the units of a wave of `rows` rows are to have at most.
+/// How many rows the units of a batch of `rows` rows are to have at most.
 [[nodiscard]] constexpr int attention_unit_rows(int rows, int queries_per_kv) {
     const int most = attention_tiles(rows, queries_per_kv) * kAttentionTile / queries_per_kv;
     return rows < most ? rows : most;

@@ -1,12 +1,12 @@
-// AttentionPlan: the rows of a wave cut into units of attention work, for the device.
+// AttentionPlan: the rows of a batch cut into units of attention work, for the device.
 //
-// Made once per wave (all layers see the same keys) and copied to the device in one piece:
+// Made once per batch (all layers see the same keys) and copied to the device in one piece:
 // words() is exactly what attention.cu reads (attention_layout.hpp). Rows that follow one another
 // and name the same slots, as far as they see, share units: a chain, a chunk of prefill, the trunk
 // below a tree. Siblings share the splits below their fork and have units of their own above it.
 // None of this changes a bit of a result.
 //
-// Host logic without CUDA. Reuses its memory from wave to wave; its size is bounded by
+// Host logic without CUDA. Reuses its memory from batch to batch; its size is bounded by
 // attention_plan_words_max(). Used by one thread.
 #pragma once
 

@@ -35,7 +35,7 @@ PACE_DEVICE Plan plan_of(const std::int32_t* words) {
             words + header->merges_at, words + header->slots_at};
 }
 
-/// Whether the wave was stopped. Another stream may be setting its rows to 0: all threads of the
+/// Whether the batch was stopped. Another stream may be setting its rows to 0: all threads of the
 /// block take what the first one saw, by way of `seen` in shared memory, which nothing else uses.
 PACE_DEVICE bool stopped(const KernelArgs& args, int* seen) {
     if (thread_index() == 0) *seen = *args.call.rows;

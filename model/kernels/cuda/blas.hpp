@@ -1,5 +1,5 @@
 // Products by NVIDIA's cuBLAS: the peer that own kernels are measured against, and what `exact = off`
-// multiplies large waves with.
+// multiplies large batches with.
 //
 // cuBLAS picks a kernel by the shape of all that it is given, so the bits of a row depend on how many
 // rows come with it. Nothing that promises equal tokens may use it.

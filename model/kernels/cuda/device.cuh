@@ -9,7 +9,7 @@
 // Rules for kernels: one argument, a plain struct; shared memory only through shared_memory();
 // every thread of a block reaches every sync_block(), every lane of a warp every warp operation;
 // no atomics on anything that is summed. a * b + c is never fused unless fma() says so (the build
-// forbids contraction), so a host twin with the same operations has the same bits.
+// forbids contraction), so a host reference with the same operations has the same bits.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,7 @@
 //
 //   void wait_for_previous()           until the kernel before in the stream has ended and its
 //                                      writes are seen (programmatic dependent launch); before it
-//                                      a kernel may read only what no kernel of the wave writes
+//                                      a kernel may read only what no kernel of the batch writes
 //   void let_next_start()              the next kernel may begin its part before that call, once all
 //                                      blocks have called this or ended. Never before
 //                                      wait_for_previous(): so a kernel begins only when all but

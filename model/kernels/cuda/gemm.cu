@@ -29,7 +29,7 @@ void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choi
     if (choice.groups * choice.row_tiles * kTileRows < rows ||
         choice.tiles > tiles_max(args.weights.type, choice.row_tiles))
         throw DeviceError("a product: its blocks do not cover its rows");
-    launch_gemm_wave(stream, args, choice);
+    launch_gemm_batch(stream, args, choice);
 }
 
 }  // namespace paceline::cuda

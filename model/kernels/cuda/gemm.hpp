@@ -1,6 +1,6 @@
-// Matrix products of a wave: y[row] = W x[row], and what is done with y at once.
+// Matrix products of a batch: y[row] = W x[row], and what is done with y at once.
 //
-//     wave    few rows: the weights' bytes are what it waits for (gemm_wave.cu)
+//     batch   few rows: the weights' bytes are what it waits for (gemm_batch.cu)
 //     tiled   a prefill's many rows: arithmetic is (gemm_tiled.cu; gemm_tiled_wgmma.cu where wgmma is)
 //
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
@@ -25,7 +25,7 @@ namespace paceline::cuda {
 
 inline constexpr int kTileOutputs = 16;    // of a tensor-core product
 inline constexpr int kTileRows = 8;        // of one
-inline constexpr int kWaveRows = 64;       // that a block of the wave kernel has at most
+inline constexpr int kBatchRows = 64;      // that a block of the batch kernel has at most
 inline constexpr int kGemmRowsMax = 1024;  // of a call
 inline constexpr int kGemmSlicesMax = 8;   // of a product's inputs
 // Up to so many rows each block sums up the norm of a row itself.
@@ -52,7 +52,7 @@ enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
 [[nodiscard]] constexpr int steps_of(WeightType type, int inputs) {
     return (inputs + step_inputs(type) - 1) / step_inputs(type);
 }
-/// Into how many slices a product's steps are cut: the warps of the wave kernel take one each.
+/// Into how many slices a product's steps are cut: the warps of the batch kernel take one each.
 /// Enough for their loads to hide each other's latency, few enough for each to be longer than its
 /// begin and end.
 [[nodiscard]] constexpr int slices_of(int steps) {

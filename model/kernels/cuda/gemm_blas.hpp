@@ -4,7 +4,7 @@
 //     cuBLAS     y = W x, of a paired matrix gate and up beside each other, in floats
 //     finish     norm factor and Finish, with the functions that are fused after our own products
 //
-// cuBLAS knows no row count in device memory: a wave that was stopped is multiplied to its end, and
+// cuBLAS knows no row count in device memory: a batch that was stopped is multiplied to its end, and
 // only then finished for none of its rows.
 //
 // C++17.
@@ -18,7 +18,7 @@
 namespace paceline::cuda {
 
 /// Below, weights' bytes are what a product waits for, and our own kernel is as quick.
-inline constexpr int kBlasRowsMin = kWaveRows + 1;
+inline constexpr int kBlasRowsMin = kBatchRows + 1;
 
 /// Whether cuBLAS can multiply it as it lies: rows of bf16.
 [[nodiscard]] constexpr bool blas_takes(const DeviceMatrix& matrix) {

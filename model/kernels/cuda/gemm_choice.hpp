@@ -12,11 +12,11 @@ namespace paceline::cuda {
 /// Of a block of the tiled kernel.
 inline constexpr int kLargeTile = 128;  // outputs, and rows
 inline constexpr int kSmallTile = 64;
-/// Products of more rows are tiled where there is wgmma; elsewhere those of more than kWaveRows.
+/// Products of more rows are tiled where there is wgmma; elsewhere those of more than kBatchRows.
 inline constexpr int kWgmmaRowsAbove = 32;
 
 struct GemmChoice {
-    int tile = 0;        // kLargeTile or kSmallTile of the tiled kernel; 0: the wave kernel, where
+    int tile = 0;        // kLargeTile or kSmallTile of the tiled kernel; 0: the batch kernel, where
     int row_tiles = 1;   // a block has so many tiles of kTileRows rows: 1, 2, 4 or 8
     int tiles = 1;       // and of outputs: 1 or 2
     int groups = 1;      // of row_tiles * kTileRows rows: blocks in the grid's other direction
@@ -43,7 +43,7 @@ struct GemmChoice {
     GemmChoice choice;
     const int tiles = matrix.tiles();
     const bool wgmma = how.wgmma && matrix.type == WeightType::BF16;
-    if (matrix.type != WeightType::F32 && how.rows > (wgmma ? kWgmmaRowsAbove : kWaveRows)) {
+    if (matrix.type != WeightType::F32 && how.rows > (wgmma ? kWgmmaRowsAbove : kBatchRows)) {
         choice.wgmma = wgmma;
         for (const int tile : {kLargeTile, kSmallTile}) {
             choice.tile = tile;
@@ -53,7 +53,7 @@ struct GemmChoice {
         }
         return choice;
     }
-    while (choice.row_tiles < kWaveRows / kTileRows && how.rows > choice.row_tiles * kTileRows)
+    while (choice.row_tiles < kBatchRows / kTileRows && how.rows > choice.row_tiles * kTileRows)
         choice.row_tiles *= 2;
     choice.groups = divided_up(how.rows, choice.row_tiles * kTileRows);
     if (tiles_max(matrix.type, choice.row_tiles) == 2 &&

@@ -5,7 +5,7 @@
 
 namespace paceline::cuda {
 
-void launch_gemm_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice);
+void launch_gemm_batch(Stream& stream, const GemmArgs& args, const GemmChoice& choice);
 /// `rows`: at most, of the call. Not for F32.
 void launch_gemm_tiled(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows);
 /// The same for BF16 alone, where has_wgmma().

@@ -6,7 +6,7 @@
 //               32 (16) tensor-core products; sums of a slice, added to the total where it ends
 //     block     totals through shared memory, then Finish
 //
-// The order of sums is that of the wave kernel: group after group from zero within a slice, slices
+// The order of sums is that of the batch kernel: group after group from zero within a slice, slices
 // in ascending order. What differs is who holds what: here a total begins as -0 instead of the first
 // slice, which is the same: -0 is the one number that adds nothing, not even a sign.
 #include "model/kernels/cuda/gemm_kernels.hpp"
@@ -246,7 +246,7 @@ PACE_KERNEL void gemm_tiled(TiledArgs args) {
     wait_for_previous();
     Place place = place_of<kType, kTile>(args.call);
     place.rows = rows_of_call(args.call, shared_memory<int>(0));
-    if (place.first_row >= place.rows) return;  // a wave that was stopped has none
+    if (place.first_row >= place.rows) return;  // a batch that was stopped has none
     Sums<Shape::kWarpTiles> totals;
     multiply<kType, kTile>(args, place, totals);
     let_next_start();

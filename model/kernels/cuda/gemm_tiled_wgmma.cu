@@ -230,7 +230,7 @@ PACE_KERNEL void gemm_tiled_wgmma(TiledArgs args) {
     }
     wait_for_previous();
     place.rows = rows_of_call(args.call, shared_memory<int>(kStages * S::kStageBytes));
-    if (place.first_row >= place.rows) {  // a wave that was stopped has none
+    if (place.first_row >= place.rows) {  // a batch that was stopped has none
         wait_copies<0>();
         return;
     }

@@ -8,7 +8,7 @@ set(PACELINE_KERNEL_SOURCES
     gemm_blas.cu
     gemm_tiled.cu
     gemm_tiled_wgmma.cu
-    gemm_wave.cu
+    gemm_batch.cu
     random.cu
     rows.cu
     sampling/sample.cu

@@ -17,10 +17,10 @@ import torch
 from . import loop
 from .batches import LAST, Batch, Data, add_data_arguments
 from .kernels import rms_norm
-from .losses import Figures, Waves, distil, feature_loss, judge
+from .losses import Figures, VerifyBatches, distil, feature_loss, judge
 from .modules import Context, DraftModel
 
-CHAIN = 8  # guesses of a wave, for the acceptance length
+CHAIN = 8  # guesses of a batch, for the acceptance length
 OWN_FEATURES = 0.5  # share of positions whose features are the draft's own in the second step
 
 
@@ -151,7 +151,7 @@ class DraftTask:
 
     @torch.no_grad()
     def evaluate(self, batches) -> dict[str, dict[str, float]]:
-        figures, waves = Figures(), {"all": Waves(CHAIN)}
+        figures, verified = Figures(), {"all": VerifyBatches(CHAIN)}
         chains = Chains(self)
         for batch in batches:
             batch = batch.to(self.device)
@@ -165,14 +165,14 @@ class DraftTask:
             for index, source in enumerate(batch.sources):
                 agrees = found["top1"][owners == index].cpu().numpy()
                 for name in {"all", f"all {source}" if source else "all"}:
-                    waves.setdefault(name, Waves(CHAIN)).add(agrees)
+                    verified.setdefault(name, VerifyBatches(CHAIN)).add(agrees)
             if self.options.features:
                 chains.add(batch)
         rows = figures.rows()
         if self.options.features:
             # Teacher forcing would let every guess read the target's features.
             return rows | {"all": rows["all"] | chains.figures()} if rows else rows
-        return {name: row | waves[name].figures() for name, row in rows.items()}
+        return {name: row | verified[name].figures() for name, row in rows.items()}
 
 
 class Chains:
@@ -225,7 +225,7 @@ class Chains:
             self.lengths.append(run)
 
     def figures(self) -> dict[str, float]:
-        """As Waves.figures(), from chains that begin anywhere."""
+        """As VerifyBatches.figures(), from chains that begin anywhere."""
         runs = np.array(self.lengths or [0])
         return {"acceptance_length": float((runs + 1).mean()),
                 **{f"accepted_{j + 1}": float((runs > j).mean()) for j in range(CHAIN)}}

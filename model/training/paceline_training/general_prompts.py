@@ -9,7 +9,7 @@ from random import Random
 
 from .word_lists import article, topics, weighted, words
 
-# Kinds whose prompts end with the text that they are about: no wish about the style behind it.
+# Kinds whose prompts end with the text that they are about: no request about the style behind it.
 NO_STYLE = ("rewrite", "classify", "translate")
 
 

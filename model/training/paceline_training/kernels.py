@@ -6,7 +6,7 @@
 
 On two cores they take a third of what the same in small operations (or
 scaled_dot_product_attention on a CPU) takes: no zero-filled gradients of slices, no copies of the
-repeated keys, and the matrix products as batches that fill the vector units. The plain twins
+repeated keys, and the matrix products as batches that fill the vector units. The reference implementations
 stand in the tests.
 """
 

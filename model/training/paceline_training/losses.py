@@ -162,20 +162,20 @@ class Figures:
 
 
 @dataclass
-class Waves:
-    """What waves with chains of `chain` guesses would have done to some answers."""
+class VerifyBatches:
+    """What batches with chains of `chain` guesses would have done to some answers."""
 
     chain: int = 8
-    waves: int = 0
+    batches: int = 0
     committed: int = 0
-    accepted: np.ndarray = field(init=False)  # [j]: waves whose guess at place j was accepted
+    accepted: np.ndarray = field(init=False)  # [j]: batches whose guess at place j was accepted
 
     def __post_init__(self) -> None:
         self.accepted = np.zeros(self.chain, np.int64)
 
     def add(self, agrees: np.ndarray) -> None:
         """One answer. agrees[i]: given the text up to position i, the draft's guess is the
-        target's token. A wave accepts the run of right guesses from its position on and commits
+        target's token. A batch accepts the run of right guesses from its position on and commits
         one token more, the target's own; the next begins behind these."""
         at = 0
         while at < len(agrees):
@@ -184,12 +184,12 @@ class Waves:
             run = int(wrong[0]) if len(wrong) else len(window)
             self.accepted[:run] += 1
             self.committed += min(run + 1, len(agrees) - at)
-            self.waves += 1
+            self.batches += 1
             at += run + 1
 
     def figures(self) -> dict[str, float]:
         """Mean acceptance length (the target's own token included), and by place."""
-        waves = max(self.waves, 1)
-        return {"acceptance_length": self.committed / waves,
-                **{f"accepted_{j + 1}": int(self.accepted[j]) / waves
+        batches = max(self.batches, 1)
+        return {"acceptance_length": self.committed / batches,
+                **{f"accepted_{j + 1}": int(self.accepted[j]) / batches
                    for j in range(self.chain)}}

@@ -37,23 +37,23 @@ void Cluster::teach(std::vector<TokenId> text) {
 Result<RequestId> Cluster::submit(const Request& request,
                                   std::optional<RequestId> continues,
                                   std::size_t stop_after) {
-    heard.push_back(std::make_unique<Heard>());
-    Heard* ear = heard.back().get();
+    answers.push_back(std::make_unique<ReceivedAnswer>());
+    ReceivedAnswer* answer = answers.back().get();
     AnswerOrder order;
     order.continues = continues;
     order.request = request;
-    order.on_token = [ear, stop_after](TokenId token) {
-        CHECK(ear->ends == 0);
-        ear->tokens.push_back(token);
-        return ear->tokens.size() == stop_after ? Go::Stop : Go::On;
+    order.on_token = [answer, stop_after](TokenId token) {
+        CHECK(answer->ends == 0);
+        answer->tokens.push_back(token);
+        return answer->tokens.size() == stop_after ? Go::Stop : Go::On;
     };
     order.cancelled = cancelled;
-    order.on_end = [ear, this](const AnswerFigures& figures, const Status& status) {
+    order.on_end = [answer, this](const AnswerFigures& figures, const Status& status) {
         CHECK_FALSE(conductor_is_over_);
-        ++ear->ends;
-        ear->figures = figures;
-        ear->status = status;
-        ear->settled = !replays_at_loss_ || replays() > *replays_at_loss_;
+        ++answer->ends;
+        answer->figures = figures;
+        answer->status = status;
+        answer->ended_everywhere = !replays_at_loss_ || replays() > *replays_at_loss_;
     };
     return conductor.submit(std::move(order));
 }
@@ -62,7 +62,7 @@ void Cluster::lose(StageId id) {
     world.lose(id);
     if (id != kTheDraft) {
         replays_at_loss_ = replays();
-        for (const auto& ear : heard) ear->settled = false;
+        for (const auto& answer : answers) answer->ended_everywhere = false;
     }
     if (id == kTheDraft) {
         draft_.reset();
@@ -83,7 +83,8 @@ void Cluster::rejoin(StageId id) {
 }
 
 bool Cluster::all_ended() const {
-    return std::all_of(heard.begin(), heard.end(), [](const auto& ear) { return ear->ends > 0; });
+    return std::all_of(answers.begin(), answers.end(),
+                       [](const auto& answer) { return answer->ends > 0; });
 }
 
 void Cluster::run_until_ended() {
@@ -104,10 +105,10 @@ void Cluster::replace_faulty() {
 void Cluster::run_until_last_ended() {
     world.run([&] {
         replace_faulty();
-        return heard.back()->ends > 0;
+        return answers.back()->ends > 0;
     });
     if (world.failure) FAIL(world.failure->what);
-    REQUIRE(heard.back()->ends > 0);
+    REQUIRE(answers.back()->ends > 0);
 }
 
 void Cluster::run_dry() {
@@ -124,7 +125,7 @@ const SegmentActor& Cluster::segment(int index) const {
     return *segments_[place(index)].actor;
 }
 
-const WaveScheduler& Cluster::scheduler() const {
+const BatchScheduler& Cluster::scheduler() const {
     return *segment(1).scheduler();
 }
 
@@ -176,7 +177,7 @@ void Cluster::connect() {
         if (i == count) break;
         for (int k = i + 1; k <= count; ++k) world.link(segment_id(i), segment_id(k));
         world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
-                              kWaveRowsMax * kFakeDim * sizeof(float));
+                              kBatchRowsMax * kFakeDim * sizeof(float));
     }
     connect_taps(world, options_);
     if (!drafts()) return;

@@ -1,5 +1,5 @@
 // Cluster: the real conductor, a draft and 1..4 segments in a ShuffledWorld whose stages can be
-// killed and started anew, and a record of everything that the conductor's callers hear.
+// killed and started anew, and a record of everything that the conductor's callers receive.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@
 
 namespace paceline::testing {
 
-/// What the caller of one answer heard.
-struct Heard {
+/// What the caller of one answer received.
+struct ReceivedAnswer {
     std::vector<TokenId> tokens;
     int ends = 0;
     AnswerFigures figures;
     Status status;
-    // Every segment has heard of the end: none was lost between the last Begin and now.
-    bool settled = false;
+    // Every segment knows of the end: none was lost between the last Begin and now.
+    bool ended_everywhere = false;
 };
 
 class Cluster {
@@ -34,7 +34,7 @@ public:
     /// The draft's oracle knows what follows.
     void teach(std::vector<TokenId> text);
 
-    /// Answers are kept in `heard` in the order of the orders.
+    /// Answers are kept in `answers` in the order of the orders.
     Result<RequestId> submit(const Request& request,
                              std::optional<RequestId> continues = std::nullopt,
                              std::size_t stop_after = 0);
@@ -52,11 +52,11 @@ public:
     void run_dry();
     void run_steps(int steps);
     [[nodiscard]] const SegmentActor& segment(int index) const;
-    [[nodiscard]] const WaveScheduler& scheduler() const;
+    [[nodiscard]] const BatchScheduler& scheduler() const;
 
     ShuffledWorld world;
     ConductorActor conductor;
-    std::vector<std::unique_ptr<Heard>> heard;
+    std::vector<std::unique_ptr<ReceivedAnswer>> answers;
     std::function<bool()> cancelled;  // of the orders that follow
 
 private:

@@ -39,7 +39,7 @@ Pipeline::Pipeline(const PipelineOptions& options, const Texts& texts)
     if (drafts) add_draft(options, texts);
     for (int i = 1; i < options.segments; ++i) {
         world.connect_tensors(segment_id(i), segment_id(i + 1), 2,
-                              kWaveRowsMax * kFakeDim * sizeof(float));
+                              kBatchRowsMax * kFakeDim * sizeof(float));
     }
     connect_taps(world, options);
     world.start();
@@ -48,7 +48,7 @@ Pipeline::Pipeline(const PipelineOptions& options, const Texts& texts)
 void Pipeline::begin(RequestId id, const Request& request, Attempt attempt) {
     const control::Begin begin{
         .request = id, .attempt = attempt, .payload = encode_request(request)};
-    // Any order: a wave that overtakes its Begin waits.
+    // Any order: a batch that overtakes its Begin waits.
     if (draft) world.post(kTheDraft, begin);
     for (int i = 1; i <= segments_; ++i) world.post(segment_id(i), begin);
 }

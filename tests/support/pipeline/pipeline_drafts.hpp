@@ -38,7 +38,7 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
 
 /// Drafting::Babble. It sends too much: trees, several per verdict, some right, some for roots that are
 /// stale or still to come, with probabilities and origins that mean nothing. So the target's tree gets siblings
-/// of every kind, and rows arrive while waves are in flight. It knows these texts, prompt and answer.
+/// of every kind, and rows arrive while batches are in flight. It knows these texts, prompt and answer.
 std::unique_ptr<Actor> babbling_draft(std::shared_ptr<const Texts> texts, std::uint64_t seed);
 /// Drafting::Mute: it receives everything and sends nothing.
 std::unique_ptr<Actor> mute_draft();

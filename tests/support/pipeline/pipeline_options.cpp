@@ -8,7 +8,7 @@ namespace paceline::testing {
 void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
     ExitOptions exit;
     exit.sends_candidates =
-        kind == Exit::Names || kind == Exit::Everything || kind == Exit::Lockstep;
+        kind == Exit::Candidates || kind == Exit::Everything || kind == Exit::Lockstep;
     exit.proposes = kind == Exit::Proposes || kind == Exit::Defers || kind == Exit::Everything;
     exit.defers = kind == Exit::Defers || kind == Exit::Everything;
     exit.lockstep = kind == Exit::Lockstep;

@@ -54,7 +54,7 @@ struct PipelineOptions {
 };
 
 /// What stands after one of the segments.
-enum class Exit : std::uint8_t { None, Names, Proposes, Defers, Everything, Lockstep, Ahead };
+enum class Exit : std::uint8_t { None, Candidates, Proposes, Defers, Everything, Lockstep, Ahead };
 inline constexpr std::uint64_t kExits = 7;
 
 /// Draws the settings of such an exit. After the last segment an exit can only look ahead, elsewhere it

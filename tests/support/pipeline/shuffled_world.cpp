@@ -32,7 +32,7 @@ struct ShuffledWorld::Stage final : StageContext {
                 std::function<JobOutcome()> work,
                 std::function<void(JobOutcome)> done) override {
         PACE_CHECK(label.request.value != 0 && label.rows > 0, "a job without a label");
-        // A job may be through before its stage hears of anything else, or after much else.
+        // A job may be through before its stage learns of anything else, or after much else.
         if (std::bernoulli_distribution{0.5}(world.random_)) {
             const JobOutcome outcome = work();
             work = [outcome] { return outcome; };
@@ -139,7 +139,7 @@ void ShuffledWorld::lose(StageId id) {
     joining_.erase(id);
     for (const StageId peer : links_[id]) tell(peer, id, PeerChange::Lost);
     for (auto& [other, outstanding] : joining_) outstanding.erase(id);
-    settle_joins();
+    finish_joins();
 }
 
 void ShuffledWorld::join(StageId id, Actor& actor) {
@@ -162,7 +162,7 @@ void ShuffledWorld::join(StageId id, Actor& actor) {
         if (peer != kConductor) tell(peer, id, PeerChange::Joined);
     }
     joining_.try_emplace(id);
-    settle_joins();
+    finish_joins();
 }
 
 bool ShuffledWorld::lives(StageId id) const {
@@ -185,7 +185,7 @@ bool ShuffledWorld::tensors_all_free() {
         std::vector<PoolRef> taken;
         while (const auto slot = pool->producer->acquire()) taken.push_back(*slot);
         for (const PoolRef slot : taken) pool->producer->abandon(slot);
-        // An actor may keep one slot acquired for its next wave.
+        // An actor may keep one slot acquired for its next batch.
         if (taken.size() + 1 < pool->slots) return false;
     }
     return true;
@@ -245,7 +245,7 @@ void ShuffledWorld::tell(StageId to, StageId peer, PeerChange change) {
     stage->second->cold.emplace_back(PeerNews{peer, epoch_of(peer), change});
 }
 
-void ShuffledWorld::settle_joins() {
+void ShuffledWorld::finish_joins() {
     for (auto join = joining_.begin(); join != joining_.end();) {
         if (!join->second.empty()) {
             ++join;
@@ -259,8 +259,8 @@ void ShuffledWorld::settle_joins() {
 bool ShuffledWorld::step() {
     now += Micros{std::uniform_int_distribution<int>{0, 20}(random_)};
     std::vector<std::function<void()>> choices;
-    for (auto& [edge, letters] : channels_) {
-        if (!letters.empty() && can_be_read(edge))
+    for (auto& [edge, messages] : channels_) {
+        if (!messages.empty() && can_be_read(edge))
             choices.push_back([this, key = edge] { deliver(key); });
     }
     for (auto& [id, stage] : stages_) {
@@ -295,12 +295,12 @@ bool ShuffledWorld::can_be_read(const Edge& edge) const {
 }
 
 void ShuffledWorld::deliver(const Edge& edge) {
-    const Letter letter = std::move(channels_[edge].front());
+    const QueuedMessage message = std::move(channels_[edge].front());
     channels_[edge].pop_front();
-    if (loses && loses(std::get<2>(edge), letter.kind)) return;
-    if (tap) tap(std::get<2>(edge), letter.kind, letter.bytes);
+    if (loses && loses(std::get<2>(edge), message.kind)) return;
+    if (tap) tap(std::get<2>(edge), message.kind, message.bytes);
     Stage& stage = *stages_.at(std::get<2>(edge));
-    stage.actor.handle(std::get<0>(edge), letter.kind, letter.bytes);
+    stage.actor.handle(std::get<0>(edge), message.kind, message.bytes);
 }
 
 void ShuffledWorld::lose_faulty(const Fault& fault) {
@@ -329,7 +329,7 @@ void ShuffledWorld::deliver_cold(Stage& stage) {
     const auto join = joining_.find(changed.peer);
     if (lost || join == joining_.end() || epoch_of(changed.peer) != changed.epoch) return;
     join->second.erase(stage.id);
-    settle_joins();
+    finish_joins();
 }
 
 void ShuffledWorld::end_job(Stage& stage) {

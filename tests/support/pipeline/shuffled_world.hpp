@@ -4,13 +4,13 @@
 // Each step delivers the oldest message of a random channel, ends a random job, or lets a timer
 // fire; time passes by random amounts. Channels are small, so that "full" is met; verdicts and
 // stops have reserved room. A job's work is done at once or just before its end, and its stage
-// hears of the end later; so it may find in shared memory what no message has told its stage yet.
+// learns of the end later; so it may find in shared memory what no message has told its stage yet.
 // The same seed gives the same order.
 //
 // Stages die and come back: lose() takes one away in the middle of whatever it does, join()
-// starts its next incarnation. Each survivor hears of both in its own time, in the order in which
-// it hears the conductor's posts; a channel belongs to one pair of incarnations. The conductor
-// hears that a stage has joined when every survivor has.
+// starts its next incarnation. Each survivor learns of both in its own time, in the order in which
+// it receives the conductor's posts; a channel belongs to one pair of incarnations. The conductor
+// learns that a stage has joined when every survivor has.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ public:
     ShuffledWorld& operator=(const ShuffledWorld&) = delete;
 
     void add(StageId id, Actor& actor);
-    /// These two hear of each other's losses.
+    /// These two learn of each other's losses.
     void link(StageId one, StageId other);
     void connect_tensors(StageId from, StageId to, std::uint32_t slots, std::size_t slot_bytes);
     void post(StageId to, control::Message message, StageId from = kConductor);
@@ -113,7 +113,7 @@ private:
         std::size_t slot_bytes;
     };
     using Edge = std::tuple<StageId, Epoch, StageId, Epoch>;  // of two incarnations
-    struct Letter {
+    struct QueuedMessage {
         std::uint16_t kind;
         std::vector<std::byte> bytes;
     };
@@ -142,7 +142,7 @@ private:
     [[nodiscard]] bool is_live(const Edge& edge) const;
     void push(const Edge& edge, std::uint16_t kind, std::span<const std::byte> bytes);
     void tell(StageId to, StageId peer, PeerChange change);
-    void settle_joins();
+    void finish_joins();
 
     bool step();
     [[nodiscard]] bool can_be_read(const Edge& edge) const;
@@ -159,7 +159,7 @@ private:
     std::map<StageId, std::unique_ptr<Stage>> stages_;
     std::map<StageId, std::set<StageId>> links_;
     std::map<StageId, std::set<StageId>> joining_;  // and who is still to be rewired
-    std::map<Edge, std::deque<Letter>> channels_;
+    std::map<Edge, std::deque<QueuedMessage>> channels_;
     std::vector<TensorEdge> tensor_edges_;
     std::map<Edge, std::unique_ptr<Pool>> pools_;
     std::multimap<Micros, Timer> timers_;

@@ -14,7 +14,7 @@ namespace paceline::testing {
 namespace {
 
 constexpr std::uint32_t kTensorSlots = 4;
-constexpr std::size_t kWaveBytes = kWaveRowsMax * kFakeDim * sizeof(float);
+constexpr std::size_t kBatchBytes = kBatchRowsMax * kFakeDim * sizeof(float);
 constexpr Position kContext = 160;  // of every toy request
 
 StageId verifier_of(const ToyPlan& plan) {
@@ -40,8 +40,8 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.dispatch.proposal_wait = Micros{plan.proposal_wait_micros};
     if (!plan.exits) return segment;
-    segment.dispatch.shape = WaveShape::Tree;
-    segment.dispatch.waves_in_flight_max = 4;
+    segment.dispatch.shape = BatchShape::Tree;
+    segment.dispatch.batches_in_flight_max = 4;
     if (index != exit_of(plan)) return segment;
     segment.exit =
         ExitOptions{.sends_candidates = true, .proposes = true, .gate = 0.5F, .defers = true};
@@ -109,7 +109,7 @@ std::vector<EdgeSpec> toy_edges(const ToyPlan& plan) {
         edges.push_back({.from = toy_segment(i),
                          .to = toy_segment(i + 1),
                          .tensor_slots = kTensorSlots,
-                         .tensor_bytes = kWaveBytes});
+                         .tensor_bytes = kBatchBytes});
         edges.push_back({.from = verifier, .to = toy_segment(i)});
     }
     edges.push_back({.from = verifier, .to = kConductor});
@@ -127,7 +127,7 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
     conductor.verifier = verifier_of(plan);
     const std::vector<StageId> actors = toy_actors(plan);
     const std::vector<std::vector<StageId>> homes = toy_homes(plan);
-    // The first segment sets everything going, so it hears of a request last.
+    // The first segment sets everything going, so it learns of a request last.
     for (auto id = actors.rbegin(); id != actors.rend(); ++id) {
         const auto home = std::find_if(homes.begin(), homes.end(), [id](const auto& each) {
             return std::count(each.begin(), each.end(), *id) != 0;

@@ -17,9 +17,9 @@ namespace {
 constexpr int kVocab = 8;
 constexpr TokenId kNothing = -1;  // wanted by a row whose logits are all NaN
 
-/// A wave, and the token that the target prefers at each of its rows.
+/// A batch, and the token that the target prefers at each of its rows.
 struct Scene {
-    std::vector<msg::WaveRow> rows;
+    std::vector<msg::BatchRow> rows;
     std::vector<TokenId> wants;
     std::vector<std::size_t> asked;  // rows whose logits were asked for, in order
     std::vector<float> logits = std::vector<float>(kVocab);
@@ -34,11 +34,11 @@ struct Scene {
     }
     WalkResult walk(AcceptanceRule acceptance = AcceptanceRule::Coupled) {
         SamplerScratch scratch;
-        WaveWalk walk{{.rows = rows,
-                       .committed = committed,
-                       .sampling = sampling,
-                       .finish = rule,
-                       .rule = acceptance}};
+        BatchWalk walk{{.rows = rows,
+                        .committed = committed,
+                        .sampling = sampling,
+                        .finish = rule,
+                        .rule = acceptance}};
         while (const auto row = walk.wanted()) {
             asked.push_back(*row);
             const float rest = wants[*row] == kNothing ? std::nanf("") : 0.0F;
@@ -94,7 +94,7 @@ TEST_CASE("a miss at the root commits the target's own token alone") {
     CHECK(scene.asked == std::vector<std::size_t>{0});
 }
 
-TEST_CASE("nothing is committed after an end token, even if the wave holds its children") {
+TEST_CASE("nothing is committed after an end token, even if the batch holds its children") {
     Scene scene = tree();
     scene.rule.end_tokens = {5};
     const WalkResult result = scene.walk();
@@ -154,10 +154,10 @@ TEST_CASE("a row without any token ends the walk after what was accepted before 
 
 TEST_CASE("the likely path goes down first children, itself included, no further than asked") {
     const Scene scene = tree();
-    const WaveWalk walk{{.rows = scene.rows,
-                         .committed = scene.committed,
-                         .sampling = scene.sampling,
-                         .finish = scene.rule}};
+    const BatchWalk walk{{.rows = scene.rows,
+                          .committed = scene.committed,
+                          .sampling = scene.sampling,
+                          .finish = scene.rule}};
     CHECK(walk.likely_path(0, 8) == std::vector<std::size_t>{0, 1, 2, 3});
     CHECK(walk.likely_path(0, 2) == std::vector<std::size_t>{0, 1});
     CHECK(walk.likely_path(4, 8) == std::vector<std::size_t>{4, 5});
@@ -192,22 +192,22 @@ TEST_CASE("coupled text is the text of plain sampling, whatever random trees are
         }
         std::vector<TokenId> text{0, 4};
         for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
-            std::vector<msg::WaveRow> rows{{NodeId{0}, msg::kNoParent, text.back(),
-                                            static_cast<Position>(text.size()) - 1, 0}};
+            std::vector<msg::BatchRow> rows{{NodeId{0}, msg::kNoParent, text.back(),
+                                             static_cast<Position>(text.size()) - 1, 0}};
             for (std::uint32_t i = 1; i < 12; ++i) {
-                const msg::WaveRow& parent = rows[random() % rows.size()];
+                const msg::BatchRow& parent = rows[random() % rows.size()];
                 const std::size_t next = static_cast<std::size_t>(parent.position) + 1;
                 const bool right = random() % 2 == 0 && next < plain.size();
                 const TokenId token = right ? plain[next] : static_cast<TokenId>(random() % kVocab);
-                const bool twin = std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+                const bool duplicate = std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
                     return row.parent == parent.node.value && row.token == token;
                 });
-                if (twin) continue;
+                if (duplicate) continue;
                 rows.push_back({NodeId{i}, parent.node.value, token, parent.position + 1, 0});
             }
-            WaveWalk walk{{.rows = rows, .committed = text, .sampling = sampling, .finish = rule}};
+            BatchWalk walk{{.rows = rows, .committed = text, .sampling = sampling, .finish = rule}};
             while (const auto at = walk.wanted()) {
-                const msg::WaveRow& row = rows[*at];
+                const msg::BatchRow& row = rows[*at];
                 const auto above = std::find_if(rows.begin(), rows.end(), [&](const auto& each) {
                     return each.node.value == row.parent;
                 });

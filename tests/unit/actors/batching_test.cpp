@@ -1,4 +1,4 @@
-// Requests that share waves: the queue that selects parts that run together, the verifier with several
+// Requests that share batches: the queue that selects parts that run together, the verifier with several
 // walks at once, and the pipeline as a whole.
 #include <random>
 #include <set>
@@ -13,20 +13,20 @@ namespace {
 
 constexpr Micros kLimit{1'000};
 
-msg::WaveRow row_at(KvSlot slot) {
-    msg::WaveRow row{};
+msg::BatchRow row_at(KvSlot slot) {
+    msg::BatchRow row{};
     row.slot = slot;
     return row;
 }
 
 /// Parts of random requests, rows of random slots, some held.
-WaitingPart random_part(std::mt19937_64& random, std::uint32_t wave, Micros now) {
+WaitingPart random_part(std::mt19937_64& random, std::uint32_t batch, Micros now) {
     WaitingPart part;
     part.part.request = RequestId{1 + random() % 5};
-    part.part.wave = WaveId{wave};
-    part.part.kind = random() % 4 == 0 ? msg::WaveKind::Prefill : msg::WaveKind::Verify;
+    part.part.batch = BatchId{batch};
+    part.part.kind = random() % 4 == 0 ? msg::BatchKind::Prefill : msg::BatchKind::Verify;
     part.part.rows = 1 + static_cast<std::uint32_t>(random() % 20);
-    const bool held = part.part.kind == msg::WaveKind::Verify && random() % 3 == 0;
+    const bool held = part.part.kind == msg::BatchKind::Verify && random() % 3 == 0;
     part.part.hold = held ? 1 : 0;
     part.run_by = now + kLimit;
     for (std::uint32_t i = 0; i < part.part.rows; ++i) {
@@ -37,12 +37,12 @@ WaitingPart random_part(std::mt19937_64& random, std::uint32_t wave, Micros now)
 
 /// What a queue promises of one run, given all that is in it.
 struct QueueModel {
-    std::size_t wave_rows = kWaveRowsMax;
+    std::size_t batch_rows = kBatchRowsMax;
     std::deque<WaitingPart> waiting = {};
-    std::set<std::pair<std::uint64_t, std::uint32_t>> blocked = {};  // request, wave: not ready yet
+    std::set<std::pair<std::uint64_t, std::uint32_t>> blocked = {};  // request, batch: not ready
 
     [[nodiscard]] bool is_blocked(const WaitingPart& part) const {
-        return blocked.contains({part.part.request.value, part.part.wave.value});
+        return blocked.contains({part.part.request.value, part.part.batch.value});
     }
     void check_run(const std::vector<WaitingPart>& run, Micros now) {
         std::size_t rows = 0;
@@ -52,14 +52,14 @@ struct QueueModel {
         for (const WaitingPart& part : run) {
             const RequestId request = part.part.request;
             rows += part.rows.size();
-            if (part.part.kind == msg::WaveKind::Verify) verify_rows += part.rows.size();
+            if (part.part.kind == msg::BatchKind::Verify) verify_rows += part.rows.size();
             const bool merged = rows_of.contains(request);
-            CHECK_FALSE((merged && part.part.kind == msg::WaveKind::Prefill));
+            CHECK_FALSE((merged && part.part.kind == msg::BatchKind::Prefill));
             rows_of[request] += part.rows.size();
             CHECK_FALSE((merged && rows_of[request] > kGammaMax + 1));
-            for (auto ahead = waiting.begin(); ahead->part.wave != part.part.wave; ++ahead) {
+            for (auto ahead = waiting.begin(); ahead->part.batch != part.part.batch; ++ahead) {
                 CHECK(ahead->part.request != request);  // the order of a request is kept
-                for (const msg::WaveRow& row : ahead->rows) slots.insert(row.slot);
+                for (const msg::BatchRow& row : ahead->rows) slots.insert(row.slot);
             }
             CHECK_FALSE(is_blocked(part));
             take(part);
@@ -72,9 +72,9 @@ struct QueueModel {
             const bool follows = released || was_released_behind(part, now);
             CHECK((!held || follows));
         }
-        CHECK(rows <= wave_rows);
+        CHECK(rows <= batch_rows);
         CHECK(verify_rows <= kVerifyRowsMax);
-        CHECK(rows_of.size() <= kWavePartsMax);
+        CHECK(rows_of.size() <= kBatchPartsMax);
     }
     /// One after it may go as soon as there is room: then it need not wait either.
     [[nodiscard]] bool was_released_behind(const WaitingPart& part, Micros now) const {
@@ -86,16 +86,16 @@ struct QueueModel {
     void take(const WaitingPart& part) {
         const auto found = std::find_if(
             waiting.begin(), waiting.end(),
-            [&](const WaitingPart& other) { return other.part.wave == part.part.wave; });
+            [&](const WaitingPart& other) { return other.part.batch == part.part.batch; });
         REQUIRE(found != waiting.end());
         waiting.erase(found);
     }
 };
 
 bool share_a_slot(const WaitingPart& a, const WaitingPart& b) {
-    return std::any_of(a.rows.begin(), a.rows.end(), [&](const msg::WaveRow& one) {
+    return std::any_of(a.rows.begin(), a.rows.end(), [&](const msg::BatchRow& one) {
         return std::any_of(b.rows.begin(), b.rows.end(),
-                           [&](const msg::WaveRow& other) { return one.slot == other.slot; });
+                           [&](const msg::BatchRow& other) { return one.slot == other.slot; });
     });
 }
 
@@ -105,19 +105,19 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        const std::uint32_t wave_rows = seed % 2 == 0 ? kVerifyRowsMax : 150;
-        SegmentQueue queue{wave_rows};
-        QueueModel model{.wave_rows = wave_rows};
+        const std::uint32_t batch_rows = seed % 2 == 0 ? kVerifyRowsMax : 150;
+        SegmentQueue queue{batch_rows};
+        QueueModel model{.batch_rows = batch_rows};
         SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
             return model.is_blocked(part) ? SegmentQueue::Readiness::Waits
                                           : SegmentQueue::Readiness::Ready;
         }};
         Micros now{0};
-        std::uint32_t wave = 0;
+        std::uint32_t batch = 0;
         for (int step = 0; step < 30; ++step) {
             for (std::uint64_t i = random() % 4; i > 0; --i) {
-                WaitingPart part = random_part(random, ++wave, now);
-                if (random() % 4 == 0) model.blocked.insert({part.part.request.value, wave});
+                WaitingPart part = random_part(random, ++batch, now);
+                if (random() % 4 == 0) model.blocked.insert({part.part.request.value, batch});
                 model.waiting.push_back(part);
                 queue.push(std::move(part));
             }
@@ -130,7 +130,7 @@ TEST_CASE("the queue keeps each request's order, lets others overtake, and loses
             // Whoever wrote to a slot first in the queue does so first in the layers.
             for (const WaitingPart& part : run.value()) {
                 for (const WaitingPart& ahead : before) {
-                    if (ahead.part.wave == part.part.wave) break;
+                    if (ahead.part.batch == part.part.batch) break;
                     CHECK_FALSE(share_a_slot(ahead, part));
                 }
             }
@@ -151,15 +151,15 @@ TEST_CASE("what stands after a prefill of its request is not looked at before th
     SegmentQueue queue;
     std::vector<std::uint32_t> looked;
     const SegmentQueue::Rules rules{.readiness_of = [&](const WaitingPart& part) {
-        looked.push_back(part.part.wave.value);
+        looked.push_back(part.part.batch.value);
         return SegmentQueue::Readiness::Ready;
     }};
-    for (std::uint32_t wave = 1; wave <= 5; ++wave) {
+    for (std::uint32_t batch = 1; batch <= 5; ++batch) {
         WaitingPart part;
-        part.part.request = RequestId{wave < 4 ? 1U : 2U};
-        part.part.wave = WaveId{wave};
-        part.part.kind = wave < 3 ? msg::WaveKind::Prefill : msg::WaveKind::Verify;
-        part.rows = {row_at(static_cast<KvSlot>(wave))};
+        part.part.request = RequestId{batch < 4 ? 1U : 2U};
+        part.part.batch = BatchId{batch};
+        part.part.kind = batch < 3 ? msg::BatchKind::Prefill : msg::BatchKind::Verify;
+        part.rows = {row_at(static_cast<KvSlot>(batch))};
         queue.push(std::move(part));
     }
     CHECK(queue.take(rules, Micros{0}).value().size() == 3);
@@ -173,16 +173,16 @@ TEST_CASE("a held part waits for one after it or for its time, whichever comes f
     SegmentQueue queue;
     SegmentQueue::Rules rules{
         .readiness_of = [](const WaitingPart&) { return SegmentQueue::Readiness::Ready; }};
-    const auto part = [](std::uint32_t wave, std::uint32_t hold) {
+    const auto part = [](std::uint32_t batch, std::uint32_t hold) {
         WaitingPart made;
         made.part = {.request = RequestId{1},
                      .attempt = Attempt{1},
-                     .wave = WaveId{wave},
-                     .kind = msg::WaveKind::Verify,
+                     .batch = BatchId{batch},
+                     .kind = msg::BatchKind::Verify,
                      .base = 0,
                      .rows = 1,
                      .hold = hold};
-        made.rows.push_back(row_at(static_cast<KvSlot>(wave)));
+        made.rows.push_back(row_at(static_cast<KvSlot>(batch)));
         made.run_by = kLimit;
         return made;
     };
@@ -207,7 +207,7 @@ namespace {
 struct VerifyCase {
     Request request;
     std::shared_ptr<RequestState> state;
-    std::vector<msg::WaveRow> rows;
+    std::vector<msg::BatchRow> rows;
     std::vector<float> hidden;
 };
 
@@ -226,19 +226,19 @@ VerifyCase random_case(std::mt19937_64& random, std::uint64_t id) {
                          .slot = 0});
     for (std::uint32_t i = 1; i < 1 + random() % 20; ++i) {
         // Small tokens: the toy's head likes them, so that walks get somewhere.
-        const msg::WaveRow& parent = made.rows[random() % 2 == 0 ? i - 1 : random() % i];
-        msg::WaveRow row{.node = NodeId{i + 1},
-                         .parent = parent.node.value,
-                         .token = (parent.token * 5 + 3) % 16,
-                         .position = parent.position + 1,
-                         .slot = 0};
+        const msg::BatchRow& parent = made.rows[random() % 2 == 0 ? i - 1 : random() % i];
+        msg::BatchRow row{.node = NodeId{i + 1},
+                          .parent = parent.node.value,
+                          .token = (parent.token * 5 + 3) % 16,
+                          .position = parent.position + 1,
+                          .slot = 0};
         const bool taken = std::any_of(made.rows.begin(), made.rows.end(), [&](const auto& other) {
             return other.parent == row.parent && other.token == row.token;
         });
         if (taken) row.token = static_cast<TokenId>(16 + i);
         made.rows.push_back(row);
     }
-    for (const msg::WaveRow& row : made.rows) {
+    for (const msg::BatchRow& row : made.rows) {
         for (int k = 0; k < 4; ++k) made.hidden.push_back(static_cast<float>(random() & 0xffffU));
         made.hidden.push_back(static_cast<float>(row.token));
     }
@@ -300,7 +300,7 @@ TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, w
         if (!verify.draws_behind_rows(*verify_case.state)) continue;  // it has penalties
         ++verified;
         std::vector<DrawJob> jobs;
-        for (const msg::WaveRow& row : verify_case.rows)
+        for (const msg::BatchRow& row : verify_case.rows)
             jobs.push_back(Verifier::job_behind(*verify_case.state, row));
         std::vector<std::optional<TokenId>> drawn(jobs.size());
         backend.draw(verify_case.hidden, jobs, drawn);
@@ -318,7 +318,7 @@ TEST_CASE("tokens that a device drew after all rows lead to the same verdicts, w
     CHECK(verified > 10);
 }
 
-TEST_CASE("requests that run at once share waves and keep their own sampling") {
+TEST_CASE("requests that run at once share batches and keep their own sampling") {
     std::vector<Request> requests;
     std::vector<Oracle> oracles;
     Texts texts;
@@ -339,6 +339,6 @@ TEST_CASE("requests that run at once share waves and keep their own sampling") {
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracles[i].answer);
     }
     // Several verdicts come out of a run.
-    const auto runs = pipeline.world.counted(segment_id(2), counters::kWaves);
+    const auto runs = pipeline.world.counted(segment_id(2), counters::kBatches);
     CHECK(runs * 5 < static_cast<std::uint64_t>(pipeline.conductor.verdicts) * 4);
 }

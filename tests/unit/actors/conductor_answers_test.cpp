@@ -54,8 +54,8 @@ TEST_CASE("an answer's account has each verdict that the log takes, and no stale
     const AnswerFigures& figures = bench.ears[0]->figures;
     CHECK(figures.generated_tokens == 6);
     const VerdictTally& verdicts = figures.verdicts;
-    CHECK(verdicts.waves == 3);
-    CHECK(verdicts.candidates + verdicts.waves == 4 + 2 + 3);
+    CHECK(verdicts.batches == 3);
+    CHECK(verdicts.candidates + verdicts.batches == 4 + 2 + 3);
     CHECK(verdicts.emitted == 6);
     CHECK(verdicts.accepted == 3);
     CHECK(std::vector(verdicts.accepted_at.begin(), verdicts.accepted_at.begin() + 3) ==
@@ -75,7 +75,7 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     CHECK(bench.ears[0]->figures.finish == FinishReason::EndToken);
     CHECK(bench.ears[0]->figures.generated_tokens == 3);
     CHECK(bench.ears[0]->figures.verdicts.accepted == 1);
-    CHECK(bench.ears[0]->figures.verdicts.waves == 2);
+    CHECK(bench.ears[0]->figures.verdicts.batches == 2);
     CHECK(bench.context.counted[counters::kTokensCommitted] == 3);
     CHECK(bench.context.traced[TraceKind::Commit] == 2);
     bench.verdict(id, 1, 7, {53});

@@ -159,7 +159,7 @@ struct Bench {
         made.route = {id, Attempt{attempt}, Epoch{1}};
         made.base = base;
         made.count = static_cast<std::uint32_t>(tokens.size());
-        made.wave_rows = candidates ? made.count + 1 : 1;
+        made.batch_rows = candidates ? made.count + 1 : 1;
         made.depth = candidates ? made.count : 0;
         made.finish = finish;
         std::copy(tokens.begin(), tokens.end(), made.tokens.begin());

@@ -80,7 +80,7 @@ TEST_CASE("an answer whose client is gone is stopped, running or waiting") {
     CHECK(bench.ears[0]->ends == 1);
 }
 
-TEST_CASE("a client that is gone is noticed with the next batch, and hears nothing of it") {
+TEST_CASE("a client that is gone is noticed with the next batch, and receives nothing of it") {
     Bench bench;
     bool gone = false;
     AnswerOrder order = bench.order(request());
@@ -93,7 +93,7 @@ TEST_CASE("a client that is gone is noticed with the next batch, and hears nothi
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51});
     CHECK(bench.context.stops.size() == 3);
     CHECK(copy(bench.conductor.text(id)) == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
-    // A next turn goes on behind what was heard.
+    // A next turn goes on behind what was received.
     AnswerOrder more = bench.order(request(2));
     more.continues = id;
     REQUIRE(bench.conductor.submit(std::move(more)));

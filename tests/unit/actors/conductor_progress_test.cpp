@@ -93,8 +93,8 @@ TEST_CASE("a message that is lost between two healthy stages costs time, not the
         const auto plain = paceline::testing::plain_answer(request);
         REQUIRE(cluster.submit(request));
         cluster.run_until_ended();
-        CHECK(cluster.heard[0]->status.ok());
-        CHECK(cluster.heard[0]->tokens == plain.answer);
+        CHECK(cluster.answers[0]->status.ok());
+        CHECK(cluster.answers[0]->tokens == plain.answer);
         const bool lost = verdicts >= static_cast<int>(1 + seed % 4);
         if (plain.answer.size() > 1 + seed % 4) CHECK(lost);
     }
@@ -111,10 +111,10 @@ TEST_CASE("when such messages are always lost the answer ends with an error, not
     REQUIRE(plain.answer.size() > 3);
     REQUIRE(cluster.submit(request));
     cluster.world.run([&] { return cluster.all_ended() || cluster.world.now > 9 * kHour; });
-    REQUIRE(cluster.heard[0]->ends == 1);
-    CHECK_FALSE(cluster.heard[0]->status.ok());
+    REQUIRE(cluster.answers[0]->ends == 1);
+    CHECK_FALSE(cluster.answers[0]->status.ok());
     // What was committed until then is the beginning of the right answer.
-    const std::vector<TokenId>& tokens = cluster.heard[0]->tokens;
+    const std::vector<TokenId>& tokens = cluster.answers[0]->tokens;
     REQUIRE(tokens.size() < plain.answer.size());
     CHECK(std::equal(tokens.begin(), tokens.end(), plain.answer.begin()));
 }

@@ -11,7 +11,7 @@
 using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the same
 
-TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the exit names") {
+TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the exit proposes") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -35,7 +35,8 @@ TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the e
             const auto event = random() % 8;
             if (event < 3) draft.context.run_job();
             if (event >= 3 && event < 5) correct.context.run_job();
-            if (event == 5 && trunk) correct.deliver(kFirst, names_for(correct, *trunk, random));
+            if (event == 5 && trunk)
+                correct.deliver(kFirst, candidates_for(correct, *trunk, random));
             if (event == 6 && trunk && trunk->root_position == draft.root()) {
                 std::vector<TokenId> tokens =
                     path_in(*trunk, static_cast<std::int32_t>(random() % 3) - 1);
@@ -43,7 +44,7 @@ TEST_CASE("Correct takes the trunk and its keys from Draft, and grows what the e
                     tokens.push_back(static_cast<TokenId>(random() % kFakeVocab));
                 }
                 if (draft.text.size() + tokens.size() < 280 && trunk->count > 2) {
-                    draft.verdict(tokens, 0);  // on a wave of what was right
+                    draft.verdict(tokens, 0);  // on a batch of what was right
                     correct.verdict(tokens, 0);
                 }
             }
@@ -96,25 +97,25 @@ TEST_CASE("Draft goes on below the branch of Correct's that the target took, in 
         }
         const msg::Proposal trunk = draft.proposals().back();
         REQUIRE(trunk.count == 6);
-        msg::Proposal names{};  // the exit says: after the root something else
-        names.route = correct.route();
-        names.root_position = trunk.root_position;
-        names.root_token = trunk.root_token;
-        names.count = 1;
-        names.nodes[0] = {.token = (trunk.nodes[0].token + 1) % kFakeVocab,
-                          .parent = msg::kBelowRoot,
-                          .origin = msg::Origin::Exit,
-                          .log_prob = 0.0F};
-        correct.deliver(kFirst, names);
+        msg::Proposal candidates{};  // the exit says: after the root something else
+        candidates.route = correct.route();
+        candidates.root_position = trunk.root_position;
+        candidates.root_token = trunk.root_token;
+        candidates.count = 1;
+        candidates.nodes[0] = {.token = (trunk.nodes[0].token + 1) % kFakeVocab,
+                               .parent = msg::kBelowRoot,
+                               .origin = msg::Origin::Exit,
+                               .log_prob = 0.0F};
+        correct.deliver(kFirst, candidates);
         while (correct.context.run_job()) {
         }
         const msg::Proposal branches = correct.proposals().back();
         REQUIRE(branches.count == 6);
-        if (late) draft.verdict({names.nodes[0].token});
+        if (late) draft.verdict({candidates.nodes[0].token});
         correct.context.deliver_all(kDraftId, [&](std::uint16_t kind, auto bytes) {
             draft.actor.handle(kCorrectId, kind, bytes);
         });
-        if (!late) draft.verdict({names.nodes[0].token});
+        if (!late) draft.verdict({candidates.nodes[0].token});
         const std::size_t jobs = draft.context.labels.size();
         // The job that is under way when they come late expands the root once more.
         draft.context.run_job();

@@ -35,10 +35,10 @@ TEST_CASE("a row comes to a device once and leaves it once, whatever verdicts an
                                 .drafting = Drafting::SlowOracle,
                                 .seed = seed};
         options.dispatch.start = StartRule::AtOnce;
-        options.dispatch.waves_in_flight_max = 3;
+        options.dispatch.batches_in_flight_max = 3;
         options.draws_itself = seed % 3 == 0;
         options.on_devices = ~0U;
-        const Exit exits[] = {Exit::None, Exit::Names, Exit::Proposes, Exit::Ahead};
+        const Exit exits[] = {Exit::None, Exit::Candidates, Exit::Proposes, Exit::Ahead};
         add_exit(options, exits[seed / 4 % 4], random);
         if (seed % 5 == 0 && options.exit_at < options.segments)
             options.exit.head = HeadId::Adapter;
@@ -56,7 +56,7 @@ TEST_CASE("a row comes to a device once and leaves it once, whatever verdicts an
     CHECK(exit_heads > 100);
 }
 
-TEST_CASE("rows that wait at a device for the rest of their wave wait there") {
+TEST_CASE("rows that wait at a device for the rest of their batch wait there") {
     std::size_t held = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
@@ -64,14 +64,14 @@ TEST_CASE("rows that wait at a device for the rest of their wave wait there") {
         const Request request = small_request(seed);
         PipelineOptions options{.segments = 2 + static_cast<int>(seed % 3), .seed = seed};
         options.dispatch.start = StartRule::AtOnce;
-        options.dispatch.waves_in_flight_max = 4;
+        options.dispatch.batches_in_flight_max = 4;
         options.on_devices = ~0U;
         add_exit(options, Exit::Defers, random);
         options.exit.gate = 0.0F;
         Pipeline pipeline{options, request, plain_answer(request)};
         pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
-            if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
-            held += msg::decode_wave(bytes).value().parts[0].hold;
+            if (kind != static_cast<std::uint16_t>(msg::Kind::Batch)) return;
+            held += msg::decode_batch(bytes).value().parts[0].hold;
         };
         run(options, request, pipeline);
     }

@@ -16,7 +16,7 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the
 
 namespace {
 
-/// Any order of events, for one request: jobs that take long, names, verdicts that take from the
+/// Any order of events, for one request: jobs that take long, candidates, verdicts that take from the
 /// draft's tree or not, channels without room, new attempts.
 /// Returns how many proposals it made.
 std::size_t run_at_random(DraftBench& bench, std::uint64_t seed, bool has_model) {
@@ -42,7 +42,7 @@ std::size_t run_at_random(DraftBench& bench, std::uint64_t seed, bool has_model)
             }
             if (bench.text.size() + tokens.size() < 290) bench.verdict(tokens);
         } else if (event == 9 && last) {
-            bench.deliver(kFirst, names_for(bench, *last, random));
+            bench.deliver(kFirst, candidates_for(bench, *last, random));
         } else if (event == 10) {
             bench.context.fire_timer();
             if (!bench.context.full) bench.actor.on_room(kFirst);
@@ -342,5 +342,5 @@ TEST_CASE("who is the wrong peer for a message, or sends one of the wrong kind, 
     CHECK(refused(kFirst, msg::Verdict{}));
     CHECK(refused(kVerifier, msg::Proposal{}));
     CHECK(refused(kVerifier, msg::TensorNote{}));
-    CHECK(refused(kVerifier, msg::Wave{.epoch = Epoch{1}}));
+    CHECK(refused(kVerifier, msg::Batch{.epoch = Epoch{1}}));
 }

@@ -90,7 +90,7 @@ struct StageBench {
         verdict.base = static_cast<Position>(text.size());
         verdict.count = static_cast<std::uint32_t>(tokens.size());
         verdict.depth = std::max(depth, verdict.count - 1);
-        verdict.wave_rows = verdict.depth + 1;
+        verdict.batch_rows = verdict.depth + 1;
         std::copy(tokens.begin(), tokens.end(), verdict.tokens.begin());
         text.insert(text.end(), tokens.begin(), tokens.end());
         deliver(kVerifier, verdict);
@@ -170,28 +170,29 @@ void check_proposal(const StageBench<Stage>& bench,
     }
 }
 
-/// What an exit may say of a wave: the rows of some of the tree, and names after them.
+/// What an exit may say of a batch: the rows of some of the tree, and candidates after them.
 template <class Stage>
-msg::Proposal names_for(const StageBench<Stage>& bench,
-                        const msg::Proposal& last,
-                        std::mt19937_64& random) {
-    msg::Proposal names{};
-    names.route = bench.route();
-    names.root_position = last.root_position;
-    names.root_token = last.root_token;
+msg::Proposal candidates_for(const StageBench<Stage>& bench,
+                             const msg::Proposal& last,
+                             std::mt19937_64& random) {
+    msg::Proposal candidates{};
+    candidates.route = bench.route();
+    candidates.root_position = last.root_position;
+    candidates.root_token = last.root_token;
     for (std::uint32_t i = 0; i < std::min<std::uint32_t>(last.count, 6); ++i) {
-        names.nodes[names.count] = last.nodes[i];
-        names.nodes[names.count++].origin = msg::Origin::RunnerUp;
+        candidates.nodes[candidates.count] = last.nodes[i];
+        candidates.nodes[candidates.count++].origin = msg::Origin::RunnerUp;
     }
-    const std::uint32_t rows = names.count;
+    const std::uint32_t rows = candidates.count;
     for (std::uint32_t i = 0; i < 6; ++i) {
-        names.nodes[names.count++] = {.token = static_cast<TokenId>(random() % kFakeVocab),
-                                      .parent = static_cast<std::int16_t>(
-                                          static_cast<std::int32_t>(random() % (rows + 1)) - 1),
-                                      .origin = msg::Origin::Exit,
-                                      .log_prob = -static_cast<float>(random() % 4)};
+        candidates.nodes[candidates.count++] = {
+            .token = static_cast<TokenId>(random() % kFakeVocab),
+            .parent =
+                static_cast<std::int16_t>(static_cast<std::int32_t>(random() % (rows + 1)) - 1),
+            .origin = msg::Origin::Exit,
+            .log_prob = -static_cast<float>(random() % 4)};
     }
-    return names;
+    return candidates;
 }
 
 }  // namespace paceline::testing

@@ -86,8 +86,9 @@ DraftModelOptions options_of(const CpuBackend& backend) {
     return {.head = kShort, .vocab_size = backend.config().vocab_size, .rows_max = 48};
 }
 
-std::vector<DraftModel::Said> pass(DraftModel& model, const std::vector<DraftModel::Wish>& wishes) {
-    if (!model.prepare(wishes)) return {};
+std::vector<DraftModel::Said> pass(DraftModel& model,
+                                   const std::vector<DraftModel::Expansion>& expansions) {
+    if (!model.prepare(expansions)) return {};
     return model.take(model.run(nullptr)).said;
 }
 
@@ -109,15 +110,15 @@ TEST_CASE("on the real kernels candidates are, bit for bit, those of a plain for
         }
         int checked = 0;
         for (int step = 0; step < 40; ++step) {
-            std::vector<DraftModel::Wish> wishes;
+            std::vector<DraftModel::Expansion> expansions;
             for (const auto& text : texts) {
-                wishes.push_back({text, {}, 3});
+                expansions.push_back({text, {}, 3});
                 for (const DraftNode& node : text->tree.nodes()) {
                     if (!node.expanded && random() % 2 == 0)
-                        wishes.back().expand.push_back(node.id);
+                        expansions.back().expand.push_back(node.id);
                 }
             }
-            for (const DraftModel::Said& said : pass(model, wishes)) {
+            for (const DraftModel::Said& said : pass(model, expansions)) {
                 if (said.text->tree.find(said.node) == nullptr) continue;  // made room for better
                 check_same(said.candidates, plain(*oracle, tokens_to(*said.text, said.node),
                                                   said.text->sampling, 3));
@@ -169,7 +170,7 @@ TEST_CASE("keys and values travel from one draft model to another, and back, wit
             to.read_kv(ours->tree.find(trunk[i])->slot, kept);
             CHECK(sent == kept);
         }
-        const std::vector<DraftModel::Wish> leaf{{ours, {trunk.back()}, 2}};
+        const std::vector<DraftModel::Expansion> leaf{{ours, {trunk.back()}, 2}};
         REQUIRE(to.prepare(leaf));
         CHECK(to.rows() == 1);  // all else is there
         const DraftModel::Taken taken = to.take(to.run(nullptr));

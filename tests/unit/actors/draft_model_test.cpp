@@ -88,8 +88,9 @@ std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& rand
 }
 
 /// A text that one model computes, all by itself.
-std::vector<DraftModel::Said> pass(DraftModel& model, const std::vector<DraftModel::Wish>& wishes) {
-    if (!model.prepare(wishes)) return {};
+std::vector<DraftModel::Said> pass(DraftModel& model,
+                                   const std::vector<DraftModel::Expansion>& expansions) {
+    if (!model.prepare(expansions)) return {};
     return model.take(model.run(nullptr)).said;
 }
 
@@ -113,20 +114,21 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
                 texts.push_back(std::make_shared<DraftText>(request_of(1 + random() % 70, random)));
                 model.open(*texts.back());
             }
-            std::vector<DraftModel::Wish> wishes;
+            std::vector<DraftModel::Expansion> expansions;
             std::map<std::pair<const DraftText*, DraftNodeId>, std::vector<Candidate>> expected;
             const int count = 1 + static_cast<int>(random() % 3);
             for (const auto& text : texts) {
-                wishes.push_back({text, {}, count});
+                expansions.push_back({text, {}, count});
                 for (const DraftNode& node : text->tree.nodes()) {
-                    if (random() % 3 == 0) wishes.back().expand.push_back(node.id);
+                    if (random() % 3 == 0) expansions.back().expand.push_back(node.id);
                 }
             }
-            if (!model.prepare(wishes)) continue;
-            for (const auto& wish : wishes) {
-                for (const DraftNodeId id : wish.expand) {
-                    expected[{wish.text.get(), id}] = plain_candidates(
-                        tokens_to(*wish.text, id), 0, count, wish.text->sampling, kFakeVocab);
+            if (!model.prepare(expansions)) continue;
+            for (const auto& expansion : expansions) {
+                for (const DraftNodeId id : expansion.expand) {
+                    expected[{expansion.text.get(), id}] =
+                        plain_candidates(tokens_to(*expansion.text, id), 0, count,
+                                         expansion.text->sampling, kFakeVocab);
                 }
             }
             CancelToken cancel;

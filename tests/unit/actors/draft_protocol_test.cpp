@@ -45,7 +45,7 @@ TEST_CASE("Draft: a proposal after each verdict; the trunk and its keys go to Co
     draft.expect_nothing_more();
 }
 
-TEST_CASE("Correct: candidates below what the exit names, to the first segment and to Draft") {
+TEST_CASE("Correct: candidates below what the exit proposes, to the first segment and to Draft") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;
     const TokenId other = (answer[0] + 1) % kFakeVocab;
@@ -76,9 +76,9 @@ TEST_CASE("Correct: candidates below what the exit names, to the first segment a
     CHECK(pool.producer.acquire().has_value());
     correct.expect_nothing_more();  // the exit has named nothing yet
 
-    msg::Proposal names = scene_proposal(request.text, {other});
-    names.nodes[0].origin = msg::Origin::Exit;
-    correct.tell(kFirst, names);
+    msg::Proposal candidates = scene_proposal(request.text, {other});
+    candidates.nodes[0].origin = msg::Origin::Exit;
+    correct.tell(kFirst, candidates);
     while (correct.context.jobs_waiting() > 0) correct.run_job("draft");
     std::vector<msg::Proposal> proposals = correct.context.take<msg::Proposal>(kFirst);
     REQUIRE_FALSE(proposals.empty());
@@ -99,6 +99,6 @@ TEST_CASE("Correct: candidates below what the exit names, to the first segment a
     CHECK(below->token == plain_next(request, text));
 
     correct.tell(kConductor, msg::Stop{kSceneRoute});
-    correct.tell(kFirst, names);
+    correct.tell(kFirst, candidates);
     correct.expect_nothing_more();
 }

@@ -153,19 +153,22 @@ TEST_CASE("a full tree gives up its least probable leaf, and its slot with it") 
     CHECK(tree.take_freed().empty());
 }
 
-TEST_CASE("an exit's names become children, k at each row and the trunk's token not among them") {
+TEST_CASE(
+    "an exit's candidates become children, k at each row and the trunk's token not among them") {
     DraftTree tree{64};
     const std::vector<TokenId> text{3, 4};
     tree.plant(4, 1);
     const DraftNodeId a = *tree.add(tree.root().id, 10, std::log(0.8F), msg::Origin::Trunk);
-    msg::Proposal names = proposal_at(1, 4);
-    say(names, 10, msg::kBelowRoot, 0.4F);                     // the row of a
-    say(names, 10, msg::kBelowRoot, 0.4F, msg::Origin::Exit);  // a is also named: not counted
-    say(names, 20, msg::kBelowRoot, 0.3F, msg::Origin::Exit);
-    say(names, 21, msg::kBelowRoot, 0.2F, msg::Origin::Exit);
-    say(names, 22, msg::kBelowRoot, 0.1F, msg::Origin::Exit);
-    say(names, 30, 0, 0.5F, msg::Origin::Exit);  // after a, whose trunk token is not drafted yet
-    CHECK(tree.merge(names, text, Opinion::Exit, 2));
+    msg::Proposal candidates = proposal_at(1, 4);
+    say(candidates, 10, msg::kBelowRoot, 0.4F);  // the row of a
+    say(candidates, 10, msg::kBelowRoot, 0.4F,
+        msg::Origin::Exit);  // a is also proposed: not counted
+    say(candidates, 20, msg::kBelowRoot, 0.3F, msg::Origin::Exit);
+    say(candidates, 21, msg::kBelowRoot, 0.2F, msg::Origin::Exit);
+    say(candidates, 22, msg::kBelowRoot, 0.1F, msg::Origin::Exit);
+    say(candidates, 30, 0, 0.5F,
+        msg::Origin::Exit);  // after a, whose trunk token is not drafted yet
+    CHECK(tree.merge(candidates, text, Opinion::Exit, 2));
     CHECK(tree.child(tree.root().id, 20)->origin == msg::Origin::Exit);
     CHECK(tree.child(tree.root().id, 21) != nullptr);
     CHECK(tree.child(tree.root().id, 22) == nullptr);
@@ -192,7 +195,8 @@ TEST_CASE("a proposal for a root that the text has passed still counts where it 
 }
 
 TEST_CASE(
-    "what a model names is the trunk and runners-up; a source's other candidate shares the rest") {
+    "what a model proposes is the trunk and runners-up; a source's other candidate shares the "
+    "rest") {
     DraftTree tree{64};
     tree.plant(1, 0);
     const DraftNodeId root = tree.root().id;

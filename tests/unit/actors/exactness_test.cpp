@@ -76,8 +76,8 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
                             .seed = seed,
                             .kv_slots = 2048};
     options.dispatch.start = static_cast<StartRule>(choice.start);
-    options.dispatch.shape = static_cast<WaveShape>(choice.shape);
-    options.dispatch.waves_in_flight_max =
+    options.dispatch.shape = static_cast<BatchShape>(choice.shape);
+    options.dispatch.batches_in_flight_max =
         choice.in_flight == 0 ? 1 : 2 + static_cast<std::uint32_t>(random() % 5);
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
@@ -135,8 +135,8 @@ TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
     CHECK(pairs.size() == all);
 }
 
-TEST_CASE("the length of prefill waves changes no token, whoever shares them") {
-    for (const std::uint32_t prefill_rows : {1U, 64U, 150U, kWaveRowsMax}) {
+TEST_CASE("the length of prefill batches changes no token, whoever shares them") {
+    for (const std::uint32_t prefill_rows : {1U, 64U, 150U, kBatchRowsMax}) {
         for (std::uint64_t seed = 1; seed <= 12; ++seed) {
             CAPTURE(prefill_rows);
             CAPTURE(seed);
@@ -145,7 +145,7 @@ TEST_CASE("the length of prefill waves changes no token, whoever shares them") {
                                     .seed = seed,
                                     .kv_slots = 4096};
             options.dispatch.prefill_rows = prefill_rows;
-            options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+            options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
             options.draws_itself = seed % 2 == 0;
             std::vector<Request> requests;
             for (std::uint64_t i = 0; i < 1 + seed % 3; ++i) {
@@ -163,7 +163,7 @@ TEST_CASE("the length of prefill waves changes no token, whoever shares them") {
     }
 }
 
-TEST_CASE("a draft that knows the answer saves waves, one that is always wrong costs none") {
+TEST_CASE("a draft that knows the answer saves batches, one that is always wrong costs none") {
     const Request request = small_request(5);
     const int alone = check_exact({.segments = 2, .drafting = Drafting::None}, request);
     const int oracle = check_exact({.segments = 2, .drafting = Drafting::Oracle}, request);
@@ -208,7 +208,7 @@ TEST_CASE("no row is computed whose token could not be committed any more") {
         Pipeline pipeline{{.segments = 1, .drafting = Drafting::Oracle}, request, oracle};
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
-        const std::uint64_t rows = pipeline.world.counted(kFirstSegment, counters::kWaveRows) -
+        const std::uint64_t rows = pipeline.world.counted(kFirstSegment, counters::kBatchRows) -
                                    pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
         CHECK(rows == static_cast<std::uint64_t>(most));
     }
@@ -225,7 +225,7 @@ TEST_CASE("a full context stops the answer and says so") {
         CHECK(oracle.finish == FinishReason::ContextFull);
         CHECK(oracle.answer.size() == static_cast<std::size_t>(room));
         PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle};
-        options.dispatch.waves_in_flight_max = 2;
+        options.dispatch.batches_in_flight_max = 2;
         check_exact(options, request);
         options.drafting = Drafting::Babble;
         check_exact(options, request);
@@ -253,7 +253,7 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         const Request first = small_request(seed);
         const Oracle oracle = plain_answer(first);
         PipelineOptions options{.segments = segments, .drafting = Drafting::Lookup, .seed = seed};
-        options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+        options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
         Pipeline pipeline{options, first, oracle};
         pipeline.open_and_begin(kOne, first);
         pipeline.world.run([&] {
@@ -289,7 +289,7 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
                                 .seed = seed,
                                 .kv_slots = first.context + kKvPageSlots};
         options.dispatch.prefill_rows = 10 + static_cast<std::uint32_t>(random() % 55);
-        options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+        options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
         add_exit(options, static_cast<Exit>(random() % kExits), random);
         Pipeline pipeline{options, texts};
         pipeline.open_and_begin(kOne, first);
@@ -304,7 +304,7 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
         second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
         const Oracle oracle = plain_answer(second);
         const Attempt attempt = reopen(pipeline, second);
-        // The first segment is through with the prompt when the others hear of the turn.
+        // The first segment is through with the prompt when the others learn of the turn.
         const control::Begin begin{
             .request = kOne, .attempt = attempt, .payload = encode_request(second)};
         pipeline.world.post(kTheDraft, begin);

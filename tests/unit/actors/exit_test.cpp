@@ -111,13 +111,13 @@ TEST_CASE("rows that died while they ran leave a gap in the tensor and change no
         PipelineOptions options{
             .segments = 2 + static_cast<int>(seed % 3), .drafting = Drafting::Babble, .seed = seed};
         options.dispatch.start = StartRule::AtOnce;
-        options.dispatch.shape = static_cast<WaveShape>(seed % 2);
-        options.dispatch.waves_in_flight_max = 4;
+        options.dispatch.shape = static_cast<BatchShape>(seed % 2);
+        options.dispatch.batches_in_flight_max = 4;
         Pipeline pipeline{options, request, oracle};
         pipeline.world.tap = [&](StageId, std::uint16_t kind, std::span<const std::byte> bytes) {
-            if (kind != static_cast<std::uint16_t>(msg::Kind::Wave)) return;
-            const auto wave = msg::decode_wave(bytes).value();
-            if (wave.tensor_rows > wave.rows.size()) ++gaps;
+            if (kind != static_cast<std::uint16_t>(msg::Kind::Batch)) return;
+            const auto batch = msg::decode_batch(bytes).value();
+            if (batch.tensor_rows > batch.rows.size()) ++gaps;
         };
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
@@ -172,22 +172,22 @@ struct ExitBench {
     FakeBackend backend{0, 4, 64};
     ExitEvaluator early;
     std::shared_ptr<RequestState> state;
-    std::vector<msg::WaveRow> rows;
+    std::vector<msg::BatchRow> rows;
     std::vector<float> hidden;
 };
 
 }  // namespace
 
-TEST_CASE("an exit names the best tokens after every row, the trunk's own not counted") {
+TEST_CASE("an exit proposes the best tokens after every row, the trunk's own not counted") {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         const auto top = static_cast<std::uint32_t>(1 + seed % 4);
         ExitBench bench{seed, {.sends_candidates = true, .top = top}};
-        const auto names = bench.early.candidates_of(bench.evaluate());
-        REQUIRE(names);
-        CHECK(names->root_position == bench.rows[0].position);
-        CHECK(names->root_token == bench.rows[0].token);
-        const auto nodes = std::span{names->nodes}.first(names->count);
+        const auto candidates = bench.early.candidates_of(bench.evaluate());
+        REQUIRE(candidates);
+        CHECK(candidates->root_position == bench.rows[0].position);
+        CHECK(candidates->root_token == bench.rows[0].token);
+        const auto nodes = std::span{candidates->nodes}.first(candidates->count);
         // The trunk comes first: node i is row i + 1.
         for (std::size_t i = 0; i < bench.rows.size(); ++i) {
             CAPTURE(i);
@@ -240,12 +240,12 @@ TEST_CASE("an exit lets the next token start early only if it is sure and there 
 }
 
 TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later run") {
-    std::uint64_t waves_first = 0;
-    std::uint64_t waves_last = 0;
+    std::uint64_t batches_first = 0;
+    std::uint64_t batches_last = 0;
     std::uint64_t proposed = 0;
     std::uint64_t right = 0;
     for (const bool defers : {false, true}) {
-        waves_first = waves_last = proposed = right = 0;
+        batches_first = batches_last = proposed = right = 0;
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
             CAPTURE(seed);
             const Request request = small_request(seed);
@@ -253,21 +253,21 @@ TEST_CASE("early tokens run ahead of the verdict, and deferred rows join a later
             PipelineOptions options{.segments = 2, .seed = seed, .exit_at = 1};
             options.exit = {.proposes = true, .gate = 0.5F, .defers = defers};
             options.candidate_right = 1.0;
-            options.dispatch.waves_in_flight_max = 8;
+            options.dispatch.batches_in_flight_max = 8;
             Pipeline pipeline{options, request, oracle};
             pipeline.open_and_begin(kOne, request);
             pipeline.run_until_finished();
             const auto answer = pipeline.conductor.log.answer(kOne);
             CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-            waves_first += pipeline.world.counted(kFirstSegment, counters::kWaves);
-            waves_last += pipeline.world.counted(segment_id(2), counters::kWaves);
+            batches_first += pipeline.world.counted(kFirstSegment, counters::kBatches);
+            batches_last += pipeline.world.counted(segment_id(2), counters::kBatches);
             proposed += pipeline.world.counted(kFirstSegment, counters::kEarlyProposed);
             right += pipeline.world.counted(kFirstSegment, counters::kEarlyRight);
         }
         CHECK(proposed > 100);
         CHECK(right > proposed / 5);
         CHECK(right <= proposed);
-        if (defers) CHECK(waves_last * 4 < waves_first * 3);
+        if (defers) CHECK(batches_last * 4 < batches_first * 3);
     }
 }
 
@@ -317,8 +317,8 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
                         .defers = seed % 3 == 0};
         options.on_devices = seed % 4 == 0 ? ~0U : 0U;
         options.dispatch.start = StartRule::AtOnce;
-        options.dispatch.shape = static_cast<WaveShape>(seed % 2);
-        options.dispatch.waves_in_flight_max = 4;
+        options.dispatch.shape = static_cast<BatchShape>(seed % 2);
+        options.dispatch.batches_in_flight_max = 4;
         Pipeline pipeline{options, request, oracle};
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
@@ -355,15 +355,16 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             for (const ExitRow& row : part.rows) CHECK_FALSE(row.best.empty());
             if (!part.rows.empty()) {
                 CHECK(part.rows.front().node == bench.rows[known].node);
-                const auto names = bench.early.candidates_of(part);
-                REQUIRE(names);
-                for (const msg::ProposedNode& node : std::span{names->nodes}.first(names->count)) {
+                const auto candidates = bench.early.candidates_of(part);
+                REQUIRE(candidates);
+                for (const msg::ProposedNode& node :
+                     std::span{candidates->nodes}.first(candidates->count)) {
                     if (node.origin != msg::Origin::Exit) continue;
                     CHECK(node.parent + 1 >= static_cast<std::int16_t>(known));
                 }
             }
             word = CancelBoard::mark_of(kOne, Attempt{2});
-            ExitEvaluator::leave_out_decided(part);
+            ExitEvaluator::drop_decided(part);
             CHECK(part.rows.empty());
         }
     }
@@ -376,7 +377,7 @@ TEST_CASE("heads that look ahead propose after every verdict") {
     options.exit = {.ahead = {HeadId{1}, HeadId{2}}, .ahead_top = 2, .always_on = true};
     options.candidate_right = 1.0;
     options.dispatch.start = StartRule::AtOnce;
-    options.dispatch.waves_in_flight_max = 2;
+    options.dispatch.batches_in_flight_max = 2;
     Pipeline pipeline{options, request, oracle};
     pipeline.open_and_begin(kOne, request);
     pipeline.run_until_finished();

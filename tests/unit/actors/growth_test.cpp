@@ -32,9 +32,9 @@ struct Draft {
     std::string step() {
         const Growth::Step step = growth.next(tree, room);
         if (step.say) return std::to_string(static_cast<int>(*step.say));
-        if (step.waits_for_names) return "wait";
-        std::string names;
-        for (const DraftNodeId id : step.expand) names += (names.empty() ? "" : " ") + name(id);
+        if (step.waits_for_candidates) return "wait";
+        std::string nodes;
+        for (const DraftNodeId id : step.expand) nodes += (nodes.empty() ? "" : " ") + name(id);
         for (const DraftNodeId id : step.expand) {
             std::vector<Candidate> candidates;
             float p = 0.6F;
@@ -44,7 +44,7 @@ struct Draft {
             tree.expand(id, candidates);
         }
         if (!step.expand.empty()) growth.passed();
-        return names;
+        return nodes;
     }
     std::vector<std::string> steps(int most) {
         std::vector<std::string> log;
@@ -58,7 +58,7 @@ struct Draft {
         const bool prepared = tree.follow(tokens).prepared;
         growth.verified(static_cast<std::int32_t>(tokens.size()) - 1, could, prepared);
     }
-    /// An exit names `token` after `parent` with probability `p`.
+    /// An exit proposes `token` after `parent` with probability `p`.
     void name_behind(const std::string& parent, TokenId token, float p) {
         for (const DraftNode& node : std::vector(tree.nodes().begin(), tree.nodes().end())) {
             if (name(node.id) != parent) continue;
@@ -130,11 +130,11 @@ TEST_CASE("turns with trees: runners-up are grown beside the trunk, the most pro
     CHECK(tight.steps(9) == Log{"r", "r0 r1", "r00", kComplete, ""});
 }
 
-TEST_CASE("FOLD on turns: after Complete the exit's names are grown until the verdict") {
+TEST_CASE("FOLD on turns: after Complete the exit's candidates are grown until the verdict") {
     Draft draft{{.pace = DraftPace::Sequential, .gamma = 2, .width = 2, .exit_alternatives = 2}};
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
     draft.name_behind("r", 7, 0.3F);
-    draft.growth.named();
+    draft.growth.candidates_arrived();
     CHECK(draft.growth.streams());
     CHECK(draft.steps(9) == Log{"r7", "r70", "r700", ""});
     draft.verdict({7}, 2);
@@ -154,7 +154,7 @@ TEST_CASE("FOLD, event-driven: whatever is most probable comes next, name or tru
     Draft draft{{.pace = DraftPace::Ahead, .gamma = 8, .exit_alternatives = 4, .branch_budget = 2}};
     CHECK(draft.steps(3) == Log{"r", "r0", "r00"});
     draft.name_behind("r", 7, 0.35F);
-    draft.growth.named();
+    draft.growth.candidates_arrived();
     CHECK(draft.steps(4) == Log{"r7", "r000", "r70", "r0000"});  // 0.35, 0.216, 0.21, 0.13
     CHECK(draft.steps(1) == Log{"r00000"});                      // the budget is spent
 }
@@ -206,7 +206,8 @@ TEST_CASE("lockstep with a slow draft: the round is completed after the verdict,
     CHECK(missed.steps(2) == Log{kComplete, "r"});
 }
 
-TEST_CASE("FOLD, lockstep: gamma1 steps, Halfway, the names, then trunk and branches together") {
+TEST_CASE(
+    "FOLD, lockstep: gamma1 steps, Halfway, the candidates, then trunk and branches together") {
     Draft draft{{.pace = DraftPace::Lockstep,
                  .gamma = 4,
                  .gamma_early = 2,
@@ -215,19 +216,19 @@ TEST_CASE("FOLD, lockstep: gamma1 steps, Halfway, the names, then trunk and bran
     CHECK(draft.steps(9) == Log{"r", "r0", kHalfway, "wait"});
     draft.name_behind("r", 7, 0.5F);
     draft.name_behind("r0", 8, 0.1F);
-    draft.growth.named();
+    draft.growth.candidates_arrived();
     CHECK(draft.steps(9) == Log{"r00 r7 r08", "r000 r70 r080", kComplete, ""});
     draft.verdict({7}, 1);
     CHECK(draft.steps(9) == Log{"r00", "r000", kHalfway, "wait"});
     draft.growth.waited_out();
     CHECK(draft.steps(9) == Log{"r0000", "r00000", kComplete, ""});
     draft.verdict({0}, 1);
-    draft.growth.named();  // early names: nothing to wait for
+    draft.growth.candidates_arrived();  // early candidates: nothing to wait for
     CHECK(draft.steps(3) == Log{"r00000", "r000000", kHalfway});
     CHECK(draft.step() == "r0000000");
 }
 
-TEST_CASE("as Correct, only what is not of the other draft's trunk is grown, once it is named") {
+TEST_CASE("as Correct, only what is not of the other draft's trunk is grown, once it is proposed") {
     for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead, DraftPace::Lockstep}) {
         Draft draft{{.pace = pace,
                      .part = GrowthPart::Alternatives,
@@ -239,7 +240,7 @@ TEST_CASE("as Correct, only what is not of the other draft's trunk is grown, onc
         (void)draft.tree.add(a, 0, -0.1F, msg::Origin::Trunk);
         CHECK(draft.steps(9) == Log{""});
         draft.name_behind("r0", 5, 0.9F);
-        draft.growth.named();
+        draft.growth.candidates_arrived();
         CHECK(draft.steps(2) == Log{"r05", "r050"});
         CHECK(draft.growth.streams());
         CHECK((draft.step().empty()) ==
@@ -350,7 +351,7 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right ca
         }
         CHECK(grew_at == std::vector{16, 33, 66, 131, 196});
         CHECK(grew == DraftPause::kStreak + 5);
-        growth.verified(1, 2, true);  // of a wave that was under way
+        growth.verified(1, 2, true);  // of a batch that was under way
         for (int verdict = 0; verdict <= DraftPause::kCredit; ++verdict) {
             CHECK_FALSE(growth.next(tree, 100).expand.empty());
             growth.verified(0, 2, false);

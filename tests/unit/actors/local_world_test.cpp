@@ -65,7 +65,7 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
         world.connect({.from = verifier, .to = kTheDraft});
         for (int i = 1; i < count; ++i) {
             world.connect({.from = verifier, .to = segment_id(i)});
-            const std::size_t bytes = kWaveRowsMax * kFakeDim * sizeof(float);
+            const std::size_t bytes = kBatchRowsMax * kFakeDim * sizeof(float);
             world.connect({.from = segment_id(i),
                            .to = segment_id(i + 1),
                            .tensor_slots = 2,

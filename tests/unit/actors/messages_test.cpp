@@ -8,7 +8,7 @@
 
 #include "actors/protocol/inbox_gate.hpp"
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
@@ -26,27 +26,27 @@ void refused(const M& message, const std::string& says) {
 }
 
 /// Two verify rows of request 1, then three prefill rows of request 2.
-msg::Wave good_wave() {
-    msg::Wave wave{};
-    wave.parts = {{.request = RequestId{1},
-                   .attempt = Attempt{1},
-                   .wave = WaveId{0},
-                   .kind = msg::WaveKind::Verify,
-                   .base = 10,
-                   .rows = 2,
-                   .hold = 1},
-                  {.request = RequestId{2},
-                   .attempt = Attempt{1},
-                   .wave = WaveId{0},
-                   .kind = msg::WaveKind::Prefill,
-                   .base = 0,
-                   .rows = 3,
-                   .hold = 0}};
-    wave.rows.resize(5);
-    wave.tensor_rows = 6;
-    wave.rows[0] = {NodeId{1}, msg::kNoParent, 5, 10, 10};
-    wave.rows[1] = {NodeId{2}, 1, 6, 11, 11};
-    return wave;
+msg::Batch good_batch() {
+    msg::Batch batch{};
+    batch.parts = {{.request = RequestId{1},
+                    .attempt = Attempt{1},
+                    .batch = BatchId{0},
+                    .kind = msg::BatchKind::Verify,
+                    .base = 10,
+                    .rows = 2,
+                    .hold = 1},
+                   {.request = RequestId{2},
+                    .attempt = Attempt{1},
+                    .batch = BatchId{0},
+                    .kind = msg::BatchKind::Prefill,
+                    .base = 0,
+                    .rows = 3,
+                    .hold = 0}};
+    batch.rows.resize(5);
+    batch.tensor_rows = 6;
+    batch.rows[0] = {NodeId{1}, msg::kNoParent, 5, 10, 10};
+    batch.rows[1] = {NodeId{2}, 1, 6, 11, 11};
+    return batch;
 }
 
 msg::Route route(std::uint64_t request, std::uint32_t attempt, std::uint32_t epoch) {
@@ -55,76 +55,77 @@ msg::Route route(std::uint64_t request, std::uint32_t attempt, std::uint32_t epo
 
 }  // namespace
 
-TEST_CASE("a wave with a count, token, position or slot out of range is refused by field") {
-    CHECK(check_message(good_wave(), kLimits));
-    msg::Wave wave = good_wave();
-    wave.rows.resize(kWaveRowsMax + 1);
-    refused(wave, "row_count = 513");
-    wave = good_wave();
-    wave.rows.clear();
-    refused(wave, "row_count = 0");
-    wave = good_wave();
-    wave.rows[1].token = 100;
-    refused(wave, "row 1 has token = 100");
-    wave = good_wave();
-    wave.rows[0].position = -1;
-    refused(wave, "row 0 has position = -1");
-    wave = good_wave();
-    wave.rows[0].slot = 64;
-    refused(wave, "row 0 has slot = 64");
-    wave = good_wave();
-    wave.rows[4].tensor_row = 6;
-    refused(wave, "row 4 has tensor_row = 6");
-    wave.rows[4].tensor_row = 5;
-    CHECK(check_message(wave, kLimits));
+TEST_CASE("a batch with a count, token, position or slot out of range is refused by field") {
+    CHECK(check_message(good_batch(), kLimits));
+    msg::Batch batch = good_batch();
+    batch.rows.resize(kBatchRowsMax + 1);
+    refused(batch, "row_count = 513");
+    batch = good_batch();
+    batch.rows.clear();
+    refused(batch, "row_count = 0");
+    batch = good_batch();
+    batch.rows[1].token = 100;
+    refused(batch, "row 1 has token = 100");
+    batch = good_batch();
+    batch.rows[0].position = -1;
+    refused(batch, "row 0 has position = -1");
+    batch = good_batch();
+    batch.rows[0].slot = 64;
+    refused(batch, "row 0 has slot = 64");
+    batch = good_batch();
+    batch.rows[4].tensor_row = 6;
+    refused(batch, "row 4 has tensor_row = 6");
+    batch.rows[4].tensor_row = 5;
+    CHECK(check_message(batch, kLimits));
 }
 
-TEST_CASE("a wave whose tensor has fewer rows than the wave, or too many, is refused by field") {
-    msg::Wave wave = good_wave();
-    wave.tensor_rows = 4;
-    refused(wave, "tensor_rows = 4");
-    wave.tensor_rows = kWaveRowsMax + 1;
-    refused(wave, "tensor_rows = 513");
+TEST_CASE("a batch whose tensor has fewer rows than the batch, or too many, is refused by field") {
+    msg::Batch batch = good_batch();
+    batch.tensor_rows = 4;
+    refused(batch, "tensor_rows = 4");
+    batch.tensor_rows = kBatchRowsMax + 1;
+    refused(batch, "tensor_rows = 513");
 }
 
-TEST_CASE("a wave whose parts do not make up its rows is refused by field") {
+TEST_CASE("a batch whose parts do not make up its rows is refused by field") {
     const auto refused_with = [](auto change, const std::string& says) {
-        msg::Wave wave = good_wave();
-        change(wave);
-        refused(wave, says);
+        msg::Batch batch = good_batch();
+        change(batch);
+        refused(batch, says);
     };
-    using Wave = msg::Wave;
-    refused_with([](Wave& wave) { wave.parts.clear(); }, "part_count = 0");
-    refused_with([](Wave& wave) { wave.parts.resize(kWavePartsMax + 1); }, "part_count = 17");
-    refused_with([](Wave& wave) { wave.parts[0].kind = static_cast<msg::WaveKind>(9); },
+    using Batch = msg::Batch;
+    refused_with([](Batch& batch) { batch.parts.clear(); }, "part_count = 0");
+    refused_with([](Batch& batch) { batch.parts.resize(kBatchPartsMax + 1); }, "part_count = 17");
+    refused_with([](Batch& batch) { batch.parts[0].kind = static_cast<msg::BatchKind>(9); },
                  "part 0 has kind = 9");
-    refused_with([](Wave& wave) { wave.parts[1].base = 64; }, "part 1 has base = 64");
-    refused_with([](Wave& wave) { wave.parts[1].rows = 0; }, "part 1 has rows = 0");
-    refused_with([](Wave& wave) { wave.parts[1].rows = 4; }, "part 1 has rows = 4");
-    refused_with([](Wave& wave) { wave.parts[0].rows = 0xffffffffU; }, "part 0 has rows");
-    refused_with([](Wave& wave) { wave.parts[1].rows = 2; }, "row_count = 5, but its parts have 4");
-    refused_with([](Wave& wave) { wave.parts[1].hold = 2; }, "part 1 has hold = 2");
-    refused_with([](Wave& wave) { wave.parts[1].request = RequestId{1}; },
+    refused_with([](Batch& batch) { batch.parts[1].base = 64; }, "part 1 has base = 64");
+    refused_with([](Batch& batch) { batch.parts[1].rows = 0; }, "part 1 has rows = 0");
+    refused_with([](Batch& batch) { batch.parts[1].rows = 4; }, "part 1 has rows = 4");
+    refused_with([](Batch& batch) { batch.parts[0].rows = 0xffffffffU; }, "part 0 has rows");
+    refused_with([](Batch& batch) { batch.parts[1].rows = 2; },
+                 "row_count = 5, but its parts have 4");
+    refused_with([](Batch& batch) { batch.parts[1].hold = 2; }, "part 1 has hold = 2");
+    refused_with([](Batch& batch) { batch.parts[1].request = RequestId{1}; },
                  "part 1 has request = 1, which part 0 has already");
 }
 
-TEST_CASE("a wave has as many rows as its segments agreed on, and few verify rows among them") {
-    msg::Wave wave = good_wave();
-    wave.parts[1].rows = kWaveRowsMax - 2;
-    wave.rows.resize(kWaveRowsMax);
-    wave.tensor_rows = kWaveRowsMax;
-    CHECK(check_message(wave, kLimits));
+TEST_CASE("a batch has as many rows as its segments agreed on, and few verify rows among them") {
+    msg::Batch batch = good_batch();
+    batch.parts[1].rows = kBatchRowsMax - 2;
+    batch.rows.resize(kBatchRowsMax);
+    batch.tensor_rows = kBatchRowsMax;
+    CHECK(check_message(batch, kLimits));
     MessageLimits shorter = kLimits;
-    shorter.wave_rows = 256;  // what the memory of this segment has room for
-    const Status status = check_message(wave, shorter);
+    shorter.batch_rows = 256;  // what the memory of this segment has room for
+    const Status status = check_message(batch, shorter);
     REQUIRE_FALSE(status);
     CHECK(status.error().what.find("row_count = 512") != std::string::npos);
-    wave.parts[1].rows = kWaveRowsMax - kVerifyRowsMax;
-    wave.parts[0].rows = kVerifyRowsMax;
-    CHECK(check_message(wave, kLimits));
-    wave.parts[1].rows -= 1;
-    wave.parts[0].rows += 1;
-    refused(wave, "verify rows = 65");
+    batch.parts[1].rows = kBatchRowsMax - kVerifyRowsMax;
+    batch.parts[0].rows = kVerifyRowsMax;
+    CHECK(check_message(batch, kLimits));
+    batch.parts[1].rows -= 1;
+    batch.parts[0].rows += 1;
+    refused(batch, "verify rows = 65");
 }
 
 TEST_CASE("a proposal or verdict with a count or token out of range is refused by field") {
@@ -162,14 +163,14 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     verdict.finish = FinishReason::StopString;  // nothing that a target can know
     refused(verdict, "finish = 5");
     verdict.finish = FinishReason::None;
-    verdict.wave_rows = kVerifyRowsMax + 1;
-    refused(verdict, "wave_rows = 65");
-    verdict.wave_rows = 4;
+    verdict.batch_rows = kVerifyRowsMax + 1;
+    refused(verdict, "batch_rows = 65");
+    verdict.batch_rows = 4;
     verdict.depth = 3;
     CHECK(check_message(verdict, kLimits));
     verdict.depth = 4;
     refused(verdict, "depth = 4");
-    verdict.wave_rows = kVerifyRowsMax;
+    verdict.batch_rows = kVerifyRowsMax;
     verdict.depth = kGammaMax + 1;
     refused(verdict, "depth = 33");
 }
@@ -356,13 +357,14 @@ TEST_CASE("dispatch options out of range are refused by name") {
     CHECK_FALSE(validate(DispatchOptions{.rows_max = 0}));
     CHECK_FALSE(validate(DispatchOptions{.rows_max = kGammaMax + 2}));
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = 0}));
-    CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kWaveRowsMax + 1}));
+    CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kBatchRowsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = 0}));
-    CHECK_FALSE(validate(DispatchOptions{.requests_max = kWavePartsMax + 1}));
+    CHECK_FALSE(validate(DispatchOptions{.requests_max = kBatchPartsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.verify_reach_min = -0.1F}));
     CHECK_FALSE(validate(DispatchOptions{.verify_reach_min = std::nanf("")}));
-    CHECK(validate(DispatchOptions{.waves_in_flight_max = kSegmentsMax, .verify_reach_min = 1.0F}));
-    const Status waves = validate(DispatchOptions{.waves_in_flight_max = 0});
-    REQUIRE_FALSE(waves);
-    CHECK(waves.error().what.find("waves_in_flight_max = 0") != std::string::npos);
+    CHECK(
+        validate(DispatchOptions{.batches_in_flight_max = kSegmentsMax, .verify_reach_min = 1.0F}));
+    const Status batches = validate(DispatchOptions{.batches_in_flight_max = 0});
+    REQUIRE_FALSE(batches);
+    CHECK(batches.error().what.find("batches_in_flight_max = 0") != std::string::npos);
 }

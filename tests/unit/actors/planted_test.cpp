@@ -40,8 +40,8 @@ std::vector<Order> orders(std::uint64_t seed) {
 
 bool all_exact(Cluster& cluster, std::span<const Order> expected) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
-        const Heard& heard = *cluster.heard[i];
-        if (heard.ends != 1 || !heard.status || heard.tokens != expected[i].oracle.answer) {
+        const ReceivedAnswer& answer = *cluster.answers[i];
+        if (answer.ends != 1 || !answer.status || answer.tokens != expected[i].oracle.answer) {
             return false;
         }
     }
@@ -54,8 +54,8 @@ bool survives(std::uint64_t seed) {
     PipelineOptions options{.segments = 1 + static_cast<int>(seed % 4),
                             .drafting = seed % 2 == 0 ? Drafting::Lookup : Drafting::SlowOracle,
                             .seed = seed};
-    options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
-    options.dispatch.shape = static_cast<WaveShape>(seed / 2 % 2);
+    options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
+    options.dispatch.shape = static_cast<BatchShape>(seed / 2 % 2);
     add_exit(options, static_cast<Exit>(seed % kExits), random);
     Cluster cluster{options, {.poison_limit = 1000}};
     cluster.world.jump_max = Micros{1'000'000};
@@ -83,7 +83,7 @@ bool survives(std::uint64_t seed) {
     whole.max_tokens = 3;
     if (!cluster.submit(whole)) return false;
     cluster.world.run_steps(100'000);
-    return !cluster.world.failure && cluster.all_ended() && cluster.heard.back()->status.ok() &&
+    return !cluster.world.failure && cluster.all_ended() && cluster.answers.back()->status.ok() &&
            cluster.world.tensors_all_free();
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("each safeguard that one message shows is missed when it is taken out"
 
 TEST_CASE("rows behind a gap in the cache are what the look at the root keeps out") {
     check_safeguard(PlantedBug::RootGapIgnored, [] {
-        ScriptedPool pool{4, kWaveRowsMax * kFakeDim * sizeof(float)};
+        ScriptedPool pool{4, kBatchRowsMax * kFakeDim * sizeof(float)};
         SegmentPlan plan;
         plan.count = 2;
         plan.previous = segment_id(1);
@@ -237,24 +237,24 @@ TEST_CASE("rows behind a gap in the cache are what the look at the root keeps ou
         last.begin(scene_request());
         const PoolRef slot = pool.producer.acquire().value();
         pool.producer.publish(slot, kFakeDim * sizeof(float));
-        msg::WavePart part{};
+        msg::BatchPart part{};
         part.request = kSceneRequest;
         part.attempt = Attempt{1};
-        part.kind = msg::WaveKind::Verify;
+        part.kind = msg::BatchKind::Verify;
         part.rows = 1;
-        msg::WaveRow row{};
+        msg::BatchRow row{};
         row.node = NodeId{1};
         row.parent = msg::kNoParent;
         row.token = scene_request().text.back();
         row.position = 2;
-        msg::Wave wave{};
-        wave.epoch = Epoch{1};
-        wave.tensor = slot.index;
-        wave.tensor_generation = slot.generation;
-        wave.tensor_rows = 1;
-        wave.parts = {part};
-        wave.rows = {row};
-        last.tell(segment_id(1), wave);
+        msg::Batch batch{};
+        batch.epoch = Epoch{1};
+        batch.tensor = slot.index;
+        batch.tensor_generation = slot.generation;
+        batch.tensor_rows = 1;
+        batch.parts = {part};
+        batch.rows = {row};
+        last.tell(segment_id(1), batch);
         return last.context.jobs_waiting() == 0;
     });
 }

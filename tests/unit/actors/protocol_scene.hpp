@@ -59,7 +59,7 @@ inline msg::Verdict scene_verdict(const std::vector<TokenId>& text,
     verdict.base = static_cast<Position>(text.size());
     verdict.count = static_cast<std::uint32_t>(tokens.size());
     verdict.depth = verdict.count;
-    verdict.wave_rows = verdict.depth + 1;
+    verdict.batch_rows = verdict.depth + 1;
     std::copy(tokens.begin(), tokens.end(), verdict.tokens.begin());
     std::copy(nodes.begin(), nodes.end(), verdict.nodes.begin());
     return verdict;

@@ -25,8 +25,8 @@ PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting)
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
     std::mt19937_64 random{seed * 31 + static_cast<std::uint64_t>(segments)};
     options.dispatch.start = static_cast<StartRule>(random() % 3);
-    options.dispatch.shape = static_cast<WaveShape>(random() % 2);
-    options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
+    options.dispatch.shape = static_cast<BatchShape>(random() % 2);
+    options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 4);
     options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
     add_exit(options, static_cast<Exit>(random() % kExits), random);
@@ -56,15 +56,15 @@ struct Load {
     }
     void check() const {
         for (std::size_t i = 0; i < ids.size(); ++i) {
-            const Heard& heard = *cluster.heard[i];
-            CHECK(heard.status.ok());
-            CHECK(heard.ends == 1);
-            CHECK(heard.tokens == oracles[i].answer);
-            CHECK(heard.figures.finish == oracles[i].finish);
+            const ReceivedAnswer& answer = *cluster.answers[i];
+            CHECK(answer.status.ok());
+            CHECK(answer.ends == 1);
+            CHECK(answer.tokens == oracles[i].answer);
+            CHECK(answer.figures.finish == oracles[i].finish);
             const auto text = cluster.conductor.text(ids[i]);
-            const std::size_t length = requests[i].text.size() + heard.tokens.size();
+            const std::size_t length = requests[i].text.size() + answer.tokens.size();
             CHECK(text.size() == length);
-            if (!heard.settled) continue;
+            if (!answer.ended_everywhere) continue;
             CHECK(cluster.scheduler().slots_in_use(ids[i]) ==
                   static_cast<std::int32_t>(length) - 1);
         }
@@ -86,7 +86,7 @@ void check_nothing_leaked(Cluster& cluster, const PipelineOptions& options) {
     const Oracle oracle = plain_answer(whole);
     REQUIRE(cluster.submit(whole));
     cluster.run_until_ended();
-    CHECK(cluster.heard.back()->tokens == oracle.answer);
+    CHECK(cluster.answers.back()->tokens == oracle.answer);
     cluster.run_dry();
     CHECK(cluster.world.tensors_all_free());
 }
@@ -131,8 +131,8 @@ TEST_CASE("a stage that is lost at any moment and comes back changes no token") 
     }
 }
 
-TEST_CASE("a segment lost in a long prefill changes no token, whatever shares its waves") {
-    for (const std::uint32_t prefill_rows : {64U, 200U, kWaveRowsMax}) {
+TEST_CASE("a segment lost in a long prefill changes no token, whatever shares its batches") {
+    for (const std::uint32_t prefill_rows : {64U, 200U, kBatchRowsMax}) {
         for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
             CAPTURE(prefill_rows);
             CAPTURE(seed);
@@ -149,12 +149,12 @@ TEST_CASE("a segment lost in a long prefill changes no token, whatever shares it
             // Rows are in the cache of the first segment, and others are on their way.
             cluster.world.run(
                 [&] { return cluster.world.counted(kFirstSegment, counters::kPrefillRows) >= 50; });
-            CHECK(cluster.heard[0]->tokens.empty());
+            CHECK(cluster.answers[0]->tokens.empty());
             lose_and_rejoin(cluster, random, victim, 60);
             cluster.run_until_ended();
             cluster.run_dry();
             load.check();
-            CHECK(cluster.heard[0]->figures.replays == 1);
+            CHECK(cluster.answers[0]->figures.replays == 1);
             check_nothing_leaked(cluster, options);
         }
     }
@@ -226,20 +226,20 @@ TEST_CASE("a draft that is away is not waited for, and proposes again when it is
     options.dispatch.proposal_wait = Micros{100'000};
     Cluster cluster{options};
     const Load load{cluster, 5, 1};
-    cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 5; });
+    cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= 5; });
     cluster.lose(kTheDraft);
     cluster.run_steps(10);
     const std::uint64_t waited = cluster.scheduler().proposals().waits_expired;
     const Micros lost_at = cluster.world.now;
-    const std::size_t before = cluster.heard[0]->tokens.size();
-    cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= before + 10; });
+    const std::size_t before = cluster.answers[0]->tokens.size();
+    cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= before + 10; });
     CHECK(cluster.scheduler().proposals().waits_expired == waited);
     CHECK(cluster.world.now - lost_at < Micros{100'000});
     const std::uint64_t used = cluster.scheduler().proposals().used;
     cluster.rejoin(kTheDraft);
     cluster.run_until_ended();
     CHECK(cluster.scheduler().proposals().used > used);
-    CHECK(cluster.heard[0]->figures.replays == 0);
+    CHECK(cluster.answers[0]->figures.replays == 0);
     cluster.run_dry();
     load.check();
 }
@@ -277,12 +277,12 @@ TEST_CASE("a further turn after a loss computes its text anew and is exact") {
             lose_and_rejoin(cluster, random, random_victim(random, segments, false), 100);
         }
         cluster.run_until_ended();
-        CHECK(cluster.heard[1]->tokens == oracle.answer);
-        CHECK(cluster.heard[1]->ends == 1);
+        CHECK(cluster.answers[1]->tokens == oracle.answer);
+        CHECK(cluster.answers[1]->ends == 1);
         if (!loses) {
             const auto held = static_cast<std::int32_t>(so_far.size()) - (seed % 2 == 0 ? 0 : 1);
-            CHECK(cluster.heard[1]->figures.prompt_tokens >= 9);
-            CHECK(cluster.heard[1]->figures.prompt_tokens <=
+            CHECK(cluster.answers[1]->figures.prompt_tokens >= 9);
+            CHECK(cluster.answers[1]->figures.prompt_tokens <=
                   static_cast<std::int32_t>(whole.text.size()) - held + 1);
             CHECK(cluster.world.counted(kFirstSegment, counters::kPrefillRows) <= prefilled + 10);
         }

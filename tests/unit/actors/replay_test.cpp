@@ -14,9 +14,9 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 namespace {
 
 constexpr RequestId kOne{1};
-constexpr auto kWave = static_cast<std::uint16_t>(msg::Kind::Wave);
+constexpr auto kBatch = static_cast<std::uint16_t>(msg::Kind::Batch);
 
-/// Logits after a text, one row after the other, without waves, trees or slots that move.
+/// Logits after a text, one row after the other, without batches, trees or slots that move.
 class PlainForward {
 public:
     std::span<float> logits_behind(std::span<const TokenId> text) {
@@ -51,17 +51,18 @@ private:
 
 /// Rows in the order in which they reached the verifier, and its verdicts.
 struct Schedule {
-    void record(const msg::Wave& wave) {
+    void record(const msg::Batch& batch) {
         std::uint32_t at = 0;
-        for (const msg::WavePart& part : wave.parts) {
+        for (const msg::BatchPart& part : batch.parts) {
             for (std::uint32_t i = 0; i < part.rows; ++i, ++at) {
-                if (part.kind == msg::WaveKind::Verify) rows.push_back({part.wave, wave.rows[at]});
+                if (part.kind == msg::BatchKind::Verify)
+                    rows.push_back({part.batch, batch.rows[at]});
             }
         }
     }
     struct Arrived {
-        WaveId wave;
-        msg::WaveRow row;
+        BatchId batch;
+        msg::BatchRow row;
     };
     std::vector<Arrived> rows;
     std::vector<msg::Verdict> verdicts;
@@ -78,9 +79,9 @@ public:
         std::vector<TokenId> text = request_.text;
         std::uint32_t above = msg::kNoParent;
         for (const msg::Verdict& verdict : schedule_.verdicts) {
-            const std::vector<msg::WaveRow> rows = verified_by(verdict, text, above);
+            const std::vector<msg::BatchRow> rows = verified_by(verdict, text, above);
             REQUIRE_FALSE(rows.empty());
-            CHECK(rows.size() == verdict.wave_rows);
+            CHECK(rows.size() == verdict.batch_rows);
             const WalkResult result = verify(rows, text);
             above = result.nodes.empty() ? rows.front().node.value : result.nodes.back().value;
             proposed += result.nodes.size();
@@ -94,13 +95,13 @@ public:
 
 private:
     /// What lives of all that had reached the verifier: the root, and what hangs below it.
-    [[nodiscard]] std::vector<msg::WaveRow> verified_by(const msg::Verdict& verdict,
-                                                        const std::vector<TokenId>& text,
-                                                        std::uint32_t above) const {
-        std::vector<msg::WaveRow> rows;
+    [[nodiscard]] std::vector<msg::BatchRow> verified_by(const msg::Verdict& verdict,
+                                                         const std::vector<TokenId>& text,
+                                                         std::uint32_t above) const {
+        std::vector<msg::BatchRow> rows;
         for (const Schedule::Arrived& arrived : schedule_.rows) {
-            const msg::WaveRow& row = arrived.row;
-            if (verdict.wave < arrived.wave) continue;
+            const msg::BatchRow& row = arrived.row;
+            if (verdict.batch < arrived.batch) continue;
             const bool is_root = row.position + 1 == static_cast<Position>(text.size()) &&
                                  row.token == text.back() &&
                                  (row.parent == msg::kNoParent || row.parent == above);
@@ -111,12 +112,12 @@ private:
         }
         return rows;
     }
-    WalkResult verify(const std::vector<msg::WaveRow>& rows, const std::vector<TokenId>& text) {
-        WaveWalk walk{{.rows = rows,
-                       .committed = text,
-                       .sampling = request_.sampling,
-                       .finish = rule_,
-                       .rule = request_.acceptance}};
+    WalkResult verify(const std::vector<msg::BatchRow>& rows, const std::vector<TokenId>& text) {
+        BatchWalk walk{{.rows = rows,
+                        .committed = text,
+                        .sampling = request_.sampling,
+                        .finish = rule_,
+                        .rule = request_.acceptance}};
         while (const auto at = walk.wanted()) {
             std::vector<TokenId> seen;
             for (std::size_t row = *at; row != 0;) {
@@ -145,9 +146,9 @@ void enumerate(const Request& request,
                std::vector<TokenId>& answer,
                double probability,
                PlainForward& forward,
-               std::map<std::vector<TokenId>, double>& law) {
+               std::map<std::vector<TokenId>, double>& distribution) {
     if (answer.size() == static_cast<std::size_t>(request.max_tokens)) {
-        law[answer] += probability;
+        distribution[answer] += probability;
         return;
     }
     std::vector<TokenId> text = request.text;
@@ -160,7 +161,7 @@ void enumerate(const Request& request,
         const double chance = p[static_cast<std::size_t>(token)];
         if (chance <= 0.0) continue;
         answer.push_back(token);
-        enumerate(request, answer, probability * chance, forward, law);
+        enumerate(request, answer, probability * chance, forward, distribution);
         answer.pop_back();
     }
 }
@@ -182,14 +183,14 @@ TEST_CASE("a recorded schedule laid before the verifier again gives the same tex
                                 .drafting = seed % 4 == 0 ? Drafting::Oracle : Drafting::Babble,
                                 .seed = seed};
         options.dispatch.start = static_cast<StartRule>(random() % 3);
-        options.dispatch.shape = static_cast<WaveShape>(random() % 2);
-        options.dispatch.waves_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
+        options.dispatch.shape = static_cast<BatchShape>(random() % 2);
+        options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
         add_exit(options, static_cast<Exit>(seed % kExits), random);
         Pipeline pipeline{options, request, oracle};
         Schedule schedule;
         pipeline.world.tap = [&](StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
-            if (to == segment_id(options.segments) && kind == kWave) {
-                schedule.record(decode_message<msg::Wave>(bytes).value());
+            if (to == segment_id(options.segments) && kind == kBatch) {
+                schedule.record(decode_message<msg::Batch>(bytes).value());
             }
             if (to == kTheConductor) {
                 schedule.verdicts.push_back(decode_message<msg::Verdict>(bytes).value());
@@ -207,7 +208,7 @@ TEST_CASE("a recorded schedule laid before the verifier again gives the same tex
     CHECK(differs > 30);  // it is not the coupled rule that was at work
 }
 
-TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is") {
+TEST_CASE("rejection in a pipeline leaves the distribution of the target's text as it is") {
     constexpr int kRuns = 4000;
     Request request = small_request(1);
     request.text = {5, 17, 3};
@@ -216,12 +217,13 @@ TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is"
     request.acceptance = AcceptanceRule::Rejection;
     request.sampling = {.temperature = 0.9F, .top_k = 3};
     PlainForward forward;
-    std::map<std::vector<TokenId>, double> law;
+    std::map<std::vector<TokenId>, double> distribution;
     std::vector<TokenId> answer;
-    enumerate(request, answer, 1.0, forward, law);
+    enumerate(request, answer, 1.0, forward, distribution);
     // What the drafts believe in: likely, but not the only way.
-    const auto likely = std::max_element(
-        law.begin(), law.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto likely =
+        std::max_element(distribution.begin(), distribution.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
     for (const Drafting drafting : {Drafting::Oracle, Drafting::Babble}) {
         CAPTURE(static_cast<int>(drafting));
         std::map<std::vector<TokenId>, int> seen;
@@ -229,8 +231,8 @@ TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is"
         for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
             request.sampling.seed = seed;
             PipelineOptions options{.segments = 2, .drafting = drafting, .seed = seed};
-            options.dispatch.shape = WaveShape::Tree;
-            options.dispatch.waves_in_flight_max = 2;
+            options.dispatch.shape = BatchShape::Tree;
+            options.dispatch.batches_in_flight_max = 2;
             // Its candidates come from the seed's own noise, as those of a coupled draft do.
             options.exit_at = 1;
             options.exit = {.proposes = true, .gate = 0.0F};
@@ -242,13 +244,13 @@ TEST_CASE("rejection in a pipeline leaves the law of the target's text as it is"
             verdicts += pipeline.conductor.verdicts;
         }
         double chi_square = 0.0;
-        for (const auto& [text, probability] : law) {
+        for (const auto& [text, probability] : distribution) {
             const double expected = probability * kRuns;
             const double off = (seen.contains(text) ? seen[text] : 0) - expected;
             chi_square += off * off / expected;
         }
-        for (const auto& [text, count] : seen) CHECK(law.contains(text));
-        const auto freedom = static_cast<double>(law.size() - 1);
+        for (const auto& [text, count] : seen) CHECK(distribution.contains(text));
+        const auto freedom = static_cast<double>(distribution.size() - 1);
         MESSAGE("chi-square ", chi_square, " of ", freedom, " degrees, verdicts ", verdicts);
         CHECK(chi_square < freedom + 4.0 * std::sqrt(2.0 * freedom));
         CHECK(verdicts < 3 * kRuns * 9 / 10);  // candidates were accepted

@@ -115,8 +115,8 @@ public:
     /// What was sent to a stage since this was last asked, oldest first.
     template <class Deliver>
     void deliver_all(StageId to, const Deliver& deliver) {
-        for (const Letter& letter : std::exchange(sent_[to], {})) {
-            deliver(letter.kind, std::span<const std::byte>{letter.bytes});
+        for (const QueuedMessage& sent : std::exchange(sent_[to], {})) {
+            deliver(sent.kind, std::span<const std::byte>{sent.bytes});
         }
     }
     template <class M>
@@ -132,18 +132,18 @@ public:
     /// The oldest message to a stage, which must be an M.
     template <class M>
     [[nodiscard]] M expect(StageId to) {
-        std::deque<Letter>& letters = sent_[to];
-        REQUIRE_FALSE(letters.empty());
-        REQUIRE(letters.front().kind == static_cast<std::uint16_t>(M::kKind));
-        M message = decode_message<M>(letters.front().bytes).value();
-        letters.pop_front();
+        std::deque<QueuedMessage>& queue = sent_[to];
+        REQUIRE_FALSE(queue.empty());
+        REQUIRE(queue.front().kind == static_cast<std::uint16_t>(M::kKind));
+        M message = decode_message<M>(queue.front().bytes).value();
+        queue.pop_front();
         return message;
     }
     [[nodiscard]] std::size_t jobs_waiting() const { return jobs_.size(); }
     /// Messages that the test has not asked for, and jobs that it has not run.
     [[nodiscard]] std::size_t unexplained() const {
         std::size_t count = jobs_.size();
-        for (const auto& [to, letters] : sent_) count += letters.size();
+        for (const auto& [to, queue] : sent_) count += queue.size();
         return count;
     }
 
@@ -160,13 +160,13 @@ public:
     std::size_t refused = 0;  // messages that found no room
 
 private:
-    struct Letter {
+    struct QueuedMessage {
         std::uint16_t kind;
         std::vector<std::byte> bytes;
     };
     StageId self_;
     std::uint64_t random_ = 0;
-    std::map<StageId, std::deque<Letter>> sent_;
+    std::map<StageId, std::deque<QueuedMessage>> sent_;
     std::deque<std::pair<std::function<JobOutcome()>, std::function<void(JobOutcome)>>> jobs_;
     std::multimap<Micros, std::function<void()>> timers_;
 };

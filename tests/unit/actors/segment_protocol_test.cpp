@@ -27,8 +27,8 @@ struct Segment {
     ProtocolScene<SegmentActor> scene;
 };
 
-struct WavePool : ScriptedPool {
-    WavePool() : ScriptedPool{4, kWaveRowsMax * kFakeDim * sizeof(float)} {}
+struct BatchPool : ScriptedPool {
+    BatchPool() : ScriptedPool{4, kBatchRowsMax * kFakeDim * sizeof(float)} {}
 };
 
 SegmentPlan plan_between(std::optional<StageId> previous, std::optional<StageId> next) {
@@ -50,32 +50,32 @@ std::vector<TokenId> grown(std::vector<TokenId> text, const std::vector<TokenId>
 
 }  // namespace
 
-TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave") {
+TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a batch") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;
     const TokenId wrong = (answer[1] + 1) % kFakeVocab;
-    WavePool pool;
+    BatchPool pool;
     Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
     ProtocolScene<SegmentActor>& first = segment.scene;
     first.context.out = &pool.producer;
 
     first.begin(request);
     first.run_job("prefill");
-    const auto prefill = first.expect<msg::Wave>(kLast);
-    CHECK(prefill.parts[0].kind == msg::WaveKind::Prefill);
+    const auto prefill = first.expect<msg::Batch>(kLast);
+    CHECK(prefill.parts[0].kind == msg::BatchKind::Prefill);
     CHECK(prefill.rows.size() == 2);
     first.expect_nothing_more();  // it waits for the draft
 
     first.tell(kDraft, scene_proposal(request.text, {answer[0], wrong}));
     first.run_job("verify");
-    const auto wave = first.expect<msg::Wave>(kLast);
-    REQUIRE(wave.rows.size() == 3);
-    CHECK(wave.parts[0].base == 2);
-    CHECK(wave.rows[0].token == request.text.back());
-    CHECK(wave.rows[1].token == answer[0]);
-    CHECK(wave.rows[2].token == wrong);
+    const auto batch = first.expect<msg::Batch>(kLast);
+    REQUIRE(batch.rows.size() == 3);
+    CHECK(batch.parts[0].base == 2);
+    CHECK(batch.rows[0].token == request.text.back());
+    CHECK(batch.rows[1].token == answer[0]);
+    CHECK(batch.rows[2].token == wrong);
 
-    first.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {wave.rows[1].node}));
+    first.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {batch.rows[1].node}));
     first.expect_nothing_more();
     // A proposal of an attempt that is over changes nothing; one without candidates ends the wait.
     msg::Proposal stale = scene_proposal(grown(request.text, {answer[0], answer[1]}), {wrong});
@@ -84,7 +84,7 @@ TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave")
     first.expect_nothing_more();
     first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {}));
     first.run_job("verify");
-    const auto alone = first.expect<msg::Wave>(kLast);
+    const auto alone = first.expect<msg::Batch>(kLast);
     CHECK(alone.rows.size() == 1);
     CHECK(alone.rows[0].token == answer[1]);
 
@@ -93,11 +93,11 @@ TEST_CASE("Dispatcher: a prompt is prefilled, and each proposal becomes a wave")
     first.expect_nothing_more();
 }
 
-TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every receiver") {
+TEST_CASE("FinalVerify: a batch is answered by the target's own tokens, to every receiver") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;
     const TokenId wrong = (answer[1] + 1) % kFakeVocab;
-    WavePool pool;
+    BatchPool pool;
     Segment front{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
     SegmentPlan plan = plan_between(kFirst, {});
     plan.verdict_to = {kConductor, kFirst, kDraft};
@@ -110,13 +110,13 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
     first.begin(request);
     last.begin(request);
     first.run_job("prefill");
-    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    last.tell(kFirst, first.expect<msg::Batch>(kLast));
     last.run_job("prefill");
     last.expect_nothing_more();  // no verdict about a prompt
 
     first.tell(kDraft, scene_proposal(request.text, {answer[0], wrong}));
     first.run_job("verify");
-    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    last.tell(kFirst, first.expect<msg::Batch>(kLast));
     last.run_job("verify");
     const auto verdict = last.expect<msg::Verdict>(kConductor);
     CHECK(verdict.base == 3);
@@ -127,11 +127,11 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
     CHECK(last.expect<msg::Verdict>(kDraft).count == 2);
     first.tell(kLast, last.expect<msg::Verdict>(kFirst));
 
-    // A wave that the last segment gets after a Stop has no verdict.
+    // A batch that the last segment gets after a Stop has no verdict.
     first.tell(kDraft, scene_proposal(grown(request.text, {answer[0], answer[1]}), {answer[2]}));
     first.run_job("verify");
     last.tell(kConductor, msg::Stop{kSceneRoute});
-    last.tell(kFirst, first.expect<msg::Wave>(kLast));
+    last.tell(kFirst, first.expect<msg::Batch>(kLast));
     first.expect_nothing_more();
     last.expect_nothing_more();
 }
@@ -139,13 +139,13 @@ TEST_CASE("FinalVerify: a wave is answered by the target's own tokens, to every 
 TEST_CASE(
     "a segment that reads the Stops of many requests before their Begins takes none of them up") {
     const Request request = scene_request();
-    WavePool pool;
+    BatchPool pool;
     Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
     ProtocolScene<SegmentActor>& first = segment.scene;
     first.context.out = &pool.producer;
     first.begin(request);
     first.run_job("prefill");
-    (void)first.expect<msg::Wave>(kLast);
+    (void)first.expect<msg::Batch>(kLast);
     for (std::uint64_t id = 100; id < 400; ++id) {
         first.tell(kConductor, msg::Stop{{RequestId{id}, Attempt{1}, kSceneRoute.epoch}});
     }
@@ -161,14 +161,14 @@ TEST_CASE(
 
 TEST_CASE("a Stop that comes behind the waiting Begin of the next attempt leaves it waiting") {
     Request request = scene_request();
-    WavePool pool;
+    BatchPool pool;
     Segment segment{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
     ProtocolScene<SegmentActor>& first = segment.scene;
     first.context.out = &pool.producer;
     request.context = 256;  // all that there is
     first.begin(request);
     first.run_job("prefill");
-    (void)first.expect<msg::Wave>(kLast);
+    (void)first.expect<msg::Batch>(kLast);
 
     const RequestId other{kSceneRequest.value + 1};
     request.context = 64;
@@ -179,13 +179,13 @@ TEST_CASE("a Stop that comes behind the waiting Begin of the next attempt leaves
     CHECK(first.context.jobs_waiting() == 0);
     first.tell(kConductor, msg::Stop{kSceneRoute});
     first.run_job("prefill");
-    CHECK(first.expect<msg::Wave>(kLast).parts[0].request == other);
+    CHECK(first.expect<msg::Batch>(kLast).parts[0].request == other);
 }
 
 TEST_CASE(
-    "a wave that claims to need no prompt is not verified before the prompt is in the cache") {
+    "a batch that claims to need no prompt is not verified before the prompt is in the cache") {
     const Request request = scene_request();
-    WavePool pool;
+    BatchPool pool;
     Segment front{kFirst, plan_between({}, kLast), 0, kFakeLayers / 2};
     SegmentPlan plan = plan_between(kFirst, {});
     plan.verdict_to = {kConductor, kFirst, kDraft};
@@ -198,19 +198,19 @@ TEST_CASE(
     first.begin(request);
     last.begin(request);
     first.run_job("prefill");
-    const auto prefill = first.expect<msg::Wave>(kLast);
+    const auto prefill = first.expect<msg::Batch>(kLast);
     first.tell(kDraft, scene_proposal(request.text, {plain_answer(request).answer[0]}));
     first.run_job("verify");
-    auto wave = first.expect<msg::Wave>(kLast);
-    wave.parts[0].base = 0;
+    auto batch = first.expect<msg::Batch>(kLast);
+    batch.parts[0].base = 0;
     SUBCASE("the prompt never comes") {
-        last.tell(kFirst, wave);
+        last.tell(kFirst, batch);
         CHECK(last.context.jobs_waiting() == 0);
         last.expect_nothing_more();
     }
     SUBCASE("the prompt is there") {
         last.tell(kFirst, prefill);
-        last.tell(kFirst, wave);
+        last.tell(kFirst, batch);
         last.run_job("prefill");
         last.run_job("verify");
         CHECK(last.expect<msg::Verdict>(kConductor).tokens[0] == plain_answer(request).answer[0]);
@@ -224,10 +224,10 @@ TEST_CASE(
     "EarlyVerify: alternatives go to draft and correct, the next token to the first segment") {
     const Request request = scene_request();
     const std::vector<TokenId> answer = plain_answer(request).answer;
-    WavePool to_middle;
-    WavePool to_last;
+    BatchPool to_middle;
+    BatchPool to_last;
     SegmentPlan first_plan = plan_between({}, kMiddle);
-    first_plan.dispatch.waves_in_flight_max = 2;
+    first_plan.dispatch.batches_in_flight_max = 2;
     Segment front{kFirst, first_plan, 0, 3};
     SegmentPlan plan = plan_between(kFirst, kLast);
     plan.exit = ExitOptions{.sends_candidates = true,
@@ -246,21 +246,21 @@ TEST_CASE(
     first.begin(request);
     middle.begin(request);
     first.run_job("prefill");
-    middle.tell(kFirst, first.expect<msg::Wave>(kMiddle));
+    middle.tell(kFirst, first.expect<msg::Batch>(kMiddle));
     middle.run_job("prefill");
-    (void)middle.expect<msg::Wave>(kLast);
+    (void)middle.expect<msg::Batch>(kLast);
     middle.expect_nothing_more();  // no candidate after a prompt's inner tokens
 
     first.tell(kDraft, scene_proposal(request.text, {answer[0]}));
     first.run_job("verify");
-    const auto wave = first.expect<msg::Wave>(kMiddle);
-    middle.tell(kFirst, wave);
+    const auto batch = first.expect<msg::Batch>(kMiddle);
+    middle.tell(kFirst, batch);
     middle.run_job("verify");
-    CHECK(middle.expect<msg::Wave>(kLast).rows.size() == 2);  // before the exit is evaluated
+    CHECK(middle.expect<msg::Batch>(kLast).rows.size() == 2);  // before the exit is evaluated
     middle.run_job("exit");
-    const auto names = middle.expect<msg::Proposal>(kDraft);
-    CHECK(middle.expect<msg::Proposal>(kCorrect).count == names.count);
-    const auto nodes = std::span{names.nodes}.first(names.count);
+    const auto candidates = middle.expect<msg::Proposal>(kDraft);
+    CHECK(middle.expect<msg::Proposal>(kCorrect).count == candidates.count);
+    const auto nodes = std::span{candidates.nodes}.first(candidates.count);
     CHECK(nodes[0].token == answer[0]);
     CHECK(std::count_if(nodes.begin(), nodes.end(), [](const msg::ProposedNode& node) {
               return node.origin == msg::Origin::Exit;
@@ -273,18 +273,18 @@ TEST_CASE(
 
     first.tell(kMiddle, early);  // starts at layer 0 before the verdict
     first.run_job("verify");
-    const auto next = first.expect<msg::Wave>(kMiddle);
+    const auto next = first.expect<msg::Batch>(kMiddle);
     REQUIRE(next.rows.size() == 1);
-    CHECK(next.rows[0].parent == wave.rows[1].node.value);
+    CHECK(next.rows[0].parent == batch.rows[1].node.value);
     CHECK(next.rows[0].token == early.nodes[1].token);
-    middle.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {wave.rows[1].node}));
+    middle.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {batch.rows[1].node}));
     first.expect_nothing_more();
     middle.expect_nothing_more();
 }
 
 TEST_CASE("a segment reports kinds that none of its roles handles, and senders out of place") {
     const auto refused = [](StageId from, const auto& message) {
-        WavePool pool;
+        BatchPool pool;
         Segment segment{kMiddle, plan_between(kFirst, kLast), 3, 6};
         segment.scene.context.out = &pool.producer;
         segment.scene.actor.on_start(segment.scene.context);
@@ -299,8 +299,10 @@ TEST_CASE("a segment reports kinds that none of its roles handles, and senders o
           "stage 4 sent a message of kind 1, which this stage does not handle");
     CHECK(refused(kDraft, msg::TensorNote{}) ==
           "stage 4 sent a message of kind 5, which this stage does not handle");
-    const msg::Wave wave{.epoch = Epoch{1}, .parts = {msg::WavePart{}}, .rows = {msg::WaveRow{}}};
-    CHECK(refused(kLast, wave) == "a wave from stage 3, which is not the segment before this one");
+    const msg::Batch batch{
+        .epoch = Epoch{1}, .parts = {msg::BatchPart{}}, .rows = {msg::BatchRow{}}};
+    CHECK(refused(kLast, batch) ==
+          "a batch from stage 3, which is not the segment before this one");
     CHECK(refused(kFirst, msg::Verdict{}) ==
           "a verdict from stage 1, which is not the last segment");
 }

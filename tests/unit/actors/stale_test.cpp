@@ -21,7 +21,7 @@ TEST_CASE("messages of an old attempt change nothing") {
         const int segments = 1 + static_cast<int>(seed % 3);
         PipelineOptions options{
             .segments = segments, .drafting = Drafting::SlowOracle, .seed = seed};
-        options.dispatch.waves_in_flight_max = 2;
+        options.dispatch.batches_in_flight_max = 2;
         Pipeline pipeline{options, request, oracle};
         pipeline.open_and_begin(kOne, request);
         // The first attempt is cut short somewhere; its messages are still on their way.
@@ -73,7 +73,7 @@ TEST_CASE("a draft that runs far ahead of the first segment's Begin does no harm
     CHECK(pipeline.segment_actors.front()->scheduler()->proposals().used == 1);
 }
 
-TEST_CASE("a segment that is destroyed with waves in its queue touches no tensor any more") {
+TEST_CASE("a segment that is destroyed with batches in its queue touches no tensor any more") {
     const Request request = small_request(4);
     Pipeline pipeline{{.segments = 2}, request, {}};
     const Attempt attempt = pipeline.conductor.log.open(kOne, request.text).value();

@@ -170,7 +170,7 @@ TEST_CASE("an accepted path that is not in the tree is refused and changes nothi
 
 TEST_CASE("a replica refuses rows that contradict its tree") {
     TokenTree tree = planted(TreeRole::Follows);
-    const msg::WaveRow root{NodeId{0}, msg::kNoParent, 7, 10, 0};
+    const msg::BatchRow root{NodeId{0}, msg::kNoParent, 7, 10, 0};
     REQUIRE(tree.adopt(root).value() == Adoption::Live);
     REQUIRE(tree.adopt({NodeId{1}, 0, 5, 11, 1}).value() == Adoption::Live);
     CHECK_FALSE(tree.adopt({NodeId{1}, 0, 6, 11, 2}));  // the name is in use
@@ -182,7 +182,7 @@ TEST_CASE("a replica refuses rows that contradict its tree") {
     CHECK(tree.nodes().size() == 2);
 }
 
-TEST_CASE("replicas stay equal under any waves and verdicts, however late they see the waves") {
+TEST_CASE("replicas stay equal under any batches and verdicts, however late they see the batches") {
     for (std::uint64_t seed = 1; seed <= 200; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -190,7 +190,7 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
         TokenTree names = planted(TreeRole::Names);
         TokenTree prompt_one = planted(TreeRole::Follows);  // sees each row at once
         TokenTree late_one = planted(TreeRole::Follows);    // sees rows only when it must
-        std::deque<msg::WaveRow> on_the_way;
+        std::deque<msg::BatchRow> on_the_way;
         std::set<std::uint32_t> used;
         KvSlot slot = 0;
         const auto catch_up = [&](std::size_t keep) {
@@ -210,7 +210,7 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
                 const TreeNode* parent = names.find(node.parent);
                 const bool may = i == 0 || parent == nullptr || parent->sent();
                 if (node.sent() || !may || (i != 0 && below(3) == 0)) continue;
-                const msg::WaveRow row = names.send(node.id, slot++);
+                const msg::BatchRow row = names.send(node.id, slot++);
                 REQUIRE(used.insert(row.node.value).second);
                 REQUIRE(prompt_one.adopt(row).value() == Adoption::Live);
                 on_the_way.push_back(row);
@@ -237,7 +237,7 @@ TEST_CASE("replicas stay equal under any waves and verdicts, however late they s
             const NodeId needed = at->id;
             const auto last =
                 std::find_if(on_the_way.begin(), on_the_way.end(),
-                             [&](const msg::WaveRow& row) { return row.node == needed; });
+                             [&](const msg::BatchRow& row) { return row.node == needed; });
             if (last != on_the_way.end()) {
                 catch_up(static_cast<std::size_t>(on_the_way.end() - last) - 1);
             }

@@ -70,13 +70,13 @@ TEST_CASE_TEMPLATE_DEFINE("a call can be cancelled from another thread at any ti
     CHECK(outcome == RunOutcome::Cancelled);
 }
 
-/// A wave in which about half of the rows go stale, against the same wave with all of them.
+/// A batch in which about half of the rows go stale, against the same batch with all of them.
 template <class Traits>
 void check_living(Backend& backend, std::mt19937& rng) {
     const auto dim = static_cast<std::size_t>(backend.config().dim);
     const int count = 1 + static_cast<int>(rng() % 40);
-    const StaleWave wave(backend.config(), rng, count);
-    const std::vector<float> want = states_of(backend, wave.rows);
+    const StaleBatch batch(backend.config(), rng, count);
+    const std::vector<float> want = states_of(backend, batch.rows);
     std::vector<int> after;
     for (int i = 0; i < count; ++i) {
         const bool goes_stale = i > 0 && rng() % 2 == 0;
@@ -86,9 +86,9 @@ void check_living(Backend& backend, std::mt19937& rng) {
     CancelToken token;
     token.watch_rows(&watch);
     std::vector<float> got(want.size());
-    REQUIRE(backend.run_layers(wave.rows, got, &token) == RunOutcome::Done);
+    REQUIRE(backend.run_layers(batch.rows, got, &token) == RunOutcome::Done);
     CHECK(watch.asked() >= Traits::kQuestionsMin);
-    for (std::size_t r = 0; r < wave.rows.size(); ++r) {
+    for (std::size_t r = 0; r < batch.rows.size(); ++r) {
         if (after[r] != StaleAfter::kNever) continue;
         CAPTURE(r);
         CHECK(
@@ -122,14 +122,14 @@ TEST_CASE_TEMPLATE_DEFINE("a call all of whose rows go stale is cancelled only i
     const ModelFile file = open_fixture("llama-q4_1");
     const auto backend = Traits::make(file, {.threads = 3});
     feed_stale_prefix(*backend, rng);
-    const StaleWave wave(file.config(), rng, 9);
-    std::vector<float> hidden(wave.rows.size() * static_cast<std::size_t>(file.config().dim));
+    const StaleBatch batch(file.config(), rng, 9);
+    std::vector<float> hidden(batch.rows.size() * static_cast<std::size_t>(file.config().dim));
     for (int round = 0; round < 20; ++round) {
         const StaleAfter watch(std::vector<int>(9, round % 7));
         CancelToken token;
         token.watch_rows(&watch);
         if (round % 2 == 0) token.cancel();
-        const RunOutcome outcome = backend->run_layers(wave.rows, hidden, &token);
+        const RunOutcome outcome = backend->run_layers(batch.rows, hidden, &token);
         CHECK((outcome == RunOutcome::Cancelled) == (round % 2 == 0));
     }
 }

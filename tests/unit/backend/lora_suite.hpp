@@ -1,4 +1,4 @@
-// A merged target against its plain twin, whose matrices were merged in float64 beforehand.
+// A merged target against its reference implementation, whose matrices were merged in float64 beforehand.
 #pragma once
 
 #include <tuple>
@@ -10,18 +10,18 @@
 
 namespace paceline::testing {
 
-/// A fixture, the LoRA that is merged into it, and its twin. Owns their files.
+/// A fixture, the LoRA that is merged into it, and its reference. Owns their files.
 struct MergedPair {
     test::TestFolder folder;
     std::string path = (folder.path() / "lora.safetensors").string();
     ModelFile plain;
     ModelFile merged;
-    ModelFile twin;
+    ModelFile reference;
 
     MergedPair(const std::string& fixture, const test::LoraOf& what)
         : plain{open_fixture(fixture)},
           merged{merge(fixture, what)},
-          twin{test::merged_twin(plain, path, folder)} {}
+          reference{test::merged_reference(plain, path, folder)} {}
 
 private:
     ModelFile merge(const std::string& fixture, const test::LoraOf& what) const {
@@ -39,13 +39,13 @@ std::vector<float> logits_with(const ModelFile& file, Dtype dtype) {
     return sequence_logits(*backend, kTokens, 4);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a merged target computes what its twin does on every architecture",
+TEST_CASE_TEMPLATE_DEFINE("a merged target computes what its reference does on every architecture",
                           Traits,
                           MergedTarget) {
     for (const std::string& fixture : golden_names()) {
         CAPTURE(fixture);
         const MergedPair pair{fixture, {}};
-        const std::vector<float> want = logits_with<Traits>(pair.twin, Dtype::F32);
+        const std::vector<float> want = logits_with<Traits>(pair.reference, Dtype::F32);
         const std::vector<float> got = logits_with<Traits>(pair.merged, Dtype::F32);
         CHECK(worst_error(got, want) < 1e-4);
         CHECK(worst_error(logits_with<Traits>(pair.plain, Dtype::F32), want) > 3e-2);
@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE_DEFINE("each kind of matrix is merged by itself, in its own l
             CAPTURE(name);
             const MergedPair pair{fixture, {.share = 0.5, .only = {name}}};
             CHECK(pair.merged.lora()->tensors == 1);
-            const std::vector<float> want = logits_with<Traits>(pair.twin, Dtype::F32);
+            const std::vector<float> want = logits_with<Traits>(pair.reference, Dtype::F32);
             const std::vector<float> got = logits_with<Traits>(pair.merged, Dtype::F32);
             CHECK(worst_error(got, want) < 1e-4);
             CHECK(worst_error(logits_with<Traits>(pair.plain, Dtype::F32), want) > 3e-3);
@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE_DEFINE("each kind of matrix is merged by itself, in its own l
     }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a merged matrix is packed as its twin is in the same type",
+TEST_CASE_TEMPLATE_DEFINE("a merged matrix is packed as its reference is in the same type",
                           Traits,
                           MergedDtypes) {
     // 4-bit blocks of a file become int8 under auto: rounding the sum to 4 bits would cost more.
@@ -103,11 +103,11 @@ TEST_CASE_TEMPLATE_DEFINE("a merged matrix is packed as its twin is in the same 
         {"llama-q4_0", Dtype::Q4, Dtype::Q4},          {"llama-q4_1", Dtype::BF16, Dtype::BF16},
         {"mistral-q8_0", Dtype::Auto, Dtype::Int8},    {"qwen3-bf16", Dtype::Auto, Dtype::BF16},
         {"llama-untied-f16", Dtype::Int8, Dtype::Int8}};
-    for (const auto& [fixture, of_merged, of_twin] : cases) {
+    for (const auto& [fixture, of_merged, of_reference] : cases) {
         CAPTURE(fixture);
         CAPTURE(name(of_merged));
         const MergedPair pair{fixture, {.half = true}};
-        const std::vector<float> want = logits_with<Traits>(pair.twin, of_twin);
+        const std::vector<float> want = logits_with<Traits>(pair.reference, of_reference);
         // The sums differ in the last bit of a float32, which moves a few numbers by one step.
         CHECK(worst_error(logits_with<Traits>(pair.merged, of_merged), want) < 1e-2);
     }

@@ -41,7 +41,7 @@ TEST_CASE_TEMPLATE_DEFINE(
         const int cut = file.config().layers / 2;
         What front{.last_layer = cut};
         What back{.first_layer = cut};
-        back.rows_max = 8;  // several waves
+        back.rows_max = 8;  // several batches
         const auto first = Traits::make(file, front);
         const auto second = Traits::make(file, back);
         const std::vector<Row> begin = text_rows(*first, tokens, slots);

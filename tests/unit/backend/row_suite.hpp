@@ -1,4 +1,4 @@
-// Row invariance: a row's bits depend on the row alone. Waves, chunks, slots,
+// Row invariance: a row's bits depend on the row alone. Batches, chunks, slots,
 // threads, recordings, segments, trees and other requests do not change them.
 #pragma once
 
@@ -31,7 +31,7 @@ void check_ways(const ModelFile& file,
                 std::span<const Way> ways) {
     const std::vector<float> want = row_by_row<Traits>(file, what, tokens);
     for (const Way& way : ways) {
-        CAPTURE(way.wave);
+        CAPTURE(way.batch);
         CAPTURE(way.scattered);
         CAPTURE(way.rows_max);
         CAPTURE(way.threads);
@@ -44,12 +44,13 @@ void check_ways(const ModelFile& file,
         const std::vector<KvSlot> slots = way.scattered
                                               ? scattered_slots(tokens.size(), backend->kv_slots())
                                               : home_slots(tokens.size());
-        CHECK(same_bits(sequence_logits(segments, tokens, way.wave, slots), want));
+        CHECK(same_bits(sequence_logits(segments, tokens, way.batch, slots), want));
     }
 }
 
 TEST_CASE_TEMPLATE_DEFINE(
-    "chunks, waves, threads, recordings and slots of any kind leave each row's bits as row by row",
+    "chunks, batches, threads, recordings and slots of any kind leave each row's bits as row by "
+    "row",
     Traits,
     RowsInAnyWay) {
     std::mt19937 rng{41};
@@ -175,7 +176,7 @@ void check_tree(const Setting& setting, std::size_t prefix_length, std::mt19937&
     // Alone: after the same prefix, the path row by row where its slots would be at home.
     what.threads = 1;
     const auto alone = Traits::make(file, what);
-    (void)sequence_logits(*alone, prefix, Traits::kPrefixWave);
+    (void)sequence_logits(*alone, prefix, Traits::kPrefixBatch);
     const std::vector<KvSlot> home = home_slots(prefix_length + nodes.size());
     for (std::size_t i = 0; i < nodes.size(); i += Traits::kNodeStep) {
         std::vector<float> state;
@@ -198,7 +199,7 @@ TEST_CASE_TEMPLATE_DEFINE("nodes of a random tree have the bits of their paths f
     }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("rows of two requests in one wave do not touch each other's bits",
+TEST_CASE_TEMPLATE_DEFINE("rows of two requests in one batch do not touch each other's bits",
                           Traits,
                           TwoRequests) {
     constexpr std::size_t kTokens = Traits::kPairTokens;

@@ -1,4 +1,4 @@
-// Rows that go stale while they run, and a wave whose rows can do so.
+// Rows that go stale while they run, and a batch whose rows can do so.
 //
 // A StaleAfter is asked by one thread, as RowWatch demands.
 #pragma once
@@ -31,12 +31,12 @@ private:
 inline constexpr int kStalePrefix = 40;
 
 /// Continuations of one prefix side by side, so that no row reads what another one writes.
-struct StaleWave {
+struct StaleBatch {
     std::vector<KvSlot> slots = home_slots(kStalePrefix);
     std::vector<KvSlot> own;
     std::vector<Row> rows;
 
-    StaleWave(const ModelConfig& config, std::mt19937& rng, int count) {
+    StaleBatch(const ModelConfig& config, std::mt19937& rng, int count) {
         for (int i = 0; i < count; ++i) own.push_back(kStalePrefix + 1 + 2 * i);
         for (int i = 0; i < count; ++i) {
             Row row;

@@ -77,15 +77,15 @@ inline SublayerMask mask_of(std::initializer_list<int> sublayers) {
 }
 
 /// Rows of every kind: first, last and mask differ, two have nothing to do.
-inline void mix(Siblings& wave, int sublayers, std::span<const SublayerMask> masks) {
-    for (std::size_t i = 0; i < wave.rows.size(); ++i) {
+inline void mix(Siblings& batch, int sublayers, std::span<const SublayerMask> masks) {
+    for (std::size_t i = 0; i < batch.rows.size(); ++i) {
         const int n = static_cast<int>(i);
-        wave.rows[i].first = n % 3;
-        wave.rows[i].last = sublayers - n % 2;
-        if (i % 4 != 0) wave.rows[i].mask = &masks[i % masks.size()];
+        batch.rows[i].first = n % 3;
+        batch.rows[i].last = sublayers - n % 2;
+        if (i % 4 != 0) batch.rows[i].mask = &masks[i % masks.size()];
     }
-    wave.rows[4].first = wave.rows[4].last = 2;
-    wave.rows[5].first = wave.rows[5].last = 0;
+    batch.rows[4].first = batch.rows[4].last = 2;
+    batch.rows[5].first = batch.rows[5].last = 0;
 }
 
 inline std::vector<float> embedding_of(const ModelFile& file, TokenId token) {
@@ -109,9 +109,9 @@ TEST_CASE_TEMPLATE_DEFINE(
         feed_prefix(plain);
         Siblings got{file.config(), 12};
         Siblings want{file.config(), 12};
-        for (Siblings* wave : {&got, &want}) {
-            mix(*wave, file.config().sublayers(), masks);
-            wave->want_stacks(dim);
+        for (Siblings* batch : {&got, &want}) {
+            mix(*batch, file.config().sublayers(), masks);
+            batch->want_stacks(dim);
         }
         got.run(*backend);
         want.run(plain);
@@ -193,25 +193,25 @@ TEST_CASE_TEMPLATE_DEFINE("a row keeps its bits whatever its neighbours skip",
     }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a mixed wave's rows have the bits that each has alone",
+TEST_CASE_TEMPLATE_DEFINE("a mixed batch's rows have the bits that each has alone",
                           Traits,
-                          MixedWave) {
+                          MixedBatch) {
     const SublayerMask masks[] = {mask_of({1, 2}), mask_of({0}), mask_of({3})};
     for (const Setting& setting : kSublayerSettings) {
         CAPTURE(setting.fixture);
         const ModelFile file = open_fixture(setting.fixture);
         const auto dim = static_cast<std::size_t>(file.config().dim);
         const auto backend = prefixed<Traits>(file, setting);
-        Siblings wave{file.config(), 35};
-        mix(wave, file.config().sublayers(), masks);
-        const std::vector<float> before = wave.hidden;
-        wave.run(*backend);
-        for (std::size_t r = 0; r < wave.rows.size(); ++r) {
+        Siblings batch{file.config(), 35};
+        mix(batch, file.config().sublayers(), masks);
+        const std::vector<float> before = batch.hidden;
+        batch.run(*backend);
+        for (std::size_t r = 0; r < batch.rows.size(); ++r) {
             CAPTURE(r);
             std::vector<float> state(before.begin() + static_cast<std::ptrdiff_t>(r * dim),
                                      before.begin() + static_cast<std::ptrdiff_t>((r + 1) * dim));
-            REQUIRE(backend->run_layers({&wave.rows[r], 1}, state, nullptr) == RunOutcome::Done);
-            CHECK(same_bits(wave.state(r, dim), state));
+            REQUIRE(backend->run_layers({&batch.rows[r], 1}, state, nullptr) == RunOutcome::Done);
+            CHECK(same_bits(batch.state(r, dim), state));
         }
     }
 }
@@ -226,16 +226,16 @@ TEST_CASE_TEMPLATE_DEFINE("a row run in two calls has the bits of one, wherever 
         const ModelFile file = open_fixture(setting.fixture);
         const auto backend = prefixed<Traits>(file, setting);
         const int end = file.config().sublayers();
-        Siblings wave{file.config(), 5};
-        for (const Row& row : text_rows(*backend, text, text_slots)) wave.rows.push_back(row);
-        const std::vector<float> whole = states_of(*backend, wave.rows);
+        Siblings batch{file.config(), 5};
+        for (const Row& row : text_rows(*backend, text, text_slots)) batch.rows.push_back(row);
+        const std::vector<float> whole = states_of(*backend, batch.rows);
         for (int cut = 0; cut <= end; ++cut) {
             CAPTURE(setting.fixture);
             CAPTURE(cut);
-            for (Row& row : wave.rows) row.first = 0, row.last = cut;
-            std::vector<float> hidden = states_of(*backend, wave.rows);
-            for (Row& row : wave.rows) row.first = cut, row.last = end;
-            REQUIRE(backend->run_layers(wave.rows, hidden, nullptr) == RunOutcome::Done);
+            for (Row& row : batch.rows) row.first = 0, row.last = cut;
+            std::vector<float> hidden = states_of(*backend, batch.rows);
+            for (Row& row : batch.rows) row.first = cut, row.last = end;
+            REQUIRE(backend->run_layers(batch.rows, hidden, nullptr) == RunOutcome::Done);
             CHECK(same_bits(hidden, whole));
         }
     }
@@ -244,7 +244,7 @@ TEST_CASE_TEMPLATE_DEFINE("a row run in two calls has the bits of one, wherever 
 TEST_CASE_TEMPLATE_DEFINE(
     "without the sub-layers that all rows skip a backend is smaller and gives the same bits",
     Traits,
-    LeftOut) {
+    AlwaysSkipped) {
     for (const Setting& setting : kSublayerSettings) {
         CAPTURE(setting.fixture);
         const ModelFile file = open_fixture(setting.fixture);
@@ -252,7 +252,7 @@ TEST_CASE_TEMPLATE_DEFINE(
             const auto whole =
                 Traits::make(file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2});
             const auto part = Traits::make(
-                file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2, .left_out = mask});
+                file, {.dtype = setting.dtype, .kv = setting.kv, .threads = 2, .skipped = mask});
             CHECK(part->memory_use().weight_bytes < whole->memory_use().weight_bytes);
             const bool attends = !mask.skips(0) && !mask.skips(2);
             CHECK(part->memory_use().kv_bytes * (attends ? 1 : 2) == whole->memory_use().kv_bytes);
@@ -266,9 +266,9 @@ TEST_CASE_TEMPLATE_DEFINE(
             for (int call = 0; call < 3; ++call) {  // a GPU replays the third one
                 Siblings a{file.config(), 3};
                 Siblings b{file.config(), 3};
-                for (Siblings* wave : {&a, &b}) {
-                    if (call == 1) wave->want_stacks(file.config().dim);
-                    for (Row& row : wave->rows) row.mask = &mask;
+                for (Siblings* batch : {&a, &b}) {
+                    if (call == 1) batch->want_stacks(file.config().dim);
+                    for (Row& row : batch->rows) row.mask = &mask;
                 }
                 a.run(*whole);
                 b.run(*part);
@@ -287,18 +287,18 @@ TEST_CASE_TEMPLATE_DEFINE(
     const auto dim = static_cast<std::size_t>(file.config().dim);
     const auto backend = prefixed<Traits>(file, kSublayerSettings[0]);
     const SublayerMask all = mask_of({0, 1, 2, 3});
-    Siblings wave{file.config(), 4};
-    const std::vector<float> successor = states_of(*backend, {&wave.rows[3], 1});
-    wave.rows[0].last = 0;
-    wave.rows[1].mask = &all;
-    wave.rows[2].first = wave.rows[2].last = 3;
-    wave.rows[3] = sequence_row(*backend, 5, kSiblingPrefix - 1, wave.slots);
-    wave.rows[3].mask = &all;  // in the slot that the prefix ends with
-    const std::vector<float> given = wave.hidden;
-    wave.run(*backend);
+    Siblings batch{file.config(), 4};
+    const std::vector<float> successor = states_of(*backend, {&batch.rows[3], 1});
+    batch.rows[0].last = 0;
+    batch.rows[1].mask = &all;
+    batch.rows[2].first = batch.rows[2].last = 3;
+    batch.rows[3] = sequence_row(*backend, 5, kSiblingPrefix - 1, batch.slots);
+    batch.rows[3].mask = &all;  // in the slot that the prefix ends with
+    const std::vector<float> given = batch.hidden;
+    batch.run(*backend);
     for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
-        CHECK(same_bits(wave.state(r, dim), embedding_of(file, wave.rows[r].token)));
-    CHECK(same_bits(wave.state(2, dim), std::span(given).subspan(2 * dim, dim)));
+        CHECK(same_bits(batch.state(r, dim), embedding_of(file, batch.rows[r].token)));
+    CHECK(same_bits(batch.state(2, dim), std::span(given).subspan(2 * dim, dim)));
     CHECK(same_bits(states_of(*backend, {&Siblings{file.config(), 4}.rows[3], 1}), successor));
 }
 
@@ -310,13 +310,13 @@ TEST_CASE_TEMPLATE_DEFINE(
     const auto dim = static_cast<std::size_t>(file.config().dim);
     const auto backend = prefixed<Traits>(file, kSublayerSettings[0]);
     const SublayerMask mask = mask_of({0});
-    Siblings wave{file.config(), 2};
-    wave.want_stacks(file.config().dim);
-    for (Row& row : wave.rows) row.mask = &mask;
-    wave.run(*backend);
+    Siblings batch{file.config(), 2};
+    batch.want_stacks(file.config().dim);
+    for (Row& row : batch.rows) row.mask = &mask;
+    batch.run(*backend);
     for (std::size_t r = 0; r < 2; ++r)
-        CHECK(same_bits(std::span(wave.stacks[r]).first(dim),
-                        embedding_of(file, wave.rows[r].token)));
+        CHECK(same_bits(std::span(batch.stacks[r]).first(dim),
+                        embedding_of(file, batch.rows[r].token)));
 }
 
 }  // namespace paceline::testing

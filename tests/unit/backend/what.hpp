@@ -10,7 +10,7 @@
 //     isas()                    builds with bits of their own; {nullopt} where there is one
 //     kHasDtypes                whether Dtype changes anything
 //     kSettings, kWays          row_suite.hpp: texts, and how they are fed
-//     kPrefixes, kPrefixWave, kNodeStep, kChainTokens, kPairTokens      row_suite.hpp: sizes
+//     kPrefixes, kPrefixBatch, kNodeStep, kChainTokens, kPairTokens      row_suite.hpp: sizes
 //     kGoldenTolerance, kNear   golden_suite.hpp
 //     kBuilds                   head_suite.hpp, adapter_suite.hpp: rows together
 //     kHeadRows, kHeadRowStep, kNarrowKv, kAdapterTokens, kAdapterTolerance   the same two
@@ -40,7 +40,7 @@ struct What {
     int threads = 1;
     std::optional<Isa> isa{};
     bool graphs = true;
-    SublayerMask left_out{};
+    SublayerMask skipped{};
 };
 
 /// A model, how it is stored, and how long a text of it is fed.
@@ -53,7 +53,7 @@ struct Setting {
 
 /// How a text is fed: rows of a call, slots, and what must not change a bit.
 struct Way {
-    int wave;
+    int batch;
     bool scattered;  // slots; otherwise at home
     int rows_max;
     int threads = 1;

@@ -97,9 +97,9 @@ TEST_CASE("a report with a fault or a figure that is no finite number ends in an
     for (const double value :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
         Report no_number;
-        no_number.figure("wave.share.1.512", value);
+        no_number.figure("batch.share.1.512", value);
         REQUIRE_FALSE(no_number.verdict().ok());
-        CHECK(no_number.verdict().error().what.find("wave.share.1.512") != std::string::npos);
+        CHECK(no_number.verdict().error().what.find("batch.share.1.512") != std::string::npos);
     }
 }
 

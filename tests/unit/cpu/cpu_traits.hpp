@@ -27,7 +27,7 @@ struct CpuTraits {
         {37, false, 16, 4},     {37, true, 16, 4},
     };
     static constexpr std::size_t kPrefixes[] = {1, 31, 250};
-    static constexpr int kPrefixWave = 1;
+    static constexpr int kPrefixBatch = 1;
     static constexpr std::size_t kNodeStep = 1;
     static constexpr std::size_t kChainTokens = 50;
     static constexpr std::size_t kPairTokens = 70;
@@ -63,7 +63,7 @@ struct CpuTraits {
                            .final_head = what.final_head,
                            .heads = what.heads,
                            .adapter = what.adapter,
-                           .left_out = what.left_out};
+                           .skipped = what.skipped};
         options.kv = what.kv.value_or(options.kv);
         options.rows_max = what.rows_max.value_or(options.rows_max);
         return options;

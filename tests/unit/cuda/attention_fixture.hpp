@@ -1,5 +1,5 @@
 // What the tests of attention share: a cache that knows what it holds, one call on the device, and
-// how far its result is from the plain twin in double.
+// how far its result is from the reference implementation in double.
 //
 // Every unwritten slot is full of NaN: a kernel that passes looks at none.
 #pragma once
@@ -122,9 +122,9 @@ inline std::vector<Row> rows_of(const std::vector<TestRow>& tests) {
 struct How {
     AttentionKernel kernel = AttentionKernel::Mma;
     int blocks = 7;
-    int unit_rows = 0;  // 0: as the wave asks for
+    int unit_rows = 0;  // 0: as the batch asks for
     bool wide = true;
-    bool stopped = false;  // the wave has no rows any more when the kernels begin
+    bool stopped = false;  // the batch has no rows any more when the kernels begin
 };
 
 /// One call on the device: [rows][heads][head_dim].
@@ -198,7 +198,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// The greatest difference to the twin, as a part of the row's greatest number; of all rows.
+/// The greatest difference to the reference, as a part of the row's greatest number; of all rows.
 inline double error_of_rows(const Cache& cache,
                             const std::vector<TestRow>& tests,
                             const std::vector<float>& got) {

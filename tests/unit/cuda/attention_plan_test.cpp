@@ -1,4 +1,4 @@
-// The plan of a wave's attention on pure data: which rows share units, which slots they name.
+// The plan of a batch's attention on pure data: which rows share units, which slots they name.
 #include "model/kernels/cuda/attention_plan.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Both kernels of attention against the plain twin in double, and their promise: a row's bits are
+// Both kernels of attention against the reference implementation in double, and their promise: a row's bits are
 // its own, whatever rows are beside it and wherever its keys are stored.
 #include "model/kernels/cuda/attention.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-// Float sums of up to 300 terms; nothing is rounded that the twin does not have rounded too. What
+// Float sums of up to 300 terms; nothing is rounded that the reference does not have rounded too. What
 // these tests see is 1.3e-6.
 constexpr double kPlainTolerance = 1e-5;
 // bf16 has 8 bits: each number of a query is off by up to 2^-9 of itself, a score (the root of
@@ -54,7 +54,7 @@ std::vector<TestRow> put_tree(Cache& cache, const std::vector<KvSlot>& trunk, Kv
     return rows;
 }
 
-TEST_CASE("both kernels agree with the twin in double for every context and group") {
+TEST_CASE("both kernels agree with the reference in double for every context and group") {
     for (const AttentionKernel kernel : {AttentionKernel::Plain, AttentionKernel::Mma}) {
         for (const int group : {1, 3, 4, 16}) {
             Cache cache{{2 * group, 2, 64, CacheType::BF16}, 10};
@@ -101,7 +101,7 @@ TEST_CASE("the tensor-core kernel takes every head of a multiple of 16") {
     }
 }
 
-TEST_CASE("both kernels agree with the twin on chains, chunks of prefill and trees") {
+TEST_CASE("both kernels agree with the reference on chains, chunks of prefill and trees") {
     Cache cache{{6, 2, 64, CacheType::BF16}, 16};
     const std::vector<KvSlot> slots = put_text(cache, 300, 3);
     std::vector<TestRow> rows;
@@ -131,22 +131,23 @@ TEST_CASE("a row has the same bits alone, among eight and among forty rows") {
         Cache cache{{6, 2, 64, CacheType::BF16}, 20};
         const std::vector<KvSlot> slots = put_text(cache, 170, 4);
         const std::vector<KvSlot> other = put_text(cache, 90, 5, 320);
-        std::vector<TestRow> wave;
+        std::vector<TestRow> batch;
         for (int keys = 112; keys < 145; ++keys)
-            wave.push_back(row_to(slots, keys, static_cast<unsigned>(keys)));
-        for (TestRow& row : put_tree(cache, other, 520)) wave.push_back(std::move(row));
-        REQUIRE(wave.size() == 40);
+            batch.push_back(row_to(slots, keys, static_cast<unsigned>(keys)));
+        for (TestRow& row : put_tree(cache, other, 520)) batch.push_back(std::move(row));
+        REQUIRE(batch.size() == 40);
         const Shape& shape = cache.shape();
-        const std::vector<float> all = attend(cache, wave, {.kernel = kernel});
+        const std::vector<float> all = attend(cache, batch, {.kernel = kernel});
         for (const std::size_t first : {std::size_t{0}, std::size_t{12}, std::size_t{32}}) {
-            const std::vector<TestRow> eight(wave.begin() + static_cast<std::ptrdiff_t>(first),
-                                             wave.begin() + static_cast<std::ptrdiff_t>(first) + 8);
+            const std::vector<TestRow> eight(
+                batch.begin() + static_cast<std::ptrdiff_t>(first),
+                batch.begin() + static_cast<std::ptrdiff_t>(first) + 8);
             const std::vector<float> few = attend(cache, eight, {.kernel = kernel, .blocks = 3});
             for (int r = 0; r < 8; ++r) {
                 const int row = static_cast<int>(first) + r;
                 CAPTURE(row);
                 CHECK(same_bits(of_row(shape, few, r), of_row(shape, all, row)));
-                CHECK(same_bits(attend(cache, {wave[size_of(row)]}, {.kernel = kernel}),
+                CHECK(same_bits(attend(cache, {batch[size_of(row)]}, {.kernel = kernel}),
                                 of_row(shape, all, row)));
             }
         }
@@ -191,7 +192,7 @@ TEST_CASE("the order of threads, the number of blocks and the size of units chan
     }
 }
 
-TEST_CASE("attention planned for the rows of a wave has the bits of a plan for eight rows") {
+TEST_CASE("attention planned for the rows of a batch has the bits of a plan for eight rows") {
     for (const int group : {1, 3, 4, 16}) {
         Cache cache{{2 * group, 2, 64, CacheType::BF16}, 12};
         std::vector<KvSlot> slots(300);
@@ -200,15 +201,15 @@ TEST_CASE("attention planned for the rows of a wave has the bits of a plan for e
         for (const int rows : {1, 2, 3, 4, 5, 8}) {
             CAPTURE(group);
             CAPTURE(rows);
-            std::vector<TestRow> wave;
+            std::vector<TestRow> batch;
             for (int r = 0; r < rows; ++r)
-                wave.push_back(
+                batch.push_back(
                     {{slots.begin(), slots.begin() + 260 + r}, 0, static_cast<unsigned>(r)});
             How how;
             how.unit_rows = attention_unit_rows(8, group);
-            const std::vector<float> base = attend(cache, wave, how);
+            const std::vector<float> base = attend(cache, batch, how);
             how.unit_rows = attention_unit_rows(rows, group);
-            CHECK(same_bits(attend(cache, wave, how), base));
+            CHECK(same_bits(attend(cache, batch, how), base));
         }
     }
     // What it is for: decoding with four queries a KV head takes a smaller kernel.
@@ -270,15 +271,15 @@ TEST_CASE("one recording serves other rows and other contexts") {
     const Graph graph = stream.record([&] {
         launch_attention(stream, args, {AttentionKernel::Mma, unit_rows, 5, false});
     });
-    const std::vector<std::vector<TestRow>> waves = {
+    const std::vector<std::vector<TestRow>> batches = {
         {row_to(slots, 300, 1)},
         {row_to(slots, 1, 2), row_to(slots, 140, 3)},
         {row_to(slots, 9, 4), row_to(slots, 10, 5), row_to(slots, 11, 6), row_to(slots, 290, 7)}};
-    for (const std::vector<TestRow>& wave : waves) {
+    for (const std::vector<TestRow>& batch : batches) {
         AttentionPlan plan;
-        plan.build(rows_of(wave), unit_rows);
+        plan.build(rows_of(batch), unit_rows);
         std::vector<float> q;
-        for (const TestRow& row : wave) {
+        for (const TestRow& row : batch) {
             const std::vector<float> query = query_of(shape, row.query);
             q.insert(q.end(), query.begin(), query.end());
         }
@@ -288,11 +289,11 @@ TEST_CASE("one recording serves other rows and other contexts") {
         stream.finish();
         std::vector<float> got = out.take();
         got.resize(q.size());
-        CHECK(same_bits(got, attend(cache, wave, {})));
+        CHECK(same_bits(got, attend(cache, batch, {})));
     }
 }
 
-TEST_CASE("a wave that was stopped has its attention left out, in every order of threads") {
+TEST_CASE("a batch that was stopped has its attention left out, in every order of threads") {
     for (const AttentionKernel kernel : {AttentionKernel::Plain, AttentionKernel::Mma}) {
         Cache cache{{4, 2, 64, CacheType::BF16}, 10};
         const std::vector<KvSlot> slots = put_text(cache, 300, 1);

@@ -1,7 +1,7 @@
-// Waves that are stopped while the device computes them: cancelled at a poll, cancelled by another thread,
+// Batches that are stopped while the device computes them: cancelled at a poll, cancelled by another thread,
 // left by all of their rows.
 //
-// The evidence is the cache. A wave runs over the keys of another text, and each of its layers replaces
+// The evidence is the cache. A batch runs over the keys of another text, and each of its layers replaces
 // them: after a stop layers below the cut have the keys of an uncancelled run, layers above it the old
 // ones. On a GPU some blocks of the kernel that runs when the stop arrives have read the row count before
 // and some read it after, so the layer at the cut may be mixed there (backend.hpp: nothing may read it).
@@ -27,10 +27,10 @@ constexpr bool kEmulated = true;
 constexpr const char* kShape =
     "layers = 4\ndim = 64\nheads = 4\nkv_heads = 2\nffn_dim = 96\nvocab_size = 256\n";
 constexpr int kManyRows = 70;
-constexpr int kParts = 6;  // of a wave's polls or time; one attempt is stopped at the begin of each
+constexpr int kParts = 6;  // of a batch's polls or time; one attempt stops at the begin of each
 #else
 // A layer has 285 MB of weights, which take 60 us to read at 4.8 TB/s; its six launches take the host some
-// 20 us (3 us each, an estimate). So most of a wave of 2 ms is still to come when the host begins to poll.
+// 20 us (3 us each, an estimate). So most of a batch of 2 ms is still to come when the host begins to poll.
 constexpr bool kEmulated = false;
 constexpr const char* kShape =
     "layers = 32\ndim = 4096\nheads = 32\nkv_heads = 8\nffn_dim = 8192\nvocab_size = 1024\n";
@@ -39,7 +39,7 @@ constexpr int kParts = 12;
 #endif
 constexpr int kRoundsMax = 20;  // a busy host may be late in all attempts of a round
 
-/// Counts the polls of a wave; at one of them acts, and may declare all rows stale from then on.
+/// Counts the polls of a batch; at one of them acts, and may declare all rows stale from then on.
 class Polls final : public CancelToken::RowWatch {
 public:
     Polls() = default;
@@ -62,9 +62,9 @@ private:
 enum class Through : std::uint8_t { Layers, Draws };
 
 /// A backend on synthetic weights, a text, and what an uncancelled call over another text's keys leaves.
-class Wave {
+class Batch {
 public:
-    Wave(CudaBackend& backend, int rows, Through through)
+    Batch(CudaBackend& backend, int rows, Through through)
         : backend_{backend}, through_{through}, call_{backend, rows, 1} {
         Text before{backend, rows, 8};
         REQUIRE(before.run(backend) == RunOutcome::Done);
@@ -108,8 +108,8 @@ public:
     [[nodiscard]] bool check_stopped() const {
         // Heads take 64 rows at a time: those of the first rows may have ended before the stop.
         for (std::size_t r = 0; r < call_.tokens.size(); ++r) {
-            const bool drawn = call_.tokens.size() > cuda::kWaveRows &&
-                               r < static_cast<std::size_t>(cuda::kWaveRows) &&
+            const bool drawn = call_.tokens.size() > cuda::kBatchRows &&
+                               r < static_cast<std::size_t>(cuda::kBatchRows) &&
                                call_.tokens[r] == want_tokens_[r];
             CHECK((drawn || call_.tokens[r] == TokenId{-5}));
         }
@@ -171,23 +171,23 @@ private:
     Clock::duration time_{};
 };
 
-/// Runs `attempt(part)` for parts of a wave's length until one was cut strictly in the middle.
-void until_cut_in_the_middle(Wave& wave, const std::function<bool(int)>& attempt) {
+/// Runs `attempt(part)` for parts of a batch's length until one was cut strictly in the middle.
+void until_cut_in_the_middle(Batch& batch, const std::function<bool(int)>& attempt) {
     bool cut = false;
     for (int round = 0; round < kRoundsMax && !cut; ++round) {
         for (int part = 0; part < kParts; ++part) {
             CAPTURE(part);
-            wave.prepare();
+            batch.prepare();
             const bool in_the_middle = attempt(part);
             cut = cut || in_the_middle;
-            wave.check_next_call();
+            batch.check_next_call();
         }
     }
     REQUIRE(cut);
 }
 
-/// Every kind of wave on backends with recordings and without; left out where memory is too small.
-void for_each_wave(const std::function<void(Wave&)>& work) {
+/// Every kind of batch on backends with recordings and without; left out where memory is too small.
+void for_each_batch(const std::function<void(Batch&)>& work) {
     const Result<ModelFile> file = random_model("cut.toml", kShape);
     REQUIRE(file.ok());
     CudaOptions options{.last_layer = file.value().config().layers, .kv_slots = 512, .random = 1};
@@ -203,64 +203,65 @@ void for_each_wave(const std::function<void(Wave&)>& work) {
         const auto backend = make_cuda(file.value(), options);
         for (const Through through : {Through::Layers, Through::Draws}) {
             for (const int rows : {8, kManyRows}) {
-                if (graphs && rows > cuda::kWaveRows) continue;  // never recorded
+                if (graphs && rows > cuda::kBatchRows) continue;  // never recorded
                 CAPTURE(rows);
                 CAPTURE(static_cast<int>(through));
-                Wave wave{*backend, rows, through};
-                work(wave);
+                Batch batch{*backend, rows, through};
+                work(batch);
             }
         }
     }
 }
 
-/// The poll that `part` of a wave's polls stand before; the first is asked before anything is launched.
-int poll_of(const Wave& wave, int part) {
-    return 1 + wave.polls() * part / kParts;
+/// The poll that `part` of a batch's polls stand before; the first is asked before anything is launched.
+int poll_of(const Batch& batch, int part) {
+    return 1 + batch.polls() * part / kParts;
 }
 
 TEST_CASE(
-    "a wave cancelled at a poll has new keys below the cut and old ones above, the next is whole") {
-    for_each_wave([](Wave& wave) {
-        until_cut_in_the_middle(wave, [&](int part) {
+    "a batch cancelled at a poll has new keys below the cut and old ones above, the next is "
+    "whole") {
+    for_each_batch([](Batch& batch) {
+        until_cut_in_the_middle(batch, [&](int part) {
             CancelToken token;
-            const Polls polls{poll_of(wave, part), [&] { token.cancel(); }, false};
+            const Polls polls{poll_of(batch, part), [&] { token.cancel(); }, false};
             token.watch_rows(&polls);
-            const RunOutcome outcome = wave.run(token);
+            const RunOutcome outcome = batch.run(token);
             CHECK(outcome == (polls.acted() ? RunOutcome::Cancelled : RunOutcome::Done));
-            if (polls.acted()) return wave.check_stopped();
-            wave.check_whole();
+            if (polls.acted()) return batch.check_stopped();
+            batch.check_whole();
             return false;
         });
     });
 }
 
 TEST_CASE(
-    "a wave all of whose rows die is cut the same way, and is cancelled only if its token is") {
-    for_each_wave([](Wave& wave) {
-        until_cut_in_the_middle(wave, [&](int part) {
+    "a batch all of whose rows die is cut the same way, and is cancelled only if its token is") {
+    for_each_batch([](Batch& batch) {
+        until_cut_in_the_middle(batch, [&](int part) {
             const bool cancels = part % 2 == 1;  // the token as well, at the same poll
             CancelToken token;
             const auto act = [&] {
                 if (cancels) token.cancel();
             };
-            const Polls polls{poll_of(wave, part), act, true};
+            const Polls polls{poll_of(batch, part), act, true};
             token.watch_rows(&polls);
-            const RunOutcome outcome = wave.run(token);
+            const RunOutcome outcome = batch.run(token);
             CHECK(outcome == (token.cancelled() ? RunOutcome::Cancelled : RunOutcome::Done));
-            if (polls.acted()) return wave.check_stopped();
-            wave.check_whole();
+            if (polls.acted()) return batch.check_stopped();
+            batch.check_whole();
             return false;
         });
     });
 }
 
-TEST_CASE("a wave cancelled by another thread after longer and longer delays is whole or cut") {
-    for_each_wave([](Wave& wave) {
-        until_cut_in_the_middle(wave, [&](int part) {
+TEST_CASE("a batch cancelled by another thread after longer and longer delays is whole or cut") {
+    for_each_batch([](Batch& batch) {
+        until_cut_in_the_middle(batch, [&](int part) {
             CancelToken token;
             std::atomic<bool> asked{false};
             // The emulated device has no time: there the poll of a number waits for the other thread.
-            const Polls polls{poll_of(wave, part),
+            const Polls polls{poll_of(batch, part),
                               [&] {
                                   asked = true;
                                   while (kEmulated && !token.cancelled()) std::this_thread::yield();
@@ -269,14 +270,14 @@ TEST_CASE("a wave cancelled by another thread after longer and longer delays is 
             token.watch_rows(&polls);
             const auto begin = Clock::now();
             std::jthread other{[&] {
-                while (kEmulated ? !asked : Clock::now() - begin < wave.time() * part / kParts)
+                while (kEmulated ? !asked : Clock::now() - begin < batch.time() * part / kParts)
                     std::this_thread::yield();
                 token.cancel();
             }};
-            const RunOutcome outcome = wave.run(token);
+            const RunOutcome outcome = batch.run(token);
             other.join();
-            if (outcome == RunOutcome::Cancelled) return wave.check_stopped();
-            wave.check_whole();
+            if (outcome == RunOutcome::Cancelled) return batch.check_stopped();
+            batch.check_whole();
             return false;
         });
     });

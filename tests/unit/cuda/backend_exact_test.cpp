@@ -1,4 +1,4 @@
-// `exact = off`: large waves by cuBLAS agree with ours within rounding, small ones bit for bit, and the
+// `exact = off`: large batches by cuBLAS agree with ours within rounding, small ones bit for bit, and the
 // equality class says which of the two it was.
 #include "model/kernels/cuda/blas.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this very test
 
-constexpr std::size_t kTokens = 150;  // two large waves and a small one, of 70 rows
+constexpr std::size_t kTokens = 150;  // two large batches and a small one, of 70 rows
 constexpr double kTolerance = 0.03;   // of a row's largest logit: rows are rounded to bf16
 
 CudaOptions options_with(bool exact, Dtype dtype = Dtype::BF16, int rows_max = 70) {
@@ -34,7 +34,7 @@ bool missing() {
     return true;
 }
 
-TEST_CASE("with exact off the logits of large waves are those of exact ones within rounding") {
+TEST_CASE("with exact off the logits of large batches are those of exact ones within rounding") {
     if (missing()) return;
     for (const char* name : {"llama-f32", "qwen2-f16"}) {
         CAPTURE(name);
@@ -46,7 +46,8 @@ TEST_CASE("with exact off the logits of large waves are those of exact ones with
     }
 }
 
-TEST_CASE("with exact off waves of up to 64 rows, and weights that are not bf16, keep their bits") {
+TEST_CASE(
+    "with exact off batches of up to 64 rows, and weights that are not bf16, keep their bits") {
     if (missing()) return;
     const ModelFile file = open_fixture("llama-q4_1");
     for (const auto& [dtype, rows_max] :

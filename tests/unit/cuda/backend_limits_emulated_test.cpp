@@ -142,7 +142,7 @@ TEST_CASE("a file that is refused while it is loaded leaves no device memory all
     CHECK(cuda::emulated::memory_used() == before);
 }
 
-TEST_CASE("a wave like one before launches as many kernels, recorded or not") {
+TEST_CASE("a batch like one before launches as many kernels, recorded or not") {
     const ModelFile file = open_fixture("llama-q4_1");
     for (const int count : {1, 8, 9, 64, 100}) {
         CAPTURE(count);

@@ -114,9 +114,9 @@ TEST_CASE("a recording for few rows is not replayed for more") {
     const auto plain = make_cuda(file, {.graphs = false});
     const std::vector<float> want = sequence_logits(*plain, tokens, 40);
     const auto recorded = make_cuda(file, {});
-    for (const int wave : {8, 9, 17, 33, 1, 40}) {
-        CAPTURE(wave);
-        CHECK(same_bits(sequence_logits(*recorded, tokens, wave), want));
+    for (const int batch : {8, 9, 17, 33, 1, 40}) {
+        CAPTURE(batch);
+        CHECK(same_bits(sequence_logits(*recorded, tokens, batch), want));
     }
 }
 

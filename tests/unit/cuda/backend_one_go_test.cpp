@@ -43,7 +43,7 @@ void check_one_go(const ModelFile& file, HeadId head, Position count, Way way) {
 
 TEST_CASE("in one go rows get the very tokens, candidates and states of the calls one by one") {
     const ModelFile file = open_fixture("llama-q4_1");
-    // One wave; several; one of more rows than a head takes at once.
+    // One batch; several; one of more rows than a head takes at once.
     const std::pair<Position, Way> shapes[] = {
         {1, {64, 1}}, {9, {64, 2}}, {70, {16, 3}}, {70, {256, 1}}};
     for (const HeadId head : {HeadId::Final, HeadId{1}}) {

@@ -81,7 +81,8 @@ TEST_CASE(
     Placed::gather_all(*chain.second, rows.memory.rows, gathered.memory.rows);
     REQUIRE(chain.second->run_layers(chain.end, gathered.memory.rows, nullptr) == RunOutcome::Done);
     CHECK(crossed.to_host() == 0);
-    CHECK(crossed.to_device() > 0);  // the tables of the waves: what rows see, and of which tokens
+    CHECK(crossed.to_device() >
+          0);  // the tables of the batches: what rows see, and of which tokens
     // With references to the host the states cross twice in the second segment.
     const std::uint64_t tables = crossed.to_device();
     std::vector<float> host(chain.want.size());

@@ -1,4 +1,4 @@
-// Calls of many rows: waves of any size leave each row's bits as they are, and what they keep too.
+// Calls of many rows: batches of any size leave each row's bits as they are, and what they keep too.
 #include <algorithm>
 #include <numeric>
 
@@ -24,7 +24,7 @@ constexpr Setting kSettings[] = {
     {"qwen2-f16", Dtype::Int8, KvType::F16, 200},
     {"llama-q4_1", Dtype::Auto, KvType::BF16, 200},
 };
-constexpr int kWaves[] = {64, 128, 256};
+constexpr int kBatches[] = {64, 128, 256};
 
 std::unique_ptr<CudaBackend> make_with(const ModelFile& file, const Setting& setting, int rows) {
     return make_cuda(file, {.dtype = setting.dtype, .kv = setting.kv, .rows_max = rows});
@@ -51,7 +51,7 @@ std::vector<float> states_of(Backend& backend, std::span<const TokenId> tokens, 
     return hidden;
 }
 
-TEST_CASE("a prefill in waves of 64, 128 or 256 rows has the bits that it has in small ones") {
+TEST_CASE("a prefill in batches of 64, 128 or 256 rows has the bits that it has in small ones") {
     std::mt19937 rng{91};
     for (const Setting& setting : kSettings) {
         CAPTURE(setting.fixture);
@@ -60,7 +60,7 @@ TEST_CASE("a prefill in waves of 64, 128 or 256 rows has the bits that it has in
             random_tokens(rng, file.config().vocab_size, setting.tokens);
         const auto small = make_with(file, setting, 7);
         const std::vector<float> want = states_of(*small, tokens, tokens.size());
-        for (const int rows_max : kWaves) {
+        for (const int rows_max : kBatches) {
             CAPTURE(rows_max);
             const auto backend = make_with(file, setting, rows_max);
             CHECK(same_bits(states_of(*backend, tokens, tokens.size()), want));
@@ -215,23 +215,23 @@ std::vector<Row> rows_from(const Backend& backend,
     return rows;
 }
 
-TEST_CASE("a wave has fewer rows where they see more keys than there is room for, 64 at least") {
+TEST_CASE("a batch has fewer rows where they see more keys than there is room for, 64 at least") {
     const Result<ModelFile> file = random_model("long", kLongShape);
     REQUIRE_MESSAGE(file.ok(), (file.ok() ? std::string{} : file.error().what));
     const std::vector<KvSlot> slots = home_slots(4096);
     const auto backend = make_cuda(file.value(), {.kv_slots = 4096, .rows_max = 128, .random = 1});
-    const auto wave_rows = [&](Position first, int count) {
-        return backend->wave_rows(rows_from(*backend, first, count, slots));
+    const auto batch_rows = [&](Position first, int count) {
+        return backend->batch_rows(rows_from(*backend, first, count, slots));
     };
-    CHECK(wave_rows(0, 40) == 40);
-    CHECK(wave_rows(0, 300) == 128);
-    CHECK(wave_rows(2048 - 128, 300) == 128);  // 16 splits each: room for all
-    CHECK(wave_rows(2048, 300) == 16 * 128 / 17);
-    CHECK(wave_rows(4096 - 128, 128) == 64);
-    CHECK(wave_rows(4096 - 64, 64) == 64);
+    CHECK(batch_rows(0, 40) == 40);
+    CHECK(batch_rows(0, 300) == 128);
+    CHECK(batch_rows(2048 - 128, 300) == 128);  // 16 splits each: room for all
+    CHECK(batch_rows(2048, 300) == 16 * 128 / 17);
+    CHECK(batch_rows(4096 - 128, 128) == 64);
+    CHECK(batch_rows(4096 - 64, 64) == 64);
 }
 
-TEST_CASE("rows of waves that were cut for their keys have the bits of any other waves") {
+TEST_CASE("rows of batches that were cut for their keys have the bits of any other batches") {
     const Result<ModelFile> file = random_model("long", kLongShape);
     REQUIRE(file.ok());
     const std::vector<KvSlot> slots = home_slots(4096);
@@ -258,7 +258,7 @@ TEST_CASE("the workspace of an 8B model with 8,192 tokens of context stays below
     const MemoryUse usual = cuda_memory(file.value(), {.kv_slots = 8192});
     CHECK(usual.workspace_bytes < std::uint64_t{512} << 20U);
     CHECK(usual.pinned_bytes < std::uint64_t{64} << 20U);
-    // Logits and draws do not grow with the rows of a wave.
+    // Logits and draws do not grow with the rows of a batch.
     CHECK(use(1024).workspace_bytes < 2 * usual.workspace_bytes);
     CHECK(use(64).workspace_bytes < usual.workspace_bytes);
 }

@@ -1,6 +1,6 @@
-// Recordings of one backend: waves of any number of rows have the bits that they have without.
+// Recordings of one backend: batches of any number of rows have the bits that they have without.
+#include "model/cuda/batch_tables.hpp"
 #include "model/cuda/cuda_refusals.hpp"
-#include "model/cuda/wave_tables.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 
 namespace paceline {
@@ -16,7 +16,7 @@ void run(CudaBackend& backend, Call& call) {
                                             nullptr) == RunOutcome::Done);
 }
 
-TEST_CASE("recordings of one backend serve waves of any number of rows") {
+TEST_CASE("recordings of one backend serve batches of any number of rows") {
     const ModelFile file = open_fixture("tiny-chat");
     const auto plain = make_cuda(file, {.dtype = Dtype::BF16, .graphs = false});
     const auto backend = make_cuda(file, {.dtype = Dtype::BF16});
@@ -32,12 +32,12 @@ TEST_CASE("recordings of one backend serve waves of any number of rows") {
     }
 }
 
-TEST_CASE("larger waves have one recording a size, whatever rows attention is planned for") {
+TEST_CASE("larger batches have one recording a size, whatever rows attention is planned for") {
     CHECK(grid_rows(1) == 8);
     // No more tile counts than recording_bytes() reckons with: three up to 8 rows, then one a size.
     for (int group = 1; group <= cuda::kAttentionGroupMax; ++group) {
         CAPTURE(group);
-        for (int rows = 9; rows <= cuda::kWaveRows; ++rows) {
+        for (int rows = 9; rows <= cuda::kBatchRows; ++rows) {
             const auto tiles = [&](int planned) {
                 return cuda::attention_tiles(cuda::attention_unit_rows(planned, group), group);
             };

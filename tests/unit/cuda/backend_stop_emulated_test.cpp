@@ -110,7 +110,7 @@ TEST_CASE("a call that is cancelled before it begins launches no kernel") {
 }
 
 TEST_CASE(
-    "a wave whose rows are all stale launches no kernel, one with a live row launches them all") {
+    "a batch whose rows are all stale launches no kernel, one with a live row launches them all") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     Call want{*backend, 16, 1};
@@ -118,8 +118,8 @@ TEST_CASE(
     const std::uint64_t whole = launches_of(*backend, want, nullptr);
     const LazyStreams lazy;
     CancelToken cancel;
-    const DeadRows second_wave{8};
-    cancel.watch_rows(&second_wave);
+    const DeadRows second_batch{8};
+    cancel.watch_rows(&second_batch);
     Call half{*backend, 16, 1};
     CHECK(launches_of(*backend, half, &cancel) == whole / 2);
     const DeadRows all_but_one{1};

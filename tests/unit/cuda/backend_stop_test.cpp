@@ -1,5 +1,5 @@
-// Calls that are cancelled and rows that die before their wave begins: what is computed, what the cache
-// holds after them, and that the next call is whole. backend_cut_test.cpp stops waves that are running.
+// Calls that are cancelled and rows that die before their batch begins: what is computed, what the cache
+// holds after them, and that the next call is whole. backend_cut_test.cpp stops batches that are running.
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 
@@ -23,7 +23,8 @@ TEST_CASE("a call that is cancelled before it begins writes no key") {
     CHECK(kv_of(*backend, text.slots) != keys);
 }
 
-TEST_CASE("a call that is cancelled between two waves computes none after, and the next is whole") {
+TEST_CASE(
+    "a call that is cancelled between two batches computes none after, and the next is whole") {
     const ModelFile file = open_fixture("llama-q4_1");
     for (const auto& [rows_max, count] : {std::pair{2, 120}, {70, 200}}) {
         CAPTURE(rows_max);
@@ -63,12 +64,12 @@ TEST_CASE("rows that nothing is drawn after keep the token that stood there") {
     CHECK(call.tokens == std::vector<std::optional<TokenId>>(4, TokenId{77}));
 }
 
-/// A call of 16 rows in two waves of 8, with `watch` or without, over the keys of another text.
-struct TwoWaves {
+/// A call of 16 rows in two batches of 8, with `watch` or without, over the keys of another text.
+struct TwoBatches {
     Call call;
     std::vector<std::vector<std::byte>> keys;
 
-    TwoWaves(CudaBackend& backend, const CancelToken::RowWatch* watch) : call{backend, 16, 1} {
+    TwoBatches(CudaBackend& backend, const CancelToken::RowWatch* watch) : call{backend, 16, 1} {
         Text before{backend, 16, 8};
         REQUIRE(before.run(backend) == RunOutcome::Done);
         call.tokens.assign(16, TokenId{-5});
@@ -80,33 +81,33 @@ struct TwoWaves {
     }
 };
 
-TEST_CASE("a wave whose rows are all stale is not computed, and the rest of the call is") {
+TEST_CASE("a batch whose rows are all stale is not computed, and the rest of the call is") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
     Text before{*backend, 16, 8};
     REQUIRE(before.run(*backend) == RunOutcome::Done);
     const auto old_keys = kv_of(*backend, before.slots);
-    const TwoWaves want{*backend, nullptr};
+    const TwoBatches want{*backend, nullptr};
     const LazyStreams lazy;
-    const DeadRows second_wave{8};
-    const TwoWaves half{*backend, &second_wave};
+    const DeadRows second_batch{8};
+    const TwoBatches half{*backend, &second_batch};
     for (std::size_t r = 0; r < 16; ++r) {
         REQUIRE(want.keys[r] != old_keys[r]);
         CHECK(half.keys[r] == (r < 8 ? want.keys[r] : old_keys[r]));
         CHECK(half.call.tokens[r] == (r < 8 ? want.call.tokens[r] : TokenId{-5}));
     }
-    const TwoWaves again{*backend, nullptr};
+    const TwoBatches again{*backend, nullptr};
     CHECK(again.keys == want.keys);
     CHECK(again.call.tokens == want.call.tokens);
 }
 
-TEST_CASE("a wave with one live row is computed, stale rows beside it or not") {
+TEST_CASE("a batch with one live row is computed, stale rows beside it or not") {
     const ModelFile file = open_fixture("llama-f32");
     const auto backend = make_cuda(file, {.rows_max = 8});
-    const TwoWaves want{*backend, nullptr};
+    const TwoBatches want{*backend, nullptr};
     const LazyStreams lazy;
     const DeadRows all_but_nine{9};
-    const TwoWaves alive{*backend, &all_but_nine};
+    const TwoBatches alive{*backend, &all_but_nine};
     for (std::size_t r = 0; r < 9; ++r) {
         CHECK(alive.keys[r] == want.keys[r]);
         CHECK(alive.call.tokens[r] == want.call.tokens[r]);

@@ -1,5 +1,5 @@
 // The suite of all backends (tests/unit/backend) for the CUDA backend. Calls that another thread cancels
-// are in backend_cut_test.cpp, where a wave lasts long enough on any device.
+// are in backend_cut_test.cpp, where a batch lasts long enough on any device.
 #include "tests/unit/backend/adapter_suite.hpp"
 #include "tests/unit/backend/cancel_suite.hpp"
 #include "tests/unit/backend/golden_suite.hpp"
@@ -23,8 +23,8 @@ TEST_CASE_TEMPLATE_INVOKE(EqualityClass, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(SublayersAgree, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(Stacks, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NeighboursSkip, CudaTraits);
-TEST_CASE_TEMPLATE_INVOKE(MixedWave, CudaTraits);
-TEST_CASE_TEMPLATE_INVOKE(LeftOut, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MixedBatch, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(AlwaysSkipped, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, CudaTraits);

@@ -26,7 +26,7 @@ struct CudaTraits {
         {132, true, 64},
     };
     static constexpr std::size_t kPrefixes[] = {1, 125};
-    static constexpr int kPrefixWave = 64;
+    static constexpr int kPrefixBatch = 64;
     static constexpr std::size_t kNodeStep = 10;
     static constexpr std::size_t kChainTokens = 25;
     static constexpr std::size_t kPairTokens = 40;
@@ -49,7 +49,7 @@ struct CudaTraits {
 
     static constexpr Build kStaleBuilds[] = {{7}};
     static constexpr int kStaleRounds = 1;
-    static constexpr int kQuestionsMin = 1;  // before each wave
+    static constexpr int kQuestionsMin = 1;  // before each batch
 
     static CudaOptions options(const What& what) {
         CudaOptions options{.dtype = what.dtype,
@@ -60,7 +60,7 @@ struct CudaTraits {
                             .final_head = what.final_head,
                             .heads = what.heads,
                             .adapter = what.adapter,
-                            .left_out = what.left_out};
+                            .skipped = what.skipped};
         options.kv = what.kv.value_or(options.kv);
         options.rows_max = what.rows_max.value_or(options.rows_max);
         return options;

@@ -97,7 +97,7 @@ TEST_CASE("a product of many rows takes squares that fill the device, one of few
     CHECK(choose_gemm(matrix, {kWgmmaRowsAbove, kProcessors, true}).tile == 0);
     matrix.outputs = 576;  // too few tiles for two a block
     CHECK(choose_gemm(matrix, {16, kProcessors}).tiles == 1);
-    matrix.type = WeightType::F32;  // which only the wave kernel has
+    matrix.type = WeightType::F32;  // which only the batch kernel has
     const GemmChoice floats = choose_gemm(matrix, {200, kProcessors});
     CHECK(floats.tile == 0);
     CHECK(floats.row_tiles == 8);

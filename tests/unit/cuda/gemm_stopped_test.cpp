@@ -1,4 +1,4 @@
-// Products of fewer rows than they are launched for, down to those of a stopped wave: all that they leave
+// Products of fewer rows than they are launched for, down to those of a stopped batch: all that they leave
 // behind.
 #include <cstring>
 
@@ -46,7 +46,7 @@ public:
         places_ = OnDevice<std::int32_t>{places};
     }
 
-    /// `there` of the launch's rows exist: 0 if the wave was stopped.
+    /// `there` of the launch's rows exist: 0 if the batch was stopped.
     [[nodiscard]] Left run(int rows, int there) const {
         const OnDevice<std::int32_t> count{{there}};
         const OnDevice<float> out{random_floats(size_of(kPlaces * kWidth), 3)};
@@ -97,7 +97,7 @@ TEST_CASE("a product launched for more rows than there are leaves what one for t
     }
 }
 
-TEST_CASE("a product of a stopped wave leaves everything as it is, in every order of threads") {
+TEST_CASE("a product of a stopped batch leaves everything as it is, in every order of threads") {
     for (const WeightType type : kTypes) {
         for (const FinishKind kind : kKinds) {
             CAPTURE(static_cast<int>(type));

@@ -251,7 +251,7 @@ TEST_CASE("synthetic weights are the same on a CPU and on a device, whatever the
     }
 }
 
-TEST_CASE("the time of a wave is told, and its replays leave the backend as it was") {
+TEST_CASE("the time of a batch is told, and its replays leave the backend as it was") {
     const Result<ModelFile> file = open_random_model(shape_file("tiny"));
     REQUIRE(file.ok());
     const auto backend = make_cuda(file.value(), {.random = 1});
@@ -260,7 +260,7 @@ TEST_CASE("the time of a wave is told, and its replays leave the backend as it w
     const std::vector<KvSlot> slots = home_slots(64);
     std::vector<Row> rows;
     for (Position p = 20; p < 23; ++p) rows.push_back(sequence_row(*backend, 9, p, slots));
-    CHECK(backend->wave_seconds(rows, 2) > 0.0);
+    CHECK(backend->batch_seconds(rows, 2) > 0.0);
     CHECK(sequence_logits(*backend, tokens, 5) == before);
 }
 

@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
-#include "tests/unit/cuda/draw_wave.hpp"
+#include "tests/unit/cuda/draw_batch.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/sampling/synthetic_rows.hpp"
 
@@ -26,7 +26,7 @@ TEST_CASE("a token drawn on the device is that of sample(), whatever the row") {
     std::mt19937 random{1};
     for (const int vocab : {1, 2, 15, 16, 17, 255, 256, 257, 1000, 2047, 2048, 2049, 5000}) {
         const int rounds = vocab < 1000 ? 12 : 6;
-        for (int round = 0; round < rounds; ++round) check_tokens(random_wave(vocab, random));
+        for (int round = 0; round < rounds; ++round) check_tokens(random_batch(vocab, random));
     }
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("candidates of the device are those of the CPU, tokens and log_probs")
         const int rounds = vocab < 1000 ? 6 : 3;
         for (int round = 0; round < rounds; ++round) {
             const int counts[] = {1, 2, 4, 7, 16};
-            check_candidates(random_wave(vocab, random), counts[random() % 5]);
+            check_candidates(random_batch(vocab, random), counts[random() % 5]);
         }
     }
 }
@@ -44,12 +44,12 @@ TEST_CASE("candidates of the device are those of the CPU, tokens and log_probs")
 TEST_CASE("a vocabulary of 49,152 tokens is drawn from with every filter") {
     std::mt19937 random{3};
     for (const RowKind kind : {RowKind::Peaked, RowKind::Flat, RowKind::Coarse}) {
-        Wave wave{49152, {}, {}, {}};
+        Batch batch{49152, {}, {}, {}};
         const std::vector<float> row = make_row(kind, 49152, random);
-        for (const SamplingParams& params : all_filters()) wave.add(row, params, 17);
-        check_tokens(wave);
+        for (const SamplingParams& params : all_filters()) batch.add(row, params, 17);
+        check_tokens(batch);
     }
-    Wave broken{49155, {}, {}, {}};
+    Batch broken{49155, {}, {}, {}};
     for (const RowKind kind : {RowKind::Broken, RowKind::Infinite, RowKind::Huge})
         broken.add(kind, random);
     check_tokens(broken);
@@ -57,43 +57,43 @@ TEST_CASE("a vocabulary of 49,152 tokens is drawn from with every filter") {
 
 TEST_CASE("a vocabulary of 49,152 tokens gives the CPU's candidates") {
     std::mt19937 random{4};
-    Wave wave{49152, {}, {}, {}};
+    Batch batch{49152, {}, {}, {}};
     std::vector<float> row = make_row(RowKind::Peaked, 49152, random);
     const std::vector<SamplingParams> filters = all_filters();
-    for (const std::size_t i : {0, 1, 2, 3}) wave.add(row, filters[i], 5);
+    for (const std::size_t i : {0, 1, 2, 3}) batch.add(row, filters[i], 5);
     row[30000] = 60.0f;  // far ahead: nothing else is within the margin
-    for (const std::size_t i : {0, 1}) wave.add(row, filters[i], 6);
+    for (const std::size_t i : {0, 1}) batch.add(row, filters[i], 6);
     for (const std::size_t i : {0, 1})
-        wave.add(RowKind::Flat, random), wave.params.back() = filters[i];
-    check_candidates(wave, 16);
+        batch.add(RowKind::Flat, random), batch.params.back() = filters[i];
+    check_candidates(batch, 16);
 }
 
 TEST_CASE("the noise of a row depends on seed and position alone") {
     // A flat row's token is that of the largest noise.
-    Wave wave{1000, {}, {}, {}};
+    Batch batch{1000, {}, {}, {}};
     SamplingParams params = params_of(1.0f, 0, 1.0f, 0.0f);
     std::set<std::int32_t> tokens;
     for (const std::uint64_t seed :
          {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32, ~std::uint64_t{0}}) {
         for (const Position position : {0, 1, 2, 65536, 0x7FFFFFFF}) {
             params.seed = seed;
-            wave.add(std::vector<float>(1000, 0.5f), params, position);
+            batch.add(std::vector<float>(1000, 0.5f), params, position);
         }
     }
-    check_tokens(wave);
-    for (const std::int32_t token : OnTheDevice{wave}.draw()) tokens.insert(token);
+    check_tokens(batch);
+    for (const std::int32_t token : OnTheDevice{batch}.draw()) tokens.insert(token);
     CHECK(tokens.size() > 10);
 }
 
 TEST_CASE("a row gives the same alone and among others") {
     std::mt19937 random{5};
-    const Wave wave = random_wave(3000, random);
-    const OnTheDevice together{wave};
+    const Batch batch = random_batch(3000, random);
+    const OnTheDevice together{batch};
     const std::vector<std::int32_t> tokens = together.draw();
     const std::vector<CandidateList> lists = together.candidates(5);
-    for (std::size_t i = 0; i < wave.logits.size(); ++i) {
-        INFO(wave.describe(i));
-        const OnTheDevice alone{wave.only(i)};
+    for (std::size_t i = 0; i < batch.logits.size(); ++i) {
+        INFO(batch.describe(i));
+        const OnTheDevice alone{batch.only(i)};
         CHECK(alone.draw()[0] == tokens[i]);
         const CandidateList list = alone.candidates(5)[0];
         CHECK(std::memcmp(&list, &lists[i], sizeof list) == 0);
@@ -102,26 +102,26 @@ TEST_CASE("a row gives the same alone and among others") {
 
 TEST_CASE("kernels that no row needs change nothing when they are launched all the same") {
     std::mt19937 random{6};
-    Wave wave{700, {}, {}, {}};
-    wave.add(make_row(RowKind::Coarse, 700, random), params_of(0.0f, 0, 1.0f, 0.0f), 3);
-    wave.add(make_row(RowKind::Coarse, 700, random), params_of(0.0f, 9, 0.5f, 0.1f), 3);
-    const OnTheDevice greedy{wave};
+    Batch batch{700, {}, {}, {}};
+    batch.add(make_row(RowKind::Coarse, 700, random), params_of(0.0f, 0, 1.0f, 0.0f), 3);
+    batch.add(make_row(RowKind::Coarse, 700, random), params_of(0.0f, 9, 0.5f, 0.1f), 3);
+    const OnTheDevice greedy{batch};
     CHECK_FALSE(greedy.needs().noise);
     CHECK_FALSE(greedy.needs().cuts);
     CHECK(greedy.draw() == greedy.draw({true, true}));
-    CHECK(greedy.draw() == expected_tokens(wave));
-    wave.add(make_row(RowKind::Coarse, 700, random), params_of(1.0f, 0, 1.0f, 0.1f), 3);
-    const OnTheDevice mixed{wave};
+    CHECK(greedy.draw() == expected_tokens(batch));
+    batch.add(make_row(RowKind::Coarse, 700, random), params_of(1.0f, 0, 1.0f, 0.1f), 3);
+    const OnTheDevice mixed{batch};
     CHECK(mixed.needs().noise);
     CHECK_FALSE(mixed.needs().cuts);
     CHECK(mixed.draw() == mixed.draw({true, true}));
-    CHECK(mixed.draw() == expected_tokens(wave));
+    CHECK(mixed.draw() == expected_tokens(batch));
 }
 
 TEST_CASE("every order of the device's threads gives the same") {
     std::mt19937 random{7};
-    const Wave wave = random_wave(2600, random);
-    const OnTheDevice device{wave};
+    const Batch batch = random_batch(2600, random);
+    const OnTheDevice device{batch};
     const std::vector<std::int32_t> tokens = device.draw();
     const std::vector<CandidateList> lists = device.candidates(6);
     for (const emulated::Order order : all_orders()) {
@@ -135,93 +135,93 @@ TEST_CASE("every order of the device's threads gives the same") {
 TEST_CASE("a head of few tokens gives the CPU's candidates of its list") {
     std::mt19937 random{8};
     for (const int vocab : {40, 3000, 9000}) {
-        Wave wave{vocab, {}, {}, {}};
+        Batch batch{vocab, {}, {}, {}};
         for (TokenId token = 0; token < vocab; ++token) {
-            if (random() % 3 == 0 || token == 5) wave.list.push_back(token);
+            if (random() % 3 == 0 || token == 5) batch.list.push_back(token);
         }
-        for (const RowKind kind : kRowKinds) wave.add(kind, random);
-        wave.add(RowKind::Peaked, random);
-        wave.params.back() = params_of(0.0f, 0, 1.0f, 0.0f);
-        check_candidates(wave, 4);
-        const std::vector<CandidateList> best = OnTheDevice{wave}.candidates(1);
-        const std::vector<std::int32_t> tokens = OnTheDevice{wave}.draw();
+        for (const RowKind kind : kRowKinds) batch.add(kind, random);
+        batch.add(RowKind::Peaked, random);
+        batch.params.back() = params_of(0.0f, 0, 1.0f, 0.0f);
+        check_candidates(batch, 4);
+        const std::vector<CandidateList> best = OnTheDevice{batch}.candidates(1);
+        const std::vector<std::int32_t> tokens = OnTheDevice{batch}.draw();
         for (std::size_t i = 0; i < tokens.size(); ++i)
             CHECK(tokens[i] == (best[i].count == 0 ? -1 : best[i].tokens[0]));
     }
 }
 
 TEST_CASE("the k-th of equal logits is the k-th id") {
-    Wave wave{5000, {}, {}, {}};
+    Batch batch{5000, {}, {}, {}};
     for (const int k : {1, 2, 16, 17, 256, 4097, 4999, 5000}) {
         for (const Position position : {0, 1, 2, 3})
-            wave.add(std::vector<float>(5000, -2.0f), params_of(1.0f, k, 1.0f, 0.0f), position);
+            batch.add(std::vector<float>(5000, -2.0f), params_of(1.0f, k, 1.0f, 0.0f), position);
     }
-    check_tokens(wave);
-    const std::vector<std::int32_t> tokens = OnTheDevice{wave}.draw();
-    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(tokens[i] < wave.params[i].top_k);
+    check_tokens(batch);
+    const std::vector<std::int32_t> tokens = OnTheDevice{batch}.draw();
+    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(tokens[i] < batch.params[i].top_k);
 }
 
 TEST_CASE("zeros of both signs are equal, and infinity is more than the largest number") {
     const float most = std::numeric_limits<float>::max();
-    Wave wave{20, {}, {}, {}};
+    Batch batch{20, {}, {}, {}};
     for (const SamplingParams& params : all_filters()) {
         for (const float first : {-0.0f, 0.0f}) {
             std::vector<float> zeros(20, -1.0f);
             for (std::size_t i = 3; i < 20; i += 4) zeros[i] = i % 8 == 3 ? first : -first;
-            wave.add(zeros, params, 1);
+            batch.add(zeros, params, 1);
             SamplingParams two = params;
             two.top_k = 2;
-            wave.add(zeros, two, 2);
+            batch.add(zeros, two, 2);
         }
         std::vector<float> infinite(20, most);
         infinite[0] = kNan;
         infinite[7] = infinite[9] = kInfinity;
-        wave.add(infinite, params, 3);
+        batch.add(infinite, params, 3);
     }
-    check_tokens(wave);
-    check_candidates(wave, 3);
-    CHECK(OnTheDevice{wave}.draw()[0] == 3);
-    CHECK(OnTheDevice{wave}.draw()[4] == 7);
+    check_tokens(batch);
+    check_candidates(batch, 3);
+    CHECK(OnTheDevice{batch}.draw()[0] == 3);
+    CHECK(OnTheDevice{batch}.draw()[4] == 7);
 }
 
 TEST_CASE("a mass that is a fraction of a unit short of top-p takes one token more") {
     // p * n is a little more than 1, so that the first of n equal tokens does not reach it.
-    Wave wave{2000, {}, {}, {}};
-    for (int n = 3; n < 2000 && wave.rows() < 40; ++n) {
+    Batch batch{2000, {}, {}, {}};
+    for (int n = 3; n < 2000 && batch.rows() < 40; ++n) {
         const float p = 1.0f / static_cast<float>(n);
         const double units = static_cast<double>(p) * n * 0x1p30;
         if (!(units > 0x1p30 && units < 0x1p30 + 1.0)) continue;
         std::vector<float> row(2000, -kInfinity);
         std::fill(row.begin(), row.begin() + n, 3.0f);
         for (const Position position : {0, 1, 2, 3})
-            wave.add(row, params_of(1.0f, 0, p, 0.0f), position);
+            batch.add(row, params_of(1.0f, 0, p, 0.0f), position);
     }
-    REQUIRE(wave.rows() >= 8);
-    check_tokens(wave);
-    const std::vector<std::int32_t> tokens = OnTheDevice{wave}.draw();
+    REQUIRE(batch.rows() >= 8);
+    check_tokens(batch);
+    const std::vector<std::int32_t> tokens = OnTheDevice{batch}.draw();
     CHECK(std::set<std::int32_t>(tokens.begin(), tokens.end()) == std::set<std::int32_t>{0, 1});
 }
 
 TEST_CASE("the largest vocabulary can be drawn from") {
     std::mt19937 random{10};
-    Wave wave{kVocabMax, {}, {}, {}};
+    Batch batch{kVocabMax, {}, {}, {}};
     const std::vector<float> row = make_row(RowKind::Flat, kVocabMax, random);
     for (const SamplingParams& params : {all_filters()[1], all_filters()[2], all_filters()[5]})
-        wave.add(row, params, 8);
-    wave.add(RowKind::Peaked, random);
-    check_tokens(wave);
-    check_candidates(wave, 2);
+        batch.add(row, params, 8);
+    batch.add(RowKind::Peaked, random);
+    check_tokens(batch);
+    check_candidates(batch, 2);
 }
 
 TEST_CASE("a recorded draw reads its rows when it is launched") {
     std::mt19937 random{9};
-    Wave wave{900, {}, {}, {}};
+    Batch batch{900, {}, {}, {}};
     for (const SamplingParams& params : all_filters())
-        wave.add(make_row(RowKind::Peaked, 900, random), params, 1);
-    const OnTheDevice device{wave};
+        batch.add(make_row(RowKind::Peaked, 900, random), params, 1);
+    const OnTheDevice device{batch};
     const OnDevice<std::byte> scratch{
-        std::vector<std::byte>(draw_scratch_bytes(wave.rows(), wave.vocab))};
-    const OnDevice<std::int32_t> tokens{std::vector<std::int32_t>(wave.logits.size(), -7)};
+        std::vector<std::byte>(draw_scratch_bytes(batch.rows(), batch.vocab))};
+    const OnDevice<std::int32_t> tokens{std::vector<std::int32_t>(batch.logits.size(), -7)};
     Stream stream;
     const Graph graph = stream.record([&] {
         launch_draw(stream, device.input(), device.needs(), scratch.data(), tokens.data());
@@ -229,16 +229,16 @@ TEST_CASE("a recorded draw reads its rows when it is launched") {
     CHECK(tokens.take()[0] == -7);
     for (Position position = 2; position < 4; ++position) {
         std::vector<DrawRow> rows;
-        for (std::size_t i = 0; i < wave.logits.size(); ++i) {
-            wave.positions[i] = position;
+        for (std::size_t i = 0; i < batch.logits.size(); ++i) {
+            batch.positions[i] = position;
             rows.push_back(
-                draw_row(wave.params[i], position, wave.rows() - 1 - static_cast<int>(i)));
+                draw_row(batch.params[i], position, batch.rows() - 1 - static_cast<int>(i)));
         }
         stream.to_device(const_cast<DrawRow*>(device.input().rows), rows.data(),
                          sizeof(DrawRow) * rows.size());
         graph.launch(stream);
         stream.finish();
-        CHECK(tokens.take() == expected_tokens(wave));
+        CHECK(tokens.take() == expected_tokens(batch));
     }
 }
 

@@ -1,6 +1,6 @@
 // Watches with which tests cancel calls and let rows die, and streams that keep their work.
 //
-// A backend asks a watch about row 0 once before a wave and once at each poll while it waits for one: the
+// A backend asks a watch about row 0 once before a batch and once at each poll while it waits for one: the
 // number of such questions is the progress of the call. Asked by one thread, as RowWatch demands.
 #pragma once
 
@@ -38,7 +38,7 @@ private:
 };
 
 /// Cancels a call when it is asked about `row` or one after it, and remembers which one that was: the
-/// first row of the first wave that begins there.
+/// first row of the first batch that begins there.
 class CancelsAtRow final : public CancelToken::RowWatch {
 public:
     CancelsAtRow(CancelToken& token, std::size_t row) : token_{token}, row_{row} {}

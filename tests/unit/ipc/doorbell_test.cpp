@@ -113,7 +113,7 @@ TEST_CASE("memory that is too small or holds something else is no doorbell") {
 
 TEST_CASE("two threads that sleep for frames and for room lose no wake-up") {
     // A ring of four slots is full most of the time: both ends sleep again and again, the
-    // producer with a wish for room. A lost wake-up would cost a whole limit, see above.
+    // producer with a request for room. A lost wake-up would cost a whole limit, see above.
     test::RingFixture fixture{4, 1};
     Doorbell for_frames = Doorbell::local();
     Doorbell for_room = Doorbell::local();

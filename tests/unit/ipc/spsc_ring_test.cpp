@@ -285,7 +285,7 @@ TEST_CASE("impossible options are refused") {
     CHECK_FALSE(ring_bytes(options).ok());
 }
 
-TEST_CASE("the wish for room is passed on for every slot that was freed, until a frame is put") {
+TEST_CASE("the request for room is passed on for every slot that was freed, until a frame is put") {
     RingFixture fixture;
     RingProducer producer = fixture.producer();
     RingConsumer consumer = fixture.consumer();
@@ -303,7 +303,7 @@ TEST_CASE("the wish for room is passed on for every slot that was freed, until a
     CHECK_FALSE(consumer.take_room_wanted());  // it has had its room
 }
 
-TEST_CASE("a wish is not used up by the ring for room that the producer has taken already") {
+TEST_CASE("a request is not used up by the ring for room that the producer has taken already") {
     RingFixture fixture{2, 1};  // room for one normal frame
     RingProducer producer = fixture.producer();
     RingConsumer consumer = fixture.consumer();

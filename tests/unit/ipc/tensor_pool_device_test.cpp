@@ -10,7 +10,7 @@
 #include "ipc/transport/tensor_link.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/announced_tensor.hpp"
-#include "ipc/wire/wave_frame.hpp"
+#include "ipc/wire/batch_frame.hpp"
 
 using namespace paceline;
 
@@ -177,26 +177,26 @@ TEST_CASE("a header that says something else of its slots is refused") {
     CHECK_FALSE(TensorConsumer::attach_memory(fixture.memory()).ok());
 }
 
-TEST_CASE("waves and notes announce a tensor, other messages and bytes that are too few do not") {
+TEST_CASE("batches and notes announce a tensor, other messages and bytes that are too few do not") {
     const auto announced = [](const auto& message, std::size_t cut = 0) {
         const auto bytes = std::as_bytes(std::span{&message, 1});
         return msg::announced_tensor(static_cast<std::uint16_t>(message.kKind),
                                      bytes.first(bytes.size() - cut));
     };
-    const auto announced_by_wave = [](const msg::Wave& sent, std::size_t bytes = SIZE_MAX) {
+    const auto announced_by_batch = [](const msg::Batch& sent, std::size_t bytes = SIZE_MAX) {
         const std::vector<std::byte> frame = msg::frame_of(sent);
-        return msg::announced_tensor(static_cast<std::uint16_t>(msg::Kind::Wave),
+        return msg::announced_tensor(static_cast<std::uint16_t>(msg::Kind::Batch),
                                      std::span{frame}.first(std::min(bytes, frame.size())));
     };
-    msg::Wave wave{};
-    wave.parts.resize(1);
-    wave.rows.resize(1);
-    wave.tensor = 3;
-    wave.tensor_generation = 9;
-    CHECK(announced_by_wave(wave) == PoolRef{3, 9});
-    CHECK_FALSE(announced_by_wave(wave, offsetof(msg::WaveHeader, tensor_generation)));
-    wave.tensor = msg::kNoTensor;
-    CHECK_FALSE(announced_by_wave(wave));
+    msg::Batch batch{};
+    batch.parts.resize(1);
+    batch.rows.resize(1);
+    batch.tensor = 3;
+    batch.tensor_generation = 9;
+    CHECK(announced_by_batch(batch) == PoolRef{3, 9});
+    CHECK_FALSE(announced_by_batch(batch, offsetof(msg::BatchHeader, tensor_generation)));
+    batch.tensor = msg::kNoTensor;
+    CHECK_FALSE(announced_by_batch(batch));
     msg::TensorNote note{};
     note.tensor = 2;
     note.tensor_generation = 5;
@@ -205,5 +205,5 @@ TEST_CASE("waves and notes announce a tensor, other messages and bytes that are 
     CHECK_FALSE(announced(msg::Proposal{}));
     CHECK_FALSE(announced(msg::Verdict{}));
     CHECK_FALSE(announced(msg::Stop{}));
-    CHECK_FALSE(msg::announced_tensor(77, std::as_bytes(std::span{&wave, 1})));
+    CHECK_FALSE(msg::announced_tensor(77, std::as_bytes(std::span{&batch, 1})));
 }

@@ -147,7 +147,7 @@ TEST_CASE("a pool whose constants lie is not attached to") {
     CHECK_FALSE(TensorConsumer::attach_memory(fixture.memory()).ok());
 }
 
-TEST_CASE("the wish for a slot is passed on once one was released") {
+TEST_CASE("the request for a slot is passed on once one was released") {
     PoolFixture fixture{1};
     auto producer = TensorProducer::attach_memory(fixture.memory()).value();
     auto consumer = TensorConsumer::attach_memory(fixture.memory()).value();

@@ -38,7 +38,7 @@ struct Field {
     const char* name;
 };
 
-/// Each field stands in the section as a row of its table: "| 16 | u32 | `wave` |".
+/// Each field stands in the section as a row of its table: "| 16 | u32 | `batch` |".
 void check_fields(const std::string& section, const std::vector<Field>& fields) {
     for (const Field& field : fields) {
         CAPTURE(field.name);
@@ -79,32 +79,32 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
          FIELD(RingHeader, urgent_slots), FIELD(RingHeader, slot_stride),
          FIELD(RingHeader, payload_bytes), FIELD(RingHeader, epoch), FIELD(RingHeader, flags)});
     using namespace msg;
-    check_fields(between(text, "### Proposal, 2,336 bytes", "### Wave"),
+    check_fields(between(text, "### Proposal, 2,336 bytes", "### Batch"),
                  {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
                   FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
     check_fields(
-        between(text, "### Wave, 32 bytes, 32 for each part and 28 for each row", "A part"),
-        {FIELD(WaveHeader, epoch), FIELD(WaveHeader, part_count), FIELD(WaveHeader, row_count),
-         FIELD(WaveHeader, tensor), FIELD(WaveHeader, tensor_generation),
-         FIELD(WaveHeader, tensor_rows), FIELD(WaveHeader, draw_count),
-         FIELD(WaveHeader, drawn_token_count)});
+        between(text, "### Batch, 32 bytes, 32 for each part and 28 for each row", "A part"),
+        {FIELD(BatchHeader, epoch), FIELD(BatchHeader, part_count), FIELD(BatchHeader, row_count),
+         FIELD(BatchHeader, tensor), FIELD(BatchHeader, tensor_generation),
+         FIELD(BatchHeader, tensor_rows), FIELD(BatchHeader, draw_count),
+         FIELD(BatchHeader, drawn_token_count)});
     check_fields(between(text, "A part, 32 bytes", "A row"),
-                 {FIELD(WavePart, request), FIELD(WavePart, attempt), FIELD(WavePart, wave),
-                  FIELD(WavePart, kind), FIELD(WavePart, base), FIELD(WavePart, rows),
-                  FIELD(WavePart, hold)});
-    check_fields(between(text, "A draw of a wave, 8 bytes", "### Verdict"),
-                 {FIELD(WaveDraw, row), FIELD(WaveDraw, support), FIELD(WaveDraw, drawn)});
+                 {FIELD(BatchPart, request), FIELD(BatchPart, attempt), FIELD(BatchPart, batch),
+                  FIELD(BatchPart, kind), FIELD(BatchPart, base), FIELD(BatchPart, rows),
+                  FIELD(BatchPart, hold)});
+    check_fields(between(text, "A draw of a batch, 8 bytes", "### Verdict"),
+                 {FIELD(BatchDraw, row), FIELD(BatchDraw, support), FIELD(BatchDraw, drawn)});
     check_fields(
         between(text, "### Draw, 416 bytes", "### TensorNote"),
         {FIELD(Draw, root_position), FIELD(Draw, root_token), FIELD(Draw, depth),
          FIELD(Draw, support), FIELD(Draw, drawn), FIELD(Draw, path), FIELD(Draw, tokens)});
     check_fields(between(text, "A row, 28 bytes", "### Verdict"),
-                 {FIELD(WaveRow, node), FIELD(WaveRow, parent), FIELD(WaveRow, token),
-                  FIELD(WaveRow, position), FIELD(WaveRow, slot), FIELD(WaveRow, tensor_row),
-                  FIELD(WaveRow, start)});
+                 {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
+                  FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
+                  FIELD(BatchRow, start)});
     check_fields(between(text, "### Verdict, 304 bytes", "Example"),
-                 {FIELD(Verdict, wave), FIELD(Verdict, base), FIELD(Verdict, count),
-                  FIELD(Verdict, wave_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
+                 {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
+                  FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
                   FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
     check_fields(between(text, "### TensorNote, 48 bytes", "### Stop"),
                  {FIELD(TensorNote, role), FIELD(TensorNote, type), FIELD(TensorNote, layer),
@@ -115,25 +115,25 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
-    CHECK(sizeof(msg::WaveHeader) == 32);
-    CHECK(sizeof(msg::WaveDraw) == 8);
+    CHECK(sizeof(msg::BatchHeader) == 32);
+    CHECK(sizeof(msg::BatchDraw) == 8);
     CHECK(sizeof(msg::TokenWeight) == 8);
     CHECK(sizeof(msg::Draw) == 416);
-    CHECK(sizeof(msg::WavePart) == 32);
-    CHECK(sizeof(msg::WaveRow) == 28);
+    CHECK(sizeof(msg::BatchPart) == 32);
+    CHECK(sizeof(msg::BatchRow) == 28);
     CHECK(sizeof(msg::Verdict) == 304);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
     CHECK(frame_bytes_for(kVerifyRowsMax) == sizeof(msg::Proposal));
-    CHECK(frame_bytes_for(kWaveRowsMax) == 14'880);
+    CHECK(frame_bytes_for(kBatchRowsMax) == 14'880);
     CHECK(frame_bytes_for(kVerifyRowsMax, true) == 19'232);
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };
     const std::string rings = between(page(), "A ring from a segment to the next has", "## Hot");
-    for (const auto& [slots, rows] : {std::pair{16U, kVerifyRowsMax}, std::pair{16U, kWaveRowsMax},
+    for (const auto& [slots, rows] : {std::pair{16U, kVerifyRowsMax}, std::pair{16U, kBatchRowsMax},
                                       std::pair{64U, kVerifyRowsMax}}) {
         const std::string has =
             kilobytes({.slots = slots, .urgent_slots = 4, .payload_bytes = frame_bytes_for(rows)});
@@ -159,10 +159,10 @@ TEST_CASE("the example of a verdict's frame is what a producer writes") {
     auto producer = RingProducer::attach_memory(memory, Epoch{3}, kHotKinds).value();
     msg::Verdict verdict{};
     verdict.route = {RequestId{1}, Attempt{2}, Epoch{3}};
-    verdict.wave = WaveId{7};
+    verdict.batch = BatchId{7};
     verdict.base = 41;
     verdict.count = 3;
-    verdict.wave_rows = 5;
+    verdict.batch_rows = 5;
     verdict.depth = 4;
     verdict.tokens = {504, 6376, 314};
     REQUIRE(producer.try_push(static_cast<std::uint16_t>(msg::Verdict::kKind),

@@ -37,7 +37,7 @@ struct Rank {
         (void)nccl.state(comm, now);
         return now;
     }
-    bool settle(std::chrono::milliseconds limit = 10s) const {
+    bool completes(std::chrono::milliseconds limit = 10s) const {
         return until([&] { return state() != NcclResult::InProgress; }, limit);
     }
     NcclResult join(const NcclId& id) {
@@ -73,15 +73,15 @@ struct Pair {
         REQUIRE(library->unique_id(id) == NcclResult::Success);
         REQUIRE(sender.join(id) == NcclResult::InProgress);
         REQUIRE(receiver.join(id) == NcclResult::InProgress);
-        REQUIRE(sender.settle());
-        REQUIRE(receiver.settle());
+        REQUIRE(sender.completes());
+        REQUIRE(receiver.completes());
     }
     /// The pair is connected.
     void warm_up() {
         REQUIRE(sender.send(8) == NcclResult::InProgress);
         REQUIRE(receiver.receive(8) == NcclResult::InProgress);
-        REQUIRE(sender.settle());
-        REQUIRE(receiver.settle());
+        REQUIRE(sender.completes());
+        REQUIRE(receiver.completes());
         REQUIRE(sender.finishes());
         REQUIRE(receiver.finishes());
     }
@@ -143,10 +143,10 @@ TEST_CASE("who reads after the launch and before the event reads other bytes") {
     pair.warm_up();
     fill(pair.sender, 7, 4096);
     REQUIRE(pair.receiver.receive(4096) == NcclResult::InProgress);
-    REQUIRE(pair.receiver.settle());  // "in the stream", not "there"
+    REQUIRE(pair.receiver.completes());  // "in the stream", not "there"
     CHECK(first_byte(pair.receiver) != 7);
     REQUIRE(pair.sender.send(4096) == NcclResult::InProgress);
-    REQUIRE(pair.sender.settle());
+    REQUIRE(pair.sender.completes());
     REQUIRE(pair.receiver.finishes());
     CHECK(first_byte(pair.receiver) == 7);
 }
@@ -155,10 +155,10 @@ TEST_CASE("a small send ends unreceived, a large one waits") {
     Pair pair;
     pair.warm_up();
     REQUIRE(pair.sender.send(1000) == NcclResult::InProgress);
-    REQUIRE(pair.sender.settle());
+    REQUIRE(pair.sender.completes());
     CHECK(pair.sender.finishes());
     REQUIRE(pair.sender.send(8U << 20U) == NcclResult::InProgress);
-    REQUIRE(pair.sender.settle());
+    REQUIRE(pair.sender.completes());
     CHECK_FALSE(pair.sender.finishes(100ms));
 }
 
@@ -169,14 +169,14 @@ TEST_CASE("counts are not compared: a smaller receive ends, a larger one hangs w
     fill(pair.receiver, 1, 64);
     REQUIRE(pair.sender.send(64) == NcclResult::InProgress);
     REQUIRE(pair.receiver.receive(16) == NcclResult::InProgress);
-    REQUIRE(pair.receiver.settle());
+    REQUIRE(pair.receiver.completes());
     CHECK(pair.receiver.finishes());
     CHECK(first_byte(pair.receiver, 15) == 7);
     CHECK(first_byte(pair.receiver, 16) == 1);
-    REQUIRE(pair.sender.settle());
+    REQUIRE(pair.sender.completes());
     REQUIRE(pair.sender.send(16) == NcclResult::InProgress);
     REQUIRE(pair.receiver.receive(64) == NcclResult::InProgress);
-    REQUIRE(pair.receiver.settle());
+    REQUIRE(pair.receiver.completes());
     CHECK_FALSE(pair.receiver.finishes(100ms));
     CHECK(pair.receiver.state() == NcclResult::Success);
 }
@@ -187,7 +187,7 @@ TEST_CASE("a rank waits for the other without limit, and abort ends that") {
     NcclId id{};
     REQUIRE(library->unique_id(id) == NcclResult::Success);
     REQUIRE(alone.join(id) == NcclResult::InProgress);
-    CHECK_FALSE(alone.settle(200ms));
+    CHECK_FALSE(alone.completes(200ms));
     CHECK(library->abort(alone.comm) == NcclResult::Success);
     CHECK(library->abort(alone.comm) == NcclResult::InvalidArgument);
     CHECK(found("no more"));
@@ -202,8 +202,8 @@ TEST_CASE("the same rank twice fails for both") {
     REQUIRE(library->unique_id(id) == NcclResult::Success);
     REQUIRE(one.join(id) == NcclResult::InProgress);
     REQUIRE(two.join(id) == NcclResult::InProgress);
-    CHECK(one.settle());
-    CHECK(two.settle());
+    CHECK(one.completes());
+    CHECK(two.completes());
     CHECK(one.state() == NcclResult::InvalidUsage);
     CHECK(two.state() == NcclResult::InvalidUsage);
 }
@@ -212,7 +212,7 @@ TEST_CASE("a revoked communicator takes no operation, and is revoked once") {
     Pair pair;
     pair.warm_up();
     REQUIRE(pair.sender.nccl.revoke(pair.sender.comm) == NcclResult::InProgress);
-    CHECK(pair.sender.settle());
+    CHECK(pair.sender.completes());
     CHECK(pair.sender.send(8) == NcclResult::InvalidUsage);
     CHECK(pair.sender.nccl.revoke(pair.sender.comm) == NcclResult::InvalidArgument);
 }

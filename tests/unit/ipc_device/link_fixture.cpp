@@ -78,11 +78,11 @@ bool until(const std::function<bool()>& what, std::chrono::milliseconds limit) {
 }
 
 std::string opened(TensorLink& link) {
-    const bool settled = until([&] {
+    const bool done = until([&] {
         Result<LinkState> state = link.poll();
         return !state || state.value() == LinkState::Open;
     });
-    return problem_of(link, settled ? "" : "the link does not open");
+    return problem_of(link, done ? "" : "the link does not open");
 }
 
 Error error_of(TensorLink& link, std::chrono::milliseconds limit) {

@@ -57,7 +57,7 @@ TEST_CASE("links in both directions open together, whatever the delays") {
         CAPTURE(seed);
         Device one{0};
         Device two{1};
-        // Each device hears of its consumer's end first: they begin with different communicators.
+        // Each device learns of its consumer's end first: they begin with different communicators.
         LinkOffer there_offer;
         LinkOffer back_offer;
         auto there_in = two.links->open_in(Transport::Nccl, spec_of(kNccl), there_offer);

@@ -111,7 +111,7 @@ Attended attend(const KernelTable& k,
     return result;
 }
 
-TEST_CASE("attention agrees with the plain twin for every cache type and head size") {
+TEST_CASE("attention agrees with the reference implementation for every cache type and head size") {
     std::mt19937 rng{31};
     for (const Isa isa : testing::runnable_isas()) {
         const KernelTable& k = kernels(isa);

@@ -117,7 +117,7 @@ TEST_CASE("packed blocks take at most 1.05 times the file's memory, one of Q3_K 
     }
 }
 
-TEST_CASE("products with blocks agree with the plain twin") {
+TEST_CASE("products with blocks agree with the reference implementation") {
     std::mt19937 rng{43};
     for (const Kind& kind : kKinds) {
         for (const Isa isa : testing::runnable_isas()) {
@@ -199,7 +199,7 @@ TEST_CASE("the largest codes, scales and activations do not saturate on any inst
     }
 }
 
-TEST_CASE("MXFP4 scales of all sizes multiply as the twin's, down to the subnormal ones") {
+TEST_CASE("MXFP4 scales of all sizes multiply as the reference's, down to the subnormal ones") {
     for (int e = 0; e < 248; ++e) {
         std::vector<std::byte> bytes(17, std::byte{0x22});  // every number 2^(e - 127)
         bytes[0] = static_cast<std::byte>(e);

@@ -46,7 +46,7 @@ float tolerance(PackedType type) {
     }
 }
 
-TEST_CASE("every matrix kernel agrees with the plain twin on its own weights") {
+TEST_CASE("every matrix kernel agrees with the reference implementation on its own weights") {
     std::mt19937 rng{11};
     for (const Isa isa : testing::runnable_isas()) {
         for (const PackedType type : kTypes) {

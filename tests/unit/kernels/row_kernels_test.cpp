@@ -12,7 +12,7 @@ namespace {
 
 using testing::random_floats;
 
-TEST_CASE("rms norm and silu agree with their twins at every length") {
+TEST_CASE("rms norm and silu agree with their references at every length") {
     std::mt19937 rng{21};
     for (const Isa isa : testing::runnable_isas()) {
         const KernelTable& k = kernels(isa);

@@ -98,13 +98,13 @@ TEST_CASE("a prompt that is only processed has no answer, and ends by its count"
     CHECK(answer.value().figures.finish == FinishReason::MaxTokens);
 }
 
-TEST_CASE("tokens that one wave brought have no rate, those of two waves have one") {
+TEST_CASE("tokens that one batch brought have no rate, those of two batches have one") {
     using std::chrono::microseconds;
     AnswerFigures figures{.generated_tokens = 3,
                           .first_token = microseconds{1'000},
                           .last_token = microseconds{1'004}};
-    figures.verdicts.waves = 1;
+    figures.verdicts.batches = 1;
     CHECK(figures.decode_rate() == 0.0);
-    figures.verdicts.waves = 2;
+    figures.verdicts.batches = 2;
     CHECK(figures.decode_rate() == doctest::Approx(500'000.0));
 }

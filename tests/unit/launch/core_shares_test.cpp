@@ -34,28 +34,28 @@ PipelineConfig with_model_draft(const char* method) {
 }  // namespace
 
 TEST_CASE("groups get cores of their own, drafts one, the first target what is left over") {
-    const std::vector<CoreWish> wishes{
+    const std::vector<CoreDemand> demands{
         {.group = 0}, {.group = 1}, {.group = 2, .modest = true}, {}};
-    const auto five = share_cores(wishes, {0, 1, 2, 3, 4});
+    const auto five = share_cores(demands, {0, 1, 2, 3, 4});
     CHECK(five == std::vector<Cores>{{0, 1}, {2, 3}, {4}, {0, 1, 2, 3, 4}});
-    const auto six = share_cores(wishes, {0, 1, 2, 3, 4, 5});
+    const auto six = share_cores(demands, {0, 1, 2, 3, 4, 5});
     CHECK(six[0].size() == 3);
     CHECK(six[1].size() == 2);
     // Too few to be apart: all share all.
-    CHECK(share_cores(wishes, {0, 1}) == std::vector<Cores>(4, Cores{0, 1}));
+    CHECK(share_cores(demands, {0, 1}) == std::vector<Cores>(4, Cores{0, 1}));
 }
 
 TEST_CASE("named cores stay, others keep off them, and named threads get a core each") {
-    const std::vector<CoreWish> named{
+    const std::vector<CoreDemand> named{
         {.group = 0, .named = {1, 2}}, {.group = 1, .modest = true, .threads = 2}, {}};
     CHECK(share_cores(named, {0, 1, 2, 3, 4}) == std::vector<Cores>{{1, 2}, {0, 3}, {4}});
     CHECK(share_cores(named, {1, 2, 3})[1] == Cores{1, 2, 3});  // not two left: shares
     // Who takes turns with the one that named some may use them as well.
-    const std::vector<CoreWish> turns{{.group = 0, .named = {1}}, {.group = 0}};
+    const std::vector<CoreDemand> turns{{.group = 0, .named = {1}}, {.group = 0}};
     CHECK(share_cores(turns, {0, 1}) == std::vector<Cores>{{1}, {0, 1}});
 }
 
-TEST_CASE("segments that take turns share all cores, those with waves in flight are apart") {
+TEST_CASE("segments that take turns share all cores, those with batches in flight are apart") {
     CHECK(cores_of(method_config("autoregressive-segments").value(), {0, 1}) ==
           std::vector<std::pair<std::string, Cores>>{{"segment-1", {0, 1}}, {"segment-2", {0, 1}}});
     CHECK(cores_of(method_config("adadecode-parallel").value(), {0, 1, 2, 3}) ==

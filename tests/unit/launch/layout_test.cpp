@@ -62,10 +62,11 @@ std::string refusal_of(const std::vector<control::Hello>& hellos) {
 
 }  // namespace
 
-TEST_CASE("the verifier tells everybody, the draft tells the first, and only waves carry tensors") {
+TEST_CASE(
+    "the verifier tells everybody, the draft tells the first, and only batches carry tensors") {
     const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
     const std::vector<EdgeSpec> edges = edges_of(two_and_a_draft(), config, {.dim = 64});
-    CHECK(has_edge(edges, 1, 2));  // waves
+    CHECK(has_edge(edges, 1, 2));  // batches
     CHECK(has_edge(edges, 2, 1));  // verdicts, also to the draft and to the conductor
     CHECK(has_edge(edges, 2, 3));
     CHECK(has_edge(edges, 2, 0));
@@ -73,12 +74,12 @@ TEST_CASE("the verifier tells everybody, the draft tells the first, and only wav
     for (const int stage : {1, 2, 3}) CHECK(has_edge(edges, 0, stage));
     CHECK(edges.size() == 8);
     for (const EdgeSpec& edge : edges) {
-        const bool wave = edge.from == StageId{1} && edge.to == StageId{2};
-        CHECK((edge.tensor_slots > 0) == wave);
+        const bool batch = edge.from == StageId{1} && edge.to == StageId{2};
+        CHECK((edge.tensor_slots > 0) == batch);
     }
 }
 
-TEST_CASE("pools and rings between segments have room for the largest wave, others stay short") {
+TEST_CASE("pools and rings between segments have room for the largest batch, others stay short") {
     struct Case {
         std::string schedule;
         std::string device;
@@ -103,16 +104,16 @@ TEST_CASE("pools and rings between segments have room for the largest wave, othe
         const StageAssignment assignment =
             assignment_of(placed.processes.front(), placed, config, {});
         CHECK(assignment.dispatch.prefill_rows == one.prefill);
-        CHECK(assignment.dispatch.wave_rows() == one.rows);
+        CHECK(assignment.dispatch.batch_rows() == one.rows);
         for (const StageDuty& duty : assignment.duties) CHECK(duty.rows_max == one.rows);
         const Result<StageAssignment> sent = decode_assignment(encode(assignment));
         REQUIRE(sent);
         CHECK(sent.value().dispatch.prefill_rows == one.prefill);
         CHECK(sent.value().duties.back().rows_max == one.rows);
         for (const EdgeSpec& edge : edges_of(placed, config, {.dim = 64})) {
-            const bool waves = edge.tensor_slots > 0;
-            CHECK(edge.frame_bytes == frame_bytes_for(waves ? one.rows : kVerifyRowsMax));
-            if (waves) CHECK(edge.tensor_bytes == one.rows * 64 * sizeof(float));
+            const bool batches = edge.tensor_slots > 0;
+            CHECK(edge.frame_bytes == frame_bytes_for(batches ? one.rows : kVerifyRowsMax));
+            if (batches) CHECK(edge.tensor_bytes == one.rows * 64 * sizeof(float));
         }
     }
 }
@@ -143,7 +144,7 @@ TEST_CASE("a draft on a GPU reads prompts in longer passes than segments on CPUs
     const Placement placed = place(config, 8, {0, 1}).value();
     CHECK(placed.prefill_rows == kVerifyRowsMax);
     CHECK(placed.stage(placed.verifier()).rows_max == kVerifyRowsMax);
-    CHECK(placed.stage(*placed.draft()).rows_max == kWaveRowsMax);
+    CHECK(placed.stage(*placed.draft()).rows_max == kBatchRowsMax);
 }
 
 TEST_CASE("in four stages the exit tells draft and correct, and the trunk travels with its keys") {
@@ -241,7 +242,7 @@ TEST_CASE("no method names an edge twice, and each can be wired") {
     }
 }
 
-TEST_CASE("the first segment hears of a request last, and only a draft can be done without") {
+TEST_CASE("the first segment learns of a request last, and only a draft can be done without") {
     const ConductorPlan plan = conductor_plan(two_and_a_draft(), SupervisionConfig{});
     REQUIRE(plan.begin_to.size() == 3);
     CHECK(plan.begin_to[0].id == StageId{3});

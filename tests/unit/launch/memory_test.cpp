@@ -212,7 +212,7 @@ TEST_CASE("what lies on a GPU takes none of the host's memory") {
     CHECK(contains(other.error().what, "[a: other 1 MB]"));
 }
 
-TEST_CASE("what a segment is told goes to a GPU as it goes to a CPU, in waves that a GPU takes") {
+TEST_CASE("what a segment is told goes to a GPU as it goes to a CPU, in batches that a GPU takes") {
     ModelOptions model;
     model.dtype = "int8";
     CpuOptions options = cpu_options(model, ThreadPlan{}, 300, Device{2});

@@ -164,7 +164,7 @@ TEST_CASE("an exit of many segments stands between them, not after the last") {
     CHECK(placed.exits() == std::vector{StageId{1}, StageId{2}});
     CHECK(!config.exit_sends_candidates());
     // As many early tokens as may be on their way, and the one that was not certain.
-    CHECK(dispatch_options(config).waves_in_flight_max == 6);
+    CHECK(dispatch_options(config).batches_in_flight_max == 6);
 }
 
 TEST_CASE("what cannot work together is refused by name") {
@@ -180,7 +180,7 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nmode = \"sequential\"\n",
          "lockstep is for both or neither"},
         {draft + segment + "[draft]\n[schedule]\nmode = \"lockstep\"\n", "for both or neither"},
-        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nwaves_in_flight = 2\n",
+        {draft + segment + "[draft]\npace = \"lockstep\"\n[schedule]\nbatches_in_flight = 2\n",
          "there is one at a time"},
         {stage("correct") + segment, "role = \"correct\" needs a stage with role = \"draft\""},
         {draft + stage("correct") + segment + "[draft]\n", "role = \"correct\" needs"},
@@ -255,10 +255,10 @@ TEST_CASE("the schedule follows the draft's pace unless it is given") {
             config_of(stage("draft") + stage("segment", "segments = 3") + rest));
     };
     CHECK(options("[draft]\n").start == StartRule::Sequential);
-    CHECK(options("[draft]\n").waves_in_flight_max == 1);
+    CHECK(options("[draft]\n").batches_in_flight_max == 1);
     const DispatchOptions ahead = options("[draft]\npace = \"ahead\"\n");
     CHECK(ahead.start == StartRule::AtOnce);
-    CHECK(ahead.waves_in_flight_max == 3);
+    CHECK(ahead.batches_in_flight_max == 3);
     CHECK(options("[draft]\npace = \"ahead\"\n[schedule]\nmode = \"sequential\"\n").start ==
           StartRule::Sequential);
     const DispatchOptions lockstep = options("[draft]\npace = \"lockstep\"\n");
@@ -267,7 +267,7 @@ TEST_CASE("the schedule follows the draft's pace unless it is given") {
     const DispatchOptions set = options(
         "[draft]\n[schedule]\nshape = \"tree\"\nrows_max = 9\ndraft_wait_us = 7\n"
         "requests_max = 3\nreach_min = 0.25\n");
-    CHECK(set.shape == WaveShape::Tree);
+    CHECK(set.shape == BatchShape::Tree);
     CHECK(set.rows_max == 9);
     CHECK(set.proposal_wait == Micros{7});
     CHECK(set.requests_max == 3);

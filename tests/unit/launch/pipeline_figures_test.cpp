@@ -18,7 +18,7 @@ namespace {
 
 msg::Verdict verdict_of(std::uint32_t rows, std::uint32_t accepted) {
     msg::Verdict verdict{};
-    verdict.wave_rows = rows;
+    verdict.batch_rows = rows;
     verdict.count = accepted + 1;
     return verdict;
 }
@@ -44,7 +44,7 @@ TEST_CASE("acceptance figures are those of a plain count, over random verdicts")
         for (std::size_t i = 0; i < at.size(); ++i) at[i] += length > static_cast<int>(i) ? 1 : 0;
     }
     const auto drafts = static_cast<double>(lengths.size());
-    CHECK(tally.waves == 500);
+    CHECK(tally.batches == 500);
     CHECK(tally.alone == 500 - static_cast<int>(lengths.size()));
     CHECK(tally.emitted == emitted);
     CHECK(tally.mean_acceptance_length() == doctest::Approx(1.0 + sum / drafts));
@@ -63,7 +63,7 @@ TEST_CASE("the tallies of two answers added are that of all their verdicts") {
     }
     VerdictTally sum = answers[0];
     sum.add(answers[1]);
-    CHECK(sum.waves == all.waves);
+    CHECK(sum.batches == all.batches);
     CHECK(sum.alone == all.alone);
     CHECK(sum.drafts == all.drafts);
     CHECK(sum.candidates == all.candidates);
@@ -98,7 +98,7 @@ TEST_CASE("rounds of full length fulfil the paper's equations exactly") {
     CHECK(fold.pre == 7);
     REQUIRE(fold.predicted_total.has_value());
     CHECK(*fold.predicted_total == doctest::Approx(23));
-    CHECK(to_json(figures)["waves_by_rows"] == nlohmann::json{{"1", 7}, {"5", 5}, {"8", 11}});
+    CHECK(to_json(figures)["batches_by_rows"] == nlohmann::json{{"1", 7}, {"5", 5}, {"8", 11}});
     CHECK(figures_table(figures).find(
               "23 = C_post 11 + C_early 5 + C_pre 7; 23.0 by equation 10") != std::string::npos);
     // A round of one row less shows at once.

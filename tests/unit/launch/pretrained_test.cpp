@@ -35,7 +35,7 @@ PipelineConfig config_of(const std::string& draft, const std::string& exit = "")
     return std::move(config).value();
 }
 
-PipelineConfig settled(PipelineConfig config, const PartsSearch& search, const ModelFile& target) {
+PipelineConfig resolved(PipelineConfig config, const PartsSearch& search, const ModelFile& target) {
     const Status s = use_parts(config, search, target);
     if (!s.ok()) FAIL(s.error().what);
     return config;
@@ -76,26 +76,27 @@ std::vector<float> logits_of(CpuBackend& backend, HeadId head) {
 TEST_CASE("a trained draft has the size that was asked for, or the one that there is") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
-    const PartsSearch search{.wish = "", .folders = {"/nowhere", folder.path().string()}};
+    const PartsSearch search{.option = "", .folders = {"/nowhere", folder.path().string()}};
     const PipelineConfig small = config_of("source = \"trained\"\n");
     const PipelineConfig deep = config_of("source = \"prompt-lookup+trained\"\nsize = \"deep\"\n");
-    CHECK(source_text(*settled(small, search, target).draft) == "prompt-lookup");
+    CHECK(source_text(*resolved(small, search, target).draft) == "prompt-lookup");
     draft_of(target, kTokens).write(folder.path() / "draft-deep.safetensors");
-    CHECK(contains(settled(small, search, target).draft->model_file, "draft-deep"));
+    CHECK(contains(resolved(small, search, target).draft->model_file, "draft-deep"));
     draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
-    const PipelineConfig found = settled(small, search, target);
+    const PipelineConfig found = resolved(small, search, target);
     CHECK(contains(found.draft->model_file, "draft-small"));
     CHECK(found.draft->part_tokens == 5);
     CHECK(contains(text_of(found), "trained draft: 2 layers, a head of 5 tokens, "));
-    CHECK(contains(settled(deep, search, target).draft->model_file, "draft-deep"));
-    CHECK(source_text(*settled(deep, search, target).draft) == "prompt-lookup+trained");
-    CHECK(!settled(small, {.wish = "none", .folders = search.folders}, target).draft->computes());
-    CHECK(contains(
-        settled(small, {.wish = folder.path().string(), .folders = {}}, target).draft->model_file,
-        "draft-small"));
+    CHECK(contains(resolved(deep, search, target).draft->model_file, "draft-deep"));
+    CHECK(source_text(*resolved(deep, search, target).draft) == "prompt-lookup+trained");
+    CHECK(
+        !resolved(small, {.option = "none", .folders = search.folders}, target).draft->computes());
+    CHECK(contains(resolved(small, {.option = folder.path().string(), .folders = {}}, target)
+                       .draft->model_file,
+                   "draft-small"));
 }
 
-TEST_CASE("every method settles without parts on what stood in before, and can be set to it") {
+TEST_CASE("every method resolves without parts to what stood in before, and can be set to it") {
     const ModelFile target = open_fixture("tiny-chat");
     const std::pair<const char*, const char*> cases[] = {
         {"speculative", "prompt-lookup"},
@@ -107,21 +108,21 @@ TEST_CASE("every method settles without parts on what stood in before, and can b
         {"prompt-lookup+draft", "prompt-lookup+first-layers"}};
     for (const auto& [method, source] : cases) {
         CAPTURE(method);
-        const PipelineConfig config = settled(method_config(method).value(), {}, target);
+        const PipelineConfig config = resolved(method_config(method).value(), {}, target);
         CHECK(source_text(*config.draft) == source);
         CHECK(contains(parts_text(config, place(config, 30, {0}).value()), "no trained draft"));
     }
     const PipelineConfig set =
         config_of("source = \"first-layers\"\nsize = \"deep\"\nlayers = 1\n");
-    CHECK(contains(text_of(settled(set, {}, target)), "no draft model: the target's own first"));
+    CHECK(contains(text_of(resolved(set, {}, target)), "no draft model: the target's own first"));
 }
 
 TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its layer has first") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
-    const PartsSearch search{.wish = "", .folders = {folder.path().string()}};
+    const PartsSearch search{.option = "", .folders = {folder.path().string()}};
     const auto behind = [&](const std::string& exit) {
-        const PipelineConfig config = settled(config_of("", exit), search, target);
+        const PipelineConfig config = resolved(config_of("", exit), search, target);
         return text_of(config);
     };
     CHECK(contains(behind(""), "no trained exit for this model after layer 1"));
@@ -144,8 +145,8 @@ TEST_CASE("exit heads are those of the part, and of the layer") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
     heads_of(target, {1}, 1, kTokens, 0.25F).write(folder.path() / "heads.safetensors");
-    const PipelineConfig config = settled(config_of("", "ahead = 2\n"),
-                                          {.wish = folder.path().string(), .folders = {}}, target);
+    const PipelineConfig config = resolved(
+        config_of("", "ahead = 2\n"), {.option = folder.path().string(), .folders = {}}, target);
     const ExitParts parts = open_exit_parts(*config.exit, target).value();
     const ExitPlace exit{.last_layer = 1, .at_exit = true};
     const ExitHeads first = exit_heads(*config.exit, target.config(), parts, exit, {});
@@ -176,8 +177,9 @@ TEST_CASE("a draft part that is the target says of the listed tokens what the ta
     CAPTURE(fixture);
     const ModelFile target = open_fixture(fixture);
     draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
-    const PipelineConfig config = settled(config_of("source = \"trained\"\n"),
-                                          {.wish = folder.path().string(), .folders = {}}, target);
+    const PipelineConfig config =
+        resolved(config_of("source = \"trained\"\n"),
+                 {.option = folder.path().string(), .folders = {}}, target);
     CpuOptions options;
     options.kv_slots = 32;
     const auto whole = backend_of(target, options);
@@ -201,8 +203,9 @@ TEST_CASE("what is planned for a segment with an adapter is what it takes") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
     adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
-    const PipelineConfig config = settled(config_of("", "head = \"adapter\"\n"),
-                                          {.wish = folder.path().string(), .folders = {}}, target);
+    const PipelineConfig config =
+        resolved(config_of("", "head = \"adapter\"\n"),
+                 {.option = folder.path().string(), .folders = {}}, target);
     const ExitParts parts = open_exit_parts(*config.exit, target).value();
     const ExitPlace exit{.last_layer = 1, .at_exit = true};
     ExitHeads heads = exit_heads(*config.exit, target.config(), parts, exit, {});

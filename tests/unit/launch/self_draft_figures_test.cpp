@@ -26,7 +26,7 @@ VerdictTally verdicts() {
     VerdictTally tally;
     for (int i = 0; i < 10; ++i) {
         msg::Verdict verdict{};
-        verdict.wave_rows = 5;
+        verdict.batch_rows = 5;
         verdict.count = 3;
         tally.add(verdict);
     }
@@ -61,8 +61,8 @@ SelfDraftView view() {
     set(gauges::kDraftThreshold, 800'000);
     set(gauges::kMatchness, 750'000);
     set(gauges::kTrials, 34);
-    set(gauges::kLeftOut, 3);
-    set(gauges::left_out_word(0), (1U << 2U) | (1U << 5U) | (1U << 8U));
+    set(gauges::kSkipped, 3);
+    set(gauges::skipped_word(0), (1U << 2U) | (1U << 5U) | (1U << 8U));
     return made;
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("the expected speed-up is SWIFT's formula of the M, alpha and c that a
     // SWIFT's table 4, LLaMA-2-13B on CNN/DM: M 4.34, alpha 0.99, r 0.45; by equation 6 1.52 times.
     Counts all = counts();
     VerdictTally tally;
-    tally.waves = tally.drafts = 1000;
+    tally.batches = tally.drafts = 1000;
     tally.emitted = 4340;
     tally.accepted = 3340;
     at(all, counters::kDraftRows) = 3374;
@@ -110,7 +110,7 @@ TEST_CASE("the expected speed-up is SWIFT's formula of the M, alpha and c that a
 TEST_CASE("a draft of which nothing is accepted, and one that never ran, divide by nothing") {
     VerdictTally rejected;
     msg::Verdict verdict{};
-    verdict.wave_rows = 5;
+    verdict.batch_rows = 5;
     verdict.count = 1;
     for (int i = 0; i < 10; ++i) rejected.add(verdict);
     const SelfDraftFigures none = self_draft_figures(view(), rejected, counts(), 1.0);
@@ -163,6 +163,6 @@ TEST_CASE(
     const nlohmann::json json = to_json(figures)["self_draft"];
     CHECK(json["state"]["strip"]["attention"] == ".#..#.....");
     CHECK(json["state"]["strip"]["mlp"] == "..#.......");
-    CHECK(json["state"]["left_out_set"] == "attn:1,4 mlp:2");
+    CHECK(json["state"]["skipped_set"] == "attn:1,4 mlp:2");
     CHECK(json["draft_steps"] == 40);
 }

@@ -50,25 +50,25 @@ struct Pair {
 
 TEST_CASE("rates are what grew between two samples, by the time between them") {
     Pair pair;
-    counter(pair.before, 1, counters::kWaves) = 100;
-    counter(pair.after, 1, counters::kWaves) = 120;
-    counter(pair.before, 1, counters::kWaveRows) = 500;
-    counter(pair.after, 1, counters::kWaveRows) = 600;
+    counter(pair.before, 1, counters::kBatches) = 100;
+    counter(pair.after, 1, counters::kBatches) = 120;
+    counter(pair.before, 1, counters::kBatchRows) = 500;
+    counter(pair.after, 1, counters::kBatchRows) = 600;
     counter(pair.after, 1, Counter::ChannelFull) = 3;
     counter(pair.after, 1, Counter::JobMicros) = 1'500'000;
     counter(pair.after, 1, Counter::WaitMicros) = 400'000;
     const StageRates rates = pair.segment();
-    CHECK(rates.waves_per_second.value() == doctest::Approx(10));
-    CHECK(rates.rows_per_wave.value() == doctest::Approx(5));
+    CHECK(rates.batches_per_second.value() == doctest::Approx(10));
+    CHECK(rates.rows_per_batch.value() == doctest::Approx(5));
     CHECK(rates.full_per_second.value() == doctest::Approx(1.5));
     CHECK(rates.busy.value() == doctest::Approx(0.75));
     CHECK(rates.waiting.value() == doctest::Approx(0.2));
 }
 
-TEST_CASE("a stage without a wave has no rows per wave") {
+TEST_CASE("a stage without a batch has no rows per batch") {
     const Pair pair;
-    CHECK(pair.segment().waves_per_second.value() == 0);
-    CHECK_FALSE(pair.segment().rows_per_wave.has_value());
+    CHECK(pair.segment().batches_per_second.value() == 0);
+    CHECK_FALSE(pair.segment().rows_per_batch.has_value());
 }
 
 TEST_CASE("a job that is not over counts as busy for as long as it runs, and only once") {
@@ -86,26 +86,26 @@ TEST_CASE("a job that is not over counts as busy for as long as it runs, and onl
 
 TEST_CASE("a restarted stage has counted from zero since") {
     Pair pair;
-    counter(pair.before, 1, counters::kWaves) = 1000;
-    counter(pair.after, 1, counters::kWaves) = 8;
+    counter(pair.before, 1, counters::kBatches) = 1000;
+    counter(pair.after, 1, counters::kBatches) = 8;
     pair.after.stages[1].telemetry.epoch = Epoch{2};
-    CHECK(pair.segment().waves_per_second.value() == doctest::Approx(4));
+    CHECK(pair.segment().batches_per_second.value() == doctest::Approx(4));
 }
 
 TEST_CASE("a counter that went backwards counts as unchanged, shares stay within 0 and 1") {
     Pair pair;
-    counter(pair.before, 1, counters::kWaves) = 1000;
-    counter(pair.after, 1, counters::kWaves) = 8;
+    counter(pair.before, 1, counters::kBatches) = 1000;
+    counter(pair.after, 1, counters::kBatches) = 8;
     counter(pair.after, 1, Counter::JobMicros) = ~std::uint64_t{0};
-    CHECK(pair.segment().waves_per_second.value() == 0);
+    CHECK(pair.segment().batches_per_second.value() == 0);
     CHECK(pair.segment().busy.value() == 1.0);
 }
 
 TEST_CASE("there are no rates for a stage that was not there before, or without time between") {
     Pair pair;
-    CHECK_FALSE(stage_rates(pair.before, pair.after, StageId{7}).waves_per_second.has_value());
+    CHECK_FALSE(stage_rates(pair.before, pair.after, StageId{7}).batches_per_second.has_value());
     pair.after.at = pair.before.at;
-    CHECK_FALSE(pair.segment().waves_per_second.has_value());
+    CHECK_FALSE(pair.segment().batches_per_second.has_value());
     CHECK_FALSE(pipeline_rates(pair.before, pair.after).tokens_per_second.has_value());
 }
 
@@ -143,13 +143,13 @@ TEST_CASE("the table has a line for the pipeline, one of headings and one for ea
     counter(pair.after, 0, Counter::Restarts) = 2;
     counter(pair.after, 0, counters::kFenced) = 1;
     counter(pair.after, 1, counters::kFenced) = 4;
-    counter(pair.after, 1, counters::kWaves) = 20;
+    counter(pair.after, 1, counters::kBatches) = 20;
     pair.after.stages[1].telemetry.gauges[static_cast<std::size_t>(gauges::kQueueDepth)] = 3;
     const std::vector<std::string> lines = table_lines(pair.before, pair.after);
     REQUIRE(lines.size() == 4);
     CHECK(lines[0] == "pipeline 1234: 25.0 tokens/s, acceptance -, fenced 5, restarts 2");
     CHECK(lines[1] ==
-          "stage          pid  ep state               queue waves/s  rows busy wait full/s");
+          "stage          pid  ep state               queue batch/s  rows busy wait full/s");
     CHECK(lines[2] ==
           "conductor     1234   1 handling 2.0s           0    0.00     -   0%   0%   0.00");
     CHECK(lines[3] ==

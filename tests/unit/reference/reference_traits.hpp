@@ -30,7 +30,7 @@ struct ReferenceTraits {
     };
     static constexpr Way kWays[] = {{40, false, 0}, {3, false, 0}, {32, false, 0}, {7, true, 0}};
     static constexpr std::size_t kPrefixes[] = {4, 31};
-    static constexpr int kPrefixWave = 1;
+    static constexpr int kPrefixBatch = 1;
     static constexpr std::size_t kNodeStep = 1;
     static constexpr std::size_t kChainTokens = 40;
     static constexpr std::size_t kPairTokens = 40;

@@ -20,7 +20,7 @@ TEST_CASE_TEMPLATE_INVOKE(EqualityClass, ReferenceTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(Stacks, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(NeighboursSkip, ReferenceTraits);
-TEST_CASE_TEMPLATE_INVOKE(MixedWave, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(MixedBatch, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, ReferenceTraits);

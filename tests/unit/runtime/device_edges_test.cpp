@@ -300,7 +300,7 @@ TEST_CASE("the loss of a peer ends its links, and its next incarnation gets new 
         scene.ask(1);
         REQUIRE(scene.await_answers(1) == numbers(1, 1));
     }
-    // B hears that A is gone, and gets channels to the next A, which is this test.
+    // B learns that A is gone, and gets channels to the next A, which is this test.
     constexpr Epoch kNext{kEpochA.value + 1};
     scene.port_b.say(PeersLost{{kA}}, scene.plan.bell_of(kB).value());
     CHECK(soon([&] { return scene.device_b.counts().links == 0; }));

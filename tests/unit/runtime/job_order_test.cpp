@@ -23,7 +23,7 @@ const std::vector<StageId> kNeighbours{StageId{1}, StageId{2}, StageId{3}};
 
 /// What the neighbours did, in order, and what they still have to do.
 struct Diary {
-    enum class What : std::uint8_t { Submitted, Ran, Ended, Heard };
+    enum class What : std::uint8_t { Submitted, Ran, Ended, Received };
     struct Entry {
         What what;
         std::uint32_t job;
@@ -49,7 +49,7 @@ struct Neighbour : Actor {
     }
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         auto message = as<msg::Proposal>(bytes);
-        diary.entries.push_back({Diary::What::Heard, message.count});
+        diary.entries.push_back({Diary::What::Received, message.count});
         --diary.hops_left;
         if (diary.random.one_in(3)) submit_some(0);
         if (--message.root_position > 0) pass_on(message);
@@ -149,33 +149,34 @@ void check(const Diary& diary) {
     std::uint32_t next_submitted = 0;
     std::uint32_t next_run = 0;
     std::uint32_t next_end = 0;
-    std::uint32_t heard = 0;
+    std::uint32_t received = 0;
     bool in_order = true;
-    bool all_heard = true;
+    bool all_received = true;
     for (const Diary::Entry& entry : diary.entries) {
         if (entry.what == What::Submitted) in_order = in_order && entry.job == next_submitted++;
         if (entry.what == What::Ended) in_order = in_order && entry.job == next_end++;
-        if (entry.what == What::Heard) {
-            all_heard = all_heard && next_run > 0 && entry.job == next_run - 1;
-            ++heard;
+        if (entry.what == What::Received) {
+            all_received = all_received && next_run > 0 && entry.job == next_run - 1;
+            ++received;
         }
         if (entry.what != What::Ran) continue;
         // Everything that the job before it set going has come to rest.
         if (next_run > 0) {
-            all_heard = all_heard && next_end == next_run && heard == diary.hops[next_run - 1];
+            all_received =
+                all_received && next_end == next_run && received == diary.hops[next_run - 1];
         }
         in_order = in_order && entry.job == next_run++;
-        heard = 0;
+        received = 0;
     }
     CHECK(in_order);
-    CHECK(all_heard);
+    CHECK(all_received);
     CHECK(next_run == kJobs);
 }
 
 }  // namespace
 
 TEST_CASE(
-    "neighbours' jobs run in the order of submission, each when the last one's news are heard") {
+    "neighbours' jobs run in the order of submission, each when the last one's news are received") {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         for (int world = 0; world < 4; ++world) {

@@ -20,7 +20,7 @@ struct Pinger : Actor {
     void handle(StageId, std::uint16_t, std::span<const std::byte> bytes) override {
         CHECK(as<msg::Proposal>(bytes).root_position == 1002);
         ++pongs;
-        const bool done = joins == losses_wanted && wishes >= wishes_wanted;
+        const bool done = joins == losses_wanted && begins_requested >= begins_expected;
         if (done && pongs_since_join++ == 20) return context->stop();
         ping();
     }
@@ -33,7 +33,7 @@ struct Pinger : Actor {
         if (joins == losses) ping();
     }
     void on_control(StageId from, const control::Message& message) override {
-        wishes +=
+        begins_requested +=
             from == StageId{2} && std::holds_alternative<control::BeginWanted>(message) ? 1 : 0;
     }
     void ping() { CHECK(send(*context, StageId{1}, msg::Proposal{}) == Push::Ok); }
@@ -44,8 +44,8 @@ struct Pinger : Actor {
     int joins = 0;
     int pongs = 0;
     int pongs_since_join = 0;
-    int wishes = 0;  // of the second relay, for a Begin
-    int wishes_wanted = 0;
+    int begins_requested = 0;  // by the second relay
+    int begins_expected = 0;
 };
 
 }  // namespace paceline::test

@@ -166,14 +166,14 @@ TEST_CASE("an announced control message is handled before a frame that came afte
 
 TEST_CASE("a peer that breaks a channel is reported by name and epoch, and treated as lost") {
     const WiringPlan plan = plan_of(0, 0);
-    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kB);
+    const WiringPlan::WireMessage<control::Wire> outgoing = plan.wire_message_for(kB);
     const control::EdgeWire* from_a = nullptr;
-    for (const control::EdgeWire& edge : letter.message.edges) {
+    for (const control::EdgeWire& edge : outgoing.message.edges) {
         if (edge.peer == kA && !edge.outgoing) from_a = &edge;
     }
     REQUIRE(from_a != nullptr);
     const ShmRegion ring =
-        ShmRegion::attach(letter.files[from_a->ring_file], sizeof(RingHeader)).value();
+        ShmRegion::attach(outgoing.files[from_a->ring_file], sizeof(RingHeader)).value();
     reinterpret_cast<RingHeader*>(ring.bytes().data())->head.store(1'000'000);
     TestPort port;
     Relay actor{kConductor};
@@ -243,16 +243,16 @@ TEST_CASE("what is sent to a lost peer is dropped, and its next incarnation gets
 
 TEST_CASE("a consumer that breaks a channel on which a producer waits for room is reported, once") {
     const WiringPlan plan = plan_of(0, 2);
-    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kA);
+    const WiringPlan::WireMessage<control::Wire> outgoing = plan.wire_message_for(kA);
     const control::EdgeWire* to_b = nullptr;
-    for (const control::EdgeWire& edge : letter.message.edges) {
+    for (const control::EdgeWire& edge : outgoing.message.edges) {
         if (edge.peer == kB && edge.outgoing) to_b = &edge;
     }
     REQUIRE(to_b != nullptr);
     const ShmRegion ring =
-        ShmRegion::attach(letter.files[to_b->ring_file], sizeof(RingHeader)).value();
+        ShmRegion::attach(outgoing.files[to_b->ring_file], sizeof(RingHeader)).value();
     const ShmRegion pool =
-        ShmRegion::attach(letter.files[to_b->pool_file], sizeof(PoolHeader)).value();
+        ShmRegion::attach(outgoing.files[to_b->pool_file], sizeof(PoolHeader)).value();
     TestPort port;
     Relay actor{kB};
     StageLoop loop{wiring_of(plan, kA, Epoch{1}), port, {}};

@@ -127,12 +127,12 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a stage's wish for a Begin reaches the conductor's actor, and no stage is replaced") {
+TEST_CASE("a stage's request for a Begin reaches the conductor's actor, and no stage is replaced") {
     Pipeline pipeline{options(), "relay-and-ask 0"};
     Pinger pinger{0};
-    pinger.wishes_wanted = 1;
+    pinger.begins_expected = 1;
     CHECK(pipeline.run(pinger).ok());
-    CHECK(pinger.wishes == 1);
+    CHECK(pinger.begins_requested == 1);
     CHECK(pipeline.news.empty());
     CHECK(pipeline.supervisor->shutdown().ok());
 }

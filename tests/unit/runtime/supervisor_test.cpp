@@ -160,7 +160,7 @@ TEST_CASE("a stage that ignores the end of the run is killed after the grace tim
     supervisor.reset();
 }
 
-TEST_CASE("SIGTERM ends the loop of the conductor as a wish of the user") {
+TEST_CASE("SIGTERM ends the loop of the conductor as requested by the user") {
     const Leftovers before;
     SupervisorOptions with_signals = options();
     with_signals.catch_signals = true;

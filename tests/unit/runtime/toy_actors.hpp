@@ -24,7 +24,7 @@ M as(std::span<const std::byte> bytes) {
     return message;
 }
 
-/// Answers each number with its successor, after a job; a Wave's tensor is read and released.
+/// Answers each number with its successor, after a job; a Batch's tensor is read and released.
 class Relay : public Actor {
 public:
     explicit Relay(StageId to) : to_{to} {}

@@ -11,8 +11,8 @@
 using namespace paceline;
 using namespace paceline::test;
 
-TEST_CASE("a wave's arrow goes from where it was formed through the segments to its commit") {
-    const json trace = checked(one_wave());
+TEST_CASE("a batch's arrow goes from where it was formed through the segments to its commit") {
+    const json trace = checked(one_batch());
     std::vector<std::string> path;
     for (const json& event : trace["traceEvents"]) {
         const std::string phase = event["ph"];
@@ -23,14 +23,14 @@ TEST_CASE("a wave's arrow goes from where it was formed through the segments to 
         }
     }
     CHECK(path ==
-          std::vector<std::string>{"wave 7", "verify 7", "verify 7", "verdict 7", "commit 7"});
+          std::vector<std::string>{"batch 7", "verify 7", "verify 7", "verdict 7", "commit 7"});
     CHECK(of_phase(trace, "s").size() == 1);
     CHECK(of_phase(trace, "f").size() == 1);
     CHECK(of_phase(trace, "f")[0]["pid"] == 1);  // the conductor
 }
 
 TEST_CASE("an arrow goes from each proposal to the verdict that verified its root") {
-    std::vector<ProcessTrace> all = one_wave();  // its verdict begins at 40, after the root at 39
+    std::vector<ProcessTrace> all = one_batch();  // its verdict begins at 40, after the root at 39
     const auto proposal = [](std::int64_t time, Position root) {
         TraceEvent event = mark(time, TraceKind::Proposal);
         event.position = root;
@@ -61,16 +61,16 @@ TEST_CASE("an arrow goes from each proposal to the verdict that verified its roo
     std::set<std::pair<std::int64_t, std::int64_t>> ways;
     for (const auto& [id, way] : arrows) ways.insert(way);
     CHECK(ways == std::set<std::pair<std::int64_t, std::int64_t>>{{30, 1520}, {1400, 1520}});
-    // The wave has its own arrow through the same verdict.
-    const auto is_wave = [](const json& event) { return event["name"] == "wave"; };
+    // The batch has its own arrow through the same verdict.
+    const auto is_batch = [](const json& event) { return event["name"] == "batch"; };
     const std::vector<json> begins = of_phase(trace, "s");
-    CHECK(std::count_if(begins.begin(), begins.end(), is_wave) == 1);
+    CHECK(std::count_if(begins.begin(), begins.end(), is_batch) == 1);
 }
 
 TEST_CASE("a proposal, its verdict and the commit may fall into one microsecond") {
     TraceEvent proposal = mark(500, TraceKind::Proposal);
     proposal.position = 39;
-    const std::vector<TraceEvent> verifier{mark(500, TraceKind::Wave, 7),
+    const std::vector<TraceEvent> verifier{mark(500, TraceKind::Batch, 7),
                                            mark(500, TraceKind::Verdict, 7)};
     // The rows' order in the file is not that of the arrow.
     const json trace =
@@ -82,13 +82,13 @@ TEST_CASE("a proposal, its verdict and the commit may fall into one microsecond"
     CHECK(of_phase(trace, "f").size() == 2);
 }
 
-TEST_CASE("a wave number that comes again after a replay is another arrow") {
-    std::vector<ProcessTrace> all = one_wave();
+TEST_CASE("a batch number that comes again after a replay is another arrow") {
+    std::vector<ProcessTrace> all = one_batch();
     SUBCASE("formed again, though the first never came to its end") {
         all[0].events.pop_back();
     }
     SUBCASE("used again after its commit") {}
-    all[1].events.push_back(mark(8000, TraceKind::Wave, 7));
+    all[1].events.push_back(mark(8000, TraceKind::Batch, 7));
     all[1].events.push_back(job(8001, 100, "verify", 7));
     all[1].recorded = 6;
     const json trace = checked(all);
@@ -96,7 +96,7 @@ TEST_CASE("a wave number that comes again after a replay is another arrow") {
     CHECK(of_phase(trace, "f").size() == 2);
 }
 
-TEST_CASE("a wave of which only one point is left has no arrow, jobs of other kinds have none") {
+TEST_CASE("a batch of which only one point is left has no arrow, jobs of other kinds have none") {
     const json trace =
         checked({{"a",
                   StageId{1},
@@ -124,10 +124,10 @@ TEST_CASE("a trace of many full rings is a file that loads, with an arrow for ev
                 events.push_back(job(at + 1, 900, "draft", round));
                 continue;
             }
-            if (stage == 1) events.push_back(mark(at + 10, TraceKind::Wave, round));
+            if (stage == 1) events.push_back(mark(at + 10, TraceKind::Batch, round));
             events.push_back(job(at + stage * 1'000, 900, "verify", round));
             events.push_back(frame(at + stage * 1'000 + 900, TraceKind::Send,
-                                   static_cast<std::uint16_t>(stage + 1), kWaveKind));
+                                   static_cast<std::uint16_t>(stage + 1), kBatchKind));
             if (stage != kStages - 2) continue;
             events.push_back(mark(at + 90'000, TraceKind::Verdict, round));
             events.back().position = root + 1;
@@ -146,6 +146,6 @@ TEST_CASE("a trace of many full rings is a file that loads, with an arrow for ev
     };
     CHECK(count(R"("ph":"s","name":"proposal")") == kRounds);
     CHECK(count(R"("ph":"f","name":"proposal")") == kRounds);
-    CHECK(count(R"("ph":"f","name":"wave")") == kRounds);
+    CHECK(count(R"("ph":"f","name":"batch")") == kRounds);
     CHECK(count("\n") == count("{\"ph\"") + 2);  // one object in each line
 }

@@ -11,7 +11,7 @@ using namespace paceline;
 using namespace paceline::test;
 
 TEST_CASE("each stage is a process with its name, each incarnation a thread of it") {
-    std::vector<ProcessTrace> all = one_wave();
+    std::vector<ProcessTrace> all = one_batch();
     all.push_back({"segment-1", StageId{1}, Epoch{2}, {job(5000, 10, "load", 0)}, 1});
     const json trace = checked(all);
     std::map<int, std::string> names;
@@ -29,12 +29,12 @@ TEST_CASE("each stage is a process with its name, each incarnation a thread of i
     CHECK(threads[3] == std::pair<int, std::string>{2, "epoch 2"});
 }
 
-TEST_CASE("a job shows its request, wave, rows, layers, heads and context") {
-    const json trace = checked(one_wave());
+TEST_CASE("a job shows its request, batch, rows, layers, heads and context") {
+    const json trace = checked(one_batch());
     for (const json& slice : of_phase(trace, "X")) {
         if (slice["name"] != "verify 7") continue;
         CHECK(slice["args"] == json{{"request", 5},
-                                    {"wave", 7},
+                                    {"batch", 7},
                                     {"rows", 7},
                                     {"layers", 15},
                                     {"heads", 3},
@@ -54,11 +54,11 @@ TEST_CASE("times count from the first event, and spans are sorted by their begin
 }
 
 TEST_CASE("a frame is a slice from Send to Receive, and is counted while it is on its way") {
-    const json trace = checked(one_wave());
+    const json trace = checked(one_batch());
     const std::vector<json> left = of_phase(trace, "b");
     const std::vector<json> arrived = of_phase(trace, "e");
     REQUIRE(left.size() == 2);
-    CHECK(left[0]["name"] == "wave segment-1 -> segment-2");
+    CHECK(left[0]["name"] == "batch segment-1 -> segment-2");
     CHECK(arrived[0]["ts"].get<int>() - left[0]["ts"].get<int>() == 1912 - 1903);
     CHECK(left[1]["name"] == "verdict segment-2 -> conductor");
     std::vector<int> counts;
@@ -67,14 +67,14 @@ TEST_CASE("a frame is a slice from Send to Receive, and is counted while it is o
 }
 
 TEST_CASE("a frame whose receiver was quicker than its sender's note takes no time") {
-    std::vector<ProcessTrace> all = one_wave();
+    std::vector<ProcessTrace> all = one_batch();
     all[1].events[2].time_us = 1950;
     const json trace = checked(all);
     CHECK(of_phase(trace, "b")[0]["ts"] == of_phase(trace, "e")[0]["ts"]);
 }
 
 TEST_CASE("frames of a ring that was overwritten are left out, the others stay") {
-    std::vector<ProcessTrace> all = one_wave();
+    std::vector<ProcessTrace> all = one_batch();
     all[1].recorded = 100;
     const json trace = checked(all);
     REQUIRE(of_phase(trace, "b").size() == 1);
@@ -82,11 +82,11 @@ TEST_CASE("frames of a ring that was overwritten are left out, the others stay")
 }
 
 TEST_CASE("frames are matched within one incarnation of both ends") {
-    std::vector<ProcessTrace> all = one_wave();
+    std::vector<ProcessTrace> all = one_batch();
     // The second incarnation of segment 2 receives what the same segment 1 sends later.
     all.push_back(
-        {"segment-2", StageId{2}, Epoch{2}, {frame(9010, TraceKind::Receive, 1, kWaveKind)}, 1});
-    all[1].events.push_back(frame(9000, TraceKind::Send, 2, kWaveKind));
+        {"segment-2", StageId{2}, Epoch{2}, {frame(9010, TraceKind::Receive, 1, kBatchKind)}, 1});
+    all[1].events.push_back(frame(9000, TraceKind::Send, 2, kBatchKind));
     all[1].recorded = 5;
     SUBCASE("unknown to which one: left out") {
         CHECK(of_phase(checked(all), "b").empty());
@@ -109,20 +109,20 @@ TEST_CASE("frames are matched within one incarnation of both ends") {
 }
 
 TEST_CASE("frames of two actors in one process are told apart") {
-    TraceEvent first = frame(10, TraceKind::Send, 9, kWaveKind);
-    TraceEvent second = frame(20, TraceKind::Send, 9, kWaveKind);
+    TraceEvent first = frame(10, TraceKind::Send, 9, kBatchKind);
+    TraceEvent second = frame(20, TraceKind::Send, 9, kBatchKind);
     first.self = StageId{1};
     second.self = StageId{2};  // lives in the process of actor 1
-    TraceEvent from_second = frame(25, TraceKind::Receive, 2, kWaveKind);
-    TraceEvent from_first = frame(26, TraceKind::Receive, 1, kWaveKind);
+    TraceEvent from_second = frame(25, TraceKind::Receive, 2, kBatchKind);
+    TraceEvent from_first = frame(26, TraceKind::Receive, 1, kBatchKind);
     from_first.peer_epoch = from_second.peer_epoch = Epoch{1};
     const json trace = checked({{"two", StageId{1}, Epoch{1}, {first, second}, 2},
                                 {"verifier", StageId{9}, Epoch{1}, {from_second, from_first}, 2}});
     std::map<std::string, int> took;
     for (const json& event : of_phase(trace, "b")) took[event["name"]] -= event["ts"].get<int>();
     for (const json& event : of_phase(trace, "e")) took[event["name"]] += event["ts"].get<int>();
-    CHECK(took == std::map<std::string, int>{{"wave two -> verifier", 16},
-                                             {"wave stage 2 -> verifier", 5}});
+    CHECK(took == std::map<std::string, int>{{"batch two -> verifier", 16},
+                                             {"batch stage 2 -> verifier", 5}});
 }
 
 TEST_CASE("what happened to peers and requests is an instant with its name") {
@@ -131,14 +131,14 @@ TEST_CASE("what happened to peers and requests is an instant with its name") {
                                  TraceKind::Fenced, TraceKind::Full}) {
         TraceEvent event = mark(10 + static_cast<int>(events.size()), kind);
         event.peer = StageId{1};
-        event.detail = kWaveKind;
+        event.detail = kBatchKind;
         events.push_back(event);
     }
     const json trace = checked({{"draft", StageId{1}, Epoch{1}, {events}, 5}});
     std::vector<std::string> names;
     for (const json& event : of_phase(trace, "i")) names.push_back(event["name"]);
     CHECK(names == std::vector<std::string>{"peer-lost draft", "peer-joined draft", "replay",
-                                            "fenced", "full wave"});
+                                            "fenced", "full batch"});
 }
 
 TEST_CASE("no events, no processes and hostile names still give a file that loads") {

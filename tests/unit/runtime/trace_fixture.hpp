@@ -1,4 +1,4 @@
-// What the tests of trace files share: events by hand, a wave through two segments, and what every
+// What the tests of trace files share: events by hand, a batch through two segments, and what every
 // file must be whatever the events were.
 #pragma once
 
@@ -20,19 +20,19 @@ namespace paceline::test {
 using nlohmann::json;
 
 inline constexpr RequestId kRequest{5};
-inline constexpr std::uint32_t kWaveKind = static_cast<std::uint32_t>(msg::Kind::Wave);
+inline constexpr std::uint32_t kBatchKind = static_cast<std::uint32_t>(msg::Kind::Batch);
 inline constexpr std::uint32_t kVerdictKind = static_cast<std::uint32_t>(msg::Kind::Verdict);
 
 inline TraceEvent job(std::int64_t start,
                       std::uint32_t micros,
                       const char* name,
-                      std::uint32_t wave) {
+                      std::uint32_t batch) {
     TraceEvent event;
     event.time_us = start;
     event.duration_us = micros;
     event.kind = TraceKind::Job;
     event.request = kRequest;
-    event.id = wave;
+    event.id = batch;
     event.position = 100;  // context
     event.count = 7;       // rows
     event.detail = 15;     // layers
@@ -49,13 +49,13 @@ inline TraceEvent wait(std::int64_t start, std::uint32_t micros) {
     return event;
 }
 
-inline TraceEvent mark(std::int64_t time, TraceKind kind, std::uint32_t wave = 0) {
+inline TraceEvent mark(std::int64_t time, TraceKind kind, std::uint32_t batch = 0) {
     TraceEvent event;
     event.time_us = time;
     event.kind = kind;
     event.request = kRequest;
     event.attempt = Attempt{1};
-    event.id = wave;
+    event.id = batch;
     event.position = 40;
     event.count = 3;
     return event;
@@ -70,8 +70,8 @@ inline TraceEvent frame(std::int64_t time, TraceKind kind, std::uint16_t peer, s
     return event;
 }
 
-/// A wave through two segments to its verdict and its commit.
-inline std::vector<ProcessTrace> one_wave() {
+/// A batch through two segments to its verdict and its commit.
+inline std::vector<ProcessTrace> one_batch() {
     std::vector<ProcessTrace> all(3);
     all[0] = {"conductor",
               StageId{0},
@@ -82,13 +82,13 @@ inline std::vector<ProcessTrace> one_wave() {
     all[1] = {"segment-1",
               StageId{1},
               Epoch{1},
-              {mark(1100, TraceKind::Wave, 7), job(1102, 800, "verify", 7),
-               frame(1903, TraceKind::Send, 2, kWaveKind), wait(1904, 700)},
+              {mark(1100, TraceKind::Batch, 7), job(1102, 800, "verify", 7),
+               frame(1903, TraceKind::Send, 2, kBatchKind), wait(1904, 700)},
               4};
     all[2] = {"segment-2",
               StageId{2},
               Epoch{1},
-              {wait(1000, 910), frame(1912, TraceKind::Receive, 1, kWaveKind),
+              {wait(1000, 910), frame(1912, TraceKind::Receive, 1, kBatchKind),
                job(1913, 600, "verify", 7), mark(2520, TraceKind::Verdict, 7),
                frame(2522, TraceKind::Send, 0, kVerdictKind)},
               5};

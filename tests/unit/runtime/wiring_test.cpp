@@ -72,11 +72,12 @@ TEST_CASE("a process that was lost gets memory that its former incarnation never
     }
     REQUIRE(plan.wire(kStage, Epoch{5}).ok());
     Wiring stage = wiring_of(plan, kStage, Epoch{5});
-    const WiringPlan::Letter<control::Rewire> letter = plan.letter_about(kStage, kConductorId);
-    CHECK(letter.message.peers == std::vector{kStage});
-    CHECK(letter.message.peer_epoch == Epoch{5});
+    const WiringPlan::WireMessage<control::Rewire> outgoing =
+        plan.wire_message_about(kStage, kConductorId);
+    CHECK(outgoing.message.peers == std::vector{kStage});
+    CHECK(outgoing.message.peer_epoch == Epoch{5});
     AttachedEdges edges =
-        attach_edges(Epoch{1}, letter.message.edges, copies(letter.files)).value();
+        attach_edges(Epoch{1}, outgoing.message.edges, copies(outgoing.files)).value();
     REQUIRE(edges.in.size() == 1);
     const msg::Stop stop{};
     CHECK(zombie.out[0].ring.try_push(4, std::as_bytes(std::span{&stop, 1})) == Push::Ok);
@@ -92,9 +93,10 @@ TEST_CASE("two processes that come back meet when the second one is wired") {
     REQUIRE(plan.wire(kStage, Epoch{5}).ok());
     CHECK(wiring_of(plan, kStage, Epoch{5}).absent == std::vector{StageId{7}});
     REQUIRE(plan.wire(kOther, Epoch{2}).ok());
-    const WiringPlan::Letter<control::Rewire> letter = plan.letter_about(kOther, kStage);
+    const WiringPlan::WireMessage<control::Rewire> outgoing =
+        plan.wire_message_about(kOther, kStage);
     const AttachedEdges edges =
-        attach_edges(Epoch{5}, letter.message.edges, copies(letter.files)).value();
+        attach_edges(Epoch{5}, outgoing.message.edges, copies(outgoing.files)).value();
     REQUIRE(edges.out.size() == 1);
     CHECK(edges.out[0].to == StageId{7});
     CHECK(edges.out[0].peer_epoch == Epoch{2});
@@ -120,11 +122,11 @@ TEST_CASE("a plan that makes no sense is refused") {
         WiringPlan::create({{kStage, {kStage}, 0}, {kOther, {kOther, kStage}, 0}}, {}, {}).ok());
 }
 
-TEST_CASE("a letter whose numbers or files are wrong attaches to nothing") {
+TEST_CASE("a message whose numbers or files are wrong attaches to nothing") {
     const WiringPlan plan = wired_plan(kProcesses, kEdges);
-    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kConductorId);
-    control::Wire wire = letter.message;
-    std::vector<int> files = letter.files;
+    const WiringPlan::WireMessage<control::Wire> outgoing = plan.wire_message_for(kConductorId);
+    control::Wire wire = outgoing.message;
+    std::vector<int> files = outgoing.files;
     SUBCASE("a file that does not exist") {
         wire.edges[0].ring_file = 99;
     }
@@ -223,14 +225,14 @@ TEST_CASE("a transport that an edge cannot have is refused by the plan and by it
     CHECK(refused({kOther, StageId{7}, 8, 2, 3, 256, Transport::Local}).empty());
 
     const WiringPlan plan = wired_plan(kProcesses, kLinked);
-    const WiringPlan::Letter<control::Wire> letter = plan.letter_for(kStage);
+    const WiringPlan::WireMessage<control::Wire> outgoing = plan.wire_message_for(kStage);
     for (std::size_t edge = 0; edge < 2; ++edge) {
         for (const Transport wrong : {Transport::Host, Transport::Local, Transport::Nccl}) {
-            const bool fits = wrong == letter.message.edges[edge].transport ||
+            const bool fits = wrong == outgoing.message.edges[edge].transport ||
                               (edge == 1 && wrong == Transport::Nccl);
-            control::Wire wire = letter.message;
+            control::Wire wire = outgoing.message;
             wire.edges[edge].transport = wrong;
-            const auto ends = attach_edges(Epoch{4}, wire.edges, copies(letter.files));
+            const auto ends = attach_edges(Epoch{4}, wire.edges, copies(outgoing.files));
             CHECK(ends.ok() == fits);
             if (!ends.ok()) CHECK(ends.error().code == Errc::Protocol);
         }
@@ -263,11 +265,12 @@ TEST_CASE(
     join(id(correct), id(1));
     const WiringPlan plan = wired_plan(processes, edges);
     for (const Wired& one : processes) {
-        const WiringPlan::Letter<control::Wire> letter = plan.letter_for(one.process.id);
-        CHECK(std::set<int>(letter.files.begin(), letter.files.end()).size() ==
-              letter.files.size());
+        const WiringPlan::WireMessage<control::Wire> outgoing =
+            plan.wire_message_for(one.process.id);
+        CHECK(std::set<int>(outgoing.files.begin(), outgoing.files.end()).size() ==
+              outgoing.files.size());
         auto [from, to] = ControlSocket::make_pair().value();
-        REQUIRE(from.send(letter.message, letter.files).ok());
+        REQUIRE(from.send(outgoing.message, outgoing.files).ok());
         const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds{5};
         const ControlSocket::Received received = to.receive(soon).value();
         const auto& wire = std::get<control::Wire>(received.message);
@@ -281,7 +284,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a process with more channels than one letter may name is refused by name and number") {
+TEST_CASE("a process with more channels than one message may name is refused by name and number") {
     std::vector<ProcessSpec> specs{{kStage, {kStage}, 0}};
     std::vector<EdgeSpec> edges;
     for (std::uint32_t n = 0; n <= control::kEdgesMax; ++n) {

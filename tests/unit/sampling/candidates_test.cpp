@@ -1,4 +1,4 @@
-// candidates() and probabilities() against their plain twins, and against sample().
+// candidates() and probabilities() against their reference implementations, and against sample().
 #include "model/sampling/candidates.hpp"
 
 #include <cmath>
@@ -58,7 +58,9 @@ void check_equal(const std::vector<Candidate>& got, const std::vector<Candidate>
 
 }  // namespace
 
-TEST_CASE("candidates are the best of the plain twin's race, the first is what sample draws") {
+TEST_CASE(
+    "candidates are the best of the reference implementation's race, the first is what sample "
+    "draws") {
     std::mt19937 random(70);
     std::vector<SamplerScratch> samplers = all_samplers();
     std::size_t seconds = 0;
@@ -87,7 +89,9 @@ TEST_CASE("candidates are the best of the plain twin's race, the first is what s
     CHECK(seconds > 500);
 }
 
-TEST_CASE("candidates of a whole vocabulary are those of the plain twin on every instruction set") {
+TEST_CASE(
+    "candidates of a whole vocabulary are those of the reference implementation on every "
+    "instruction set") {
     std::mt19937 random(71);
     std::vector<SamplerScratch> samplers = all_samplers();
     for (int round = 0; round < 8; ++round) {
@@ -159,7 +163,7 @@ TEST_CASE("the log probability of a greedy candidate is that of the softmax") {
     CHECK(got[2].token == 0);
 }
 
-TEST_CASE("probabilities are those of the plain twin and sum to one") {
+TEST_CASE("probabilities are those of the reference implementation and sum to one") {
     std::mt19937 random(72);
     std::vector<SamplerScratch> samplers = all_samplers();
     for (const std::size_t vocab : {1, 2, 16, 257, 3000}) {

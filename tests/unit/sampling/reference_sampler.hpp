@@ -1,4 +1,4 @@
-// The plain twin of sample(): every definition spelled out, nothing skipped.
+// The reference implementation of sample(): every definition spelled out, nothing skipped.
 //
 // Draws the noise of every token, sorts the whole row, builds its own penalty table. For tests:
 // sample() must return the same token, whatever the row.

@@ -1,4 +1,4 @@
-// LoRA parts for tests: random ones of a size that is seen in the logits, and the plain twin of a merge.
+// LoRA parts for tests: random ones of a size that is seen in the logits, and the reference implementation of a merge.
 #pragma once
 
 #include <cmath>
@@ -138,9 +138,9 @@ inline std::vector<float> merged_by_hand(const TensorView& tensor,
 
 /// `target` as a file whose merged matrices are float32: what merge_lora() has to be equal to. The
 /// bytes are written to `folder`, those of the matrices behind those of the target.
-inline ModelFile merged_twin(const ModelFile& target,
-                             const std::string& lora_path,
-                             const TestFolder& folder) {
+inline ModelFile merged_reference(const ModelFile& target,
+                                  const std::string& lora_path,
+                                  const TestFolder& folder) {
     const Result<SafetensorsFile> lora = SafetensorsFile::open(lora_path);
     REQUIRE(lora.ok());
     const std::span<const std::byte> own = target.contents().file.bytes();
@@ -161,7 +161,7 @@ inline ModelFile merged_twin(const ModelFile& target,
             tensor.bytes = bytes.size();
         }
     }
-    const std::string path = (folder.path() / "twin.gguf").string();
+    const std::string path = (folder.path() / "reference.gguf").string();
     std::ofstream{path, std::ios::binary}.write(reinterpret_cast<const char*>(all.data()),
                                                 static_cast<std::streamsize>(all.size()));
     Result<MappedFile> mapped = MappedFile::open(path);

@@ -1,4 +1,4 @@
-// The coupled noise and its arithmetic on the device: the twin of model/sampling/.
+// The coupled noise and its arithmetic on the device: the counterpart of model/sampling/.
 //
 // Philox of counter_rng.hpp, logarithm, exponentials and weights of fixed_math.hpp, the words of
 // noise_layout.hpp: the same IEEE operations in the same order, so the same bits. This holds while

@@ -1,6 +1,6 @@
 // Drawing tokens on the device, so that only ids cross to the host.
 //
-// The twin of sample() and candidates() (model/sampling/) for rows without penalties and logit
+// The counterpart of sample() and candidates() (model/sampling/) for rows without penalties and logit
 // bias: launch_draw() gives the very token of sample(), with top-k, top-p and min-p, and
 // launch_candidates() the tokens and log_probs of candidates(), all of them bit for bit (a zero's
 // sign aside). docs/sampling.md has the definitions, sample_rows.hpp the way from SamplingParams

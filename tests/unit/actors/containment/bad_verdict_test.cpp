@@ -41,7 +41,7 @@ TEST_CASE(
         verdict.route = {id, Attempt{1}, Epoch{1}};
         verdict.base = 4;
         verdict.count = 1;
-        verdict.wave_rows = 5;
+        verdict.batch_rows = 5;
         verdict.tokens = {50, 51, 52};
         lie.tell(verdict);
         bench.conductor.handle(conductor_test::kVerifier,
@@ -87,20 +87,20 @@ TEST_CASE(
         const int segments = 1 + static_cast<int>(seed % 3);
         Cluster cluster{{.segments = segments, .drafting = Drafting::Lookup, .seed = seed}};
         REQUIRE(cluster.submit(request));
-        cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= seed % 7; });
-        if (cluster.heard[0]->ends > 0) continue;
+        cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= seed % 7; });
+        if (cluster.answers[0]->ends > 0) continue;
         msg::Verdict lie{};
         lie.route = {RequestId{1}, Attempt{1}, Epoch{1}};
         lie.base = seed % 3 == 0 ? 500 : static_cast<Position>(request.text.size());
         lie.count = 1;
-        lie.wave_rows = 1;
+        lie.batch_rows = 1;
         lie.tokens[0] = seed % 3 == 0 ? 1 : kFakeVocab;
         cluster.world.inject(segment_id(segments), kTheConductor, lie);
         cluster.run_until_last_ended();
-        CHECK(cluster.heard[0]->status.ok());
-        CHECK(cluster.heard[0]->tokens == plain_answer(request).answer);
-        CHECK(cluster.heard[0]->ends == 1);
+        CHECK(cluster.answers[0]->status.ok());
+        CHECK(cluster.answers[0]->tokens == plain_answer(request).answer);
+        CHECK(cluster.answers[0]->ends == 1);
         CHECK(cluster.world.faults.size() == 1);
-        CHECK(cluster.heard[0]->figures.replays == 1);
+        CHECK(cluster.answers[0]->figures.replays == 1);
     }
 }

@@ -82,7 +82,7 @@ TEST_CASE(
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50, 51});
-    ask(bench, id, 1, 7);  // it has heard of a verdict that has not come here yet
+    ask(bench, id, 1, 7);  // it has learned of a verdict that has not come here yet
     CHECK(bench.context.posted.empty());
     bench.verdict(id, 1, 6, {52});
     REQUIRE(bench.context.posted.size() == 1);
@@ -106,7 +106,7 @@ TEST_CASE(
     CHECK(bench.context.faults.empty());
 }
 
-TEST_CASE("who asks for another attempt, an ended request, or while it is lost hears nothing") {
+TEST_CASE("who asks for another attempt, an ended request, or while it is lost receives nothing") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50});

@@ -37,8 +37,8 @@ struct LongRun {
         const Result<RequestId> taken = cluster.submit(request, continues);
         REQUIRE(taken);
         cluster.run_until_last_ended();
-        CHECK(cluster.heard.back()->status.ok());
-        CHECK(cluster.heard.back()->tokens == known.first->second);
+        CHECK(cluster.answers.back()->status.ok());
+        CHECK(cluster.answers.back()->tokens == known.first->second);
         return taken.value();
     }
     Cluster cluster{{.segments = 2, .drafting = Drafting::Lookup}};
@@ -117,7 +117,7 @@ TEST_CASE("a stage that reads no Begin while hundreds of requests come and go ho
         is_behind = false;
         REQUIRE(cluster.submit(last));
         cluster.run_until_last_ended();
-        CHECK(cluster.heard.back()->tokens == oracle.answer);
+        CHECK(cluster.answers.back()->tokens == oracle.answer);
         cluster.run_dry();
         CHECK(cluster.world.faults.empty());
         CHECK(cluster.world.tensors_all_free());

@@ -19,7 +19,7 @@ void work(DraftBench& bench) {
     while (bench.context.run_job() || bench.context.fire_timer()) {
     }
 }
-/// The text goes on, and the draft does not hear of it.
+/// The text goes on, and the draft does not learn of it.
 void miss_token(DraftBench& bench) {
     bench.text.push_back(plain_next(bench.spec, bench.text));
 }
@@ -48,19 +48,19 @@ TEST_CASE("a draft that missed verdicts proposes again before the answer ends") 
         Cluster cluster{options};
         cluster.teach(whole_text(request, oracle));
         REQUIRE(cluster.submit(request));
-        // Where the text ends as far as the draft has heard of it by verdicts.
-        auto heard_end = static_cast<Position>(request.text.size());
+        // Where the text ends as far as the draft has learned of it by verdicts.
+        auto known_end = static_cast<Position>(request.text.size());
         bool knows_more = false;
         cluster.world.tap = [&](StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
             if (to == kTheDraft && kind == static_cast<std::uint16_t>(msg::Kind::Verdict)) {
                 const auto verdict = decode_message<msg::Verdict>(bytes).value();
-                if (verdict.base == heard_end) heard_end += static_cast<Position>(verdict.count);
+                if (verdict.base == known_end) known_end += static_cast<Position>(verdict.count);
             } else if (kind == static_cast<std::uint16_t>(msg::Kind::Proposal)) {
                 const auto said = decode_message<msg::Proposal>(bytes).value();
-                knows_more |= said.root_position >= heard_end;
+                knows_more |= said.root_position >= known_end;
             }
         };
-        cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 4; });
+        cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= 4; });
         const std::uint64_t loses = 1 + seed % 3;
         std::uint64_t lost = 0;
         cluster.world.no_room = [&](StageId, StageId to, std::uint16_t kind) {
@@ -72,7 +72,7 @@ TEST_CASE("a draft that missed verdicts proposes again before the answer ends") 
         cluster.world.run([&] { return lost == loses; });
         CHECK_FALSE(knows_more);
         cluster.run_until_last_ended();
-        CHECK(cluster.heard[0]->tokens == oracle.answer);
+        CHECK(cluster.answers[0]->tokens == oracle.answer);
         CHECK(knows_more);
         cluster.run_dry();
         CHECK(open_at_draft(cluster) == 0);
@@ -91,7 +91,7 @@ TEST_CASE("drafts that miss the end of every answer keep none of them") {
     for (std::uint32_t i = 0; i < kRequestsMax + 6; ++i) {
         const RequestId id = cluster.submit(request).value();
         cluster.run_until_last_ended();
-        CHECK(cluster.heard.back()->tokens == oracle.answer);
+        CHECK(cluster.answers.back()->tokens == oracle.answer);
         cluster.conductor.close(id);
     }
     cluster.run_dry();

@@ -18,24 +18,24 @@ msg::Verdict verdict_at(Position base, TokenId token) {
     verdict.route = kRouteOfFirst;
     verdict.base = base;
     verdict.count = 1;
-    verdict.wave_rows = 1;
+    verdict.batch_rows = 1;
     verdict.tokens[0] = token;
     return verdict;
 }
 
-msg::Wave wave_of(TokenId token) {
-    msg::WavePart part{};
+msg::Batch batch_of(TokenId token) {
+    msg::BatchPart part{};
     part.request = RequestId{1};
     part.attempt = Attempt{1};
     part.rows = 1;
-    msg::WaveRow row{};
+    msg::BatchRow row{};
     row.token = token;
-    msg::Wave wave{};
-    wave.epoch = Epoch{1};
-    wave.tensor_rows = 1;
-    wave.parts = {part};
-    wave.rows = {row};
-    return wave;
+    msg::Batch batch{};
+    batch.epoch = Epoch{1};
+    batch.tensor_rows = 1;
+    batch.parts = {part};
+    batch.rows = {row};
+    return batch;
 }
 
 msg::Proposal proposal_of(TokenId token) {
@@ -72,8 +72,8 @@ std::vector<Lie> lies() {
         lie("tokens[0] = 48", last, kTheDraft, verdict_at(3, 48)),
         lie("not the last segment", middle, kFirstSegment, verdict_at(3, 1)),
         lie("not the last segment", kFirstSegment, kTheDraft, verdict_at(3, 1)),
-        lie("row 0 has token = 48", kFirstSegment, middle, wave_of(48)),
-        lie("not the segment before", last, middle, wave_of(1)),
+        lie("row 0 has token = 48", kFirstSegment, middle, batch_of(48)),
+        lie("not the segment before", last, middle, batch_of(1)),
         lie("node 0 has token = 48", kTheDraft, kFirstSegment, proposal_of(48)),
         lie("neither its exit nor its correct", middle, kTheDraft, proposal_of(1)),
         lie("kind 5, which this stage", kTheDraft, kFirstSegment, msg::TensorNote{}),
@@ -99,12 +99,12 @@ TEST_CASE(
             const std::vector<TokenId> plain = plain_answer(request).answer;
             Cluster cluster{{.segments = 3, .drafting = Drafting::Lookup, .seed = seed}};
             REQUIRE(cluster.submit(request));
-            cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= seed % 4; });
-            if (cluster.heard[0]->ends > 0) continue;
+            cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= seed % 4; });
+            if (cluster.answers[0]->ends > 0) continue;
             told.tell(cluster.world, told.from, told.to);
             cluster.run_until_last_ended();
-            CHECK(cluster.heard[0]->status.ok());
-            CHECK(cluster.heard[0]->tokens == plain);
+            CHECK(cluster.answers[0]->status.ok());
+            CHECK(cluster.answers[0]->tokens == plain);
             cluster.run_dry();
             if (cluster.world.faults.empty()) continue;  // the answer was over when it was read
             ++reports;
@@ -123,8 +123,8 @@ namespace {
 constexpr StageId kFrontId{21};
 constexpr StageId kBackId{22};
 
-struct WavePool : ScriptedPool {
-    WavePool() : ScriptedPool{4, kWaveRowsMax * kFakeDim * sizeof(float)} {}
+struct BatchPool : ScriptedPool {
+    BatchPool() : ScriptedPool{4, kBatchRowsMax * kFakeDim * sizeof(float)} {}
 };
 
 SegmentPlan plan_of_two(bool last) {
@@ -145,34 +145,34 @@ struct Pair {
         first.begin(scene_request());
         last.begin(scene_request());
         first.run_job("prefill");
-        prefill = first.expect<msg::Wave>(kBackId);
+        prefill = first.expect<msg::Batch>(kBackId);
         first.run_job("verify");
-        verify = first.expect<msg::Wave>(kBackId);
+        verify = first.expect<msg::Batch>(kBackId);
     }
-    WavePool pool;
+    BatchPool pool;
     FakeBackend front{0, kFakeLayers / 2, 256};
     FakeBackend back{kFakeLayers / 2, kFakeLayers, 256};
     ProtocolScene<SegmentActor> first{kFrontId, plan_of_two(false), front};
     ProtocolScene<SegmentActor> last{kBackId, plan_of_two(true), back};
-    msg::Wave prefill;
-    msg::Wave verify;
+    msg::Batch prefill;
+    msg::Batch verify;
 };
 
 }  // namespace
 
-TEST_CASE("a wave whose rows cannot join the text names the segment before, and is not run") {
+TEST_CASE("a batch whose rows cannot join the text names the segment before, and is not run") {
     struct Change {
         const char* complaint;
-        std::function<void(msg::Wave& prefill, msg::Wave& verify)> make;
+        std::function<void(msg::Batch& prefill, msg::Batch& verify)> make;
     };
     const Change changes[] = {
         {"position 1 of 3 is next",
-         [](msg::Wave& prefill, msg::Wave&) { prefill.rows[1].position = 2; }},
-        {"brings token", [](msg::Wave& prefill, msg::Wave&) { prefill.rows[0].token ^= 1; }},
-        {"tensor", [](msg::Wave& prefill, msg::Wave&) { ++prefill.tensor_generation; }},
-        {"is not the root", [](msg::Wave&, msg::Wave& verify) { verify.rows[0].token ^= 1; }},
+         [](msg::Batch& prefill, msg::Batch&) { prefill.rows[1].position = 2; }},
+        {"brings token", [](msg::Batch& prefill, msg::Batch&) { prefill.rows[0].token ^= 1; }},
+        {"tensor", [](msg::Batch& prefill, msg::Batch&) { ++prefill.tensor_generation; }},
+        {"is not the root", [](msg::Batch&, msg::Batch& verify) { verify.rows[0].token ^= 1; }},
         {"has no name",
-         [](msg::Wave&, msg::Wave& verify) { verify.rows[0].node = TokenTree::kNoNode; }},
+         [](msg::Batch&, msg::Batch& verify) { verify.rows[0].node = TokenTree::kNoNode; }},
     };
     for (const Change& change : changes) {
         CAPTURE(std::string{change.complaint});

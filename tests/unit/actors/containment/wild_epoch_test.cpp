@@ -12,7 +12,8 @@ constexpr Epoch kWild{0xfffffff0U};
 
 }  // namespace
 
-TEST_CASE("a draft does not follow a message of a wild epoch, reports it, and hears the next one") {
+TEST_CASE(
+    "a draft does not follow a message of a wild epoch, reports it, and follows the next one") {
     DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 2}), with_lookup()};
     Request request = request_of(5);
     request.text = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
@@ -22,7 +23,7 @@ TEST_CASE("a draft does not follow a message of a wild epoch, reports it, and he
     wild.route = {kRequest, Attempt{1}, kWild};
     wild.base = static_cast<Position>(request.text.size());
     wild.count = 1;
-    wild.wave_rows = 1;
+    wild.batch_rows = 1;
     bench.deliver(kVerifier, wild);
     CHECK(bench.proposals().empty());
     REQUIRE(bench.context.faults.size() == 1);
@@ -34,21 +35,21 @@ TEST_CASE("a draft does not follow a message of a wild epoch, reports it, and he
 }
 
 TEST_CASE(
-    "a segment that claims a wild epoch once is replaced, and its next incarnation is heard") {
+    "a segment that claims a wild epoch once is replaced, and its next incarnation is followed") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         const Request request = small_request(seed);
         Cluster cluster{{.segments = 3, .drafting = Drafting::Lookup, .seed = seed}};
         REQUIRE(cluster.submit(request));
-        cluster.world.run([&] { return cluster.heard[0]->tokens.size() >= 3; });
+        cluster.world.run([&] { return cluster.answers[0]->tokens.size() >= 3; });
         msg::Verdict wild{};
         wild.route = {RequestId{999}, Attempt{1}, kWild};
         wild.count = 1;
-        wild.wave_rows = 1;
+        wild.batch_rows = 1;
         const StageId receiver = seed % 2 == 0 ? kFirstSegment : kTheDraft;
         cluster.world.inject(segment_id(3), receiver, wild);
         cluster.run_until_last_ended();
-        CHECK(cluster.heard[0]->tokens == plain_answer(request).answer);
+        CHECK(cluster.answers[0]->tokens == plain_answer(request).answer);
         cluster.run_dry();
         cluster.replace_faulty();
         REQUIRE(cluster.world.faults.size() == 1);
@@ -57,7 +58,7 @@ TEST_CASE(
         const std::uint64_t used = cluster.scheduler().proposals().used;
         REQUIRE(cluster.submit(request));
         cluster.run_until_last_ended();
-        CHECK(cluster.heard[1]->tokens == plain_answer(request).answer);
+        CHECK(cluster.answers[1]->tokens == plain_answer(request).answer);
         CHECK(cluster.scheduler().proposals().used >= used);
     }
 }

@@ -12,10 +12,10 @@ namespace {
 constexpr double kExact = 1e-6;  // p and q are floats
 constexpr double kSeen = 0.01;   // what a wrong rule is off, at least
 
-DrawnCounts check_law(const DrawnOptions& options) {
+DrawnCounts check_distribution(const DrawnOptions& options) {
     DrawnCounts counts;
-    const Law law = pipeline_law(options, counts);
-    CHECK(distance(law, plain_law(options)) < kExact);
+    const Distribution distribution = pipeline_distribution(options, counts);
+    CHECK(distance(distribution, plain_distribution(options)) < kExact);
     CHECK(counts.draws > 0);
     MESSAGE(counts.runs, " ways, ", counts.draws, " draws, ", counts.verdicts, " verdicts");
     return counts;
@@ -23,10 +23,10 @@ DrawnCounts check_law(const DrawnOptions& options) {
 
 double off(const DrawnOptions& options) {
     DrawnCounts counts;
-    return distance(pipeline_law(options, counts), plain_law(options));
+    return distance(pipeline_distribution(options, counts), plain_distribution(options));
 }
 
-/// Names the token after the last one, whatever the model says.
+/// Proposes the token after the last one, whatever the model says.
 class Successor final : public DraftSource {
 public:
     explicit Successor(TokenId last) : last_{last} {}
@@ -62,7 +62,7 @@ DrawnOptions siblings() {
     options.growth.own_alternatives = 1;
     options.growth.width = 2;
     options.growth.gamma = 1;
-    options.dispatch.shape = WaveShape::Tree;
+    options.dispatch.shape = BatchShape::Tree;
     return options;
 }
 
@@ -71,52 +71,55 @@ DrawnOptions ahead() {
     options.segments = 2;
     options.growth.pace = DraftPace::Ahead;
     options.dispatch.start = StartRule::AtOnce;
-    options.dispatch.waves_in_flight_max = 2;
+    options.dispatch.batches_in_flight_max = 2;
     return options;
 }
 
 }  // namespace
 
-TEST_CASE("a chain drawn from q leaves the target's law as it is") {
+TEST_CASE("a chain drawn from q leaves the target's distribution as it is") {
     for (std::uint64_t weights = 1; weights <= 3; ++weights) {
         CAPTURE(weights);
         DrawnOptions options;
         options.target = weights;
         options.segments = 1 + static_cast<int>(weights % 2);
-        check_law(options);
+        check_distribution(options);
     }
 }
 
-TEST_CASE("siblings drawn without putting back leave the target's law as it is") {
-    check_law(siblings());
+TEST_CASE("siblings drawn without putting back leave the target's distribution as it is") {
+    check_distribution(siblings());
     DrawnOptions deep = siblings();
     deep.growth.gamma = 2;
     deep.growth.draw_top = 2;
     deep.request.sampling.top_k = 3;
-    check_law(deep);
+    check_distribution(deep);
 }
 
-TEST_CASE("a draft that runs ahead of two verify batches leaves the target's law as it is") {
-    const DrawnCounts counts = check_law(ahead());
+TEST_CASE(
+    "a draft that runs ahead of two verify batches leaves the target's distribution as it is") {
+    const DrawnCounts counts = check_distribution(ahead());
     CHECK(counts.in_flight > 0);
 }
 
-TEST_CASE("in any order of events a draft that is waited for leaves the law as it is") {
+TEST_CASE("in any order of events a draft that is waited for leaves the distribution as it is") {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         CAPTURE(seed);
         DrawnOptions options;
         options.segments = 1 + static_cast<int>(seed % 2);
         options.shuffled = seed;
-        check_law(options);
+        check_distribution(options);
     }
 }
 
-TEST_CASE("with the counter's own chance, in any order of events, answers have the target's law") {
+TEST_CASE(
+    "with the counter's own chance, in any order of events, answers have the target's "
+    "distribution") {
     constexpr int kRuns = 6000;
     DrawnOptions options = ahead();
     options.growth.own_alternatives = 1;
     options.growth.width = 2;
-    options.dispatch.shape = WaveShape::Tree;
+    options.dispatch.shape = BatchShape::Tree;
     options.source = [](const Request& request) -> std::unique_ptr<DraftSource> {
         return std::make_unique<Successor>(request.text.back());
     };
@@ -128,15 +131,15 @@ TEST_CASE("with the counter's own chance, in any order of events, answers have t
         options.shuffled = seed;
         ++seen[DrawnScene{options, nullptr, nullptr, counts}.run()];
     }
-    const Law law = plain_law(options);
+    const Distribution distribution = plain_distribution(options);
     double chi_square = 0.0;
-    for (const auto& [text, probability] : law) {
+    for (const auto& [text, probability] : distribution) {
         const double expected = probability * kRuns;
         const double difference = (seen.contains(text) ? seen[text] : 0) - expected;
         chi_square += difference * difference / expected;
     }
-    for (const auto& [text, count] : seen) CHECK(law.contains(text));
-    const auto freedom = static_cast<double>(law.size() - 1);
+    for (const auto& [text, count] : seen) CHECK(distribution.contains(text));
+    const auto freedom = static_cast<double>(distribution.size() - 1);
     MESSAGE("chi-square ", chi_square, " of ", freedom, " degrees, ", counts.draws, " draws");
     CHECK(chi_square < freedom + 4.0 * std::sqrt(2.0 * freedom));
     CHECK(counts.in_flight > 0);
@@ -147,41 +150,43 @@ TEST_CASE("filters and penalties are those of the request on both sides") {
     DrawnOptions options;
     options.request.sampling = {.temperature = 0.7F, .top_k = 4, .top_p = 0.95F};
     options.request.sampling.presence_penalty = 0.5F;
-    check_law(options);
+    check_distribution(options);
 }
 
 TEST_CASE("a drawn token that ends a chain or an answer is verified like any other") {
     DrawnOptions options;
     options.growth.confidence_min = 0.5F;
     options.request.end_tokens = {2};
-    check_law(options);
+    check_distribution(options);
 }
 
 TEST_CASE("siblings without a row of their own are verified with their parent") {
     DrawnOptions options = siblings();
     options.dispatch.rows_max = 2;  // the root and one of them
-    check_law(options);
+    check_distribution(options);
     options = siblings();
     options.dispatch.verify_reach_min = 0.4F;  // the improbable ones get no row
-    check_law(options);
+    check_distribution(options);
     options = siblings();
-    options.dispatch.shape = WaveShape::Chain;
-    check_law(options);
+    options.dispatch.shape = BatchShape::Chain;
+    check_distribution(options);
 }
 
-TEST_CASE("named candidates beside drawn ones leave the target's law as it is") {
+TEST_CASE("deterministic candidates beside drawn ones leave the target's distribution as it is") {
     for (const bool runs_ahead : {false, true}) {
         CAPTURE(runs_ahead);
         DrawnOptions options = runs_ahead ? ahead() : siblings();
-        options.dispatch.shape = WaveShape::Tree;
+        options.dispatch.shape = BatchShape::Tree;
         options.source = [](const Request& request) -> std::unique_ptr<DraftSource> {
             return std::make_unique<Successor>(request.text.back());
         };
-        check_law(options);
+        check_distribution(options);
     }
 }
 
-TEST_CASE("an exit's candidates, and draws below them by a second stage, leave the law as it is") {
+TEST_CASE(
+    "an exit's candidates, and draws below them by a second stage, leave the distribution as it "
+    "is") {
     for (const bool correct : {false, true}) {
         CAPTURE(correct);
         DrawnOptions options = ahead();
@@ -189,32 +194,35 @@ TEST_CASE("an exit's candidates, and draws below them by a second stage, leave t
         options.growth.exit_alternatives = 1;
         options.growth.draw_top = 2;
         options.request.sampling.top_k = 3;
-        options.dispatch.shape = WaveShape::Tree;
+        options.dispatch.shape = BatchShape::Tree;
         options.exit_at = 1;
         options.exit.sends_candidates = true;
         options.exit.top = 2;
-        const DrawnCounts counts = check_law(options);
+        const DrawnCounts counts = check_distribution(options);
         CHECK((counts.draws_of_correct > 0) == correct);
     }
 }
 
-TEST_CASE("a draft with the target's own law is never rejected, however many segments there are") {
+TEST_CASE(
+    "a draft with the target's own distribution is never rejected, however many segments there "
+    "are") {
     for (int segments = 1; segments <= 3; ++segments) {
         DrawnOptions options;
         options.segments = segments;
         options.draft = options.target;
         options.growth.draw_top = kTinyVocab;
-        const DrawnCounts counts = check_law(options);
+        const DrawnCounts counts = check_distribution(options);
         CHECK(counts.verdicts == counts.runs);  // three tokens of one batch
     }
     DrawnOptions options;
     options.draft = options.target;
     options.growth.draw_top = kTinyVocab;
     options.growth.draws = false;
-    DrawnCounts named;
-    CHECK(distance(pipeline_law(options, named), plain_law(options)) < kExact);
-    CHECK(named.draws == 0);
-    CHECK(named.verdicts > named.runs);
+    DrawnCounts deterministic;
+    CHECK(distance(pipeline_distribution(options, deterministic), plain_distribution(options)) <
+          kExact);
+    CHECK(deterministic.draws == 0);
+    CHECK(deterministic.verdicts > deterministic.runs);
 }
 
 TEST_CASE("a draw may be lost, or come twice, whatever the others do") {
@@ -222,7 +230,7 @@ TEST_CASE("a draw may be lost, or come twice, whatever the others do") {
         CAPTURE(times);
         DrawnOptions options;
         options.filter = [=](const msg::Draw& draw) { return draw.depth == 1 ? times : 1; };
-        check_law(options);
+        check_distribution(options);
     }
 }
 
@@ -230,16 +238,16 @@ TEST_CASE("the enumeration sees the best candidate of a draft verified as if it 
     DrawnOptions options;
     BestChance best;
     DrawnCounts counts;
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         return DrawnScene{options, &best, &chance, counts}.run();
     });
-    CHECK(distance(law, plain_law(options)) > kSeen);
-    // The same candidates count as named ones where the first segment does not hear of a draw.
+    CHECK(distance(distribution, plain_distribution(options)) > kSeen);
+    // The same candidates count as deterministic ones where the first segment does not learn of a draw.
     options.filter = [](const msg::Draw&) { return 0; };
-    const Law named = law_of([&](Chance& chance) {
+    const Distribution deterministic = distribution_of([&](Chance& chance) {
         return DrawnScene{options, &best, &chance, counts}.run();
     });
-    CHECK(distance(named, plain_law(options)) < kExact);
+    CHECK(distance(deterministic, plain_distribution(options)) < kExact);
 }
 
 TEST_CASE("the enumeration sees draws that are lost because of what was drawn") {
@@ -251,7 +259,7 @@ TEST_CASE("the enumeration sees draws that are lost because of what was drawn") 
 TEST_CASE("the enumeration sees a q that is not the one drawn from") {
     DrawnOptions options;
     options.growth.draw_top = kTinyVocab;
-    // Drawn from the target's own law, verified by that of the draft.
+    // Drawn from the target's own distribution, verified by that of the draft.
     DrawnCounts counts;
     class Flat final : public Chance {
     public:
@@ -266,11 +274,11 @@ TEST_CASE("the enumeration sees a q that is not the one drawn from") {
     private:
         Chance& inner_;
     };
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         Flat flat{chance};
         return DrawnScene{options, &flat, &chance, counts}.run();
     });
-    CHECK(distance(law, plain_law(options)) > kSeen);
+    CHECK(distance(distribution, plain_distribution(options)) > kSeen);
 }
 
 TEST_CASE("greedy requests and other rules have no draws") {
@@ -282,9 +290,9 @@ TEST_CASE("greedy requests and other rules have no draws") {
             options.request.acceptance = AcceptanceRule::Coupled;
         }
         DrawnCounts counts;
-        const Law law = pipeline_law(options, counts);
-        CHECK(law.size() == 1);
+        const Distribution distribution = pipeline_distribution(options, counts);
+        CHECK(distribution.size() == 1);
         CHECK(counts.draws == 0);
-        if (greedy) CHECK(distance(law, plain_law(options)) < kExact);
+        if (greedy) CHECK(distance(distribution, plain_distribution(options)) < kExact);
     }
 }

@@ -61,7 +61,7 @@ struct DrawnCounts {
     std::size_t draws_of_correct = 0;
     std::size_t verdicts = 0;
     std::size_t tokens = 0;
-    std::size_t in_flight = 0;  // waves that followed another one before its verdict
+    std::size_t in_flight = 0;  // batches that followed another one before its verdict
 };
 
 /// Ends the world when the answer is there.
@@ -88,8 +88,8 @@ public:
         : segment_{segment}, filter_{filter}, counts_{counts} {}
     void on_start(StageContext& context) override { segment_.on_start(context); }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
-        if (kind == static_cast<std::uint16_t>(msg::Kind::Verdict)) waves_ = 0;
-        if (kind == static_cast<std::uint16_t>(msg::Kind::Wave) && waves_++ > 0)
+        if (kind == static_cast<std::uint16_t>(msg::Kind::Verdict)) batches_ = 0;
+        if (kind == static_cast<std::uint16_t>(msg::Kind::Batch) && batches_++ > 0)
             ++counts_.in_flight;
         int times = 1;
         if (kind == static_cast<std::uint16_t>(msg::Kind::Draw)) {
@@ -109,7 +109,7 @@ private:
     SegmentActor& segment_;
     const DrawFilter& filter_;
     DrawnCounts& counts_;
-    std::size_t waves_ = 0;
+    std::size_t batches_ = 0;
 };
 
 /// One answer of the whole pipeline.
@@ -232,7 +232,7 @@ private:
             world_.connect(edge);
         };
         for (int i = 1; i < options_.segments; ++i)
-            join(segment_id(i), segment_id(i + 1), kWaveRowsMax * kTinyDim * sizeof(float));
+            join(segment_id(i), segment_id(i + 1), kBatchRowsMax * kTinyDim * sizeof(float));
         for (const StageId stage : stages_) join(verifier, stage);
         join(verifier, kConductorId);
         join(kDraftId, segment_id(1));
@@ -261,12 +261,12 @@ private:
     std::vector<StageId> stages_;
 };
 
-/// The law of plain sampling from the target's own p.
-inline Law plain_law(const DrawnOptions& options) {
+/// The distribution of plain sampling from the target's own p.
+inline Distribution plain_distribution(const DrawnOptions& options) {
     const Request& request = options.request;
     const FinishRule rule = request.finish_rule();
     SamplerScratch scratch;
-    return law_of([&](Chance& chance) {
+    return distribution_of([&](Chance& chance) {
         std::vector<TokenId> text = request.text;
         std::vector<float> logits(kTinyVocab);
         std::vector<float> p(kTinyVocab);
@@ -284,9 +284,9 @@ inline Law plain_law(const DrawnOptions& options) {
     });
 }
 
-/// The law of what the pipeline commits.
-inline Law pipeline_law(const DrawnOptions& options, DrawnCounts& counts) {
-    return law_of([&](Chance& chance) {
+/// The distribution of what the pipeline commits.
+inline Distribution pipeline_distribution(const DrawnOptions& options, DrawnCounts& counts) {
+    return distribution_of([&](Chance& chance) {
         std::vector<TokenId> answer = DrawnScene{options, &chance, &chance, counts}.run();
         counts.tokens += answer.size();
         return answer;

@@ -1,4 +1,4 @@
-// Drawn siblings one part at a time: the draw, the rule beside named candidates, the dispatcher's tree and
+// Drawn siblings one part at a time: the draw, the rule beside deterministic candidates, the dispatcher's tree and
 // scheduler, and the checks of the messages.
 #include "actors/decoding/drawn_siblings.hpp"
 
@@ -9,8 +9,8 @@
 #include <string>
 
 #include "actors/protocol/message_checks.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "actors/target/segment_run.hpp"
-#include "actors/target/wave_scheduler.hpp"
 #include "tests/unit/actors/rejection/every_way.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -26,16 +26,16 @@ std::vector<msg::TokenWeight> support_of(const Weights& q) {
     return support;
 }
 
-/// The token that the rule chooses after `named` were chosen in view of what was drawn.
+/// The token that the rule chooses after `deterministic` were chosen in view of what was drawn.
 std::vector<TokenId> chosen(const Weights& p,
                             const DrawnSiblings& drawn,
-                            const std::vector<TokenId>& named,
+                            const std::vector<TokenId>& deterministic,
                             Chance& chance) {
     Weights left = p;
     Weights q;
     drawn.spread(q, p.size());
     const std::vector<TokenId> tokens = drawn.tokens();
-    return {choose(left, {.tokens = tokens, .q = q, .named = named}, chance).token};
+    return {choose(left, {.tokens = tokens, .q = q, .deterministic = deterministic}, chance).token};
 }
 
 msg::Draw draw_at(Position root_position, TokenId root, const std::vector<TokenId>& path) {
@@ -70,7 +70,7 @@ struct Scene {
             const auto parent = static_cast<std::int16_t>(static_cast<int>(proposal.count) - 1);
             proposal.nodes[proposal.count++] = {next, parent, msg::Origin::Trunk, -0.1F};
         }
-        scheduler.propose(proposal, WaveScheduler::Speaker::Draft, Micros{0});
+        scheduler.propose(proposal, BatchScheduler::Speaker::Draft, Micros{0});
     }
     void commit(TokenId token) {
         msg::Verdict verdict{};
@@ -93,14 +93,14 @@ struct Scene {
     }
 
     std::shared_ptr<RequestState> state;
-    WaveScheduler scheduler{{.start = StartRule::AtOnce}, 256};
+    BatchScheduler scheduler{{.start = StartRule::AtOnce}, 256};
 };
 
 }  // namespace
 
 TEST_CASE("siblings are drawn from q without putting back, and stand before the rest of it") {
     const std::vector<msg::TokenWeight> support{{7, 1.0F}, {2, 2.0F}, {5, 3.0F}};
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         const DrawnSiblings drawn = draw_siblings(support, 2, chance);
         REQUIRE(drawn.support.size() == 3);
         for (const msg::TokenWeight& one : support)
@@ -109,9 +109,9 @@ TEST_CASE("siblings are drawn from q without putting back, and stand before the 
         REQUIRE_FALSE(drawn.has(drawn.support[2].token));
         return drawn.tokens();
     });
-    CHECK(law.size() == 6);
-    CHECK(law.at({7, 2}) == doctest::Approx(1.0 / 6 * 2 / 5));
-    CHECK(law.at({5, 7}) == doctest::Approx(3.0 / 6 * 1 / 3));
+    CHECK(distribution.size() == 6);
+    CHECK(distribution.at({7, 2}) == doctest::Approx(1.0 / 6 * 2 / 5));
+    CHECK(distribution.at({5, 7}) == doctest::Approx(3.0 / 6 * 1 / 3));
     CounterChance chance{1, 2, CounterChance::Use::Drawing};
     CHECK(draw_siblings(support, 9, chance).drawn == 3);
 }
@@ -132,7 +132,9 @@ TEST_CASE("draws and acceptance have random words of their own") {
     CHECK(equal < 30);  // 6 are expected
 }
 
-TEST_CASE("named candidates after drawn ones leave the law as it is, whatever they depend on") {
+TEST_CASE(
+    "deterministic candidates after drawn ones leave the distribution as it is, whatever they "
+    "depend on") {
     for (std::uint64_t seed = 1; seed <= 200; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -140,42 +142,46 @@ TEST_CASE("named candidates after drawn ones leave the law as it is, whatever th
         const Weights p = random_weights(random, vocab);
         const Weights q = random_weights(random, vocab);
         const std::size_t count = 1 + seed % 3;
-        const Law law = law_of([&](Chance& chance) {
+        const Distribution distribution = distribution_of([&](Chance& chance) {
             const DrawnSiblings drawn = draw_siblings(support_of(q), count, chance);
             // The first repeats a sibling, the second follows from what was drawn.
             const TokenId last = drawn.tokens().back();
-            std::vector<TokenId> named{last};
-            if (seed % 2 == 0) named.push_back((last + 1) % static_cast<TokenId>(vocab));
-            if (named.size() == 2 && named[1] == named[0]) named.pop_back();
-            return chosen(p, drawn, named, chance);
+            std::vector<TokenId> deterministic{last};
+            if (seed % 2 == 0) deterministic.push_back((last + 1) % static_cast<TokenId>(vocab));
+            if (deterministic.size() == 2 && deterministic[1] == deterministic[0])
+                deterministic.pop_back();
+            return chosen(p, drawn, deterministic, chance);
         });
-        REQUIRE(distance(law, law_of_weights(p)) < 1e-9);
+        REQUIRE(distance(distribution, distribution_of_weights(p)) < 1e-9);
     }
 }
 
-TEST_CASE("the enumeration sees named candidates that depend on a draw and are tested before it") {
+TEST_CASE(
+    "the enumeration sees deterministic candidates that depend on a draw and are tested before "
+    "it") {
     const Weights p{1, 2, 3, 4};
     const Weights q{4, 3, 2, 1};
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         const DrawnSiblings drawn = draw_siblings(support_of(q), 1, chance);
-        const auto named = static_cast<std::size_t>((drawn.tokens().front() + 1) % 4);
-        if (chance.happens(p[named] / 10.0)) return std::vector{static_cast<TokenId>(named)};
+        const auto deterministic = static_cast<std::size_t>((drawn.tokens().front() + 1) % 4);
+        if (chance.happens(p[deterministic] / 10.0))
+            return std::vector{static_cast<TokenId>(deterministic)};
         Weights left = p;
-        left[named] = 0.0;
+        left[deterministic] = 0.0;
         return chosen(left, drawn, {}, chance);
     });
-    CHECK(distance(law, law_of_weights(p)) > 0.01);
+    CHECK(distance(distribution, distribution_of_weights(p)) > 0.01);
 }
 
 TEST_CASE("the enumeration sees a drawn candidate that is left out because it is improbable") {
     const Weights p{1, 2, 3, 4};
     const Weights q{4, 3, 2, 1};
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         const DrawnSiblings drawn = draw_siblings(support_of(q), 1, chance);
         if (drawn.support.front().weight >= 3.0F) return chosen(p, drawn, {}, chance);
         return std::vector{static_cast<TokenId>(chance.pick(p))};
     });
-    CHECK(distance(law, law_of_weights(p)) > 0.01);
+    CHECK(distance(distribution, distribution_of_weights(p)) > 0.01);
 }
 
 TEST_CASE("a node takes what was drawn after it once, and not after it was sent") {
@@ -215,7 +221,7 @@ TEST_CASE("a draw finds its node through the text that was committed since its r
     scene.propose(0, 3, {1, 4, 2});
     scene.scheduler.take_drawn(draw_at(0, 3, {1, 4}));
     CHECK(scene.bound({1, 4}));
-    REQUIRE(scene.scheduler.next_wave(Micros{0}));
+    REQUIRE(scene.scheduler.next_batch(Micros{0}));
     scene.commit(1);
     CHECK(scene.bound({4}));
     scene.propose(0, 3, {1, 0});
@@ -225,13 +231,13 @@ TEST_CASE("a draw finds its node through the text that was committed since its r
                                    draw_at(0, 3, {1, 2, 2}), draw_at(1, 2, {})}) {
         scene.scheduler.take_drawn(other);
     }
-    CHECK_FALSE(scene.bound({}));  // sent in the first wave, and none of these was about it
+    CHECK_FALSE(scene.bound({}));  // sent in the first batch, and none of these was about it
 }
 
 TEST_CASE(
     "a draw for a root that is still to come waits for it, and for what was proposed below it") {
     Scene scene;
-    REQUIRE(scene.scheduler.next_wave(Micros{0}));  // the root alone
+    REQUIRE(scene.scheduler.next_batch(Micros{0}));  // the root alone
     scene.propose(1, 2, {4});
     scene.scheduler.take_drawn(draw_at(1, 2, {}));
     scene.scheduler.take_drawn(draw_at(1, 2, {4}));
@@ -247,7 +253,7 @@ TEST_CASE("a draw for a row that was sent comes too late") {
     scene.propose(0, 3, {1, 4});
     scene.scheduler.take_drawn(draw_at(0, 3, {1, 4}));
     CHECK(scene.bound({1, 4}));
-    REQUIRE(scene.scheduler.next_wave(Micros{0}));
+    REQUIRE(scene.scheduler.next_batch(Micros{0}));
     scene.scheduler.take_drawn(draw_at(0, 3, {}));
     scene.scheduler.take_drawn(draw_at(0, 3, {1}));
     CHECK_FALSE(scene.bound({}));
@@ -283,20 +289,20 @@ TEST_CASE("a draw that cannot have been drawn is refused with field and value") 
             "weight 0 = nan");
 }
 
-TEST_CASE("the draws of a wave belong to its rows, and come back as they were sent") {
+TEST_CASE("the draws of a batch belong to its rows, and come back as they were sent") {
     const MessageLimits limits{.vocab_size = 10, .kv_slots = 100, .context = 100};
-    msg::Wave wave{.epoch = Epoch{1}, .tensor = 0, .tensor_rows = 3};
-    wave.parts.push_back({.request = RequestId{1},
-                          .attempt = Attempt{1},
-                          .wave = WaveId{0},
-                          .kind = msg::WaveKind::Verify,
-                          .base = 4,
-                          .rows = 3,
-                          .hold = 0});
-    wave.rows.resize(3);
-    wave.draws = {{.row = 0, .support = 2, .drawn = 1}, {.row = 2, .support = 1, .drawn = 1}};
-    wave.drawn_tokens = {{7, 0.5F}, {3, 0.25F}, {9, 1.0F}};
-    const msg::Wave back = msg::decode_wave(msg::frame_of(wave)).value();
+    msg::Batch batch{.epoch = Epoch{1}, .tensor = 0, .tensor_rows = 3};
+    batch.parts.push_back({.request = RequestId{1},
+                           .attempt = Attempt{1},
+                           .batch = BatchId{0},
+                           .kind = msg::BatchKind::Verify,
+                           .base = 4,
+                           .rows = 3,
+                           .hold = 0});
+    batch.rows.resize(3);
+    batch.draws = {{.row = 0, .support = 2, .drawn = 1}, {.row = 2, .support = 1, .drawn = 1}};
+    batch.drawn_tokens = {{7, 0.5F}, {3, 0.25F}, {9, 1.0F}};
+    const msg::Batch back = msg::decode_batch(msg::frame_of(batch)).value();
     REQUIRE(check_message(back, limits));
     const std::vector<DrawnSiblingsPtr> drawn = drawn_below(back, 0, 3);
     REQUIRE(drawn.size() == 3);
@@ -306,7 +312,7 @@ TEST_CASE("the draws of a wave belong to its rows, and come back as they were se
     CHECK(*drawn_below(back, 1, 2).back() == *drawn[2]);
     CHECK(drawn_below(back, 1, 1).empty());
     const auto refused = [&](const auto& change, const std::string& says) {
-        msg::Wave bad = wave;
+        msg::Batch bad = batch;
         change(bad);
         const Status status = check_message(bad, limits);
         REQUIRE_FALSE(status);

@@ -1,4 +1,4 @@
-// EveryWay: chance that falls in every way, one after the other, each with its probability: the exact law of
+// EveryWay: chance that falls in every way, one after the other, each with its probability: the exact distribution of
 // whatever is decided by it.
 #pragma once
 
@@ -21,7 +21,7 @@
 namespace paceline::testing {
 
 using Weights = std::vector<double>;
-using Law = std::map<std::vector<TokenId>, double>;
+using Distribution = std::map<std::vector<TokenId>, double>;
 
 /// Takes one way after the other through all decisions that have more than one.
 class EveryWay final : public Chance {
@@ -48,7 +48,7 @@ public:
         while (!way_.empty()) {
             Decision& last = way_.back();
             ++last.taken;
-            if (settle(last)) return true;
+            if (skip_impossible(last)) return true;
             way_.pop_back();
         }
         return false;
@@ -59,7 +59,7 @@ private:
         Weights options;
         std::size_t taken = 0;
     };
-    static bool settle(Decision& decision) {
+    static bool skip_impossible(Decision& decision) {
         while (decision.taken < decision.options.size() &&
                decision.options[decision.taken] <= 0.0) {
             ++decision.taken;
@@ -69,7 +69,7 @@ private:
     std::size_t decide(Weights options) {
         if (depth_ == way_.size()) {
             way_.push_back({std::move(options), 0});
-            REQUIRE(settle(way_.back()));
+            REQUIRE(skip_impossible(way_.back()));
         }
         return way_[depth_++].taken;
     }
@@ -77,23 +77,23 @@ private:
     std::size_t depth_ = 0;
 };
 
-inline Law law_of(const std::function<std::vector<TokenId>(Chance&)>& draw) {
-    Law law;
+inline Distribution distribution_of(const std::function<std::vector<TokenId>(Chance&)>& draw) {
+    Distribution distribution;
     EveryWay chance;
     do {
         const std::vector<TokenId> text = draw(chance);
-        law[text] += chance.probability();
+        distribution[text] += chance.probability();
     } while (chance.next());
-    return law;
+    return distribution;
 }
 
 /// Of one token that is drawn by weights.
-inline Law law_of_weights(const Weights& weights) {
+inline Distribution distribution_of_weights(const Weights& weights) {
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    Law law;
+    Distribution distribution;
     for (std::size_t i = 0; i < weights.size(); ++i)
-        law[{static_cast<TokenId>(i)}] = weights[i] / sum;
-    return law;
+        distribution[{static_cast<TokenId>(i)}] = weights[i] / sum;
+    return distribution;
 }
 
 /// Not normalised; with `zeros` some of them are 0.
@@ -105,9 +105,9 @@ inline Weights random_weights(std::mt19937_64& random, std::size_t vocab, bool z
     return weights;
 }
 
-inline double distance(const Law& a, const Law& b) {
+inline double distance(const Distribution& a, const Distribution& b) {
     double worst = 0.0;
-    for (const Law* each : {&a, &b}) {
+    for (const Distribution* each : {&a, &b}) {
         for (const auto& [text, p] : *each) {
             const double other_a = a.contains(text) ? a.at(text) : 0.0;
             const double other_b = b.contains(text) ? b.at(text) : 0.0;

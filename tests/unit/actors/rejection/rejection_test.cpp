@@ -60,10 +60,10 @@ struct Toy {
         return text;
     }
     /// Candidate tokens after a text, as a draft that knows nothing of chance: a tree of some shape.
-    std::vector<msg::WaveRow> wave(const std::vector<TokenId>& text, std::size_t shape) const {
+    std::vector<msg::BatchRow> batch(const std::vector<TokenId>& text, std::size_t shape) const {
         std::mt19937_64 random{seed + text.size() * 31 +
                                static_cast<std::uint64_t>(text.back()) * 7};
-        std::vector<msg::WaveRow> rows{
+        std::vector<msg::BatchRow> rows{
             {NodeId{0}, msg::kNoParent, text.back(), static_cast<Position>(text.size()) - 1, 0}};
         const auto add = [&](std::uint32_t parent, TokenId token) {
             const auto node = static_cast<std::uint32_t>(rows.size());
@@ -86,15 +86,15 @@ struct Toy {
     std::vector<TokenId> speculative(std::size_t shape, Chance& chance) {
         std::vector<TokenId> text{0, 3};
         for (FinishReason end = FinishReason::None; end == FinishReason::None;) {
-            const std::vector<msg::WaveRow> rows = wave(text, shape);
-            WaveWalk walk{{.rows = rows,
-                           .committed = text,
-                           .sampling = sampling,
-                           .finish = rule,
-                           .rule = AcceptanceRule::Rejection,
-                           .chance = &chance}};
+            const std::vector<msg::BatchRow> rows = batch(text, shape);
+            BatchWalk walk{{.rows = rows,
+                            .committed = text,
+                            .sampling = sampling,
+                            .finish = rule,
+                            .rule = AcceptanceRule::Rejection,
+                            .chance = &chance}};
             while (const auto at = walk.wanted()) {
-                const msg::WaveRow& row = rows[*at];
+                const msg::BatchRow& row = rows[*at];
                 const TokenId before =
                     row.parent == msg::kNoParent ? text[text.size() - 2] : rows[row.parent].token;
                 fill_logits(seed, before, row.token, logits);
@@ -111,7 +111,7 @@ struct Toy {
 
 }  // namespace
 
-TEST_CASE("siblings that were just named leave the target's law as it is") {
+TEST_CASE("siblings that were not drawn leave the target's distribution as it is") {
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -121,17 +121,17 @@ TEST_CASE("siblings that were just named leave the target's law as it is") {
         std::iota(candidates.begin(), candidates.end(), 0);
         std::shuffle(candidates.begin(), candidates.end(), random);
         candidates.resize(random() % (vocab + 1));
-        const Law law = law_of([&](Chance& chance) {
+        const Distribution distribution = distribution_of([&](Chance& chance) {
             Weights left = p;
             const Choice choice = choose(left, {.tokens = candidates}, chance);
             if (choice.candidate) REQUIRE(candidates[*choice.candidate] == choice.token);
             return std::vector{choice.token};
         });
-        REQUIRE(distance(law, law_of_weights(p)) < 1e-12);
+        REQUIRE(distance(distribution, distribution_of_weights(p)) < 1e-12);
     }
 }
 
-TEST_CASE("siblings drawn from a q without putting back leave the target's law as it is") {
+TEST_CASE("siblings drawn from a q without putting back leave the target's distribution as it is") {
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
@@ -139,40 +139,40 @@ TEST_CASE("siblings drawn from a q without putting back leave the target's law a
         const Weights p = random_weights(random, vocab, true);
         const Weights q = seed % 10 == 0 ? p : random_weights(random, vocab, true);
         const std::size_t count = seed % 4;
-        const Law law = law_of([&](Chance& chance) {
+        const Distribution distribution = distribution_of([&](Chance& chance) {
             const std::vector<TokenId> candidates = drawn(q, count, chance);
             Weights left = p;
             Weights proposed_from = q;
             return std::vector{
                 choose(left, {.tokens = candidates, .q = proposed_from}, chance).token};
         });
-        REQUIRE(distance(law, law_of_weights(p)) < 1e-9);
+        REQUIRE(distance(distribution, distribution_of_weights(p)) < 1e-9);
     }
 }
 
 TEST_CASE("the enumeration sees an argmax draft that is verified as if it had been drawn") {
     const Weights p{1, 2, 3, 4};
     const Weights q{1, 1, 5, 3};
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         Weights left = p;
         Weights proposed_from = q;
         const std::vector<TokenId> best{2};
         return std::vector{choose(left, {.tokens = best, .q = proposed_from}, chance).token};
     });
-    CHECK(distance(law, law_of_weights(p)) > 0.05);
+    CHECK(distance(distribution, distribution_of_weights(p)) > 0.05);
 }
 
 TEST_CASE("the enumeration sees a sibling that is not taken out after it was rejected") {
     const Weights p{1, 2, 3, 4};
-    const Law law = law_of([&](Chance& chance) {
+    const Distribution distribution = distribution_of([&](Chance& chance) {
         if (chance.happens(0.3)) return std::vector<TokenId>{2};
         if (chance.happens(0.4)) return std::vector<TokenId>{3};
         return std::vector{static_cast<TokenId>(chance.pick(p))};
     });
-    CHECK(distance(law, law_of_weights(p)) > 0.05);
+    CHECK(distance(distribution, distribution_of_weights(p)) > 0.05);
     // Drawn siblings: the second one is accepted by the q that the first one came from.
     const Weights q{4, 3, 2, 1};
-    const Law kept = law_of([&](Chance& chance) {
+    const Distribution kept = distribution_of([&](Chance& chance) {
         const std::vector<TokenId> candidates = drawn(q, 2, chance);
         Weights left = p;
         for (const TokenId candidate : candidates) {
@@ -188,10 +188,11 @@ TEST_CASE("the enumeration sees a sibling that is not taken out after it was rej
         }
         return std::vector<TokenId>{};
     });
-    CHECK(distance(kept, law_of_weights(p)) > 0.01);
+    CHECK(distance(kept, distribution_of_weights(p)) > 0.01);
 }
 
-TEST_CASE("the law of a committed text is that of plain sampling: chains, siblings, filters") {
+TEST_CASE(
+    "the distribution of a committed text is that of plain sampling: chains, siblings, filters") {
     for (std::uint64_t seed = 1; seed <= 36; ++seed) {
         CAPTURE(seed);
         Toy toy;
@@ -203,8 +204,10 @@ TEST_CASE("the law of a committed text is that of plain sampling: chains, siblin
         toy.sampling.presence_penalty = seed % 7 == 0 ? 0.5F : 0.0F;
         toy.rule = {.end_tokens = {4}, .max_tokens = 3, .answer_begin = 2, .context = 100};
         const std::size_t shape = seed % 9;  // depth 1 .. 3, none to two siblings
-        const Law plain = law_of([&](Chance& chance) { return toy.plain(chance); });
-        const Law spoken = law_of([&](Chance& chance) { return toy.speculative(shape, chance); });
+        const Distribution plain =
+            distribution_of([&](Chance& chance) { return toy.plain(chance); });
+        const Distribution spoken =
+            distribution_of([&](Chance& chance) { return toy.speculative(shape, chance); });
         REQUIRE(distance(plain, spoken) < 1e-9);
         if (toy.sampling.greedy()) CHECK(spoken.size() == 1);
     }

@@ -1,7 +1,7 @@
 // TinyBackend: a model of a few tokens, whose logits depend on the last two tokens of the text, through
-// the KV slots of every layer. Small enough for the law of whole answers to be enumerated.
+// the KV slots of every layer. Small enough for the distribution of whole answers to be enumerated.
 //
-// Two models with different `weights` have different laws of the next token. The cache starts out as
+// Two models with different `weights` have different distributions of the next token. The cache starts out as
 // garbage: a row that reads a wrong slot has other logits.
 #pragma once
 

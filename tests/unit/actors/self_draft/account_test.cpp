@@ -58,7 +58,7 @@ struct Answered {
     [[nodiscard]] SelfDraftState state() {
         const auto shown = self_draft_state(pipeline.world.gauges(kFirstSegment), kFakeLayers);
         REQUIRE(shown.has_value());
-        REQUIRE(shown->left_out.has_value());
+        REQUIRE(shown->skipped.has_value());
         return *shown;
     }
 
@@ -110,7 +110,7 @@ TEST_CASE("trials are counted with the sub-layers that their rows ran") {
               run.counted(counters::kPrefillSublayers) +
               run.counted(counters::kOptimiseSublayers) ==
           run.sublayers);
-    CHECK(run.state().left_out->count() > 0);
+    CHECK(run.state().skipped->count() > 0);
     CHECK(run.state().trials > 0);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("an exit shows the layers behind it as left out") {
     PipelineOptions options = drafting(0.5);
     options.self_draft->exit = 3;
     const SelfDraftState state = Answered{options, long_request(3)}.state();
-    CHECK(state.left_out->first_skipped() == 6);
-    CHECK(state.left_out->count() == 2 * (kFakeLayers - 3));
+    CHECK(state.skipped->first_skipped() == 6);
+    CHECK(state.skipped->count() == 2 * (kFakeLayers - 3));
     CHECK(state.drafts);
 }

@@ -47,7 +47,7 @@ struct Draft {
     Draft(const ModelFile& of, bool whole_text, std::mt19937& random)
         : file{of}, whole{whole_text} {
         CpuOptions options{.kv_slots = 1024};
-        if (!whole) options.left_out = some_skipped(file).mask();
+        if (!whole) options.skipped = some_skipped(file).mask();
         backend = make_backend(file, options);
         model = std::make_unique<DraftModel>(
             *backend, DraftModelOptions{.vocab_size = file.config().vocab_size,
@@ -60,8 +60,8 @@ struct Draft {
         model->open(*text);
     }
     std::vector<DraftModel::Said> expand(DraftNodeId node) {
-        const std::vector<DraftModel::Wish> wishes{{text, {node}, 3}};
-        if (!model->prepare(wishes)) return {};
+        const std::vector<DraftModel::Expansion> expansions{{text, {node}, 3}};
+        if (!model->prepare(expansions)) return {};
         return model->take(model->run(nullptr)).said;
     }
     /// Grows a chain below the root and compares each step with a plain forward.

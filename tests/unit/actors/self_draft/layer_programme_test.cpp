@@ -89,8 +89,8 @@ Network random_network(std::uint64_t seed, int depth, int dim) {
     return network;
 }
 
-/// The plain twin: the definition of g[i][j], evaluated from its end, a row at a time.
-struct Twin {
+/// The reference implementation: the definition of g[i][j], evaluated from its end, a row at a time.
+struct Reference {
     const Network& network;
     LayerProgrammeOptions options;
     std::vector<State> h = network.states();
@@ -153,7 +153,7 @@ TEST_CASE("the programme is the definition of g, evaluated in batches") {
                 const LayerProgrammeOptions options{9, skip, keep, keep};
                 const ProgrammeResult got =
                     choose_layers(network.stack(), options, network.runner());
-                const auto wanted = Twin{network, options}.g(9, skip);
+                const auto wanted = Reference{network, options}.g(9, skip);
                 REQUIRE(got.done);
                 REQUIRE(wanted);
                 CHECK(got.set == wanted->set);

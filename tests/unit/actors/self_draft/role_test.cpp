@@ -62,7 +62,7 @@ PipelineOptions pipeline_options(Way way, std::uint64_t seed) {
     PipelineOptions options{.seed = seed, .kv_slots = 2048};
     options.segments = way == Way::Exit ? 1 + static_cast<int>(random() % 3) : 1;
     options.dispatch.start = StartRule::AtOnce;
-    options.dispatch.shape = static_cast<WaveShape>(random() % 2);
+    options.dispatch.shape = static_cast<BatchShape>(random() % 2);
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
@@ -221,7 +221,7 @@ TEST_CASE("a request that is stopped while it drafts gives its slots back for th
     }
 }
 
-TEST_CASE("between two verify waves all drafted rows of a request follow one skip set") {
+TEST_CASE("between two verify batches all drafted rows of a request follow one skip set") {
     // Requests of one token need no prefill: they begin while the chains of others grow.
     std::size_t sets_used = 0;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -272,14 +272,14 @@ TEST_CASE("between two verify waves all drafted rows of a request follow one ski
     CHECK(sets_used > 3);
 }
 
-TEST_CASE("drafted rows that find no place in their wave give their slots back") {
+TEST_CASE("drafted rows that find no place in their batch give their slots back") {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         PipelineOptions options = pipeline_options(static_cast<Way>(seed % kWays), seed);
         options.self_draft->gamma = 8;
         options.self_draft->auto_off = false;
         options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(seed % 4);
-        // More requests than a wave takes: it gives each a share that is shorter than its chain.
+        // More requests than a batch takes: it gives each a share that is shorter than its chain.
         std::vector<Request> requests;
         for (std::uint64_t i = 0; i < 12; ++i) {
             requests.push_back(small_request(seed * 100 + i));
@@ -314,7 +314,7 @@ TEST_CASE("requests that draft do not hold up the prefill of another one") {
     pipeline.open_and_begin(RequestId{3}, requests[2]);
     pipeline.run_until_finished(1);
     CHECK(answer_of(pipeline, RequestId{3}) == plain_answer(requests[2]).answer);
-    // 15 waves of prefill and at most 4 of its own; each also verifies the two others.
+    // 15 batches of prefill and at most 4 of its own; each also verifies the two others.
     CHECK(pipeline.conductor.verdicts - before <= 3 * (15 + 4 + 4));
 }
 

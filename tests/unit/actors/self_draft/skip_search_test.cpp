@@ -50,7 +50,7 @@ struct Model {
     std::vector<double> costs;
 };
 
-/// Until it settles. Returns the number of trials.
+/// Until it is done. Returns the number of trials.
 int search(SkipSearch& search, const Model& model) {
     int trials = 0;
     for (; search.searching(); ++trials) {
@@ -165,7 +165,7 @@ TEST_CASE("windows of 32 tokens are enough to get far beyond the uniform set") {
     CHECK(found > 1.5 * start);
 }
 
-TEST_CASE("it settles when a set is good enough, when none gets better, and after trials_max") {
+TEST_CASE("it is done when a set is good enough, when none gets better, and after trials_max") {
     SUBCASE("good enough") {
         SkipSearch search{thirty_layers()};
         search.judged(search.propose(), 0.94, 0.2);
@@ -201,14 +201,14 @@ TEST_CASE("it settles when a set is good enough, when none gets better, and afte
     }
 }
 
-TEST_CASE("a settled search whose tokens are rejected begins anew with a lower ratio") {
+TEST_CASE("a search that is done whose tokens are rejected begins anew with a lower ratio") {
     SkipSearchOptions options = thirty_layers();
     options.trials_max = 3;
     SkipSearch search{options};
     for (int i = 0; i < 200; ++i) search.verified(1, 4);  // it is still searching
     CHECK(search.ratio() == 0.45);
     for (int i = 0; i < 3; ++i) search.judged(search.propose(), 0.5 + 0.1 * i, 0.4);
-    const SkipSet settled = search.best();
+    const SkipSet before = search.best();
     for (int i = 0; i < SkipSearch::kVerdictsToAdjust - 1; ++i) search.verified(2, 4);
     CHECK(search.ratio() == 0.45);
     search.verified(2, 4);
@@ -218,7 +218,7 @@ TEST_CASE("a settled search whose tokens are rejected begins anew with a lower r
     CHECK(search.matchness() == 0.0);
     CHECK(within_bounds(search.best(), 22));
     for (int s = 0; s < 60; ++s) {
-        if (search.best().skips(s)) CHECK(settled.skips(s));
+        if (search.best().skips(s)) CHECK(before.skips(s));
     }
     CHECK(within_bounds(search.propose(), 22));
 

@@ -27,8 +27,8 @@ SelfDraftState state_of(const SkipSet& set) {
             .threshold = 0.625,
             .matchness = 0.75,
             .trials = 34,
-            .left_out_count = set.count(),
-            .left_out = set};
+            .skipped_count = set.count(),
+            .skipped = set};
 }
 
 std::uint64_t& at(Gauges& all, Gauge gauge) {
@@ -50,8 +50,8 @@ TEST_CASE("what a stage shows of its draft is what a reader finds, for models of
         CHECK(read->threshold == doctest::Approx(0.625));
         CHECK(read->matchness == doctest::Approx(0.75));
         CHECK(read->trials == 34);
-        REQUIRE(read->left_out.has_value());
-        CHECK(*read->left_out == set);
+        REQUIRE(read->skipped.has_value());
+        CHECK(*read->skipped == set);
     }
 }
 
@@ -62,8 +62,8 @@ TEST_CASE(
     set.set(399, true);
     const auto read = self_draft_state(shown(state_of(set)), 200);
     REQUIRE(read.has_value());
-    CHECK(read->left_out_count == 2);
-    CHECK(!read->left_out.has_value());
+    CHECK(read->skipped_count == 2);
+    CHECK(!read->skipped.has_value());
 }
 
 TEST_CASE("gauges that were never written, or are out of range, are no state") {
@@ -74,7 +74,7 @@ TEST_CASE("gauges that were never written, or are out of range, are no state") {
     REQUIRE(self_draft_state(good, 4).has_value());
     for (const Gauge gauge :
          {gauges::kDraftPhase, gauges::kDraftGain, gauges::kDraftThreshold, gauges::kMatchness,
-          gauges::kTrials, gauges::kLeftOut, gauges::left_out_word(0), gauges::left_out_word(3)}) {
+          gauges::kTrials, gauges::kSkipped, gauges::skipped_word(0), gauges::skipped_word(3)}) {
         Gauges bad = good;
         at(bad, gauge) = ~std::uint64_t{0};
         CAPTURE(static_cast<int>(gauge));
@@ -86,9 +86,9 @@ TEST_CASE("a set that is read while it changes is left out, the rest is not") {
     SkipSet set{4};
     set.set(2, true);
     Gauges torn = shown(state_of(set));
-    at(torn, gauges::left_out_word(0)) |= 1U << 5U;
+    at(torn, gauges::skipped_word(0)) |= 1U << 5U;
     const auto read = self_draft_state(torn, 4);
     REQUIRE(read.has_value());
-    CHECK(!read->left_out.has_value());
+    CHECK(!read->skipped.has_value());
     CHECK(read->trials == 34);
 }

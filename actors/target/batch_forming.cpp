@@ -1,10 +1,10 @@
-// The second half of WaveScheduler: which rows make the next wave. The first half (wave_scheduler.cpp) is
+// The second half of BatchScheduler: which rows make the next batch. The first half (batch_scheduler.cpp) is
 // the states of requests, proposals and verdicts.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -12,7 +12,7 @@ namespace paceline {
 // ---- The rows of one request
 
 /// Whether the token after this node could be committed.
-bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
+bool BatchScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
     const FinishRule& rule = entry.state->finish_rule();
     // The root is committed and did not end the answer: an end token there comes from the prompt.
     if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
@@ -20,15 +20,15 @@ bool WaveScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const 
 }
 
 /// In the order in which they should be sent. Parents come first, so any prefix can be sent.
-std::vector<NodeId> WaveScheduler::unsent_nodes(const Entry& entry) const {
+std::vector<NodeId> BatchScheduler::unsent_nodes(const Entry& entry) const {
     const TreeNode& root = entry.state->tree().root();
     const bool first_round =
         options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
     if (first_round) return {root.id};
-    return options_.shape == WaveShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
+    return options_.shape == BatchShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
 }
 
-std::vector<NodeId> WaveScheduler::unsent_trunk(const Entry& entry) const {
+std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
     std::vector<NodeId> nodes;
@@ -40,7 +40,7 @@ std::vector<NodeId> WaveScheduler::unsent_trunk(const Entry& entry) const {
     return nodes;
 }
 
-std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
+std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
     const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
@@ -66,19 +66,19 @@ std::vector<NodeId> WaveScheduler::unsent_tree(const Entry& entry) const {
     return nodes;
 }
 
-bool WaveScheduler::may_start(const Entry& entry, Micros now) const {
+bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
     const bool rounds = options_.start == StartRule::Lockstep;
-    if (entry.in_flight.size() >= (rounds ? 1 : options_.waves_in_flight_max)) return false;
+    if (entry.in_flight.size() >= (rounds ? 1 : options_.batches_in_flight_max)) return false;
     if (entry.blocked) return false;
     if (!entry.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
     return !waits_for_draft(entry) || now >= entry.wait_until;
 }
 
-// ---- Who shares the wave
+// ---- Who shares the batch
 
 /// All requests with rows to send: first those that found no room most often, then verify
 /// before prefill, then those served longest ago.
-std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
+std::vector<BatchScheduler::Candidate> BatchScheduler::candidates(Micros now) {
     std::vector<Candidate> found;
     for (auto& [request, entry] : entries_) {
         if (entry.state->over()) continue;
@@ -103,8 +103,8 @@ std::vector<WaveScheduler::Candidate> WaveScheduler::candidates(Micros now) {
 
 /// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
 /// that many and verify rows are left; other prefills take the remaining rows, in their order.
-void WaveScheduler::share_rows(std::vector<Candidate>& candidates) const {
-    std::uint32_t left = options_.wave_rows();
+void BatchScheduler::share_rows(std::vector<Candidate>& candidates) const {
+    std::uint32_t left = options_.batch_rows();
     std::uint32_t verify_left = kVerifyRowsMax;
     std::vector<Candidate*> open;
     for (Candidate& each : candidates) {
@@ -132,7 +132,7 @@ void WaveScheduler::share_rows(std::vector<Candidate>& candidates) const {
     }
 }
 
-std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
+std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {
     for (auto& [request, entry] : entries_) {
         if (entry.half_until && now >= *entry.half_until) entry.half_until.reset();
     }
@@ -140,75 +140,75 @@ std::optional<msg::Wave> WaveScheduler::next_wave(Micros now) {
     while (true) {
         std::vector<Candidate> all = candidates(now);
         if (all.empty()) return std::nullopt;
-        msg::Wave wave = form(all, now);
-        if (!wave.parts.empty()) return wave;
+        msg::Batch batch = form(all, now);
+        if (!batch.parts.empty()) return batch;
     }
 }
 
-msg::Wave WaveScheduler::form(std::vector<Candidate>& candidates, Micros now) {
+msg::Batch BatchScheduler::form(std::vector<Candidate>& candidates, Micros now) {
     for (std::size_t i = options_.requests_max; i < candidates.size(); ++i) {
         ++candidates[i].entry->passed;
     }
     if (candidates.size() > options_.requests_max) candidates.resize(options_.requests_max);
     share_rows(candidates);
-    ++waves_;
-    msg::Wave wave{};
+    ++batches_;
+    msg::Batch batch{};
     for (const bool prefills : {false, true}) {
         for (const Candidate& each : candidates) {
-            if (each.prefills() == prefills) add_part(wave, each, now);
+            if (each.prefills() == prefills) add_part(batch, each, now);
         }
     }
-    return wave;
+    return batch;
 }
 
-void WaveScheduler::add_part(msg::Wave& wave, const Candidate& candidate, Micros now) {
+void BatchScheduler::add_part(msg::Batch& batch, const Candidate& candidate, Micros now) {
     Entry& entry = *candidate.entry;
     if (candidate.granted == 0) {
         ++entry.passed;
         return;
     }
     const auto base = static_cast<Position>(entry.state->slots().size());
-    const std::uint32_t rows = candidate.prefills() ? add_prefill(wave, entry, candidate.granted)
-                                                    : add_verify(wave, entry, candidate);
+    const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
+                                                    : add_verify(batch, entry, candidate);
     entry.blocked = rows == 0;
     if (entry.blocked) return;
-    wave.parts.push_back(
+    batch.parts.push_back(
         {.request = entry.state->request(),
          .attempt = entry.state->attempt(),
-         .wave = WaveId{entry.next_wave++},
-         .kind = candidate.prefills() ? msg::WaveKind::Prefill : msg::WaveKind::Verify,
+         .batch = BatchId{entry.next_batch++},
+         .kind = candidate.prefills() ? msg::BatchKind::Prefill : msg::BatchKind::Verify,
          .base = base,
          .rows = rows,
          .hold = 0});
     entry.passed = 0;
-    entry.served = waves_;
+    entry.served = batches_;
     if (candidate.prefills()) {
         entry.wait_until = now + options_.proposal_wait;
         return;
     }
     entry.round_root = entry.state->tree().root().position;
     const bool held = options_.start == StartRule::Lockstep && waits_for_draft(entry) &&
-                      entry.heard.halfway < entry.round_root;
+                      entry.received.halfway < entry.round_root;
     if (held) entry.half_until = now + options_.proposal_wait;
 }
 
-std::uint32_t WaveScheduler::add_prefill(msg::Wave& wave, Entry& entry, std::uint32_t rows) {
+std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows) {
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
         const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
         PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
         entry.slots.commit(slot.value());
-        wave.rows.push_back({.node = TokenTree::kNoNode,
-                             .parent = msg::kNoParent,
-                             .token = text[position],
-                             .position = static_cast<Position>(position),
-                             .slot = slot.value()});
+        batch.rows.push_back({.node = TokenTree::kNoNode,
+                              .parent = msg::kNoParent,
+                              .token = text[position],
+                              .position = static_cast<Position>(position),
+                              .slot = slot.value()});
     }
     return rows;
 }
 
-std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Candidate& chosen) {
+std::uint32_t BatchScheduler::add_verify(msg::Batch& batch, Entry& entry, const Candidate& chosen) {
     TokenTree& tree = entry.state->tree();
     std::vector<NodeId> sent;
     for (std::uint32_t i = 0; i < chosen.granted; ++i) {
@@ -222,10 +222,10 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Can
             begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.name(node.position);
         if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
         sent.push_back(node.id);
-        wave.rows.push_back(tree.send(node.id, slot.value()));
+        batch.rows.push_back(tree.send(node.id, slot.value()));
         if (!begun) continue;
-        wave.rows.back().start = ahead->second.start;
-        wave.rows.back().tensor_row = ahead->second.tensor_row;
+        batch.rows.back().start = ahead->second.start;
+        batch.rows.back().tensor_row = ahead->second.tensor_row;
         entry.ahead_rows.erase(ahead);
     }
     if (sent.empty()) {
@@ -236,7 +236,7 @@ std::uint32_t WaveScheduler::add_verify(msg::Wave& wave, Entry& entry, const Can
         ++entry.silent;
         ++proposals_.waits_expired;
     }
-    if (entry.open) settled_.push_back(*std::exchange(entry.open, std::nullopt));
+    if (entry.open) resolved_.push_back(*std::exchange(entry.open, std::nullopt));
     const auto rows = static_cast<std::uint32_t>(sent.size());
     entry.in_flight.push_back(std::move(sent));
     return rows;

@@ -1,5 +1,5 @@
 // The rejection rule with the candidates of a target that drafts for itself: point masses, in chains and
-// trees. The law of the answers is that of plain sampling, by exact enumeration of what the verifier
+// trees. The distribution of the answers is that of plain sampling, by exact enumeration of what the verifier
 // may decide, and by counting with its own chance.
 #include <cmath>
 #include <map>
@@ -36,7 +36,7 @@ Request request_of(std::uint64_t seed) {
 PipelineOptions options_of(bool skips, bool tree, std::uint64_t seed) {
     PipelineOptions options{.seed = seed, .kv_slots = 512};
     options.dispatch.start = StartRule::AtOnce;
-    options.dispatch.shape = tree ? WaveShape::Tree : WaveShape::Chain;
+    options.dispatch.shape = tree ? BatchShape::Tree : BatchShape::Chain;
     options.candidate_right = 0.7;
     SelfDraftOptions& self = options.self_draft.emplace();
     self.head = HeadId::Adapter;
@@ -73,10 +73,13 @@ std::vector<float> logits_after(const Text& text) {
     return logits;
 }
 
-/// Plain sampling's law of the answers, token by token.
-void add_plain(const Request& request, const Text& text, double probability, Law& law) {
+/// Plain sampling's distribution of the answers, token by token.
+void add_plain(const Request& request,
+               const Text& text,
+               double probability,
+               Distribution& distribution) {
     if (text.size() == request.text.size() + kAnswer) {
-        law[text] += probability;
+        distribution[text] += probability;
         return;
     }
     std::vector<float> logits = logits_after(text);
@@ -89,57 +92,57 @@ void add_plain(const Request& request, const Text& text, double probability, Law
         if (own <= 0.0) continue;
         Text longer = text;
         longer.push_back(token);
-        add_plain(request, longer, probability * own, law);
+        add_plain(request, longer, probability * own, distribution);
     }
 }
 
-Law plain_law() {
-    Law law;
+Distribution plain_distribution() {
+    Distribution distribution;
     const Request request = request_of(0);
-    add_plain(request, request.text, 1.0, law);
-    return law;
+    add_plain(request, request.text, 1.0, distribution);
+    return distribution;
 }
 
-/// The first verify wave after a text, as the first segment sends it: the root, and what was drafted.
-std::vector<msg::WaveRow> wave_after(const PipelineOptions& options,
-                                     const Request& request,
-                                     const Text& text) {
+/// The first verify batch after a text, as the first segment sends it: the root, and what was drafted.
+std::vector<msg::BatchRow> batch_after(const PipelineOptions& options,
+                                       const Request& request,
+                                       const Text& text) {
     Request asked = request;
     asked.text = text;
     asked.replayed = static_cast<Position>(text.size() - request.text.size());
     Pipeline pipeline{options, Texts{text}};
-    std::vector<msg::WaveRow> wave;
+    std::vector<msg::BatchRow> batch;
     pipeline.backends.front()->on_rows = [&](std::span<const Row> rows) {
         const bool verifies = rows.front().path_count > 0 && rows.back().mask == nullptr &&
                               rows.front().last == 2 * kFakeLayers;
-        if (!verifies || !wave.empty()) return;
+        if (!verifies || !batch.empty()) return;
         std::map<KvSlot, std::uint32_t> nodes;
         for (const Row& row : rows) {
-            const auto node = static_cast<std::uint32_t>(wave.size());
+            const auto node = static_cast<std::uint32_t>(batch.size());
             const bool is_root = row.path_count == 1;
             const std::uint32_t parent =
                 is_root ? msg::kNoParent : nodes.at(row.path_slots[row.path_count - 2]);
             nodes[row.slot] = node;
-            wave.push_back({NodeId{node}, parent, row.token, row.position, row.slot});
+            batch.push_back({NodeId{node}, parent, row.token, row.position, row.slot});
         }
     };
     pipeline.open_and_begin(kOne, asked);
     pipeline.run_until_finished();
-    REQUIRE(!wave.empty());
-    return wave;
+    REQUIRE(!batch.empty());
+    return batch;
 }
 
 struct Drafts {
     PipelineOptions options;
     Request request;
-    std::map<Text, std::vector<msg::WaveRow>> waves = {};
+    std::map<Text, std::vector<msg::BatchRow>> batches = {};
     std::map<Text, std::vector<float>> logits = {};
-    std::size_t drafted = 0;  // candidates in all waves
+    std::size_t drafted = 0;  // candidates in all batches
 
-    const std::vector<msg::WaveRow>& after(const Text& text) {
-        const auto found = waves.find(text);
-        if (found != waves.end()) return found->second;
-        const auto made = waves.emplace(text, wave_after(options, request, text)).first;
+    const std::vector<msg::BatchRow>& after(const Text& text) {
+        const auto found = batches.find(text);
+        if (found != batches.end()) return found->second;
+        const auto made = batches.emplace(text, batch_after(options, request, text)).first;
         drafted += made->second.size() - 1;
         return made->second;
     }
@@ -148,16 +151,16 @@ struct Drafts {
         return found != logits.end() ? found->second
                                      : logits.emplace(text, logits_after(text)).first->second;
     }
-    /// What a wave after `text` commits, one way of it.
+    /// What a batch after `text` commits, one way of it.
     WalkResult walk(const Text& text, Chance& chance) {
-        const std::vector<msg::WaveRow>& rows = after(text);
+        const std::vector<msg::BatchRow>& rows = after(text);
         const FinishRule rule = request.finish_rule();
-        WaveWalk walk{{.rows = rows,
-                       .committed = text,
-                       .sampling = request.sampling,
-                       .finish = rule,
-                       .rule = AcceptanceRule::Rejection,
-                       .chance = &chance}};
+        BatchWalk walk{{.rows = rows,
+                        .committed = text,
+                        .sampling = request.sampling,
+                        .finish = rule,
+                        .rule = AcceptanceRule::Rejection,
+                        .chance = &chance}};
         SamplerScratch scratch;
         while (const auto at = walk.wanted()) {
             Text path;
@@ -172,7 +175,7 @@ struct Drafts {
         }
         return walk.take();
     }
-    void add(const Text& text, double probability, Law& law) {
+    void add(const Text& text, double probability, Distribution& distribution) {
         EveryWay ways;
         do {
             const WalkResult result = walk(text, ways);
@@ -180,9 +183,9 @@ struct Drafts {
             longer.insert(longer.end(), result.tokens.begin(), result.tokens.end());
             const double own = probability * ways.probability();
             if (result.finish != FinishReason::None) {
-                law[longer] += own;
+                distribution[longer] += own;
             } else {
-                add(longer, own, law);
+                add(longer, own, distribution);
             }
         } while (ways.next());
     }
@@ -190,8 +193,9 @@ struct Drafts {
 
 }  // namespace
 
-TEST_CASE("the candidates of a target that drafts for itself leave the target's law as it is") {
-    const Law plain = plain_law();
+TEST_CASE(
+    "the candidates of a target that drafts for itself leave the target's distribution as it is") {
+    const Distribution plain = plain_distribution();
     REQUIRE(plain.size() == 27);
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         for (const bool skips : {false, true}) {
@@ -201,26 +205,28 @@ TEST_CASE("the candidates of a target that drafts for itself leave the target's 
                 CAPTURE(tree);
                 // What is drafted depends on the request's noise: each seed has other candidates.
                 Drafts drafts{options_of(skips, tree, seed), request_of(seed)};
-                Law law;
-                drafts.add(drafts.request.text, 1.0, law);
+                Distribution distribution;
+                drafts.add(drafts.request.text, 1.0, distribution);
                 CHECK(drafts.drafted >= (tree ? 9U : 4U));
-                CHECK(distance(law, plain) < 1e-9);
-                CHECK(law.size() == plain.size());
+                CHECK(distance(distribution, plain) < 1e-9);
+                CHECK(distribution.size() == plain.size());
             }
         }
     }
 }
 
-TEST_CASE("with the counter's own chance, self-drafted answers are as frequent as the law says") {
+TEST_CASE(
+    "with the counter's own chance, self-drafted answers are as frequent as the distribution "
+    "says") {
     // The noise that candidates are drawn with and the verifier's decisions come from one seed.
     constexpr int kRuns = 500;
     constexpr int kAtOnce = 8;
-    const Law plain = plain_law();
+    const Distribution plain = plain_distribution();
     for (const bool skips : {false, true}) {
         for (const bool tree : {false, true}) {
             CAPTURE(skips);
             CAPTURE(tree);
-            Law counted;
+            Distribution counted;
             std::size_t drafted = 0;
             for (int run = 0; run < kRuns; ++run) {
                 Pipeline pipeline{options_of(skips, tree, static_cast<std::uint64_t>(run) + 1),

@@ -1,13 +1,13 @@
-// AnswerWaves: answers to many prompts, made by waves of many requests on one backend.
+// AnswerBatches: answers to many prompts, made in batches of rows of many requests on one backend.
 //
-// As many requests as there are seats run at a time, each with KV pages of its own. A wave is the
+// As many requests as there are seats run at a time, each with KV pages of its own. A batch is the
 // newest row of every request that is answering, and, as far as rows are left, rows of prompts of
 // those that are joining. Where an answer ends the next prompt takes its seat (continuous
 // batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
 // not see their neighbours, so the tokens are those of PlainDecoder.
 //
 // With the tokens an answer keeps the target's most probable next tokens after each row, and residuals.
-// To read the residual after a layer, the layers of a wave run in several calls that end there.
+// To read the residual after a layer, the layers of a batch run in several calls that end there.
 //
 // Borrows the backend, which must hold all layers. One thread; the cancel token may be raised
 // from any.
@@ -31,7 +31,7 @@ namespace paceline {
 struct BatchParams {
     Request request = {};          // of every answer but for its text; answer i draws with seed + i
     int seats = 32;                // requests at a time, >= 1
-    int wave_rows = 64;            // of one wave, >= seats
+    int batch_rows = 64;           // of one batch, >= seats
     int top = 0;                   // likeliest tokens kept per row; 0: none
     std::vector<int> hidden = {};  // layers after which the residual is kept; ascending, from 1
 };
@@ -61,14 +61,14 @@ struct MadeAnswer {
 [[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,
                                         const BatchParams& params);
 
-class AnswerWaves {
+class AnswerBatches {
 public:
     using Done = std::function<Status(MadeAnswer)>;
-    /// After each wave: tokens drawn in it, rows it had.
-    using OnWave = std::function<void(int drawn, int rows)>;
+    /// After each batch: tokens drawn in it, rows it had.
+    using OnBatch = std::function<void(int drawn, int rows)>;
 
     /// Preconditions: `params` are in their ranges; the backend holds all layers.
-    AnswerWaves(Backend& backend, BatchParams params);
+    AnswerBatches(Backend& backend, BatchParams params);
 
     /// Answers all tasks, begun in their order; `done` gets each answer when it is complete.
     /// Every task has room in the context for one token of answer.
@@ -76,7 +76,7 @@ public:
     /// model gives no number to draw a token from; those of `done`.
     [[nodiscard]] Status run(std::span<const AnswerTask> tasks,
                              const Done& done,
-                             const OnWave& on_wave,
+                             const OnBatch& on_batch,
                              const CancelToken& cancel);
 
 private:
@@ -92,13 +92,13 @@ private:
             return static_cast<Position>(answer.tokens.size()) - fed;
         }
     };
-    struct WaveRow {
+    struct BatchRow {
         Seat* seat;
         Position position;
     };
 
     [[nodiscard]] Status seat_next(std::span<const AnswerTask>& waiting);
-    void plan_wave();
+    void plan_batch();
     void add_rows(Seat& seat, Position count);
     [[nodiscard]] RunOutcome run_layers(const CancelToken& cancel);
     void keep_residuals(std::size_t layer_index);
@@ -113,9 +113,9 @@ private:
     KvPages pages_;         // before the seats, which give theirs back
     std::vector<std::unique_ptr<Seat>> seats_;  // in the order in which they joined
     std::vector<Row> rows_;
-    std::vector<WaveRow> wave_;      // what each row is
+    std::vector<BatchRow> batch_;    // what each row is
     std::vector<std::size_t> ends_;  // rows that are the newest of their text
-    std::vector<float> hidden_;      // [wave_rows, dim]
+    std::vector<float> hidden_;      // [batch_rows, dim]
     std::vector<float> end_hidden_;  // [seats, dim]
     std::vector<float> logits_;      // [seats, vocab]
     SamplerScratch scratch_;

@@ -1,6 +1,6 @@
-// AnswerWaves: answers equal those of plain decoding, and the kept distributions and residuals equal those of a
+// AnswerBatches: answers equal those of plain decoding, and the kept distributions and residuals equal those of a
 // plain forward pass of the same text.
-#include "actors/decoding/answer_waves.hpp"
+#include "actors/decoding/answer_batches.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kTop = 5;
 
-/// Prompts of many lengths; two of them longer than a wave has room for.
+/// Prompts of many lengths; two of them longer than a batch has room for.
 std::vector<std::vector<TokenId>> synthetic_prompts(int vocab) {
     std::mt19937 rng{17};
     std::vector<std::vector<TokenId>> prompts;
@@ -54,7 +54,7 @@ BatchParams params_of(int requests, const SamplingParams& sampling) {
                         .max_tokens = 24,
                         .context = 128},
             .seats = requests,
-            .wave_rows = requests + 5,
+            .batch_rows = requests + 5,
             .top = kTop,
             .hidden = {1, 2}};
 }
@@ -64,15 +64,15 @@ std::map<std::int64_t, MadeAnswer> generate(Backend& backend,
                                             const BatchParams& params,
                                             const std::vector<AnswerTask>& tasks) {
     std::map<std::int64_t, MadeAnswer> made;
-    AnswerWaves waves{backend, params};
+    AnswerBatches batches{backend, params};
     const auto done = [&](MadeAnswer answer) {
         const std::int64_t index = answer.task.index;
         CHECK(made.emplace(index, std::move(answer)).second);
         return Status{};
     };
     const CancelToken cancel;
-    const Status status = waves.run(
-        tasks, done, [&](int, int rows) { CHECK(rows <= params.wave_rows); }, cancel);
+    const Status status = batches.run(
+        tasks, done, [&](int, int rows) { CHECK(rows <= params.batch_rows); }, cancel);
     REQUIRE_MESSAGE(status.ok(), (status ? std::string{} : status.error().what));
     CHECK(made.size() == tasks.size());
     return made;
@@ -251,7 +251,7 @@ TEST_CASE("a raised token ends the run, and no answer is half made") {
     BatchParams params = params_of(4, {});
     params.request.end_tokens = {};
     const auto backend = make_backend(file, room_for(params, tasks));
-    AnswerWaves waves{*backend, params};
+    AnswerBatches batches{*backend, params};
     CancelToken cancel;
     std::size_t made = 0;
     const auto done = [&](MadeAnswer answer) {
@@ -260,13 +260,13 @@ TEST_CASE("a raised token ends the run, and no answer is half made") {
         if (++made == 2) cancel.cancel();
         return Status{};
     };
-    const Status status = waves.run(
+    const Status status = batches.run(
         tasks, done, [](int, int) {}, cancel);
     CHECK(status.error().code == Errc::Cancelled);
     CHECK(made >= 2);
     CHECK(made < tasks.size());
     cancel.reset();
-    CHECK(waves
+    CHECK(batches
               .run(
                   tasks, [](const MadeAnswer&) { return Status{}; }, [](int, int) {}, cancel)
               .ok());  // all pages were given back

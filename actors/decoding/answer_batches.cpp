@@ -1,4 +1,4 @@
-#include "actors/decoding/answer_waves.hpp"
+#include "actors/decoding/answer_batches.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -43,7 +43,7 @@ std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const BatchParams& 
     return total * kKvPageSlots;
 }
 
-AnswerWaves::AnswerWaves(Backend& backend, BatchParams params)
+AnswerBatches::AnswerBatches(Backend& backend, BatchParams params)
     : backend_{&backend},
       params_{std::move(params)},
       winner_is_drawn_{params_.request.sampling.greedy() &&
@@ -53,34 +53,34 @@ AnswerWaves::AnswerWaves(Backend& backend, BatchParams params)
     const ModelConfig& config = backend.config();
     PACE_CHECK(backend.first_layer() == 0 && backend.last_layer() == config.layers,
                "answers need all layers");
-    PACE_CHECK(params_.seats >= 1 && params_.wave_rows >= params_.seats,
-               "every request has a row in a wave");
+    PACE_CHECK(params_.seats >= 1 && params_.batch_rows >= params_.seats,
+               "every request has a row in a batch");
     const auto dim = static_cast<std::size_t>(config.dim);
     const auto seats = static_cast<std::size_t>(params_.seats);
-    hidden_.resize(static_cast<std::size_t>(params_.wave_rows) * dim);
+    hidden_.resize(static_cast<std::size_t>(params_.batch_rows) * dim);
     end_hidden_.resize(seats * dim);
     logits_.resize(seats * static_cast<std::size_t>(config.vocab_size));
 }
 
-Status AnswerWaves::run(std::span<const AnswerTask> tasks,
-                        const Done& done,
-                        const OnWave& on_wave,
-                        const CancelToken& cancel) {
+Status AnswerBatches::run(std::span<const AnswerTask> tasks,
+                          const Done& done,
+                          const OnBatch& on_batch,
+                          const CancelToken& cancel) {
     while (true) {
         if (Status s = seat_next(tasks); !s) return s;
         if (seats_.empty()) return {};
-        plan_wave();
+        plan_batch();
         if (run_layers(cancel) == RunOutcome::Cancelled || cancel.cancelled()) {
             seats_.clear();
             return Error{Errc::Cancelled, "stopped before all answers were made"};
         }
         if (Status s = draw(); !s) return s;
-        on_wave(static_cast<int>(ends_.size()), static_cast<int>(rows_.size()));
+        on_batch(static_cast<int>(ends_.size()), static_cast<int>(rows_.size()));
         if (Status s = clear_seats(done); !s) return s;
     }
 }
 
-Status AnswerWaves::seat_next(std::span<const AnswerTask>& waiting) {
+Status AnswerBatches::seat_next(std::span<const AnswerTask>& waiting) {
     while (!waiting.empty() && seats_.size() < static_cast<std::size_t>(params_.seats)) {
         const AnswerTask& task = waiting.front();
         Result<RequestSlots> slots = RequestSlots::make(pages_, positions_of(task, params_));
@@ -101,22 +101,22 @@ Status AnswerWaves::seat_next(std::span<const AnswerTask>& waiting) {
     return {};
 }
 
-void AnswerWaves::plan_wave() {
+void AnswerBatches::plan_batch() {
     rows_.clear();
-    wave_.clear();
+    batch_.clear();
     ends_.clear();
     for (const auto& seat : seats_) {
         if (seat->unfed() == 1) add_rows(*seat, 1);
     }
-    // The one that joined first answers first, and makes the next waves fuller.
+    // The one that joined first answers first, and makes the next batches fuller.
     for (const auto& seat : seats_) {
         const auto room =
-            static_cast<Position>(params_.wave_rows) - static_cast<Position>(rows_.size());
+            static_cast<Position>(params_.batch_rows) - static_cast<Position>(rows_.size());
         add_rows(*seat, std::min(room, seat->unfed()));
     }
 }
 
-void AnswerWaves::add_rows(Seat& seat, Position count) {
+void AnswerBatches::add_rows(Seat& seat, Position count) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     for (Position i = 0; i < count; ++i) {
         const Position position = seat.fed++;
@@ -130,13 +130,13 @@ void AnswerWaves::add_rows(Seat& seat, Position count) {
         row.prefix_slots = seat.slots.committed().data();  // reserved: it stays where it is
         row.prefix_count = position + 1;
         rows_.push_back(row);
-        wave_.push_back({&seat, position});
+        batch_.push_back({&seat, position});
     }
     for (auto& hidden : seat.answer.hidden) hidden.resize(static_cast<std::size_t>(seat.fed) * dim);
     if (count > 0 && seat.unfed() == 0) ends_.push_back(rows_.size() - 1);
 }
 
-RunOutcome AnswerWaves::run_layers(const CancelToken& cancel) {
+RunOutcome AnswerBatches::run_layers(const CancelToken& cancel) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const std::span<float> hidden = std::span{hidden_}.first(rows_.size() * dim);
     const int layers = backend_->config().layers;
@@ -156,16 +156,16 @@ RunOutcome AnswerWaves::run_layers(const CancelToken& cancel) {
     return begin == layers ? RunOutcome::Done : run_to(layers);
 }
 
-void AnswerWaves::keep_residuals(std::size_t layer_index) {
+void AnswerBatches::keep_residuals(std::size_t layer_index) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    for (std::size_t row = 0; row < wave_.size(); ++row) {
-        std::vector<std::uint16_t>& kept = wave_[row].seat->answer.hidden[layer_index];
-        const auto at = static_cast<std::size_t>(wave_[row].position) * dim;
+    for (std::size_t row = 0; row < batch_.size(); ++row) {
+        std::vector<std::uint16_t>& kept = batch_[row].seat->answer.hidden[layer_index];
+        const auto at = static_cast<std::size_t>(batch_[row].position) * dim;
         for (std::size_t i = 0; i < dim; ++i) kept[at + i] = saturated_half(hidden_[row * dim + i]);
     }
 }
 
-Status AnswerWaves::draw() {
+Status AnswerBatches::draw() {
     if (ends_.empty()) return {};
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto vocab = static_cast<std::size_t>(backend_->config().vocab_size);
@@ -174,7 +174,7 @@ Status AnswerWaves::draw() {
     backend_->head(HeadId::Final, std::span{end_hidden_}.first(ends_.size() * dim),
                    static_cast<int>(ends_.size()), std::span{logits_}.first(ends_.size() * vocab));
     for (std::size_t i = 0; i < ends_.size(); ++i) {
-        Seat& seat = *wave_[ends_[i]].seat;
+        Seat& seat = *batch_[ends_[i]].seat;
         const std::optional<TokenId> token =
             draw_for(seat, std::span{logits_}.subspan(i * vocab, vocab));
         if (!token) {
@@ -190,7 +190,7 @@ Status AnswerWaves::draw() {
     return {};
 }
 
-std::optional<TokenId> AnswerWaves::draw_for(Seat& seat, std::span<float> logits) {
+std::optional<TokenId> AnswerBatches::draw_for(Seat& seat, std::span<float> logits) {
     const std::vector<TokenId>& text = seat.answer.tokens;
     const auto position = static_cast<Position>(text.size());
     if (params_.top > 0) {
@@ -206,7 +206,7 @@ std::optional<TokenId> AnswerWaves::draw_for(Seat& seat, std::span<float> logits
     return sample(logits, position, {.committed = text, .path = {}}, seat.sampling, scratch_);
 }
 
-void AnswerWaves::keep_candidates(Seat& seat, std::span<const Candidate> best) {
+void AnswerBatches::keep_candidates(Seat& seat, std::span<const Candidate> best) {
     const auto top = static_cast<std::size_t>(params_.top);
     const std::size_t begin = (seat.answer.tokens.size() - 1) * top;
     seat.answer.top_ids.resize(begin + top, -1);
@@ -217,7 +217,7 @@ void AnswerWaves::keep_candidates(Seat& seat, std::span<const Candidate> best) {
     }
 }
 
-Status AnswerWaves::clear_seats(const Done& done) {
+Status AnswerBatches::clear_seats(const Done& done) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto top = static_cast<std::size_t>(params_.top);
     for (const auto& seat : seats_) {

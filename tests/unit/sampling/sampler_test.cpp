@@ -1,4 +1,4 @@
-// sample() against its plain twin, on random rows of every unpleasant kind.
+// sample() against its reference implementation, on random rows of every unpleasant kind.
 #include <random>
 #include <vector>
 
@@ -11,7 +11,7 @@
 using namespace paceline;
 using namespace paceline::testing;
 
-TEST_CASE("sample draws what the plain twin draws, on every kind of row") {
+TEST_CASE("sample draws what the reference implementation draws, on every kind of row") {
     std::mt19937 random(20);
     std::vector<SamplerScratch> samplers;
     for (const RowIsa isa : {RowIsa::Baseline, RowIsa::Avx2, RowIsa::Avx512}) {
@@ -49,7 +49,7 @@ TEST_CASE("sample draws what the plain twin draws, on every kind of row") {
     CHECK(drawn > 1500);
 }
 
-TEST_CASE("sample draws what the plain twin draws with a whole vocabulary") {
+TEST_CASE("sample draws what the reference implementation draws with a whole vocabulary") {
     std::mt19937 random(21);
     SamplerScratch sampler;
     for (int round = 0; round < 6; ++round) {

@@ -1,4 +1,4 @@
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 
 #include <cmath>
 #include <limits>
@@ -6,15 +6,15 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/actors/wave_scheduler_scene.hpp"
+#include "tests/unit/actors/batch_scheduler_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 
 namespace {
 
-using Scene = WaveSchedulerScene;
-using Speaker = WaveScheduler::Speaker;
+using Scene = BatchSchedulerScene;
+using Speaker = BatchScheduler::Speaker;
 
 std::vector<TokenId> random_tokens(std::mt19937_64& random, std::size_t count) {
     std::vector<TokenId> tokens(count);
@@ -54,12 +54,12 @@ void babble(Scene& scene, std::size_t job, std::mt19937_64& random) {
 DispatchOptions random_options(std::mt19937_64& random) {
     DispatchOptions options;
     options.start = static_cast<StartRule>(random() % 3);
-    options.shape = static_cast<WaveShape>(random() % 2);
+    options.shape = static_cast<BatchShape>(random() % 2);
     options.proposal_wait = Micros{50};
     options.rows_max = 1 + static_cast<std::uint32_t>(random() % (kGammaMax + 1));
-    options.waves_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
-    options.prefill_rows = 1 + static_cast<std::uint32_t>(random() % kWaveRowsMax);
-    options.requests_max = 1 + static_cast<std::uint32_t>(random() % kWavePartsMax);
+    options.batches_in_flight_max = 1 + static_cast<std::uint32_t>(random() % 4);
+    options.prefill_rows = 1 + static_cast<std::uint32_t>(random() % kBatchRowsMax);
+    options.requests_max = 1 + static_cast<std::uint32_t>(random() % kBatchPartsMax);
     options.verify_reach_min = random() % 2 == 0 ? 0.0F : 0.05F;
     return options;
 }
@@ -72,10 +72,10 @@ msg::Proposal chain(const Scene& scene, std::size_t job, std::span<const TokenId
     return made;
 }
 
-std::span<const msg::WaveRow> rows_of(const msg::Wave& wave, std::uint32_t part = 0) {
+std::span<const msg::BatchRow> rows_of(const msg::Batch& batch, std::uint32_t part = 0) {
     std::uint32_t begin = 0;
-    for (std::uint32_t i = 0; i < part; ++i) begin += wave.parts[i].rows;
-    return std::span{wave.rows}.subspan(begin, wave.parts[part].rows);
+    for (std::uint32_t i = 0; i < part; ++i) begin += batch.parts[i].rows;
+    return std::span{batch.rows}.subspan(begin, batch.parts[part].rows);
 }
 
 /// One request, whose prompt of one token needs no prefill.
@@ -134,13 +134,13 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
         for (const Scene::Job& job : scene.jobs) {
             committed += job.oracle.size() - job.state->spec().text.size();
         }
-        // Every row of a verify wave was committed (the root that stands before each token) or not.
+        // Every row of a verify batch was committed (the root that stands before each token) or not.
         CHECK(scene.rows_sent == committed + scene.rows_wasted);
     }
 }
 
-TEST_CASE("no request starves, neither verifies nor prefills, however many share the waves") {
-    for (const std::uint32_t requests_max : {1U, 3U, kWavePartsMax}) {
+TEST_CASE("no request starves, neither verifies nor prefills, however many share the batches") {
+    for (const std::uint32_t requests_max : {1U, 3U, kBatchPartsMax}) {
         CAPTURE(requests_max);
         std::mt19937_64 random{requests_max};
         Scene scene{{.start = StartRule::AtOnce, .requests_max = requests_max}, 16384};
@@ -163,7 +163,7 @@ TEST_CASE("no request starves, neither verifies nor prefills, however many share
             REQUIRE(scene.form());
             (void)scene.verify();
             for (const Scene::Job& job : scene.jobs) {
-                if (!job.state->over()) REQUIRE(scene.waves - job.last_served <= rounds + 1);
+                if (!job.state->over()) REQUIRE(scene.batches - job.last_served <= rounds + 1);
             }
         }
     }
@@ -178,25 +178,25 @@ TEST_CASE("verify parts share the rows fairly, and prefill takes what is left") 
     scene.scheduler.propose(chain(scene, 2, std::span{ones}.first(2)), Speaker::Draft, scene.now);
     scene.begin(std::vector<TokenId>(100, 2), {1});
     REQUIRE(scene.form());
-    const msg::Wave& full = scene.in_flight.back();
+    const msg::Batch& full = scene.in_flight.back();
     REQUIRE(full.parts.size() == 3);
     CHECK(rows_of(full, 0).size() == 31);
     CHECK(rows_of(full, 1).size() == 30);
     CHECK(rows_of(full, 2).size() == 3);  // it wanted no more
-    // The prefill was passed over: the next wave is its own, verifies being in flight.
+    // The prefill was passed over: the next batch is its own, verifies being in flight.
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.back().parts[0].kind == msg::WaveKind::Prefill);
+    CHECK(scene.in_flight.back().parts[0].kind == msg::BatchKind::Prefill);
     CHECK(scene.in_flight.back().rows.size() == 64);
     (void)scene.verify();
     REQUIRE(scene.form());
-    const msg::Wave& mixed = scene.in_flight.back();  // three roots, and the rest of the prompt
+    const msg::Batch& mixed = scene.in_flight.back();  // three roots, and the rest of the prompt
     REQUIRE(mixed.parts.size() == 4);
-    CHECK(mixed.parts[3].kind == msg::WaveKind::Prefill);
+    CHECK(mixed.parts[3].kind == msg::BatchKind::Prefill);
     CHECK(mixed.parts[3].rows == 35);
 }
 
-TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
-    for (const WaveShape shape : {WaveShape::Chain, WaveShape::Tree}) {
+TEST_CASE("a tree batch takes the most probable paths, a chain batch the trunk") {
+    for (const BatchShape shape : {BatchShape::Chain, BatchShape::Tree}) {
         Scene scene =
             one_request({.start = StartRule::AtOnce, .shape = shape, .rows_max = 4}, kAnswer);
         msg::Proposal made = scene.proposal(0, 0);
@@ -208,11 +208,11 @@ TEST_CASE("a tree wave takes the most probable paths, a chain wave the trunk") {
         scene.scheduler.propose(made, Speaker::Draft, scene.now);
         REQUIRE(scene.form());
         std::vector<TokenId> tokens;
-        for (const msg::WaveRow& row : rows_of(scene.in_flight.front()))
+        for (const msg::BatchRow& row : rows_of(scene.in_flight.front()))
             tokens.push_back(row.token);
         const std::vector<TokenId> trunk{0, 1, 3, 1};
         const std::vector<TokenId> best{0, 1, 2, 4};
-        CHECK(tokens == (shape == WaveShape::Chain ? trunk : best));
+        CHECK(tokens == (shape == BatchShape::Chain ? trunk : best));
     }
 }
 
@@ -315,10 +315,10 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     round.state = msg::ProposalState::Halfway;
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     CHECK(scene.scheduler.halfway(id, scene.now));
-    CHECK_FALSE(scene.form());  // one wave in flight, although there are rows to send
+    CHECK_FALSE(scene.form());  // one batch in flight, although there are rows to send
     scene.now += Micros{10};
     (void)scene.verify();
-    CHECK_FALSE(scene.form());  // the round that began with the first wave is not complete
+    CHECK_FALSE(scene.form());  // the round that began with the first batch is not complete
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Complete;
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
@@ -336,7 +336,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     CHECK(scene.scheduler.proposals().waits_expired == 1);
 }
 
-TEST_CASE("a wave is not held for the Halfway of a draft that is lost") {
+TEST_CASE("a batch is not held for the Halfway of a draft that is lost") {
     Scene scene = one_request({.start = StartRule::Lockstep}, kAnswer);
     REQUIRE(scene.form());
     CHECK_FALSE(scene.scheduler.halfway(Scene::id_of(0), scene.now));
@@ -396,12 +396,12 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     const std::int16_t named = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     (void)Scene::add(round, named, 2);
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
-    CHECK(scene.scheduler.take_settled().empty());
+    CHECK(scene.scheduler.take_resolved().empty());
     REQUIRE(scene.form());
-    std::vector<Outcome> settled = scene.scheduler.take_settled();
-    REQUIRE(settled.size() == 1);
-    CHECK(settled.front().prepared);
-    CHECK(settled.front().origin == msg::Origin::Exit);
+    std::vector<Outcome> resolved = scene.scheduler.take_resolved();
+    REQUIRE(resolved.size() == 1);
+    CHECK(resolved.front().prepared);
+    CHECK(resolved.front().origin == msg::Origin::Exit);
     // It had not: the round holds another token, or does not come at all.
     (void)scene.verify();  // 2 and 3
     round = scene.proposal(0, 1);
@@ -411,16 +411,16 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     (void)scene.verify();
     scene.now = scene.scheduler.due().value();
     REQUIRE(scene.form());
-    settled = scene.scheduler.take_settled();
-    REQUIRE(settled.size() == 2);
-    CHECK_FALSE(settled[0].prepared);
-    CHECK_FALSE(settled[1].prepared);
+    resolved = scene.scheduler.take_resolved();
+    REQUIRE(resolved.size() == 2);
+    CHECK_FALSE(resolved[0].prepared);
+    CHECK_FALSE(resolved[1].prepared);
     CHECK(scene.outcomes.empty());  // none was known with its verdict
 }
 
-TEST_CASE("rows go on below rows in flight, as many waves as are allowed") {
-    Scene scene =
-        one_request({.start = StartRule::AtOnce, .rows_max = 3, .waves_in_flight_max = 3}, kAnswer);
+TEST_CASE("rows go on below rows in flight, as many batches as are allowed") {
+    Scene scene = one_request(
+        {.start = StartRule::AtOnce, .rows_max = 3, .batches_in_flight_max = 3}, kAnswer);
     scene.scheduler.propose(chain(scene, 0, kAnswer), Speaker::Draft, scene.now);
     for (int i = 0; i < 3; ++i) REQUIRE(scene.form());
     CHECK_FALSE(scene.form());

@@ -1,5 +1,5 @@
-// WaveSchedulerScene: a scheduler, requests whose text an oracle knows, and a scripted target that
-// verifies waves in their order. What must hold of every wave is checked as it is formed.
+// BatchSchedulerScene: a scheduler, requests whose text an oracle knows, and a scripted target that
+// verifies batches in their order. What must hold of every batch is checked as it is formed.
 #pragma once
 
 #include <algorithm>
@@ -15,25 +15,25 @@
 #include <doctest/doctest.h>
 
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 
 namespace paceline::testing {
 
 inline constexpr int kSceneVocab = 6;
 inline constexpr TokenId kSceneEnd = 5;
 
-class WaveSchedulerScene {
+class BatchSchedulerScene {
 public:
     struct Job {
         std::vector<TokenId> oracle;                   // prompt and the answer that must come out
         std::shared_ptr<RequestState> state;           // the scheduler's
         std::shared_ptr<RequestState> verifier_state;  // another segment's
         std::set<std::uint32_t> sent;                  // names of nodes
-        std::uint64_t last_served = 0;                 // wave
+        std::uint64_t last_served = 0;                 // batch
         std::size_t in_flight = 0;                     // parts
     };
 
-    WaveSchedulerScene(DispatchOptions options, std::int32_t kv_slots)
+    BatchSchedulerScene(DispatchOptions options, std::int32_t kv_slots)
         : scheduler{options, kv_slots}, options_{options}, kv_slots_{kv_slots} {}
 
     static RequestId id_of(std::size_t index) { return RequestId{index + 1}; }
@@ -54,47 +54,47 @@ public:
         REQUIRE(scheduler.begin(job.state, now));
         job.oracle = std::move(prompt);
         job.oracle.insert(job.oracle.end(), answer.begin(), answer.end());
-        job.last_served = waves;
+        job.last_served = batches;
         jobs.push_back(std::move(job));
     }
 
-    /// The next wave, checked; it is in flight then.
+    /// The next batch, checked; it is in flight then.
     bool form() {
-        std::optional<msg::Wave> wave = scheduler.next_wave(now);
-        if (!wave) return false;
-        ++waves;
+        std::optional<msg::Batch> batch = scheduler.next_batch(now);
+        if (!batch) return false;
+        ++batches;
         // As the segment does that passes it on.
-        wave->tensor_rows = static_cast<std::uint32_t>(wave->rows.size());
-        for (std::uint32_t r = 0; r < wave->tensor_rows; ++r) wave->rows[r].tensor_row = r;
+        batch->tensor_rows = static_cast<std::uint32_t>(batch->rows.size());
+        for (std::uint32_t r = 0; r < batch->tensor_rows; ++r) batch->rows[r].tensor_row = r;
         const MessageLimits limits{.vocab_size = kSceneVocab,
                                    .kv_slots = kv_slots_,
                                    .context = kv_slots_,
-                                   .wave_rows = options_.wave_rows()};
-        const Status form = check_message(*wave, limits);
+                                   .batch_rows = options_.batch_rows()};
+        const Status form = check_message(*batch, limits);
         REQUIRE_MESSAGE(form.ok(), (form.ok() ? "" : form.error().what));
-        REQUIRE(wave->parts.size() <= options_.requests_max);
+        REQUIRE(batch->parts.size() <= options_.requests_max);
         std::uint32_t begin = 0;
-        for (const msg::WavePart& part : wave->parts) {
-            check_part(part, std::span{wave->rows}.subspan(begin, part.rows));
+        for (const msg::BatchPart& part : batch->parts) {
+            check_part(part, std::span{batch->rows}.subspan(begin, part.rows));
             begin += part.rows;
         }
-        in_flight.push_back(*wave);
+        in_flight.push_back(*batch);
         return true;
     }
 
-    /// The target verifies the oldest wave; scheduler and states apply its verdicts. Returns them.
+    /// The target verifies the oldest batch; scheduler and states apply its verdicts. Returns them.
     std::vector<msg::Verdict> verify() {
         REQUIRE_FALSE(in_flight.empty());
-        const msg::Wave wave = in_flight.front();
+        const msg::Batch batch = in_flight.front();
         in_flight.pop_front();
         std::vector<msg::Verdict> verdicts;
         std::uint32_t begin = 0;
-        for (const msg::WavePart& part : wave.parts) {
-            const auto rows = std::span{wave.rows}.subspan(begin, part.rows);
+        for (const msg::BatchPart& part : batch.parts) {
+            const auto rows = std::span{batch.rows}.subspan(begin, part.rows);
             begin += part.rows;
             Job& job = jobs[part.request.value - 1];
             --job.in_flight;
-            if (part.kind == msg::WaveKind::Prefill) {
+            if (part.kind == msg::BatchKind::Prefill) {
                 REQUIRE(job.verifier_state->take_prefill(part.base, rows));
                 continue;
             }
@@ -130,26 +130,26 @@ public:
         return static_cast<std::int16_t>(proposal.count++);
     }
 
-    WaveScheduler scheduler;
+    BatchScheduler scheduler;
     Micros now{1000};
     std::vector<Job> jobs;
-    std::deque<msg::Wave> in_flight;
-    std::uint64_t waves = 0;
+    std::deque<msg::Batch> in_flight;
+    std::uint64_t batches = 0;
     std::uint64_t rows_sent = 0;    // of verify parts
     std::uint64_t rows_wasted = 0;  // of these, not committed
     std::vector<Outcome> outcomes;  // of roots, as known when their verdict came
 
 private:
-    void check_part(const msg::WavePart& part, std::span<const msg::WaveRow> rows) {
+    void check_part(const msg::BatchPart& part, std::span<const msg::BatchRow> rows) {
         Job& job = jobs.at(part.request.value - 1);
         REQUIRE(part.attempt == job.state->attempt());
         REQUIRE_FALSE(job.state->over());
-        job.last_served = waves;
+        job.last_served = batches;
         ++job.in_flight;
-        for (const msg::WaveRow& row : rows) {
+        for (const msg::BatchRow& row : rows) {
             REQUIRE(owner_.emplace(row.slot, part.request).second);  // no other request has it
         }
-        if (part.kind == msg::WaveKind::Prefill) {
+        if (part.kind == msg::BatchKind::Prefill) {
             REQUIRE(rows.size() <= options_.prefill_rows);
             REQUIRE(job.state->take_prefill(part.base, rows));
             return;
@@ -159,7 +159,7 @@ private:
         REQUIRE(rows.size() <= options_.rows_max);
         rows_sent += rows.size();
         const TokenTree& tree = job.state->tree();
-        for (const msg::WaveRow& row : rows) {
+        for (const msg::BatchRow& row : rows) {
             REQUIRE(job.sent.insert(row.node.value).second);  // no node twice
             const TreeNode* node = tree.find(row.node);
             REQUIRE(node != nullptr);
@@ -167,7 +167,7 @@ private:
             REQUIRE(row.token == node->token);
             const bool root = row.node == tree.root().id;
             if (!root) {
-                REQUIRE(job.sent.contains(row.parent));  // before it, or in an earlier wave
+                REQUIRE(job.sent.contains(row.parent));  // before it, or in an earlier batch
                 REQUIRE(tree.find(NodeId{row.parent})->position + 1 == row.position);
                 REQUIRE(job.state->finish_rule().after(row.token, row.position) ==
                         FinishReason::None);
@@ -175,26 +175,26 @@ private:
         }
     }
 
-    std::optional<msg::Verdict> verdict_on(Job& job, std::span<const msg::WaveRow> rows) {
+    std::optional<msg::Verdict> verdict_on(Job& job, std::span<const msg::BatchRow> rows) {
         RequestState& state = *job.verifier_state;
         REQUIRE(state.take_rows(rows));
-        std::vector<msg::WaveRow> alive;
-        for (const msg::WaveRow& row : rows) {
+        std::vector<msg::BatchRow> alive;
+        for (const msg::BatchRow& row : rows) {
             if (state.tree().find(row.node) != nullptr) alive.push_back(row);
         }
         if (alive.empty()) return std::nullopt;
         REQUIRE(alive.front().node == state.tree().root().id);
         msg::Verdict verdict{};
         verdict.base = alive.front().position + 1;
-        verdict.wave_rows = static_cast<std::uint32_t>(alive.size());
-        msg::WaveRow at = alive.front();
+        verdict.batch_rows = static_cast<std::uint32_t>(alive.size());
+        msg::BatchRow at = alive.front();
         while (true) {
             const TokenId own = job.oracle.at(static_cast<std::size_t>(at.position) + 1);
             verdict.tokens.at(verdict.count++) = own;
             verdict.finish = state.finish_rule().after(own, at.position + 1);
             if (verdict.finish != FinishReason::None) break;
             const auto next =
-                std::find_if(alive.begin(), alive.end(), [&](const msg::WaveRow& row) {
+                std::find_if(alive.begin(), alive.end(), [&](const msg::BatchRow& row) {
                     return row.parent == at.node.value && row.token == own;
                 });
             if (next == alive.end()) break;

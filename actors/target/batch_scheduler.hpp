@@ -1,6 +1,6 @@
-// WaveScheduler: decides which rows the target works on next. Used by the Dispatcher.
+// BatchScheduler: decides which rows the target works on next. Used by the Dispatcher.
 //
-// It grows the token tree from proposals, assigns node ids and KV slots, and forms waves. The states of
+// It grows the token tree from proposals, assigns node ids and KV slots, and forms batches. The states of
 // a request:
 //
 //            begin            text in the cache         proposal, or wait timed out
@@ -14,13 +14,13 @@
 //
 // [Over] keeps the committed slots for a next turn, until others need the pages.
 //
-// When the first segment is free it takes the rows that were not sent yet (WaveShape selects them), up
+// When the first segment is free it takes the rows that were not sent yet (BatchShape selects them), up
 // to a limit; if the new root was not a candidate, that is the root alone. `Sequential` and `Lockstep` first
 // wait a limited time for the draft. After several waits that timed out they stop waiting until the draft
 // sends a proposal; they do not wait for a lost draft until it has joined again.
-// A wave mixes requests (continuous batching): first the verify rows of all ready requests, each
+// A batch mixes requests (continuous batching): first the verify rows of all ready requests, each
 // with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining room. Requests that found
-// no room come first in the next wave, a prefill with a reserved share.
+// no room come first in the next batch, a prefill with a reserved share.
 // No row is sent whose next token could not be committed: below a token that ends the answer, or beyond
 // the token limit or the context.
 // No I/O and no clock: all input comes by calls. Not thread-safe.
@@ -48,32 +48,34 @@ namespace paceline {
 enum class StartRule : std::uint8_t {
     AtOnce,      // with the candidates in the tree: no draft, or one that runs ahead (event-driven)
     Sequential,  // wait for the draft's answer to the new root, but not longer than proposal_wait
-    Lockstep,    // as PEARL and FOLD are published: rounds; the next wave waits for the verdict and
-                 // for the draft to complete its round (which it begins with the wave), but not
-                 // longer than proposal_wait
+    Lockstep,  // as PEARL and FOLD are published: rounds; the next batch waits for the verdict and
+               // for the draft to complete its round (which it begins with the batch), but not
+               // longer than proposal_wait
 };
 
-/// Which nodes of a tree a verify wave takes.
-enum class WaveShape : std::uint8_t {
+/// Which nodes of a tree a verify batch takes.
+enum class BatchShape : std::uint8_t {
     Chain,  // the trunk: the best child, its best child, and so on
-    Tree,   // the most probable nodes whose parents are sent or in the wave as well
+    Tree,   // the most probable nodes whose parents are sent or in the batch as well
 };
 
 struct DispatchOptions {
     StartRule start = StartRule::Sequential;
-    WaveShape shape = WaveShape::Chain;
+    BatchShape shape = BatchShape::Chain;
     Micros proposal_wait{2000};
-    std::uint32_t rows_max = kGammaMax + 1;  // of one request in a wave, the root included
-    std::uint32_t waves_in_flight_max = 1;   // verify waves of one request
-    // Of one request's prefill in a wave; read by all segments, for it bounds the wave.
+    std::uint32_t rows_max = kGammaMax + 1;   // of one request in a batch, the root included
+    std::uint32_t batches_in_flight_max = 1;  // verify batches of one request
+    // Of one request's prefill in a batch; read by all segments, for it bounds the batch.
     std::uint32_t prefill_rows = kVerifyRowsMax;
-    std::uint32_t requests_max = kWavePartsMax;  // that share a wave
+    std::uint32_t requests_max = kBatchPartsMax;  // that share a batch
     // A row is sent only if its path is at least this probable by its proposers' estimates; the root
     // always is sent. 0: no limit.
     float verify_reach_min = 0.0F;
 
-    /// Rows of the largest wave; at most kVerifyRowsMax of them are verify rows.
-    [[nodiscard]] std::uint32_t wave_rows() const { return std::max(prefill_rows, kVerifyRowsMax); }
+    /// Rows of the largest batch; at most kVerifyRowsMax of them are verify rows.
+    [[nodiscard]] std::uint32_t batch_rows() const {
+        return std::max(prefill_rows, kVerifyRowsMax);
+    }
 };
 
 /// Errors: BadArgument naming the field, its value and the allowed range.
@@ -83,7 +85,7 @@ struct DispatchOptions {
 struct Outcome {
     bool prepared = false;
     msg::Origin origin = msg::Origin::Trunk;
-    bool open = false;  // lockstep: the round that may hold it is still to come; take_settled()
+    bool open = false;  // lockstep: the round that may hold it is still to come; take_resolved()
 };
 
 /// Counts what happened to proposals. These events are not among the counters of the stage's telemetry
@@ -91,12 +93,12 @@ struct Outcome {
 struct ProposalTally {
     std::uint64_t used = 0;           // had candidates below the current root
     std::uint64_t outdated = 0;       // had none: other tokens were committed
-    std::uint64_t waits_expired = 0;  // waves formed after a wait for the draft timed out
+    std::uint64_t waits_expired = 0;  // batches formed after a wait for the draft timed out
 };
 
-class WaveScheduler {
+class BatchScheduler {
 public:
-    WaveScheduler(DispatchOptions options, std::int32_t kv_slots);
+    BatchScheduler(DispatchOptions options, std::int32_t kv_slots);
 
     /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
     /// With spec().reuse the slots of that many positions stay from the attempt before.
@@ -120,8 +122,8 @@ public:
     /// The children of a node were drawn: from now on they belong to its row, if the tree has that node
     /// and it was not sent. One for a future root is kept.
     void take_drawn(const msg::Draw& draw);
-    /// A slot for a node that a draft computes ahead of its wave; it belongs to the node from now on.
-    /// Nothing if none is left. If no wave takes the node, the next verdict frees the slot.
+    /// A slot for a node that a draft computes ahead of its batch; it belongs to the node from now on.
+    /// Nothing if none is left. If no batch takes the node, the next verdict frees the slot.
     [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
     /// Such a node's sub-layers below `start` are done, bit for bit as the target computes them; its
     /// residual before `start` is row `tensor_row` of the rows that the caller keeps for the request.
@@ -139,17 +141,17 @@ public:
     /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed the new
     /// root.
     Outcome follow(RequestId request, const TreeStep& step, Micros now);
-    /// Lockstep: whether the draft has sent Halfway (or Complete) since the wave of the current root
+    /// Lockstep: whether the draft has sent Halfway (or Complete) since the batch of the current root
     /// was formed, or the wait has timed out.
     [[nodiscard]] bool halfway(RequestId request, Micros now);
 
-    /// The next wave for the layers, with slots and node ids assigned; nothing if there is none now.
+    /// The next batch for the layers, with slots and node ids assigned; nothing if there is none now.
     /// The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds prefill parts to
     /// their states.
-    [[nodiscard]] std::optional<msg::Wave> next_wave(Micros now);
-    /// The open outcomes of roots that went into a wave since the last call.
-    [[nodiscard]] std::vector<Outcome> take_settled();
-    /// When a wave (or halfway()) will be due even if nothing else happens.
+    [[nodiscard]] std::optional<msg::Batch> next_batch(Micros now);
+    /// The open outcomes of roots that went into a batch since the last call.
+    [[nodiscard]] std::vector<Outcome> take_resolved();
+    /// When a batch (or halfway()) will be due even if nothing else happens.
     [[nodiscard]] std::optional<Micros> due() const;
 
     [[nodiscard]] const ProposalTally& proposals() const { return proposals_; }
@@ -159,12 +161,12 @@ public:
 private:
     static constexpr Position kNever = -1;
     /// How far the draft has come: the newest root for which it sent each state.
-    struct Heard {
+    struct Received {
         Position anything = kNever;
         Position halfway = kNever;
         Position complete = kNever;
     };
-    /// A node that a draft computes ahead of its wave.
+    /// A node that a draft computes ahead of its batch.
     struct AheadRow {
         Position position = 0;
         KvSlot slot = kNoSlot;
@@ -175,23 +177,23 @@ private:
     struct Entry {
         std::shared_ptr<RequestState> state;
         RequestSlots slots;
-        std::uint32_t next_wave = 0;
+        std::uint32_t next_batch = 0;
         std::deque<std::vector<NodeId>> in_flight = {};  // nodes of verify parts without verdict
-        std::map<NodeId, AheadRow> ahead_rows = {};      // of nodes that are not in a wave yet
-        Heard heard = {};
-        Position round_root = kNever;           // of the last verify wave; kNever: there was none
+        std::map<NodeId, AheadRow> ahead_rows = {};      // of nodes that are not in a batch yet
+        Received received = {};
+        Position round_root = kNever;           // of the last verify batch; kNever: there was none
         std::uint32_t silent = 0;               // waits for the draft in a row that timed out
-        Micros wait_until{0};                   // for the draft's proposal before a wave
-        std::optional<Micros> half_until = {};  // for its Halfway, while a wave is held for it
+        Micros wait_until{0};                   // for the draft's proposal before a batch
+        std::optional<Micros> half_until = {};  // for its Halfway, while a batch is held for it
         std::optional<Outcome> open = {};       // of the current root, until it is sent
         bool blocked = false;      // found no slot for any further row: until the next verdict
-        std::uint64_t passed = 0;  // waves in a row that had no room for it
-        std::uint64_t served = 0;  // the wave that it was last part of
+        std::uint64_t passed = 0;  // batches in a row that had no room for it
+        std::uint64_t served = 0;  // the batch that it was last part of
         // The newest proposals for roots that are still to come, by speaker.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
         std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
     };
-    /// A request that could be part of the wave that is being formed.
+    /// A request that could be part of the batch that is being formed.
     struct Candidate {
         Entry* entry = nullptr;
         std::vector<NodeId> nodes = {};  // of a verify part, in the order in which they go
@@ -206,12 +208,12 @@ private:
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
     static void bind(Entry& entry, const msg::Draw& draw);
-    void hear(Entry& entry, const msg::Proposal& proposal, Micros now) const;
+    void receive(Entry& entry, const msg::Proposal& proposal, Micros now) const;
     void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
     [[nodiscard]] Position wanted_root(const Entry& entry) const;
     [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 
-    // Waves (wave_scheduler_waves.cpp).
+    // Batches (batch_forming.cpp).
     [[nodiscard]] bool may_start(const Entry& entry, Micros now) const;
     [[nodiscard]] bool worth_a_row(const Entry& entry, const TreeNode& node) const;
     [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
@@ -219,17 +221,19 @@ private:
     [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
     [[nodiscard]] std::vector<Candidate> candidates(Micros now);
     void share_rows(std::vector<Candidate>& candidates) const;
-    [[nodiscard]] msg::Wave form(std::vector<Candidate>& candidates, Micros now);
-    void add_part(msg::Wave& wave, const Candidate& candidate, Micros now);
-    [[nodiscard]] std::uint32_t add_prefill(msg::Wave& wave, Entry& entry, std::uint32_t rows);
-    [[nodiscard]] std::uint32_t add_verify(msg::Wave& wave, Entry& entry, const Candidate& chosen);
+    [[nodiscard]] msg::Batch form(std::vector<Candidate>& candidates, Micros now);
+    void add_part(msg::Batch& batch, const Candidate& candidate, Micros now);
+    [[nodiscard]] std::uint32_t add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows);
+    [[nodiscard]] std::uint32_t add_verify(msg::Batch& batch,
+                                           Entry& entry,
+                                           const Candidate& chosen);
 
     DispatchOptions options_;
     KvPages pages_;
     std::map<RequestId, Entry> entries_;
-    std::uint64_t waves_ = 0;
+    std::uint64_t batches_ = 0;
     bool draft_present_ = true;
-    std::vector<Outcome> settled_;
+    std::vector<Outcome> resolved_;
     ProposalTally proposals_;
 };
 

@@ -1,4 +1,4 @@
-// The product of a wave of few rows: a block computes one or two tiles of 16 outputs for up to 64 rows.
+// The product of a batch of few rows: a block computes one or two tiles of 16 outputs for up to 64 rows.
 //
 //     warp s    slice s of the inputs: weights from memory into registers, some steps ahead;
 //               rows from the cache, once for all tiles; tensor-core products into
@@ -7,7 +7,7 @@
 //
 // More than 64 rows are groups in the grid's second direction.
 //
-// Included by gemm_wave.cu alone.
+// Included by gemm_batch.cu alone.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
@@ -21,13 +21,13 @@ namespace paceline::cuda {
 // Floats between two rows of a tile in shared memory: not 16, or four lanes would meet in a bank.
 inline constexpr int kRowFloats = 20;
 
-constexpr std::size_t wave_shared_bytes(int slices, int row_tiles) {
+constexpr std::size_t batch_shared_bytes(int slices, int row_tiles) {
     const int rows = row_tiles * kTileRows;
     return static_cast<std::size_t>(slices * rows * kRowFloats + rows) * sizeof(float);
 }
 
 /// Whether what the finish reads (row index, hidden state, norm weight) is loaded before the products:
-/// in waves of up to 16 rows, where decoding happens. Measured there (docs/gpu.md).
+/// in batches of up to 16 rows, where decoding happens. Measured there (docs/gpu.md).
 constexpr bool loads_finish_ahead(WeightType type, int row_tiles) {
     return type != WeightType::F32 && row_tiles <= 2;
 }
@@ -102,7 +102,7 @@ struct WeightRing {
 
 /// What the finish of a thread's first row reads, for each tile; not used unless loads_finish_ahead().
 template <int kTiles>
-struct WaveFinish {
+struct BatchFinish {
     FinishInputs loaded[kTiles];
 
     /// `place` is finish_place() of the thread's first row.
@@ -125,7 +125,7 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
                                 float (&sums)[kTiles][kRowTiles][4]) {
     constexpr int kAhead = WeightRing<kType, kTiles, kRowTiles>::kAhead;
     const LaneRows<kRowTiles> lanes = lane_rows<kRowTiles>(args, rows);
-    // A wave that was stopped has no rows: its products are not computed.
+    // A batch that was stopped has no rows: its products are not computed.
     const int last = rows.count == 0 ? slice.first : slice.last;
     for (int first = slice.first; first < last; first += kAhead) {
 #pragma unroll
@@ -167,7 +167,7 @@ PACE_DEVICE void finish_tile(const GemmArgs& args,
                              int tile,
                              const float* parts,
                              const float* factors,
-                             const WaveFinish<kTiles>& ahead) {
+                             const BatchFinish<kTiles>& ahead) {
     constexpr int kRows = kRowTiles * kTileRows;
     const int slices = block_size() / 32;
     const int o = thread_index() % kTileOutputs;
@@ -195,7 +195,7 @@ PACE_DEVICE void finish_tile(const GemmArgs& args,
 }
 
 template <WeightType kType, int kTiles, int kRowTiles>
-PACE_KERNEL void gemm_wave(GemmArgs args) {
+PACE_KERNEL void gemm_batch(GemmArgs args) {
     constexpr bool kAhead = loads_finish_ahead(kType, kRowTiles);
     constexpr int kRows = kRowTiles * kTileRows;
     const int slices = block_size() / 32;
@@ -212,7 +212,7 @@ PACE_KERNEL void gemm_wave(GemmArgs args) {
     wait_for_previous();
     let_next_start();
     const BlockRows rows = block_rows<kRowTiles>(args);
-    WaveFinish<kTiles> finish;
+    BatchFinish<kTiles> finish;
     [[maybe_unused]] int place = 0;
     if constexpr (kAhead) {
         const int row = thread_index() / kTileOutputs;
@@ -238,23 +238,23 @@ PACE_KERNEL void gemm_wave(GemmArgs args) {
 
 /// Launches the kernel as `choice` says.
 template <WeightType kType, int kTiles, int kRowTiles>
-void launch_wave(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
+void launch_batch(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     LaunchShape shape;
     const int slices = slices_of(steps_of(kType, args.weights.inputs));
     shape.blocks_x = divided_up(args.weights.tiles(), kTiles);
     shape.blocks_y = choice.groups;
     shape.threads = 32 * slices;
-    shape.shared_bytes = wave_shared_bytes(slices, kRowTiles);
+    shape.shared_bytes = batch_shared_bytes(slices, kRowTiles);
     shape.overlaps_previous = true;
-    launch(stream, shape, gemm_wave<kType, kTiles, kRowTiles>, args);
+    launch(stream, shape, gemm_batch<kType, kTiles, kRowTiles>, args);
 }
 
 template <WeightType kType, int kRowTiles>
-void launch_wave_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
+void launch_batch_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     if constexpr (tiles_max(kType, kRowTiles) == 2) {
-        if (choice.tiles == 2) return launch_wave<kType, 2, kRowTiles>(stream, args, choice);
+        if (choice.tiles == 2) return launch_batch<kType, 2, kRowTiles>(stream, args, choice);
     }
-    launch_wave<kType, 1, kRowTiles>(stream, args, choice);
+    launch_batch<kType, 1, kRowTiles>(stream, args, choice);
 }
 
 }  // namespace paceline::cuda

@@ -1,4 +1,4 @@
-#include "model/cuda/wave_tables.hpp"
+#include "model/cuda/batch_tables.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -22,19 +22,19 @@ std::size_t words_before_plan(std::size_t rows) {
 
 }  // namespace
 
-std::size_t WaveTables::device_bytes(const WaveLimits& limits) {
+std::size_t BatchTables::device_bytes(const BatchLimits& limits) {
     return 4 *
            (words_before_plan(static_cast<std::size_t>(limits.rows)) +
             static_cast<std::size_t>(cuda::attention_plan_words_max(limits.rows, limits.splits)));
 }
 
-std::size_t WaveTables::pinned_bytes(const WaveLimits& limits) {
+std::size_t BatchTables::pinned_bytes(const BatchLimits& limits) {
     return device_bytes(limits) + kZeroBytes;
 }
 
-bool WaveTables::make(const WaveLimits& limits, WaveTables& to) {
+bool BatchTables::make(const BatchLimits& limits, BatchTables& to) {
     const std::size_t bytes = device_bytes(limits);
-    to.recorded_rows_ = static_cast<std::size_t>(std::min(limits.rows, cuda::kWaveRows));
+    to.recorded_rows_ = static_cast<std::size_t>(std::min(limits.rows, cuda::kBatchRows));
     to.place(to.recorded_rows_);
     if (!cuda::DeviceMemory::allocate(bytes, to.memory_) ||
         !cuda::PinnedMemory::allocate(bytes, to.pinned_) ||
@@ -44,8 +44,8 @@ bool WaveTables::make(const WaveLimits& limits, WaveTables& to) {
     return true;
 }
 
-/// Where the parts of a wave of up to `rows` rows stand.
-void WaveTables::place(std::size_t rows) {
+/// Where the parts of a batch of up to `rows` rows stand.
+void BatchTables::place(std::size_t rows) {
     tokens_at_ = rounded(1);
     slots_at_ = tokens_at_ + rounded(rows);
     row_index_at_ = slots_at_ + rounded(rows);
@@ -53,10 +53,10 @@ void WaveTables::place(std::size_t rows) {
     plan_at_ = positions_at_ + rounded(rows);
 }
 
-void WaveTables::send(std::span<const Row> rows,
-                      ActiveRows active,
-                      int unit_rows,
-                      cuda::Stream& stream) {
+void BatchTables::send(std::span<const Row> rows,
+                       ActiveRows active,
+                       int unit_rows,
+                       cuda::Stream& stream) {
     place(std::max(recorded_rows_, active.size()));
     auto* words = pinned_.as<std::int32_t>();
     words[0] = static_cast<std::int32_t>(active.size());
@@ -72,12 +72,12 @@ void WaveTables::send(std::span<const Row> rows,
     plan_.build(active_, unit_rows);
     const std::span<const std::int32_t> plan = plan_.words();
     const std::size_t bytes = 4 * (plan_at_ + plan.size());
-    PACE_CHECK(bytes <= pinned_.bytes(), "a wave within the tables' limits");
+    PACE_CHECK(bytes <= pinned_.bytes(), "a batch within the tables' limits");
     std::memcpy(words + plan_at_, plan.data(), plan.size_bytes());
     stream.to_device(memory_.data(), pinned_.data(), bytes);
 }
 
-void WaveTables::stop(cuda::Stream& urgent) const {
+void BatchTables::stop(cuda::Stream& urgent) const {
     urgent.to_device(memory_.data(), zero_.data(), kZeroBytes);
     urgent.finish();
 }

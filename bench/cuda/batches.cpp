@@ -1,4 +1,4 @@
-// Waves through the backend: decode, prefill, and weights coming from a file.
+// Batches through the backend: decode, prefill, and weights coming from a file.
 #include <algorithm>
 #include <chrono>
 #include <fmt/core.h>
@@ -59,7 +59,7 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
     const double yardstick = bench.report.figure("copy.bytes_per_s");
     const double weights = layer_bytes(bench) * backend.config().layers + head_bytes(bench);
     Table table{
-        "Waves: layers and head",
+        "Batches: layers and head",
         {"rows", "context", "layers µs", "head µs", "both µs", "of one row", "GB/s", "of a copy",
          "of the data sheet", "layers wall µs", "with greedy draws wall µs", "tokens/s wall"}};
     const auto timed = [](auto once) { return CostRows::median_of(5, 0.05, once); };
@@ -69,7 +69,7 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
             const std::string count = std::to_string(rows);
             const double wall = timed([&] { return chain.seconds(context, rows); });
             const double drawn = timed([&] { return chain.drawn_seconds(context, rows); });
-            const double layers = backend.wave_seconds(chain.rows(context, rows), settings.times);
+            const double layers = backend.batch_seconds(chain.rows(context, rows), settings.times);
             const double head = bench.report.figure("head.seconds." + count);
             const double both = layers + head;
             if (one == 0.0) one = both;
@@ -78,12 +78,12 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
             const std::string at = fmt::format(".{}.{}", count, context);
             bench.report.figure("layers.seconds" + at, layers);
             bench.report.figure("layers.wall.seconds" + at, wall);
-            bench.report.figure("wave.wall.seconds" + at, drawn);
-            bench.report.figure("wave.share" + at, bytes / both / yardstick);
+            bench.report.figure("batch.wall.seconds" + at, drawn);
+            bench.report.figure("batch.share" + at, bytes / both / yardstick);
             if (settings.bytes_per_second > 0.0)
-                bench.report.figure("wave.sheet_share" + at,
+                bench.report.figure("batch.sheet_share" + at,
                                     bytes / both / settings.bytes_per_second);
-            bench.report.figure("wave.ratio" + at, both / one);
+            bench.report.figure("batch.ratio" + at, both / one);
             table.rows.push_back({count, std::to_string(context), microseconds(layers),
                                   microseconds(head), microseconds(both), fixed(both / one, 3),
                                   fixed(bytes / both / 1e9, 0), share_of(bytes / both, yardstick),
@@ -94,24 +94,24 @@ void decode_table(const Bench& bench, CudaBackend& backend) {
     bench.report.add(table);
 }
 
-/// A prompt in waves of up to so many rows, or of as many as the backend takes if that is fewer.
+/// A prompt in batches of up to so many rows, or of as many as the backend takes if that is fewer.
 struct Prefill {
-    int waves = 0;
+    int batches = 0;
     double device = 0.0;
     double wall = 0.0;
     double operations = 0.0;
 };
 
-Prefill prefill_in_waves(const Bench& bench, CudaBackend& backend, int rows_max) {
+Prefill prefill_in_batches(const Bench& bench, CudaBackend& backend, int rows_max) {
     const Settings& settings = bench.settings;
     const ModelConfig& config = backend.config();
     Chain chain{backend};
     Prefill prefill;
-    for (int first = 0; first < settings.prefill; ++prefill.waves) {
+    for (int first = 0; first < settings.prefill; ++prefill.batches) {
         std::vector<Row> rows = chain.rows(first, std::min(rows_max, settings.prefill - first));
-        rows.resize(backend.wave_rows(rows));
+        rows.resize(backend.batch_rows(rows));
         const auto count = static_cast<int>(rows.size());
-        prefill.device += backend.wave_seconds(rows, std::max(1, settings.times / 10));
+        prefill.device += backend.batch_seconds(rows, std::max(1, settings.times / 10));
         prefill.wall += chain.seconds(first, count);  // after the other: kernels are loaded
         // Two for each weight, and four for each number of q and each key that it sees.
         for (const Row& row : rows)
@@ -122,19 +122,19 @@ Prefill prefill_in_waves(const Bench& bench, CudaBackend& backend, int rows_max)
     return prefill;
 }
 
-/// In the backend's own waves, and in those of 64 rows that decoding has: what the others gain.
+/// In the backend's own batches, and in those of 64 rows that decoding has: what the others gain.
 void prefill_table(const Bench& bench, CudaBackend& backend) {
     const Settings& settings = bench.settings;
-    Table table{
-        fmt::format("Prefill of {} tokens, without a head", settings.prefill),
-        {"rows of a wave", "waves", "the device alone ms", "wall ms", "tokens/s", "tokens/s wall",
-         "TFLOP/s", "of the data sheet", "weights arrive ms", "of the data sheet at most"}};
+    Table table{fmt::format("Prefill of {} tokens, without a head", settings.prefill),
+                {"rows of a batch", "batches", "the device alone ms", "wall ms", "tokens/s",
+                 "tokens/s wall", "TFLOP/s", "of the data sheet", "weights arrive ms",
+                 "of the data sheet at most"}};
     const double yardstick = bench.report.figure("copy.bytes_per_s");
     double best = 0.0;
-    for (const int rows : {CudaOptions{}.rows_max, cuda::kWaveRows}) {
-        const Prefill run = prefill_in_waves(bench, backend, rows);
-        // What it cannot go below: weights have to arrive once for each wave.
-        const double least = run.waves * layer_bytes(bench) * backend.config().layers / yardstick;
+    for (const int rows : {CudaOptions{}.rows_max, cuda::kBatchRows}) {
+        const Prefill run = prefill_in_batches(bench, backend, rows);
+        // What it cannot go below: weights have to arrive once for each batch.
+        const double least = run.batches * layer_bytes(bench) * backend.config().layers / yardstick;
         const double rate = run.operations / run.device;
         const double rate_at_most = std::min(settings.flops, run.operations / least);
         const std::string at = fmt::format(".{}", rows);
@@ -144,7 +144,7 @@ void prefill_table(const Bench& bench, CudaBackend& backend) {
             bench.report.figure("prefill.bound" + at, rate_at_most / settings.flops);
             best = std::max(best, rate / settings.flops);
         }
-        table.rows.push_back({std::to_string(rows), std::to_string(run.waves),
+        table.rows.push_back({std::to_string(rows), std::to_string(run.batches),
                               fixed(1e3 * run.device, 2), fixed(1e3 * run.wall, 2),
                               fixed(settings.prefill / run.device, 0),
                               fixed(settings.prefill / run.wall, 0), fixed(rate / 1e12, 1),
@@ -201,7 +201,7 @@ Result<CudaOptions> cuda_options(const Bench& bench) {
     return options;
 }
 
-Status waves_section(const Bench& bench) {
+Status batches_section(const Bench& bench) {
     const Result<CudaOptions> options = cuda_options(bench);
     if (!options) return options.error();
     const auto begin = Clock::now();

@@ -1,4 +1,4 @@
-// Waves of rows to draw from, on the device and on the CPU, and checks that both draw the same.
+// Batches of rows to draw from, on the device and on the CPU, and checks that both draw the same.
 //
 // Not thread-safe. For the tests of sample.hpp.
 #pragma once
@@ -23,8 +23,8 @@ using paceline::testing::make_row;
 using paceline::testing::random_params;
 using paceline::testing::RowKind;
 
-/// Rows of one wave and what each is drawn with.
-struct Wave {
+/// Rows of one batch and what each is drawn with.
+struct Batch {
     int vocab;
     std::vector<std::vector<float>> logits;
     std::vector<SamplingParams> params;
@@ -45,7 +45,7 @@ struct Wave {
         add(make_row(kind, width, random), with, static_cast<Position>(random() % 100000));
     }
     [[nodiscard]] int rows() const { return static_cast<int>(logits.size()); }
-    [[nodiscard]] Wave only(std::size_t row) const {
+    [[nodiscard]] Batch only(std::size_t row) const {
         return {vocab, {logits[row]}, {params[row]}, {positions[row]}, list};
     }
     [[nodiscard]] std::string describe(std::size_t row) const {
@@ -58,35 +58,35 @@ struct Wave {
     }
 };
 
-/// A wave on the device. The rows of logits stand in reverse, with something between them.
+/// A batch on the device. The rows of logits stand in reverse, with something between them.
 class OnTheDevice {
 public:
-    explicit OnTheDevice(const Wave& wave) : rows_{wave.rows()} {
-        const std::size_t width = wave.logits[0].size();
+    explicit OnTheDevice(const Batch& batch) : rows_{batch.rows()} {
+        const std::size_t width = batch.logits[0].size();
         const std::size_t stride = width + 3;
-        std::vector<float> logits(stride * wave.logits.size(), 1e30f);
+        std::vector<float> logits(stride * batch.logits.size(), 1e30f);
         std::vector<DrawRow> rows;
-        for (std::size_t i = 0; i < wave.logits.size(); ++i) {
-            REQUIRE(supported(wave.params[i]));
-            const std::size_t at = wave.logits.size() - 1 - i;
-            std::memcpy(&logits[stride * at], wave.logits[i].data(), sizeof(float) * width);
-            rows.push_back(draw_row(wave.params[i], wave.positions[i], static_cast<int>(at)));
+        for (std::size_t i = 0; i < batch.logits.size(); ++i) {
+            REQUIRE(supported(batch.params[i]));
+            const std::size_t at = batch.logits.size() - 1 - i;
+            std::memcpy(&logits[stride * at], batch.logits[i].data(), sizeof(float) * width);
+            rows.push_back(draw_row(batch.params[i], batch.positions[i], static_cast<int>(at)));
         }
-        needs_ = needs_of(rows.data(), wave.rows());
+        needs_ = needs_of(rows.data(), batch.rows());
         logits_ = OnDevice<float>{logits};
         draw_rows_ = OnDevice<DrawRow>{rows};
         input_.logits = logits_.data();
         input_.stride = static_cast<std::int64_t>(stride);
-        input_.vocab = wave.vocab;
+        input_.vocab = batch.vocab;
         input_.rows = draw_rows_.data();
-        input_.row_count = wave.rows();
-        if (wave.list.empty()) return;
-        std::vector<std::int32_t> places(static_cast<std::size_t>(wave.vocab), -1);
-        for (std::size_t i = 0; i < wave.list.size(); ++i)
-            places[static_cast<std::size_t>(wave.list[i])] = static_cast<std::int32_t>(i);
-        list_ = OnDevice<std::int32_t>{wave.list};
+        input_.row_count = batch.rows();
+        if (batch.list.empty()) return;
+        std::vector<std::int32_t> places(static_cast<std::size_t>(batch.vocab), -1);
+        for (std::size_t i = 0; i < batch.list.size(); ++i)
+            places[static_cast<std::size_t>(batch.list[i])] = static_cast<std::int32_t>(i);
+        list_ = OnDevice<std::int32_t>{batch.list};
         places_ = OnDevice<std::int32_t>{places};
-        input_.list = {list_.data(), places_.data(), static_cast<int>(wave.list.size())};
+        input_.list = {list_.data(), places_.data(), static_cast<int>(batch.list.size())};
     }
 
     [[nodiscard]] std::vector<std::int32_t> draw() const { return draw(needs_); }
@@ -123,40 +123,41 @@ private:
     DrawInput input_;
 };
 
-inline std::vector<std::int32_t> expected_tokens(const Wave& wave) {
+inline std::vector<std::int32_t> expected_tokens(const Batch& batch) {
     SamplerScratch scratch;
     std::vector<std::int32_t> tokens;
-    for (std::size_t i = 0; i < wave.logits.size(); ++i) {
-        std::vector<float> row = wave.logits[i];
-        tokens.push_back(sample(row, wave.positions[i], {}, wave.params[i], scratch).value_or(-1));
+    for (std::size_t i = 0; i < batch.logits.size(); ++i) {
+        std::vector<float> row = batch.logits[i];
+        tokens.push_back(
+            sample(row, batch.positions[i], {}, batch.params[i], scratch).value_or(-1));
     }
     return tokens;
 }
 
-inline std::vector<Candidate> expected_candidates(const Wave& wave, std::size_t i, int count) {
+inline std::vector<Candidate> expected_candidates(const Batch& batch, std::size_t i, int count) {
     SamplerScratch scratch;
-    std::vector<float> logits = wave.logits[i];
-    if (wave.list.empty())
-        return candidates(logits, wave.positions[i], {}, wave.params[i], count, scratch);
-    std::vector<float> row(static_cast<std::size_t>(wave.vocab));
-    return listed_candidates(logits, wave.list, row, wave.positions[i], {}, wave.params[i], count,
-                             scratch);
+    std::vector<float> logits = batch.logits[i];
+    if (batch.list.empty())
+        return candidates(logits, batch.positions[i], {}, batch.params[i], count, scratch);
+    std::vector<float> row(static_cast<std::size_t>(batch.vocab));
+    return listed_candidates(logits, batch.list, row, batch.positions[i], {}, batch.params[i],
+                             count, scratch);
 }
 
-inline void check_tokens(const Wave& wave) {
-    const std::vector<std::int32_t> want = expected_tokens(wave);
-    const std::vector<std::int32_t> got = OnTheDevice{wave}.draw();
+inline void check_tokens(const Batch& batch) {
+    const std::vector<std::int32_t> want = expected_tokens(batch);
+    const std::vector<std::int32_t> got = OnTheDevice{batch}.draw();
     for (std::size_t i = 0; i < want.size(); ++i) {
-        INFO(wave.describe(i));
+        INFO(batch.describe(i));
         CHECK(got[i] == want[i]);
     }
 }
 
-inline void check_candidates(const Wave& wave, int count) {
-    const std::vector<CandidateList> got = OnTheDevice{wave}.candidates(count);
-    for (std::size_t i = 0; i < wave.logits.size(); ++i) {
-        INFO(wave.describe(i), ", candidates ", count);
-        const std::vector<Candidate> want = expected_candidates(wave, i, count);
+inline void check_candidates(const Batch& batch, int count) {
+    const std::vector<CandidateList> got = OnTheDevice{batch}.candidates(count);
+    for (std::size_t i = 0; i < batch.logits.size(); ++i) {
+        INFO(batch.describe(i), ", candidates ", count);
+        const std::vector<Candidate> want = expected_candidates(batch, i, count);
         REQUIRE(got[i].count == static_cast<int>(want.size()));
         for (std::size_t j = 0; j < want.size(); ++j) {
             CHECK(got[i].tokens[j] == want[j].token);
@@ -168,10 +169,10 @@ inline void check_candidates(const Wave& wave, int count) {
 }
 
 /// A row of each kind with parameters at random.
-inline Wave random_wave(int vocab, std::mt19937& random) {
-    Wave wave{vocab, {}, {}, {}};
-    for (const RowKind kind : kRowKinds) wave.add(kind, random);
-    return wave;
+inline Batch random_batch(int vocab, std::mt19937& random) {
+    Batch batch{vocab, {}, {}, {}};
+    for (const RowKind kind : kRowKinds) batch.add(kind, random);
+    return batch;
 }
 
 inline SamplingParams params_of(float temperature, int top_k, float top_p, float min_p) {

@@ -1,4 +1,4 @@
-#include "actors/target/wave_scheduler.hpp"
+#include "actors/target/batch_scheduler.hpp"
 
 #include <algorithm>
 #include <array>
@@ -45,18 +45,18 @@ std::optional<std::int16_t> follow_text(const msg::Proposal& proposal,
 }  // namespace
 
 Status validate(const DispatchOptions& options) {
-    // A verdict carries kGammaMax accepted tokens, so a wave may not be deeper than that.
+    // A verdict carries kGammaMax accepted tokens, so a batch may not be deeper than that.
     if (Status rows = check_range("rows_max", options.rows_max, 1, kGammaMax + 1); !rows)
         return rows;
-    if (Status waves =
-            check_range("waves_in_flight_max", options.waves_in_flight_max, 1, kSegmentsMax);
-        !waves) {
-        return waves;
+    if (Status batches =
+            check_range("batches_in_flight_max", options.batches_in_flight_max, 1, kSegmentsMax);
+        !batches) {
+        return batches;
     }
-    if (Status rows = check_range("prefill_rows", options.prefill_rows, 1, kWaveRowsMax); !rows) {
+    if (Status rows = check_range("prefill_rows", options.prefill_rows, 1, kBatchRowsMax); !rows) {
         return rows;
     }
-    if (Status parts = check_range("requests_max", options.requests_max, 1, kWavePartsMax);
+    if (Status parts = check_range("requests_max", options.requests_max, 1, kBatchPartsMax);
         !parts) {
         return parts;
     }
@@ -72,12 +72,12 @@ Status validate(const DispatchOptions& options) {
     return {};
 }
 
-WaveScheduler::WaveScheduler(DispatchOptions options, std::int32_t kv_slots)
+BatchScheduler::BatchScheduler(DispatchOptions options, std::int32_t kv_slots)
     : options_{options}, pages_{kv_slots} {
     PACE_CHECK(validate(options).ok(), "dispatch options that were not validated");
 }
 
-Status WaveScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
+Status BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
     const auto before = entries_.find(state->request());
     const std::int32_t reuse = state->spec().reuse;
     if (reuse > 0) {
@@ -105,10 +105,10 @@ Status WaveScheduler::begin(const std::shared_ptr<RequestState>& state, Micros n
     return {};
 }
 
-/// A new attempt: no wave was sent and no proposal received.
-void WaveScheduler::restart(Entry& entry, Micros now) const {
+/// A new attempt: no batch was sent and no proposal received.
+void BatchScheduler::restart(Entry& entry, Micros now) const {
     entry.in_flight.clear();
-    entry.heard = {};
+    entry.received = {};
     entry.round_root = kNever;
     entry.wait_until = now + options_.proposal_wait;
     entry.half_until.reset();
@@ -119,11 +119,11 @@ void WaveScheduler::restart(Entry& entry, Micros now) const {
     entry.drawn_ahead.clear();
 }
 
-bool WaveScheduler::holds(RequestId request) const {
+bool BatchScheduler::holds(RequestId request) const {
     return entries_.contains(request);
 }
 
-bool WaveScheduler::has_room(RequestId request, const Request& spec) const {
+bool BatchScheduler::has_room(RequestId request, const Request& spec) const {
     if (spec.reuse > 0 && holds(request)) return true;  // it keeps what it has
     std::int32_t pages = pages_.unreserved_pages();
     for (const auto& [id, entry] : entries_) {
@@ -132,7 +132,7 @@ bool WaveScheduler::has_room(RequestId request, const Request& spec) const {
     return pages >= pages_for(spec.context);
 }
 
-std::int32_t WaveScheduler::pages_in_use() const {
+std::int32_t BatchScheduler::pages_in_use() const {
     std::int32_t pages = pages_.count() - pages_.unreserved_pages();
     for (const auto& [request, entry] : entries_) {
         if (entry.state->over()) pages -= entry.slots.pages_held();
@@ -140,7 +140,7 @@ std::int32_t WaveScheduler::pages_in_use() const {
     return pages;
 }
 
-void WaveScheduler::draft_changed(bool present) {
+void BatchScheduler::draft_changed(bool present) {
     draft_present_ = present;
     for (auto& [request, entry] : entries_) {
         entry.silent = 0;
@@ -148,7 +148,7 @@ void WaveScheduler::draft_changed(bool present) {
     }
 }
 
-bool WaveScheduler::evict() {
+bool BatchScheduler::evict() {
     const auto oldest = std::find_if(entries_.begin(), entries_.end(),
                                      [](const auto& entry) { return entry.second.state->over(); });
     if (oldest == entries_.end()) return false;
@@ -158,7 +158,7 @@ bool WaveScheduler::evict() {
 
 // ---- Proposals
 
-void WaveScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
+void BatchScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
     const auto found = entries_.find(proposal.route.request);
     if (found == entries_.end()) return;
     Entry& entry = found->second;
@@ -173,17 +173,17 @@ void WaveScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micr
     }
 }
 
-void WaveScheduler::merge(Entry& entry,
-                          const msg::Proposal& proposal,
-                          Speaker speaker,
-                          Micros now) {
+void BatchScheduler::merge(Entry& entry,
+                           const msg::Proposal& proposal,
+                           Speaker speaker,
+                           Micros now) {
     const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(proposal.root_position);
     if (entry.state->over() || text[at] != proposal.root_token) {
         ++proposals_.outdated;
         return;
     }
-    if (speaker == Speaker::Draft) hear(entry, proposal, now);
+    if (speaker == Speaker::Draft) receive(entry, proposal, now);
     const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
     if (!top) {
         ++proposals_.outdated;
@@ -198,7 +198,7 @@ void WaveScheduler::merge(Entry& entry,
     grow(entry, proposal, *top);
 }
 
-void WaveScheduler::take_drawn(const msg::Draw& draw) {
+void BatchScheduler::take_drawn(const msg::Draw& draw) {
     const auto found = entries_.find(draw.route.request);
     if (found == entries_.end() || found->second.state->over()) return;
     Entry& entry = found->second;
@@ -207,8 +207,8 @@ void WaveScheduler::take_drawn(const msg::Draw& draw) {
     if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
 }
 
-/// Siblings belong to the row of their parent; without it, or after it, they are named candidates.
-void WaveScheduler::bind(Entry& entry, const msg::Draw& draw) {
+/// Siblings belong to the row of their parent; without it, or after it, they are deterministic candidates.
+void BatchScheduler::bind(Entry& entry, const msg::Draw& draw) {
     TokenTree& tree = entry.state->tree();
     const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(draw.root_position);
@@ -230,39 +230,39 @@ void WaveScheduler::bind(Entry& entry, const msg::Draw& draw) {
 }
 
 /// Notes how far the draft has come, and whether that was in time.
-void WaveScheduler::hear(Entry& entry, const msg::Proposal& proposal, Micros now) const {
+void BatchScheduler::receive(Entry& entry, const msg::Proposal& proposal, Micros now) const {
     const Position root = proposal.root_position;
-    Heard& heard = entry.heard;
-    heard.anything = std::max(heard.anything, root);
+    Received& received = entry.received;
+    received.anything = std::max(received.anything, root);
     if (proposal.state != msg::ProposalState::Growing)
-        heard.halfway = std::max(heard.halfway, root);
+        received.halfway = std::max(received.halfway, root);
     if (proposal.state == msg::ProposalState::Complete) {
-        heard.complete = std::max(heard.complete, root);
+        received.complete = std::max(received.complete, root);
     }
-    if (heard.halfway >= entry.round_root) entry.half_until.reset();
+    if (received.halfway >= entry.round_root) entry.half_until.reset();
     // Also one that is not waited for any longer: it would have been in time.
-    if (now <= entry.wait_until && heard.complete >= wanted_root(entry)) entry.silent = 0;
+    if (now <= entry.wait_until && received.complete >= wanted_root(entry)) entry.silent = 0;
 }
 
 /// Adds the proposal's nodes below `top` to the tree, below the root.
-void WaveScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
+void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
     TokenTree& tree = entry.state->tree();
-    std::array<NodeId, kProposalNodesMax> names{};
-    names.fill(TokenTree::kNoNode);
+    std::array<NodeId, kProposalNodesMax> ids{};
+    ids.fill(TokenTree::kNoNode);
     for (std::uint32_t i = 0; i < proposal.count; ++i) {
         const msg::ProposedNode& node = proposal.nodes[i];
         if (node.parent < top) continue;
         const NodeId above =
-            node.parent == top ? tree.root().id : names[static_cast<std::size_t>(node.parent)];
+            node.parent == top ? tree.root().id : ids[static_cast<std::size_t>(node.parent)];
         // Its parent found no room, was useless, or had to make room itself.
         const TreeNode* below = tree.find(above);
         if (below == nullptr || !worth_a_row(entry, *below)) continue;
         const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
-        names[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNoNode);
+        ids[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNoNode);
     }
 }
 
-Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros now) {
+Outcome BatchScheduler::follow(RequestId request, const TreeStep& step, Micros now) {
     const auto found = entries_.find(request);
     // A late verdict on a request that was stopped, whose pages serve another by now.
     if (found == entries_.end()) return {};
@@ -293,7 +293,7 @@ Outcome WaveScheduler::follow(RequestId request, const TreeStep& step, Micros no
     return outcome;
 }
 
-std::optional<KvSlot> WaveScheduler::name_ahead(RequestId request, NodeId node) {
+std::optional<KvSlot> BatchScheduler::name_ahead(RequestId request, NodeId node) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return std::nullopt;
     Entry& entry = found->second;
@@ -306,10 +306,10 @@ std::optional<KvSlot> WaveScheduler::name_ahead(RequestId request, NodeId node) 
     return slot.value();
 }
 
-void WaveScheduler::computed_ahead(RequestId request,
-                                   NodeId node,
-                                   std::uint32_t start,
-                                   std::uint32_t tensor_row) {
+void BatchScheduler::computed_ahead(RequestId request,
+                                    NodeId node,
+                                    std::uint32_t start,
+                                    std::uint32_t tensor_row) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return;
     const auto row = found->second.ahead_rows.find(node);
@@ -318,18 +318,18 @@ void WaveScheduler::computed_ahead(RequestId request,
     row->second.tensor_row = tensor_row;
 }
 
-void WaveScheduler::free_ahead_rows(Entry& entry) {
+void BatchScheduler::free_ahead_rows(Entry& entry) {
     for (const auto& [node, row] : entry.ahead_rows) {
         if (!planted(PlantedBug::AheadSlotsLeak)) entry.slots.free(row.position, row.slot);
     }
     entry.ahead_rows.clear();
 }
 
-std::vector<Outcome> WaveScheduler::take_settled() {
-    return std::exchange(settled_, {});
+std::vector<Outcome> BatchScheduler::take_resolved() {
+    return std::exchange(resolved_, {});
 }
 
-bool WaveScheduler::halfway(RequestId request, Micros now) {
+bool BatchScheduler::halfway(RequestId request, Micros now) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return true;
     Entry& entry = found->second;
@@ -341,34 +341,34 @@ bool WaveScheduler::halfway(RequestId request, Micros now) {
 
 // ---- Waiting
 
-/// The root for which the draft must have sent Complete before the next wave starts.
-Position WaveScheduler::wanted_root(const Entry& entry) const {
+/// The root for which the draft must have sent Complete before the next batch starts.
+Position BatchScheduler::wanted_root(const Entry& entry) const {
     switch (options_.start) {
         case StartRule::AtOnce:
             return kNever;
         case StartRule::Sequential:
             return entry.state->tree().root().position;
         case StartRule::Lockstep:
-            return entry.round_root;  // it began that round together with the last wave
+            return entry.round_root;  // it began that round together with the last batch
     }
     return kNever;
 }
 
 /// Whether to wait for the draft's proposal instead of starting now.
-bool WaveScheduler::waits_for_draft(const Entry& entry) const {
+bool BatchScheduler::waits_for_draft(const Entry& entry) const {
     if (!draft_present_ || entry.silent >= kSilentWaitsMax || entry.state->spec().gamma == 0) {
         return false;
     }
     const TreeNode& root = entry.state->tree().root();
     const bool candidate_is_useless = entry.state->finish_rule().room_at(root.position + 1) <= 1;
-    if (candidate_is_useless || entry.heard.complete >= wanted_root(entry)) return false;
+    if (candidate_is_useless || entry.received.complete >= wanted_root(entry)) return false;
     if (options_.start != StartRule::Sequential) return true;
     // Candidates for this root are sent at once, unless the draft is still adding to them.
-    const bool growing = entry.heard.anything >= root.position;
+    const bool growing = entry.received.anything >= root.position;
     return growing || entry.state->tree().trunk_child(root.id) == nullptr;
 }
 
-std::optional<Micros> WaveScheduler::due() const {
+std::optional<Micros> BatchScheduler::due() const {
     std::optional<Micros> soonest;
     const auto at = [&](Micros when) {
         if (!soonest || when < *soonest) soonest = when;
@@ -381,7 +381,7 @@ std::optional<Micros> WaveScheduler::due() const {
     return soonest;
 }
 
-std::int32_t WaveScheduler::slots_in_use(RequestId request) const {
+std::int32_t BatchScheduler::slots_in_use(RequestId request) const {
     const auto found = entries_.find(request);
     return found == entries_.end() ? 0 : found->second.slots.in_use();
 }

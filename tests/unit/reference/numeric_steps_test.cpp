@@ -1,4 +1,4 @@
-// Every twin against figures worked out by hand.
+// Every reference function against figures worked out by hand.
 #include <array>
 #include <cmath>
 #include <vector>
