@@ -5,10 +5,10 @@ set(PACELINE_KERNEL_SOURCES
     attention.cu
     copy.cu
     gemm.cu
+    gemm_batch.cu
     gemm_blas.cu
     gemm_tiled.cu
     gemm_tiled_wgmma.cu
-    gemm_batch.cu
     random.cu
     rows.cu
     sampling/sample.cu
