@@ -1,24 +1,24 @@
 // Backend: one segment of a target on one device, and the model primitive on it.
 //
-//     run_layers(rows, hidden)   layers of [first, last) of each row, hidden states in and out
+//     run_layers(rows, hidden)   each row's sub-layers [first, last), hidden states in and out
 //     head(hidden, id)           logits of hidden states
-//     draw(hidden, jobs)         the tokens that the target says, where the device can draw them
-//     run_and_draw(rows, ...)    both in one go: of the rows nothing but tokens leaves the device
-//     run_adapter(rows, hidden)  what an exit's adapter makes of them, if there is one
-//     gather(rows, to)           hidden states copied from where they lie to where they are needed
+//     draw(hidden, jobs)         the target's own tokens, drawn on the device if it can draw
+//     run_and_draw(rows, ...)    layers and draw in one call: only tokens are copied from the device
+//     run_adapter(rows, hidden)  an exit's adapter over the hidden states, if there is one
+//     gather(rows, to)           copies hidden states between memories
 //
-// Hidden states, keys and values are named by references (placed_span.hpp): memory of the host, or
-// of the device that the backend computes on, or of another that this one reaches. A backend
-// without a device refuses references to one (PACE_CHECK). When a call returns, what it wrote is
-// there, on a device too: its stream was waited for. So another process may be told of it at once.
-// What a call reads must not overlap with what it writes, unless it is the same argument.
+// Hidden states, keys and values are passed as references (placed_span.hpp) to memory of the host, of the
+// backend's device, or of another device that it can reach. A backend without a device aborts on a device
+// reference (PACE_CHECK). A call returns after its results are written, on a device too (it waits for its
+// stream), so another process may be notified at once. Inputs must not overlap with outputs, except for an
+// argument that is both.
 //
-// Row-invariant: the bits of a row's result depend on the row, the weights and the build alone,
-// not on the other rows, their number or the number of threads.
+// Row-invariant: the bits of a row's result depend on the row, the weights and the build, not on the
+// other rows, their number or the number of threads.
 //
-// Owns weights and KV of its segment. One call at a time; a call may be cancelled from any
-// thread between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/
-// (kernels/cuda), reference/ (plain loops).
+// Owns the weights and the KV cache of its segment. One call at a time; any thread may cancel a call, which
+// then ends between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/ (kernels/cuda),
+// reference/ (plain loops).
 #pragma once
 
 #include <atomic>
@@ -42,30 +42,29 @@ namespace paceline {
 
 enum class RunOutcome : std::uint8_t { Done, Cancelled };
 
-/// Raised by another thread (or by a shared cache line another process writes) to stop a job at
-/// the next sub-layer border. The rows' KV slots then hold nothing that anyone may read.
+/// Set by another thread, or by another process through a word in shared memory, to stop a job before its next
+/// sub-layer. The contents of the rows' KV slots are then undefined.
 class CancelToken {
 public:
-    /// Which rows of the call have become useless meanwhile; asked at layer borders by one thread.
+    /// Which rows of the call are stale by now; called between layers, by one thread.
     class RowWatch {
     public:
         RowWatch() = default;
         RowWatch(const RowWatch&) = delete;
         RowWatch& operator=(const RowWatch&) = delete;
         virtual ~RowWatch() = default;
-        /// Cheap: a look at shared memory. A row that is stale once stays stale.
+        /// Cheap: reads shared memory. A stale row stays stale.
         [[nodiscard]] virtual bool stale(std::size_t row) const = 0;
     };
-    /// A backend may skip what is left of stale rows: their hidden states and KV slots then hold
-    /// nothing that anyone may read. nullptr: all rows matter. Must outlive the token's use.
+    /// A backend may skip the remaining sub-layers of stale rows: their hidden states and KV slots are then
+    /// undefined. nullptr: no row gets stale. Must outlive the token's use.
     void watch_rows(const RowWatch* rows) { rows_ = rows; }
     [[nodiscard]] const RowWatch* rows() const { return rows_; }
 
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
-    /// Also counts as raised once `word` has the upper half of `mark` and a greater lower half:
-    /// another process says that the work is cancelled. nullptr: none does. The word
-    /// must outlive the token's use.
+    /// The token also counts as set once `word` has the upper half of `mark` and a greater lower half: another
+    /// process has cancelled the work. nullptr: there is no such word. The word must outlive the token's use.
     void watch(const std::atomic<std::uint64_t>* word, std::uint64_t mark) {
         word_ = word;
         mark_ = mark;
@@ -78,15 +77,15 @@ public:
     }
 
 private:
-    std::atomic<bool> cancelled_{false};  // relaxed: a late stop is only a little wasted work
+    std::atomic<bool> cancelled_{false};  // relaxed: a late stop costs a little time only
     const std::atomic<std::uint64_t>* word_ = nullptr;
     std::uint64_t mark_ = 0;
     const RowWatch* rows_ = nullptr;
 };
 
 /// Final: norm and head of the target (also as logit lens after any layer). Others: the heads
-/// that a backend was given (HeadSpec), from 1 on. Adapter: what its out_norm and short list say
-/// of what run_adapter() gave.
+/// that a backend was given (HeadSpec), from 1 on. Adapter: its out_norm and short list, applied to the output
+/// of run_adapter().
 enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
@@ -106,19 +105,19 @@ struct DrawJob {
 
 /// What run_and_draw() and run_and_draw_candidates() do after the layers.
 struct BehindRows {
-    std::span<const DrawJob> jobs = {};  // one for each row; params == nullptr: nothing is drawn
-    bool hidden = false;                 // the hidden states are wanted too
+    std::span<const DrawJob> jobs = {};  // one per row; params == nullptr: nothing is drawn
+    bool hidden = false;                 // the hidden states are returned too
 };
 
-/// Of the device that a backend computes on, but for the last.
+/// Memory of the device that a backend computes on, except for the last.
 struct MemoryUse {
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
     std::uint64_t workspace_bytes = 0;
-    std::uint64_t pinned_bytes = 0;  // of the host, for what goes to a GPU and back
+    std::uint64_t pinned_bytes = 0;  // of the host, for copies to and from a GPU
 };
 
-/// Breaks off where the row runs a sub-layer that its backend was not given (CpuOptions::skipped).
+/// Aborts if the row runs a sub-layer whose weights its backend did not load (CpuOptions::skipped).
 void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class Backend {
@@ -135,8 +134,8 @@ public:
 
     /// Runs every row's sub-layers. `hidden` is [rows, dim] float32: in for rows that start
     /// past sub-layer 0 (rows that start at 0 are embedded here), out for all.
-    /// Preconditions: sub-layers inside this segment, slots inside kv_slots(), visible keys as
-    /// in rows.hpp; breaking one aborts.
+    /// Preconditions, checked: sub-layers inside this segment, slots inside kv_slots(), visible keys as
+    /// in rows.hpp.
     virtual RunOutcome run_layers(std::span<const Row> rows,
                                   HiddenRows hidden,
                                   const CancelToken* cancel) = 0;
@@ -144,16 +143,15 @@ public:
     /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories.
     /// Preconditions: a row of config().dim in `to` for each; no source overlaps with `to`.
     virtual void gather(std::span<const RowSource> rows, HiddenRows to);
-    /// Memory for `rows` hidden states where this backend computes, so that calls that are given it
-    /// copy nothing between host and device. Not to be used after the backend is gone. Throws
-    /// std::bad_alloc, or what a device throws.
+    /// Memory for `rows` hidden states where this backend computes, so that calls with it copy nothing between
+    /// host and device. The backend must outlive it. Throws std::bad_alloc, or the device's exceptions.
     [[nodiscard]] virtual RowMemory make_rows(std::size_t rows);
 
-    /// Where make_rows() gives memory: where this backend computes.
+    /// Where this backend computes, and make_rows() allocates.
     [[nodiscard]] virtual MemoryPlace memory_place() const { return MemoryPlace::Host; }
-    /// `rows` rows of `memory`, which is made if it has fewer.
+    /// `rows` rows of `memory`, which is allocated anew if it has fewer.
     [[nodiscard]] HiddenRows rows_of(RowMemory& memory, std::size_t rows);
-    /// The rows one after the other: where they lie, if they lie so, or gathered in `room`.
+    /// The rows as one contiguous block: in place if they are contiguous, else gathered in `room`.
     [[nodiscard]] ConstHiddenRows in_order(std::span<const RowSource> rows, RowMemory& room);
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],
@@ -166,36 +164,36 @@ public:
     }
     /// The tokens that a head knows, ascending; empty: the whole vocabulary.
     [[nodiscard]] virtual std::span<const TokenId> short_list(HeadId /*id*/) const { return {}; }
-    /// head() for a head with a short list, without the places of all other tokens: `logits` is
+    /// head() for a head with a short list, for its tokens only: `logits` is
     /// [rows, short_list(id).size()].
     virtual void head_listed(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits);
 
     /// Whether draw() and draw_candidates() can draw with such parameters.
     [[nodiscard]] virtual bool draws(const SamplingParams& /*params*/) const { return false; }
-    /// The most candidates that draw_candidates() gives of a row; 0: it gives none.
+    /// The largest DrawJob::count of draw_candidates(); 0: it cannot draw candidates.
     [[nodiscard]] virtual int candidates_max() const { return 0; }
-    /// sample() of the final head's logits, bit for bit, drawn where they lie: of a row on a
-    /// device only the token crosses. `hidden` is [jobs, dim]; nothing where no token can be drawn.
-    /// Precondition: has_head(Final), draws() all of the parameters.
+    /// sample() of the final head's logits, bit for bit, drawn where the backend computes: from a device only
+    /// the tokens are copied. `hidden` is [jobs, dim]; no value where no token can be drawn.
+    /// Preconditions: has_head(Final), draws() is true for all parameters.
     virtual void draw(ConstHiddenRows hidden,
                       std::span<const DrawJob> jobs,
                       std::span<std::optional<TokenId>> tokens);
     /// candidates() of a head's logits, or listed_candidates() where it has a short list: the same
     /// tokens and the same bits of their log_prob.
-    /// Precondition: has_head(id), draws() all of the parameters, counts up to candidates_max().
+    /// Preconditions: has_head(id), draws() is true for all parameters, counts up to candidates_max().
     virtual void draw_candidates(HeadId id,
                                  ConstHiddenRows hidden,
                                  std::span<const DrawJob> jobs,
                                  std::span<std::vector<Candidate>> best);
 
-    /// Whether the two calls below draw where the rows are, so that a token after every row costs
-    /// less than asking again. Elsewhere they do what run_layers() and draw() do, one after the
-    /// other, and an unneeded head is better not asked for.
+    /// Whether the two calls below draw where the backend computes, so that drawing after every row costs less
+    /// than a second call. Otherwise they call run_layers() and draw(), and jobs that are not needed cost
+    /// a head each.
     [[nodiscard]] virtual bool draws_behind_rows() const { return false; }
-    /// run_layers(), then draw() after every row with a job, in one go; bit for bit what the two
-    /// calls give. tokens[r] is that of row r, and stays as it is where nothing is drawn.
-    /// `hidden` is in for rows that start past sub-layer 0 and out if after.hidden; else it is left
-    /// holding nothing that anyone may read, and may be empty if all rows start at 0.
+    /// run_layers(), then draw() after every row with a job, in one call; the results have the same bits as
+    /// those of the two calls. tokens[r] belongs to row r and is unchanged if nothing is drawn for it.
+    /// `hidden` is input for rows that start past sub-layer 0, and output if behind.hidden; otherwise it is
+    /// undefined afterwards, and may be empty if all rows start at 0.
     /// Cancelled: as run_layers(). Preconditions: those of run_layers() and draw().
     virtual RunOutcome run_and_draw(std::span<const Row> rows,
                                     HiddenRows hidden,
@@ -212,30 +210,30 @@ public:
 
     /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
-    /// The adapter's x of each row, given its hidden state after the last layer; both [rows, dim],
-    /// in the order in which rows see each other. Its keys and values are kept under the rows' own
-    /// slots: whoever runs every row that passes has them for every text. A key that was never
-    /// put there, or that another text left, spoils the candidate and nothing else. Row::first and
-    /// last do not matter. Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
+    /// The adapter's x of each row from its hidden state after the last layer; both [rows, dim], a row after
+    /// the rows that it sees. The adapter's keys and values are stored under the rows' own slots, so they are
+    /// complete if every row of the segment is run here. A missing key, or one of another text, makes the
+    /// candidate worse and has no other effect. Row::first and last are ignored.
+    /// Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
     virtual RunOutcome run_adapter(std::span<const Row> rows,
                                    ConstHiddenRows hidden,
                                    HiddenRows out,
                                    const CancelToken* cancel);
 
-    /// Bytes of one slot's keys and values over all layers of the segment; 0 if they cannot be
-    /// taken out and put back.
+    /// Bytes of one slot's keys and values over all layers of the segment; 0 if read_kv() and write_kv() are
+    /// not supported.
     [[nodiscard]] virtual std::size_t kv_bytes() const { return 0; }
-    /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends
-    /// of equal layers, shape and KV type. For slots that no call is using.
+    /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends with the same
+    /// layers, shape and KV type, and for slots that no running call uses.
     virtual void read_kv(KvSlot slot, KvBytes bytes) const;
     virtual void write_kv(KvSlot slot, ConstKvBytes bytes);
 
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
-    /// What must be equal for two backends to give equal bits: build, weights, dtypes, ISA.
+    /// Two backends with the same class give the same bits: build, weights, dtypes, ISA.
     [[nodiscard]] virtual std::string equality_class() const = 0;
 
 private:
-    /// Rows that something is drawn after, with their hidden states one after the other.
+    /// The rows with a draw, and their hidden states as one contiguous block.
     struct Drawn {
         std::vector<std::size_t> rows = {};
         std::vector<DrawJob> jobs = {};

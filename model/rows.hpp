@@ -1,15 +1,15 @@
-// Rows: what goes through the target together, and what each row may see.
+// Row: the input of the layers for one node of a token tree, and the keys that it sees.
 //
-// A row is one node of a token tree on its way through the layers: a token (or a hidden state),
-// a position, a KV slot to write, and the keys it sees. The keys are named by their slots in the
-// order of their positions, in two parts, so that rows of one request share the long part:
+// A row has a token (or a hidden state), a position, a KV slot to write, and visible keys. The keys are given
+// as KV slots in the order of their positions, in two parts, so that the rows of a request share the long
+// part:
 //
 //     positions   0 ............. prefix_count-1 | prefix_count ........ position
 //     slots       prefix_slots[0 .. prefix_count) | path_slots[0 .. path_count)
 //
 // The last visible key is the row's own: prefix_count + path_count == position + 1.
-// Rows of a prefill chunk or of a chain need no path: the prefix table already names the slots
-// of the rows before them in the same call.
+// Rows of a prefill chunk or of a chain need no path: the prefix table has the slots of the rows
+// before them in the same call too.
 #pragma once
 
 #include <bit>
@@ -21,8 +21,8 @@
 
 namespace paceline {
 
-/// Which sub-layers a row skips. Sub-layer 2l is the attention of layer l, 2l+1 its MLP.
-/// A skipped sub-layer leaves the residual as it is and writes no keys or values.
+/// The sub-layers that a row skips. Sub-layer 2l is the attention of layer l, 2l+1 its MLP. A skipped
+/// sub-layer does not change the residual and writes no keys or values.
 class SublayerMask {
 public:
     SublayerMask() = default;
@@ -43,9 +43,9 @@ private:
 };
 
 struct Row {
-    TokenId token = 0;  // read when first == 0; otherwise the row's hidden state is given
+    TokenId token = 0;  // read if first == 0; otherwise the hidden state is the input
     Position position = 0;
-    KvSlot slot = 0;  // where this row's keys and values go (its own or a scratch slot)
+    KvSlot slot = 0;  // of this row's keys and values (its own or a scratch slot)
     const KvSlot* prefix_slots = nullptr;
     std::int32_t prefix_count = 0;
     const KvSlot* path_slots = nullptr;

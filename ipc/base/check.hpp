@@ -1,7 +1,7 @@
-// PACE_CHECK: a bug in Paceline ends the process, in release builds too.
+// PACE_CHECK: aborts the process on a bug in Paceline, in release builds too.
 //
-// A wrong token is worse than a restart: the supervisor replaces a stage that aborts. What the
-// world does wrong (files, peers, users) is never checked with this; it is a Result (result.hpp).
+// A wrong token is worse than a restart, and the supervisor replaces a stage that aborts. Errors of files,
+// peers and users are never checked with this; they are Results (result.hpp).
 #pragma once
 
 namespace paceline {

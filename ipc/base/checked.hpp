@@ -1,4 +1,4 @@
-// Arithmetic that says when it overflows: for every size that comes from a file or a peer.
+// Arithmetic with overflow checks, for sizes that come from files or peers.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ template <std::unsigned_integral T>
     return product;
 }
 
-/// `value` rounded up to a multiple of `alignment` (a power of two), or nothing if that wraps.
+/// `value` rounded up to a multiple of `alignment` (a power of two); nothing on overflow.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr std::optional<T> checked_align_up(T value, T alignment) {
     const std::optional<T> padded = checked_add<T>(value, static_cast<T>(alignment - 1));

@@ -1,8 +1,8 @@
-// EmulatedMemory: host memory that plays the part of a device's in tests, where the emulated CUDA
-// runtime did not allocate it itself: what an emulated driver has mapped, of this process or another.
+// EmulatedMemory: for tests, a registry of host memory that stands for device memory but was not allocated by
+// the emulated CUDA runtime: memory that an emulated driver has mapped, of this process or another one.
 //
-// Whoever maps says so here; the emulated runtime asks, so that a plain host address in a device's
-// place still shows. Programs that ship never come here. Threads: any.
+// The emulated driver registers what it maps. The emulated runtime looks addresses up, so that it detects a
+// plain host address where a device address is required. Not used by shipped programs. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ public:
         const std::scoped_lock lock{ranges().mutex};
         ranges().bytes_at.erase(static_cast<const std::byte*>(begin));
     }
-    /// Whether one range has all of these bytes.
+    /// Whether one registered range contains all of these bytes.
     [[nodiscard]] static bool contains(const void* address, std::size_t bytes) {
         const std::scoped_lock lock{ranges().mutex};
         const auto* at = static_cast<const std::byte*>(address);
@@ -40,7 +40,7 @@ private:
         std::map<const std::byte*, std::size_t, std::less<>> bytes_at;
     };
     static Ranges& ranges() {
-        static auto* one = new Ranges;  // never destroyed: memory may be unmapped after main()
+        static auto* one = new Ranges;  // never freed: memory may be unmapped after main()
         return *one;
     }
 };

@@ -1,15 +1,14 @@
 // Fault points and planted bugs, for tests.
 //
-// A fault point is a named place at which a test may kill the process, stall it, or let another thread
-// or process run. A planted bug is a switch that removes one safeguard, to show that the tests
-// find bugs. Both exist only in sources that are compiled with PACELINE_FAULTS, for the *_faults
-// libraries, which only tests link; everywhere else they are constants, cost nothing and cannot
-// be switched on.
+// A fault point is a named place at which a test may kill the process, stall it, or let another thread or
+// process run. A planted bug is a switch that removes one safeguard, to show that the tests find bugs.
+// Both exist only in sources compiled with PACELINE_FAULTS for the *_faults libraries, which only tests
+// link. In all other builds they are constants, cost nothing and cannot be switched on.
 //
-// A source that includes this is listed in FAULT_POINTS of its library: it is compiled for both flavours.
-// All other sources are compiled once for both, so no header that they include may include this.
+// A source that includes this header is listed in FAULT_POINTS of its library and compiled for both flavours.
+// All other sources are compiled once for both, so headers that they include must not include this one.
 //
-// Threads: hook and bug are set before the threads that meet them are started.
+// Threads: hook and bug are set before the threads that read them are started.
 #pragma once
 
 #include <cstdint>
@@ -24,28 +23,28 @@
 namespace paceline {
 
 enum class FaultPoint : std::uint8_t {
-    // A frame on its way into a ring.
+    // A frame is put into a ring.
     RingClaimed,     // a free slot was found, nothing is written
     RingMidPayload,  // half of the payload is written
     RingWritten,     // the frame is complete, not yet visible: before publish
-    RingPublished,   // it can be seen, the doorbell has not been rung: after publish
+    RingPublished,   // it is visible, the doorbell has not been rung: after publish
     RingMidCopy,     // the consumer has copied half of a frame out
-    // A tensor on its way.
+    // A tensor is sent.
     TensorFilled,  // written, not published
     // A consumer about to sleep.
-    BellArmed,  // it said that it sleeps, and has not looked for input once more
-    // A stage at work.
+    BellArmed,  // it is marked as sleeping, and has not checked for input again
+    // A running stage.
     JobStarted,
     JobDone,      // its completion is not handled yet
-    VerdictMade,  // between verify and commit: decided, not yet sent
-    BeginTaken,   // a request (or its replay) begins here
+    VerdictMade,  // between verification and commit: decided, not yet sent
+    BeginTaken,   // a request (or its replay) begins in this stage
     // Recovery and end.
     Wired,      // this stage has its channels and has not said Ready: during its own recovery
     PeerWired,  // this stage was given new channels to a peer: during the peer's recovery
-    Draining,   // asked to end in good order
+    Draining,   // asked to end in order
 };
 
-/// Each takes out one safeguard, see the place where it is asked for.
+/// Each removes one safeguard; see the places that call planted().
 enum class PlantedBug : std::uint8_t {
     None,
     // The ring, the tensor pool, the doorbell.
@@ -55,7 +54,7 @@ enum class PlantedBug : std::uint8_t {
     RingEpochIgnored,
     RingReserveIgnored,
     RoomRequestForgotten,
-    RoomRequestTaken,  // by the first ring, although the room it tells of was used already
+    RoomRequestTaken,  // by the first ring of the bell, although that room was used already
     NoRecheckBeforeSleep,
     PoolReleaseIgnored,
     PoolGenerationIgnored,
@@ -86,20 +85,20 @@ enum class PlantedBug : std::uint8_t {
     SlotsLeakOnReplay,
     TensorLeakOnStale,
     OutboxForgotten,
-    // Failures that repeat themselves.
+    // Repeated failures.
     PoisonForgiven,
     SuspectsTogether,
-    PoisonTellsDraft,   // of itself again, although it has killed it
+    PoisonTellsDraft,   // the draft gets a request again that has killed it
     AloneOnceIsPoison,  // although others ran beside it at the other losses
     LoadCountsAsWork,   // in the restart intensity
     ProgressUnwatched,  // of requests that run
-    // What jobs of a stage may take.
-    RowTimeForgotten,  // that was measured before the first job
-    JobsNotInherited,  // from the incarnation before
-    // Time in which the whole machine stands still.
-    PauseCountsAsHang,     // of a stage at work
-    PauseCountsAsLoading,  // of one that starts
-    PauseCountsAsWaiting,  // of a request, for a stage that is lost
+    // Time limits of a stage's jobs.
+    RowTimeForgotten,  // measured before the first job
+    JobsNotInherited,  // from the earlier incarnation
+    // Time in which the whole machine is stopped.
+    PauseCountsAsHang,     // of a running stage
+    PauseCountsAsLoading,  // of a starting stage
+    PauseCountsAsWaiting,  // of a request that waits for a lost stage
     // Orders of clients.
     DrainTakesOrders,
     DrainEndsNothing,  // when its limit is over
@@ -117,7 +116,7 @@ using FaultHook = void (*)(FaultPoint);
 inline std::atomic<FaultHook> fault_hook{nullptr};
 inline std::atomic<PlantedBug> planted_bug{PlantedBug::None};
 
-/// Stands in for the kernel's sleep on a doorbell's word: returns when the sleeper may go on.
+/// Replaces the kernel's sleep on a doorbell's word: returns when the sleeper may continue.
 using SleepHook = void (*)(const std::atomic<std::uint32_t>& word);
 inline std::atomic<SleepHook> sleep_hook{nullptr};
 
@@ -127,7 +126,7 @@ inline void fault_point(FaultPoint point) {
 [[nodiscard]] inline bool planted(PlantedBug bug) {
     return planted_bug.load(std::memory_order_relaxed) == bug;
 }
-/// Whether a test has slept in the kernel's place.
+/// Whether a test's hook has replaced the kernel's sleep.
 [[nodiscard]] inline bool slept_for_test(const std::atomic<std::uint32_t>& word) {
     const SleepHook hook = sleep_hook.load(std::memory_order_relaxed);
     if (hook != nullptr) hook(word);

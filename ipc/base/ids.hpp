@@ -1,6 +1,6 @@
-// The names of things: strong types, so that an epoch is never taken for an attempt.
+// Ids: strong types, so that an epoch cannot be passed as an attempt.
 //
-// Token ids and positions stay plain 32-bit integers: the numeric code indexes with them.
+// Token ids and positions are plain 32-bit integers, because the numeric code uses them as indices.
 #pragma once
 
 #include <compare>
@@ -19,8 +19,8 @@ struct Strong {
 };
 
 using TokenId = std::int32_t;   // an index into the vocabulary
-using Position = std::int32_t;  // a point in the sequence; the first token has position 0
-using KvSlot = std::int32_t;    // a place for one row's keys and values, per layer
+using Position = std::int32_t;  // index in the sequence; the first token has position 0
+using KvSlot = std::int32_t;    // place of one row's keys and values, the same in all layers
 
 using RequestId = Strong<struct RequestIdTag, std::uint64_t>;  // one prompt and its answer
 using Attempt = Strong<struct AttemptTag, std::uint32_t>;  // incarnation of a request's decoding

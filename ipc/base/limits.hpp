@@ -1,4 +1,4 @@
-// Every bound that more than one part of the program must agree on, and their relations.
+// Limits that several parts of the program share, and the relations between them.
 #pragma once
 
 #include <cstdint>

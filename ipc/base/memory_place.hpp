@@ -1,12 +1,12 @@
-// MemoryPlace: whether bytes lie where the host reads them, or on a device.
+// MemoryPlace: whether bytes are in host memory or on a device.
 #pragma once
 
 #include <cstdint>
 
 namespace paceline {
 
-/// Device: an address that only the device of the process (or a peer device that maps it) may follow.
-/// The host passes it on and never reads through it.
+/// Device: an address that only the process's device, or a peer device that maps it, may dereference. The host
+/// passes it on and never dereferences it.
 enum class MemoryPlace : std::uint8_t { Host, Device };
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // Result<T>: a value, or the reason why there is none.
 //
-// For everything the world can do wrong: files, peers, devices, users. The text of an Error is
-// one sentence for the user: what was tried, on what, with which numbers, and the next step.
+// For errors of files, peers, devices and users. The text of an Error is one sentence for the user: the
+// operation, its object, the numbers, and the next step.
 // Owns its value; not thread-safe.
 #pragma once
 
@@ -14,13 +14,13 @@
 namespace paceline {
 
 enum class Errc : unsigned char {
-    BadArgument,  // the user asked for something that makes no sense
+    BadArgument,  // an invalid value or combination of values from the user
     BadFile,      // a file is missing, unreadable, truncated, corrupt
-    Unsupported,  // well-formed, but not something Paceline can run; the text names it
-    OutOfMemory,  // does not fit on the device or into RAM
+    Unsupported,  // well-formed, but Paceline cannot run it; the text names the feature
+    OutOfMemory,  // does not fit into the memory of the device or the host
     PeerGone,     // a stage died or closed its channel
-    Protocol,     // a peer sent what it must not
-    Cancelled,    // the user or a caller asked to stop
+    Protocol,     // a peer sent an invalid message
+    Cancelled,    // stopped by the user or a caller
     System,       // a system call failed
 };
 
@@ -61,7 +61,7 @@ private:
     std::variant<T, Error> state_;
 };
 
-/// The outcome of something that yields no value.
+/// The outcome of an operation without a value.
 class [[nodiscard]] Status {
 public:
     Status() = default;

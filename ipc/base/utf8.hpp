@@ -1,7 +1,7 @@
 // UTF-8, strict: no surrogates, no overlong forms, nothing above U+10FFFF.
 //
-// An invalid part is the longest prefix of a character that goes no further (a "maximal
-// subpart", Unicode chapter 3.9, as Python's errors="replace" has it): each becomes one U+FFFD.
+// An invalid part is a "maximal subpart" (Unicode, chapter 3.9; Python's errors="replace" does the same): the
+// longest prefix of a character that is not continued. Each becomes one U+FFFD.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 enum class Form : std::uint8_t {
     Whole,      // one character
     Invalid,    // a maximal invalid part
-    Unfinished  // the text ends inside a character that is right so far
+    Unfinished  // the text ends inside a character that is valid so far
 };
 
 struct Step {
@@ -31,7 +31,7 @@ struct Step {
 /// Appends `code` (a valid code point) to `out`.
 void append(std::string& out, char32_t code);
 
-/// How many leading bytes of `text` are whole, valid characters.
+/// The number of leading bytes of `text` that are whole, valid characters.
 [[nodiscard]] std::size_t valid_prefix(std::string_view text);
 
 /// `text` with U+FFFD for each invalid part, an unfinished end included.

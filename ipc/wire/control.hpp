@@ -1,25 +1,25 @@
-// Cold messages: what the conductor and the stages say to each other outside the token path.
+// Cold messages: control messages between the conductor and the stages, not used per token.
 //
 //     conductor                         stage
-//        | ---- Assign ------------------> |  who you are, what to load (opaque to the runtime)
+//        | ---- Assign ------------------> |  ids, and what to load (opaque to the runtime)
 //        |                                 |  loads; this takes seconds
-//        | <--- Hello -------------------- |  what I am: class, fingerprint, sizes
-//        | ---- Wire (+ memory files) ---> |  your doorbell and your channels
+//        | <--- Hello -------------------- |  equality class, fingerprint, sizes
+//        | ---- Wire (+ memory files) ---> |  the stage's doorbell and channels
 //        | <--- Ready -------------------- |
 //        | ---- Begin -------------------> |  one request: prompt and parameters (opaque)
-//        | <--- BeginWanted --------------- |  I missed what was committed: that Begin once more
-//        | ---- Unwire ------------------> |  that peer is lost: its channels are closed
-//        | ---- Rewire (+ memory files) -> |  its next incarnation: new channels
-//        | <--- Rewired ------------------ |  attached
-//        | <--- EdgeOffer (+ descriptors) - |  my end of a device edge: how its producer opens the other
-//        | ---- EdgeOffer (+ descriptors) > |  the same, to the producer, if both are still current
-//        | <--- EdgeFault ---------------- |  that peer broke a channel's layout: replace it
-//        | <--- Failed ------------------- |  I cannot go on, and why; the stage exits
-//        | ---- Shutdown ----------------> |  finish in good order
+//        | <--- BeginWanted -------------- |  committed tokens were missed: the Begin is sent again
+//        | ---- Unwire ------------------> |  a peer is lost: its channels are closed
+//        | ---- Rewire (+ memory files) -> |  channels to the peer's next incarnation
+//        | <--- Rewired ------------------ |  they are attached
+//        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how the producer opens its end
+//        | ---- EdgeOffer (+ descriptors)> |  the same, to the producer, if both epochs are current
+//        | <--- EdgeFault ---------------- |  a peer broke a channel's layout and is to be replaced
+//        | <--- Failed ------------------- |  the reason why the stage exits
+//        | ---- Shutdown ----------------> |  the stage ends in order
 //
-// Encoded with cereal's portable binary archive. Every container is bounded twice when it is
-// read: by the limit beside its field here, and by the bytes that are left (a length that claims
-// more than was received allocates nothing). Decoding must consume every byte.
+// Encoded with cereal's portable binary archive. Decoding bounds every container twice: by the limit of its
+// field, and by the bytes that are left, so a length beyond the received bytes allocates nothing. A body with
+// bytes left over is refused.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ inline constexpr std::uint32_t kEdgesMax = 256;             // channels of one p
 inline constexpr std::uint32_t kAssignBytesMax = 1U << 20;  // configuration of one stage
 inline constexpr std::uint32_t kBeginBytesMax = 16U << 20;  // token ids and parameters
 inline constexpr std::uint32_t kOfferBytesMax = 4096;       // of a link's offer
-inline constexpr std::uint32_t kOfferFilesMax = 16;         // descriptors that come with it
+inline constexpr std::uint32_t kOfferFilesMax = 16;         // descriptors sent with it
 inline constexpr std::uint32_t kActorsMax = 72;             // actors that share a process
 inline constexpr std::uint32_t kNoFile = 0xffffffffU;
 static_assert(kSegmentsMax + 4 <= kActorsMax, "a whole pipeline may share one process");
@@ -64,24 +64,24 @@ enum class Type : std::uint16_t {
     BeginWanted = 13,
 };
 
-/// conductor -> stage, once, right after the process started. Two memory files come along: the
-/// process's page (stage_telemetry.hpp) and the cancel board (cancel_board.hpp).
+/// conductor -> stage, once, after the process has started. Sent with two memory files: the telemetry block
+/// (stage_telemetry.hpp) and the cancel board (cancel_board.hpp).
 struct Assign {
     StageId stage;
     Epoch epoch;
     std::vector<StageId> actors;     // the addresses in this process; the first is `stage`
     std::string name;                // for messages and logs, e.g. "segment-1"
-    std::vector<std::byte> payload;  // what to be and to load; only the actors understand it
+    std::vector<std::byte> payload;  // role and files; decoded by the actors alone
 };
 
-/// stage -> conductor, once it has loaded. What must agree between stages is compared by the
-/// conductor as plain equality; it knows nothing of models.
+/// stage -> conductor, after loading. The conductor compares the fields that must agree between stages for
+/// equality; it does not interpret them.
 struct Hello {
     std::uint32_t wire_version = 0;
     std::uint32_t pid = 0;
     std::string role;               // "draft", "segment"
-    std::string equality_class;     // equal bits are promised within one class
-    std::string model_fingerprint;  // empty: this stage holds no part of the target
+    std::string equality_class;     // results are bit-equal within one class
+    std::string model_fingerprint;  // empty: the stage holds no part of the target
     std::uint32_t vocab_size = 0;
     std::uint32_t dim = 0;
     std::uint32_t first_layer = 0;  // the segment holds layers [first, last); both 0 for others
@@ -92,50 +92,50 @@ struct Hello {
     std::uint64_t pinned_bytes = 0;
 };
 
-/// One channel as one of its two ends sees it. File numbers index the descriptors that travel
-/// with the Wire message; several edges may name the same file.
+/// One end of a channel. File numbers index the descriptors sent with the message; several edges may use
+/// the same file.
 struct EdgeWire {
-    StageId self;  // which actor of this process
+    StageId self;  // the actor of this process
     StageId peer;
     Epoch peer_epoch;
-    bool outgoing = false;  // this stage is the producer
+    bool outgoing = false;  // `self` is the producer
     std::uint32_t ring_file = kNoFile;
     std::uint32_t pool_file = kNoFile;      // kNoFile: no tensors travel on this edge
     std::uint32_t bell_file = kNoFile;      // the peer's doorbell
     Transport transport = Transport::Host;  // how its tensors travel
-    std::string name = {};                  // "early -> final", for messages; of edges with a link
+    std::string name = {};  // of an edge with a link, for messages: "early -> final"
 };
 
 /// conductor -> stage, with the memory files as descriptors.
 struct Wire {
-    std::uint32_t bell_file = kNoFile;  // this stage's own doorbell
-    std::uint32_t spin_micros = 0;      // how long to spin before sleeping; 0 = never spin
-    std::uint32_t hang_limit_ms = 0;    // what takes longer than this hangs; 0: not limited
-    std::uint32_t link_limit_ms = 0;    // a link must be open by then; 0: not limited
-    std::vector<EdgeWire> edges;        // without a ring: the peer is lost at the moment
+    std::uint32_t bell_file = kNoFile;  // the stage's own doorbell
+    std::uint32_t spin_micros = 0;      // time to spin before sleeping; 0: none
+    std::uint32_t hang_limit_ms = 0;    // a job or handler that takes longer hangs; 0: no limit
+    std::uint32_t link_limit_ms = 0;    // time for a link to open; 0: no limit
+    std::vector<EdgeWire> edges;        // one without a ring: the peer is lost now
 };
 
 struct Ready {
     Epoch epoch;
 };
 
-/// conductor -> stage: one request starts. Sent to every stage before any stage can act on it:
-/// those that act first get theirs last.
+/// conductor -> stage: a request starts. Sent last to the stages that act first, so it was sent to every stage
+/// before one can act on it.
 struct Begin {
     RequestId request;
     Attempt attempt;
-    std::vector<std::byte> payload;  // token ids and parameters; only the actors understand it
+    std::vector<std::byte> payload;  // token ids and parameters; decoded by the actors alone
 };
 
-/// stage -> conductor: the stage has missed committed tokens of this attempt and wants its Begin once
-/// more, as soon as prompt and committed tokens are `position` tokens long.
+/// stage -> conductor: the stage missed committed tokens of this attempt and requests its Begin again, as soon
+/// as prompt and committed tokens are `position` tokens long.
 struct BeginWanted {
     RequestId request;
     Attempt attempt;
     Position position = 0;
 };
 
-/// stage -> conductor: the stage cannot go on and exits.
+/// stage -> conductor: the stage exits because of this error.
 struct Failed {
     std::uint8_t code = 0;  // an Errc
     std::string text;
@@ -143,28 +143,28 @@ struct Failed {
 
 struct Shutdown {};
 
-/// conductor -> stage: the process of these actors is lost. What was on its way from or to them
-/// is gone; what is sent to them from now on changes nothing.
+/// conductor -> stage: the process of these actors is lost. Messages in flight from or to them are lost;
+/// messages sent to them from now on are dropped.
 struct Unwire {
     std::vector<StageId> peers;
     Epoch peer_epoch;
 };
 
-/// conductor -> stage: channels to the next incarnation of the process of these actors, with the
-/// memory files as descriptors. Replaces what there was.
+/// conductor -> stage: channels to the next incarnation of the process of these actors, with the memory files
+/// as descriptors. They replace the earlier channels.
 struct Rewire {
     std::vector<StageId> peers;
     Epoch peer_epoch;
     std::vector<EdgeWire> edges;
 };
 
-/// stage -> conductor: the Rewire for this incarnation is done.
+/// stage -> conductor: the channels of the Rewire for this incarnation are attached.
 struct Rewired {
     StageId peer;  // the first of Rewire::peers
     Epoch peer_epoch;
 };
 
-/// stage -> conductor: the peer broke a channel's layout. The channel is closed at this end.
+/// stage -> conductor: the peer broke a channel's layout. The reporting stage has closed its end.
 struct EdgeFault {
     StageId peer;
     Epoch peer_epoch;
@@ -172,13 +172,13 @@ struct EdgeFault {
 };
 
 /// consumer's process -> conductor -> producer's process: how the producer opens its end of a link
-/// (tensor_link.hpp), with the descriptors of the offer. Meant for these two incarnations alone.
+/// (tensor_link.hpp), with the descriptors of the offer. Valid for these two incarnations only.
 struct EdgeOffer {
     StageId from;      // the producer
     Epoch from_epoch;  // of its process
     StageId to;        // the consumer
     Epoch to_epoch;
-    std::vector<std::byte> bytes;  // only the device's code understands them
+    std::vector<std::byte> bytes;  // decoded by the device's code alone
 };
 
 using Message = std::variant<Assign,
@@ -197,10 +197,10 @@ using Message = std::variant<Assign,
 
 [[nodiscard]] Type type_of(const Message& message);
 [[nodiscard]] const char* name_of(Type type);
-/// The most bytes a body of this type may have; 0 for a type that does not exist.
+/// The longest body of this type, in bytes; 0 for an unknown type.
 [[nodiscard]] std::uint32_t body_bytes_max(std::uint16_t type);
 
-/// The body alone, without frame header. A container over its limit is a bug of the sender.
+/// The body without frame header. Precondition: no container is over its limit.
 [[nodiscard]] std::vector<std::byte> encode(const Message& message);
 /// Errc::Protocol on an unknown type, an over-long container, missing or trailing bytes.
 [[nodiscard]] Result<Message> decode(std::uint16_t type, std::span<const std::byte> body);

@@ -1,10 +1,9 @@
-// Every hot message, in the order in which a token branch meets them.
+// The hot messages (one or more per token), in the order in which a branch of candidates causes them.
 //
-// Plain structs of fixed layout: they are copied into ring frames (spsc_ring.hpp) as they are. Only
-// a Batch's frame has the length of what it carries (batch_frame.hpp).
-// All say which request and attempt they belong to (a Batch for each of its parts); what is of an
-// old attempt changes nothing. Cold messages (configuration, prompt, hello, statistics) are in
-// control.hpp. What a peer claims (counts, indices, positions) is checked before use
+// Plain structs of fixed layout, copied into ring frames (spsc_ring.hpp) byte for byte. Only the frame of
+// a Batch has a variable length (batch_frame.hpp). Each message names its request and attempt (a Batch does
+// so in each part); receivers drop messages of an old attempt. Cold messages (configuration, prompt, hello,
+// statistics) are in control.hpp. Receivers check counts, indices and positions before use
 // (actors/protocol/message_checks.hpp).
 //
 //     draft --Proposal--> first segment --Batch--> exit segment --Batch--> last segment
@@ -12,11 +11,11 @@
 //       | |                    | +----- Proposal ----+ (its own next token)  |
 //       | +------ Proposal (the exit's candidates) --+                       |
 //       v                      |                                             |
-//     correct ---- Proposal ---+        Verdict: from the last segment to everyone
+//     correct ---- Proposal ---+        Verdict: from the last segment to all other stages and the conductor
 //
-//     draft, correct --Draw--> first segment: candidates that were drawn, and from what
+//     draft, correct --Draw--> first segment: drawn candidates and their distribution
 //
-// A Batch announces its own hidden states; any other tensor travels with a TensorNote.
+// A Batch announces its own hidden states; every other tensor is announced by a TensorNote.
 #pragma once
 
 #include <array>
@@ -35,7 +34,7 @@
 
 namespace paceline::msg {
 
-// Of these layouts, of control.cpp's and of what an Assign carries.
+// Version of these layouts, of those of control.cpp and of the payload of an Assign.
 inline constexpr std::uint32_t kWireVersion = 9;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
@@ -55,13 +54,13 @@ struct Route {
     Epoch epoch;  // of the sending stage
 };
 
-/// The proposer of a candidate: for figures, and for whoever grows the tree further.
+/// The proposer of a candidate; used by figures and by the stages that grow the tree.
 enum class Origin : std::uint16_t {
     Trunk,     // the draft's first choice after its parent
     RunnerUp,  // another choice of the draft
     Exit,      // proposed by an early exit of the target
-    Lookup,    // stood there before in the text
-    Heads,     // heads of the last layer that look several tokens ahead
+    Lookup,    // found earlier in the text
+    Heads,     // look-ahead heads after the last layer
 };
 inline constexpr std::uint16_t kOrigins = 5;
 
@@ -70,20 +69,20 @@ struct ProposedNode {
     TokenId token;
     std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
     Origin origin;
-    float log_prob;  // of this token after its path, as the proposer believes; <= 0
+    float log_prob;  // the proposer's estimate for this token after its path; <= 0
 };
 inline constexpr std::int16_t kBelowRoot = -1;
 
 enum class ProposalState : std::uint32_t {
-    Growing,   // more may follow for this root
+    Growing,   // the draft may send more for this root
     Halfway,   // lockstep: the draft's first gamma1 steps are done
-    Complete,  // all that will be said about this root, unless an exit says something new
+    Complete,  // final for this root, unless an exit's candidates add to it
 };
 
-/// Candidates below a root, as a tree. Always the whole tree as it stands, so that any proposal may
-/// be lost: what it has in common with the receiver's tree is merged, the rest is added. A root
-/// that the text has passed is no harm: what continues the text since then still counts.
-///   draft, correct -> first segment   what they believe; none: "nothing to propose"
+/// Candidates below a root, as a tree. A proposal carries the sender's whole tree, so any proposal may be
+/// lost: the receiver merges the nodes that it has and adds the others. If the text has grown beyond the
+/// root meanwhile, the nodes that continue the committed text remain valid.
+///   draft, correct -> first segment   their candidates; count 0: nothing to propose
 ///   draft -> correct                  the trunk
 ///   exit segment -> draft, correct    the rows of a batch, and the exit's candidates after each
 ///   exit segment -> first segment     a row's path and the exit's own next token (AdaDecode)
@@ -97,7 +96,7 @@ struct Proposal {
     std::array<ProposedNode, kProposalNodesMax> nodes;  // parents before their children
 };
 
-/// A token and its probability. A distribution is a list of them: its whole support.
+/// A token and its probability. A distribution is the list of its support.
 struct TokenWeight {
     TokenId token;
     float weight;  // > 0; they need not sum to 1
@@ -105,18 +104,18 @@ struct TokenWeight {
     friend bool operator==(const TokenWeight&, const TokenWeight&) = default;
 };
 
-/// draft, correct -> first segment, with the rejection rule: the children of one node were drawn, one
-/// after the other and without putting back, from these tokens (actors/decoding/drawn_siblings.hpp). Sent
-/// once, as soon as they are drawn; where it is lost, or comes when the node's row was sent, its tokens
-/// count as deterministic candidates.
+/// draft, correct -> first segment, with the rejection rule: the children of one node were drawn one after the
+/// other, without replacement, from these tokens (actors/decoding/drawn_siblings.hpp). Sent once, as soon as
+/// they are drawn. If it is lost, or arrives after the node's row was sent, the children count as
+/// deterministic candidates.
 struct Draw {
     static constexpr Kind kKind = Kind::Draw;
     Route route;
     Position root_position;  // of a committed token
     TokenId root_token;
-    std::uint32_t depth;    // of the node below the root: so many tokens of `path`
-    std::uint16_t support;  // so many of `tokens`
-    std::uint16_t drawn;  // the first of them: the siblings, in the order in which they were drawn
+    std::uint32_t depth;    // of the node below the root: the length of `path`
+    std::uint16_t support;  // the length of `tokens`
+    std::uint16_t drawn;    // the first of `tokens`: the siblings, in the order of the draws
     std::array<TokenId, kGammaMax> path;
     std::array<TokenWeight, kDrawnSupportMax> tokens;
 };
@@ -128,16 +127,16 @@ struct BatchRow {
     TokenId token;
     Position position;
     KvSlot slot;
-    // Of the batch's tensor, below Batch::tensor_rows: rows that were dropped stay in it.
+    // Index in the batch's tensor, < Batch::tensor_rows: dropped rows stay in the tensor.
     std::uint32_t tensor_row = 0;
-    // Sub-layers below this one are done for the row, its keys and values there are in `slot`: a
-    // draft has computed them. A segment begins with it, or with its own first one.
+    // Sub-layers before this one were computed by a draft, with their keys and values in `slot`. A segment
+    // begins at this sub-layer, or at its own first one if that is later.
     std::uint32_t start = 0;
 };
 
 enum class BatchKind : std::uint32_t {
     Prefill,  // committed tokens that only fill the KV cache; no verdict follows
-    Verify,   // the root and its speculation; a verdict follows
+    Verify,   // the root and its candidates; a verdict follows
 };
 
 /// The rows of one request in a batch.
@@ -147,20 +146,20 @@ struct BatchPart {
     BatchId batch;  // counted per request
     BatchKind kind;
     Position base;       // committed tokens already in the KV cache when the part starts
-    std::uint32_t rows;  // the next so many rows of the batch
-    std::uint32_t hold;  // 1: may wait at the next segment until a part of this request that is
-                         // not held comes after it (deferred layers); 0: run it in order
+    std::uint32_t rows;  // number of the batch's rows that belong to this part
+    std::uint32_t hold;  // 1: may wait at the next segment until a part of this request without
+                         // `hold` follows (deferred layers); 0: is run in order
 };
 
-/// The children of a row's node were drawn; whether they have rows makes no difference. The next
-/// `support` of the batch's drawn_tokens are the distribution, the first `drawn` of them the siblings.
+/// The children of a row's node were drawn, whether or not they have rows. The next `support` of the batch's
+/// drawn_tokens are the distribution, the first `drawn` of them the siblings.
 struct BatchDraw {
     std::uint32_t row;  // of the batch
     std::uint16_t support;
     std::uint16_t drawn;
 };
 
-/// The beginning of a Batch's frame; so many parts, rows, draws and drawn tokens follow.
+/// The beginning of a Batch's frame; the parts, rows, draws and drawn tokens that it counts follow.
 struct BatchHeader {
     Epoch epoch;  // of the sending stage
     std::uint32_t part_count;
@@ -172,9 +171,8 @@ struct BatchHeader {
     std::uint32_t drawn_token_count;
 };
 
-/// segment -> next segment. Parts of different requests, at most one of each; the rows of a part
-/// stand together, in tree order: a parent before its children. At most kVerifyRowsMax of the rows
-/// are of verify parts.
+/// segment -> next segment. At most one part per request. The rows of a part are consecutive and in tree
+/// order: a parent before its children. At most kVerifyRowsMax rows belong to verify parts.
 struct Batch {
     static constexpr Kind kKind = Kind::Batch;
     Epoch epoch;  // of the sending stage
@@ -191,14 +189,14 @@ struct Batch {
 enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
 enum class TensorType : std::uint32_t { F32, Bf16, F16, I8 };
 
-/// stage -> stage: a tensor [rows, row_elements] lies in the pool beside this channel. The
-/// receiver reads it in place (TensorConsumer::view) and gives the slot back.
+/// stage -> stage: a tensor [rows, row_elements] is in the pool beside this channel. The receiver reads it in
+/// place (TensorConsumer::view) and releases the slot.
 struct TensorNote {
     static constexpr Kind kKind = Kind::TensorNote;
     Route route;
     TensorRole role;
     TensorType type;
-    std::uint32_t layer;      // whose keys or values they are, or whose output
+    std::uint32_t layer;      // of the keys or values, or of the output
     Position first_position;  // row i is that of position first_position + i
     std::uint32_t rows;
     std::uint32_t row_elements;
@@ -220,39 +218,38 @@ struct TensorNote {
     return 0;
 }
 
-/// The size of the tensor; nothing if no such tensor can be: an unknown type, or a shape that
-/// would wrap.
+/// The size of the tensor; nothing for an unknown type, or if the size overflows 64 bits.
 [[nodiscard]] constexpr std::optional<std::uint64_t> tensor_bytes(const TensorNote& note) {
     const std::uint64_t each = element_bytes(note.type);
-    const std::uint64_t elements = std::uint64_t{note.rows} * note.row_elements;  // cannot wrap
+    const std::uint64_t elements = std::uint64_t{note.rows} * note.row_elements;  // fits
     if (each == 0 || elements > std::numeric_limits<std::uint64_t>::max() / each) {
         return std::nullopt;
     }
     return elements * each;
 }
 
-/// last segment -> everyone. `accepted` nodes below the root stand, then the target's own next
-/// token, which is the new root: count = accepted + 1 tokens are committed, always.
+/// last segment -> all other stages and the conductor. Commits count = accepted + 1 tokens: the accepted nodes
+/// below the root, then the target's own next token, which is the new root.
 struct Verdict {
     static constexpr Kind kKind = Kind::Verdict;
     Route route;
     BatchId batch;
-    Position base;             // position of tokens[0]: where the first token committed here stands
+    Position base;             // position of tokens[0]
     std::uint32_t count;       // accepted + 1
     std::uint32_t batch_rows;  // rows of this request that were verified, the root included
-    std::uint32_t depth;       // of the deepest of them below the root: how much could be accepted
-    FinishReason finish;       // not None: tokens[count-1] is the last token of the answer
+    std::uint32_t depth;  // of the deepest of them below the root: the most that can be accepted
+    FinishReason finish;  // not None: tokens[count-1] is the last token of the answer
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };
 
-/// conductor -> all. The request is over (stop string, client gone): drop what is in flight.
+/// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and candidates.
 struct Stop {
     static constexpr Kind kKind = Kind::Stop;
     Route route;
 };
 
-/// A message whose frame is the struct.
+/// A message whose frame is the bytes of its struct.
 template <class M>
 concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
     { M::kKind } -> std::convertible_to<Kind>;
@@ -262,8 +259,8 @@ concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
               PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Batch>);
 
-/// Whose a frame is, for whoever only passes it on or writes it down. Of a Batch: its first part.
-/// Nothing for a kind that does not exist, or bytes that are too few. What is said is a claim.
+/// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first part.
+/// Nothing for an unknown kind or a frame that is too short. Unchecked.
 [[nodiscard]] inline std::optional<Route> route_of(std::uint16_t kind,
                                                    std::span<const std::byte> bytes) {
     Route route{};
@@ -290,8 +287,8 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
     return std::nullopt;
 }
 
-/// How much a frame stands for: rows of a Batch or a tensor, 1 for the others and for whatever
-/// claims none or is too short.
+/// The number of rows that a frame claims: of a Batch or a tensor; 1 for other kinds, for a count of 0 and for
+/// a frame that is too short. Unchecked.
 [[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
     std::size_t offset = 0;
     switch (static_cast<Kind>(kind)) {
@@ -313,7 +310,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
     return rows == 0 ? 1 : rows;
 }
 
-// A layout change must bump kWireVersion.
+// A change of a layout must raise kWireVersion.
 static_assert(sizeof(Route) == 16);
 static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
