@@ -367,7 +367,7 @@ TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
     CHECK(std::isfinite(nodes[2].reach));
 }
 
-TEST_CASE("an outcome names whose candidate the new root was, and what had not been proposed") {
+TEST_CASE("an outcome says whose candidate the new root was, and what had not been proposed") {
     Scene scene = one_request({.start = StartRule::AtOnce}, kAnswer);
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);
@@ -393,8 +393,8 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     (void)scene.verify();  // 1
     msg::Proposal round = scene.proposal(0, 0);
     (void)Scene::add(round, msg::kBelowRoot, 3);
-    const std::int16_t named = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
-    (void)Scene::add(round, named, 2);
+    const std::int16_t proposed = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
+    (void)Scene::add(round, proposed, 2);
     scene.scheduler.propose(round, Speaker::Draft, scene.now);
     CHECK(scene.scheduler.take_resolved().empty());
     REQUIRE(scene.form());

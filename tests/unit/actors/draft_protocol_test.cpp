@@ -74,7 +74,7 @@ TEST_CASE("Correct: candidates below what the exit proposes, to the first segmen
                                            .tensor = slot.index,
                                            .tensor_generation = slot.generation});
     CHECK(pool.producer.acquire().has_value());
-    correct.expect_nothing_more();  // the exit has named nothing yet
+    correct.expect_nothing_more();  // the exit has proposed nothing yet
 
     msg::Proposal candidates = scene_proposal(request.text, {other});
     candidates.nodes[0].origin = msg::Origin::Exit;
@@ -84,12 +84,12 @@ TEST_CASE("Correct: candidates below what the exit proposes, to the first segmen
     REQUIRE_FALSE(proposals.empty());
     CHECK(correct.context.take<msg::Proposal>(kDraftId).size() == proposals.size());
     const auto nodes = std::span{proposals.back().nodes}.first(proposals.back().count);
-    const auto named = std::find_if(nodes.begin(), nodes.end(), [](const msg::ProposedNode& node) {
-        return node.origin == msg::Origin::Exit;
-    });
-    REQUIRE(named != nodes.end());
-    CHECK(named->token == other);
-    const auto place = static_cast<std::int16_t>(named - nodes.begin());
+    const auto proposed = std::find_if(
+        nodes.begin(), nodes.end(),
+        [](const msg::ProposedNode& node) { return node.origin == msg::Origin::Exit; });
+    REQUIRE(proposed != nodes.end());
+    CHECK(proposed->token == other);
+    const auto place = static_cast<std::int16_t>(proposed - nodes.begin());
     const auto below = std::find_if(nodes.begin(), nodes.end(), [&](const msg::ProposedNode& node) {
         return node.parent == place;
     });

@@ -201,8 +201,8 @@ TEST_CASE(
     tree.plant(1, 0);
     const DraftNodeId root = tree.root().id;
     (void)tree.add(root, 40, std::log(0.7F), msg::Origin::Lookup);
-    const std::vector<Candidate> named{{41, std::log(0.6F)}, {42, std::log(0.3F)}};
-    tree.expand(root, named);
+    const std::vector<Candidate> proposed{{41, std::log(0.6F)}, {42, std::log(0.3F)}};
+    tree.expand(root, proposed);
     CHECK(tree.root().expanded);
     CHECK(tree.trunk_child(root)->token == 41);
     CHECK(tree.child(root, 41)->origin == msg::Origin::Trunk);

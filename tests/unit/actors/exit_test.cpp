@@ -202,12 +202,12 @@ TEST_CASE("an exit proposes the best tokens after every row, the trunk's own not
                     expected.emplace_back(best.token, best.log_prob);
                 }
             }
-            std::vector<std::pair<TokenId, float>> named;
+            std::vector<std::pair<TokenId, float>> proposed;
             for (const msg::ProposedNode& node : nodes) {
                 if (node.parent != at || node.origin != msg::Origin::Exit) continue;
-                named.emplace_back(node.token, node.log_prob);
+                proposed.emplace_back(node.token, node.log_prob);
             }
-            CHECK(named == expected);
+            CHECK(proposed == expected);
             if (has_child) CHECK(nodes[i].token == bench.rows[i + 1].token);
         }
     }
