@@ -221,7 +221,7 @@ Command add_bench(Command& app, BenchOptions& options) {
         .show_default();
     add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
     command.footer(
-        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; w8 a batch of 8 rows with "
+        "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; b8 a batch of 8 rows with "
         "logits\n"
         "for each; gemm8 its matrix products alone; '@ d512' after a context of 512 tokens.\n"
         "Examples:\n  paceline bench -t 1,2 -p 512 -n 128 -d 0,512 -b 1,2,4,8,16,32 --dtype "

@@ -31,7 +31,7 @@ std::string name(const BenchCase& bench) {
             prefix = "tg";
             break;
         case BenchKind::Batch:
-            prefix = "w";
+            prefix = "b";
             break;
         case BenchKind::Gemm:
             prefix = "gemm";

@@ -2,7 +2,7 @@
 //
 //     pp512        512 tokens of a prompt, logits of the last     rate: tokens/s
 //     tg128        128 tokens, one after the other                rate: tokens/s
-//     w8           a batch of 8 rows with logits for every row     rate: rows/s
+//     b8           a batch of 8 rows with logits for every row     rate: rows/s
 //     gemm8        the matrix products of such a batch alone       rate: rows/s
 //     pp512 @ d2048   the same after 2048 tokens of context
 //
@@ -29,7 +29,7 @@ struct BenchCase {
     [[nodiscard]] int positions() const { return depth + count; }  // KV slots it needs
 };
 
-/// "pp512", "w8 @ d2048"
+/// "pp512", "b8 @ d2048"
 [[nodiscard]] std::string name(const BenchCase& bench);
 
 class BenchRunner {

@@ -85,7 +85,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
         {"n_prompt", count_if(BenchKind::Prompt)},
         {"n_gen", count_if(BenchKind::Generate)},
         {"n_depth", row.bench.depth},
-        {"n_batch", count_if(BenchKind::Batch)},
+        {"n_batch_rows", count_if(BenchKind::Batch)},
         {"n_gemm", count_if(BenchKind::Gemm)},
         {"avg_ns", static_cast<std::uint64_t>(ns.mean)},
         {"stddev_ns", static_cast<std::uint64_t>(ns.deviation)},

@@ -91,7 +91,7 @@ class Plain(Gpu):
     def test_bench_and_generate_run_there_too(self):
         rows = json.loads(self.run_ok("bench", "-m", TINY, "--device", "cuda:0", "-p", "8", "-n", "2", "-b", "2",
                                       "-r", "1", "-o", "json"))
-        self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "w2"])
+        self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "b2"])
         self.assertEqual({(row["backends"], row["gpu_info"], row["kv_dtype"]) for row in rows},
                          {("CUDA", "emulated device", "bf16")})
         prompts = self.folder / "prompts.jsonl"

@@ -27,7 +27,7 @@ class Measured(Shapes):
 
     def test_bench_needs_no_file_and_says_that_the_weights_are_synthetic(self):
         rows = self.bench("--random", "tiny", "-b", "1,4", "--gemm", "--dtype", "auto,f32,int8,q4")
-        self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "w1", "gemm1", "w4", "gemm4"] * 4)
+        self.assertEqual([row["test"] for row in rows], ["pp8", "tg2", "b1", "gemm1", "b4", "gemm4"] * 4)
         self.assertEqual({row["model_type"] for row in rows}, {"tiny (synthetic weights)"})
         self.assertTrue(all(row["avg_ts"] > 0 for row in rows))
         sizes = {row["dtype"]: row["model_size"] for row in rows}

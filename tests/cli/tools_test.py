@@ -191,8 +191,8 @@ class Bench(CliTest):
     def test_json_has_the_fields_of_llama_bench(self):
         rows = json.loads(self.run_ok(*self.ARGS, "-d", "0,8", "-b", "1,4", "--gemm", "-o", "json"))
         self.assertEqual([r["test"] for r in rows],
-                         ["pp16", "tg4", "w1", "gemm1", "w4", "gemm4",
-                          "pp16 @ d8", "tg4 @ d8", "w1 @ d8", "gemm1 @ d8", "w4 @ d8", "gemm4 @ d8"])
+                         ["pp16", "tg4", "b1", "gemm1", "b4", "gemm4",
+                          "pp16 @ d8", "tg4 @ d8", "b1 @ d8", "gemm1 @ d8", "b4 @ d8", "gemm4 @ d8"])
         for row in rows:
             for field in ("n_prompt", "n_gen", "n_depth", "n_threads", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts"):
                 self.assertIn(field, row)

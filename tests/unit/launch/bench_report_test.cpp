@@ -39,7 +39,7 @@ TEST_CASE("rates are means of the samples' rates, with the sample standard devia
 TEST_CASE("tests are named as llama-bench names them") {
     CHECK(name(BenchCase{BenchKind::Prompt, 512, 0}) == "pp512");
     CHECK(name(BenchCase{BenchKind::Generate, 128, 2048}) == "tg128 @ d2048");
-    CHECK(name(BenchCase{BenchKind::Batch, 8, 0}) == "w8");
+    CHECK(name(BenchCase{BenchKind::Batch, 8, 0}) == "b8");
     CHECK(name(BenchCase{BenchKind::Gemm, 8, 0}) == "gemm8");
 }
 
