@@ -88,11 +88,11 @@ Result<std::vector<TokenId>> tokens_of_text(const Arguments& arguments, const Mo
     return tokens;
 }
 
-/// Prints one line. `baseline` is the first dtype's perplexity, and is set by it.
+/// Prints one line. `baseline` is the first dtype's, and is set by it.
 Status measure_perplexity(const Arguments& arguments,
                           const ModelFile& file,
                           const std::string& dtype,
-                          std::optional<double>& baseline) {
+                          std::optional<Perplexity>& baseline) {
     const Result<std::vector<TokenId>> tokens = tokens_of_text(arguments, file);
     if (!tokens) return tokens.error();
     BackendChoice choice = arguments.choice;
@@ -101,10 +101,12 @@ Status measure_perplexity(const Arguments& arguments,
     if (!backend) return backend.error();
     const Perplexity result =
         perplexity(*backend.value(), tokens.value(), arguments.window, arguments.batch_rows);
-    if (!baseline) baseline = result.value;
-    std::printf("%-9s %-4s kv %-4s perplexity %.6f over %d tokens, %+.4f %% of the first\n",
-                choice.backend.c_str(), dtype.c_str(), choice.kv.c_str(), result.value,
-                result.scored_tokens, 100.0 * (result.value / *baseline - 1.0));
+    if (!baseline) baseline = result;
+    const PerplexityRatio over = compare(result, *baseline);
+    std::printf(
+        "%-9s %-4s kv %-4s perplexity %.6f over %zu tokens, %+.4f +- %.4f %% of the first\n",
+        choice.backend.c_str(), dtype.c_str(), choice.kv.c_str(), result.value(),
+        result.losses.size(), 100.0 * over.more, 100.0 * over.error);
     return {};
 }
 
@@ -143,7 +145,7 @@ Status run(const Arguments& arguments, Measure measure) {
     Result<ModelFile> file = ModelFile::open(arguments.model);
     if (file && !arguments.lora.empty()) file = merge_lora(std::move(file).value(), arguments.lora);
     if (!file) return file.error();
-    std::optional<double> baseline;
+    std::optional<Perplexity> baseline;
     for (const std::string& dtype : arguments.dtypes) {
         Status status;
         switch (measure) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
@@ -12,9 +13,18 @@
 namespace paceline::parity {
 
 struct Perplexity {
-    double value = 0.0;
-    int scored_tokens = 0;
+    std::vector<double> losses;  // -log p of each scored token
+    [[nodiscard]] double value() const;
 };
+
+/// How much larger one perplexity is than another of the same tokens, as a share of it, and the standard error
+/// of that: tokens are compared one by one, so what they have in common falls out.
+struct PerplexityRatio {
+    double more = 0.0;
+    double error = 0.0;
+};
+/// Preconditions: the same tokens, two at least.
+[[nodiscard]] PerplexityRatio compare(const Perplexity& one, const Perplexity& other);
 
 /// Preconditions: the backend is a whole model with slots for `window` positions, window > 1,
 /// at least two tokens. Rows go through the model `batch_rows` at a time.

@@ -1,5 +1,6 @@
 #include "model/cpu/cpu_weights.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
 #include <optional>
@@ -84,8 +85,8 @@ void CpuWeights::plan_heads(const ModelFile& file, const CpuOptions& options) {
     }
 }
 
-std::vector<CpuWeights::Source> CpuWeights::sources(const ModelFile& file) {
-    std::vector<Source> list;
+std::vector<WeightSource> CpuWeights::sources(const ModelFile& file) {
+    std::vector<WeightSource> list;
     if (has_embedding_ && !head_is_embedding_) list.push_back({&embedding_, &file.embedding()});
     for (int l = first_layer_; l < last_layer_; ++l) {
         const LayerTensors& from = file.layer(l);
@@ -99,7 +100,7 @@ std::vector<CpuWeights::Source> CpuWeights::sources(const ModelFile& file) {
         list.push_back({&to.down, &from.down});
     }
     if (has_head_) list.push_back({&head_, &file.output_head()});
-    std::erase_if(list, [](const Source& source) { return source.matrix->rows == 0; });
+    std::erase_if(list, [](const WeightSource& source) { return source.matrix->rows == 0; });
     return list;
 }
 
@@ -165,18 +166,18 @@ Status CpuWeights::read_vectors(const ModelFile& file) {
     return read_vector(file.output_norm(), file.path(), output_norm_);
 }
 
-/// Takes the matrix's place in the arena and packs it with all threads.
-void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team) {
-    if (tensor.data == nullptr) return make_up(tensor, {}, matrix, team);
-    matrix.data = arena_.take(matrix.bytes());
-    const int tiles = matrix.tiles();
+/// Packs some tiles of a matrix, which has its place in the arena, with all threads.
+void CpuWeights::pack(const Stretch& stretch, ThreadTeam& team) {
+    const TensorView& tensor = *stretch.source->tensor;
+    const PackedMatrix& matrix = *stretch.source->matrix;
+    const int tiles = stretch.last_tile - stretch.first_tile;
     // Of all that may take part: the team's size may grow as the run begins.
     std::vector<std::optional<std::int64_t>> wrong(static_cast<std::size_t>(team.capacity()));
     auto work = [&](int thread) {
         std::vector<float> scratch(static_cast<std::size_t>(matrix.groups()) * kGroup);
         wrong[static_cast<std::size_t>(thread)] =
-            pack_tiles(tensor, matrix, tiles * thread / team.size(),
-                       tiles * (thread + 1) / team.size(), scratch);
+            pack_tiles(tensor, matrix, stretch.first_tile + tiles * thread / team.size(),
+                       stretch.first_tile + tiles * (thread + 1) / team.size(), scratch);
     };
     team.run(work);
     for (const std::optional<std::int64_t>& row : wrong) {
@@ -184,6 +185,12 @@ void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam
             wrong_ = fmt::format("tensor {} holds a number that is not finite, in row {}",
                                  quoted(tensor.name), *row);
     }
+}
+
+void CpuWeights::pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team) {
+    matrix.data = arena_.take(matrix.bytes());
+    const WeightSource source{&matrix, &tensor};
+    pack(Stretch{&source, 0, matrix.tiles(), {}}, team);
 }
 
 Status CpuWeights::check_numbers(const ModelFile& file) const {
@@ -196,7 +203,6 @@ void CpuWeights::make_up(const TensorView& tensor,
                          std::span<const TokenId> list,
                          PackedMatrix& matrix,
                          ThreadTeam& team) {
-    matrix.data = arena_.take(matrix.bytes());
     const std::uint64_t seed = random_seed(random_, tensor.name);
     const int tiles = matrix.tiles();
     auto work = [&](int thread) {
@@ -217,7 +223,10 @@ void CpuWeights::pack(const std::vector<float>& values, PackedMatrix& matrix, Th
 }
 
 void CpuWeights::pack_list(const TensorView& all, CpuHead& head, ThreadTeam& team) {
-    if (all.data == nullptr) return make_up(all, head.tokens, head.output, team);
+    if (all.data == nullptr) {
+        head.output.data = arena_.take(head.output.bytes());
+        return make_up(all, head.tokens, head.output, team);
+    }
     std::vector<std::byte> listed;
     listed.reserve(head.tokens.size() * all.row_bytes());
     for (const TokenId token : head.tokens)
@@ -242,6 +251,35 @@ void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, Th
     if (!heads_.empty()) file.release(file.output_head());
 }
 
+/// Packs the matrices of the file, in stretches that are read ahead.
+Status CpuWeights::pack_file(const ModelFile& file, const CpuOptions& options, ThreadTeam& team) {
+    constexpr std::size_t kStretchBytes = std::size_t{16} << 20;
+    constexpr std::size_t kStretchesAhead = 2;
+    const std::vector<WeightSource> list = sources(file);
+    for (const WeightSource& source : list)
+        source.matrix->data = arena_.take(source.matrix->bytes());
+    const std::vector<Stretch> stretches = stretches_of(list, kStretchBytes);
+    const auto total = static_cast<double>(packed_bytes());
+    double done = 0;
+    for (std::size_t i = 0, asked = 0; i < stretches.size(); ++i) {
+        const std::size_t ahead = std::min(i + 1 + kStretchesAhead, stretches.size());
+        for (; asked < ahead; ++asked) file.will_read(stretches[asked].bytes);
+        const Stretch& stretch = stretches[i];
+        PackedMatrix& matrix = *stretch.source->matrix;
+        if (stretch.bytes.empty()) {
+            make_up(*stretch.source->tensor, {}, matrix, team);
+        } else {
+            pack(stretch, team);
+            file.release(stretch.bytes);
+        }
+        if (Status s = check_numbers(file); !s) return s;
+        const int tiles = stretch.last_tile - stretch.first_tile;
+        done += static_cast<double>(matrix.tile_bytes()) * tiles;
+        if (options.progress) options.progress(done / total);
+    }
+    return {};
+}
+
 Result<CpuWeights> CpuWeights::load(const ModelFile& file,
                                     const CpuOptions& options,
                                     ThreadTeam& team) {
@@ -250,22 +288,13 @@ Result<CpuWeights> CpuWeights::load(const ModelFile& file,
     CpuWeights weights = plan(file, options);
     weights.random_ = options.random.value_or(0);
     weights.choose_cache();
-    const std::vector<Source> list = weights.sources(file);
-    const std::uint64_t total = weights.packed_bytes();
-    const std::size_t matrices = list.size() + 2 * weights.heads_.size();
-    Result<HugeArena> arena = HugeArena::make(total + matrices * HugeArena::kAlignment);
+    constexpr std::size_t kOfLayer = 7;
+    const std::size_t matrices = kOfLayer * weights.layers_.size() + 2 + 2 * weights.heads_.size();
+    Result<HugeArena> arena =
+        HugeArena::make(weights.packed_bytes() + matrices * HugeArena::kAlignment);
     if (!arena) return arena.error();
     weights.arena_ = std::move(arena).value();
-
-    std::uint64_t done = 0;
-    for (const Source& source : list) {
-        weights.pack(*source.tensor, *source.matrix, team);
-        file.release(*source.tensor);
-        if (Status s = weights.check_numbers(file); !s) return s.error();
-        done += source.matrix->bytes();
-        if (options.progress)
-            options.progress(static_cast<double>(done) / static_cast<double>(total));
-    }
+    if (Status packed = weights.pack_file(file, options, team); !packed) return packed.error();
     weights.pack_heads(file, options, team);
     if (Status s = weights.check_numbers(file); !s) return s.error();
     if (options.progress && !weights.heads_.empty()) options.progress(1.0);

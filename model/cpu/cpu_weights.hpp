@@ -12,6 +12,7 @@
 
 #include "ipc/base/result.hpp"
 #include "model/cpu/cpu_options.hpp"
+#include "model/cpu/stretches.hpp"
 #include "model/kernels/cpu/huge_arena.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
 #include "model/kernels/cpu/thread_team.hpp"
@@ -72,14 +73,12 @@ public:
     [[nodiscard]] const std::vector<float>& output_norm() const { return output_norm_; }
 
 private:
-    struct Source {
-        PackedMatrix* matrix;
-        const TensorView* tensor;
-    };
-    [[nodiscard]] std::vector<Source> sources(const ModelFile& file);
+    [[nodiscard]] std::vector<WeightSource> sources(const ModelFile& file);
     [[nodiscard]] std::uint64_t pass_bytes() const;
     void choose_cache();
     void plan_heads(const ModelFile& file, const CpuOptions& options);
+    Status pack_file(const ModelFile& file, const CpuOptions& options, ThreadTeam& team);
+    void pack(const Stretch& stretch, ThreadTeam& team);
     void pack(const TensorView& tensor, PackedMatrix& matrix, ThreadTeam& team);
     void pack(const std::vector<float>& values, PackedMatrix& matrix, ThreadTeam& team);
     void make_up(const TensorView& tensor,

@@ -15,16 +15,24 @@
 namespace paceline {
 namespace {
 
-/// Whether `part` lies in a file of `contents`, whose pages are then released.
-bool release_from(const ModelFile::Contents& contents, std::span<const std::byte> part) {
-    const auto release = [&](const MappedFile& file) {
+/// The file of `contents` in which `part` lies; nullptr: another model's.
+const MappedFile* file_of(const ModelFile::Contents& contents, std::span<const std::byte> part) {
+    const auto has = [&](const MappedFile& file) {
         const std::span<const std::byte> all = file.bytes();
-        if (part.data() < all.data() || part.data() >= all.data() + all.size()) return false;
-        file.release(part);
-        return true;
+        return part.data() >= all.data() && part.data() < all.data() + all.size();
     };
-    return release(contents.file) || (contents.copy && release(*contents.copy)) ||
-           std::any_of(contents.shards.begin(), contents.shards.end(), release);
+    if (has(contents.file)) return &contents.file;
+    if (contents.copy && has(*contents.copy)) return &*contents.copy;
+    const auto found = std::find_if(contents.shards.begin(), contents.shards.end(), has);
+    return found == contents.shards.end() ? nullptr : &*found;
+}
+
+/// The same, or the file of the model that `contents` borrows from.
+const MappedFile& holder(const ModelFile::Contents& contents, std::span<const std::byte> part) {
+    const MappedFile* file = file_of(contents, part);
+    if (file == nullptr && contents.lender != nullptr) file = file_of(*contents.lender, part);
+    PACE_CHECK(file != nullptr, "a tensor lies in a file of its model");
+    return *file;
 }
 
 /// Of the files' own bytes, without what is merged.
@@ -166,10 +174,15 @@ std::string ModelFile::copy_path() const {
 
 void ModelFile::release(const TensorView& tensor) const {
     if (tensor.data == nullptr) return;  // synthetic: nothing of it was ever mapped
-    const std::span<const std::byte> part{tensor.data, tensor.bytes};
-    const bool own = release_from(*contents_, part);
-    PACE_CHECK(own || (contents_->lender != nullptr && release_from(*contents_->lender, part)),
-               "the tensor lies in a file of this model");
+    release(std::span{tensor.data, tensor.bytes});
+}
+
+void ModelFile::release(std::span<const std::byte> part) const {
+    if (!part.empty()) holder(*contents_, part).release(part);
+}
+
+void ModelFile::will_read(std::span<const std::byte> part) const {
+    if (!part.empty()) holder(*contents_, part).will_read(part);
 }
 
 Status ModelFile::check_unchanged() const {

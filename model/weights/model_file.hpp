@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,10 @@ public:
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave
     /// the process's memory; a later read fetches them anew).
     void release(const TensorView& tensor) const;
+    /// The same of a part of a tensor's bytes.
+    void release(std::span<const std::byte> part) const;
+    /// Asks the kernel to read a part of a tensor's bytes from the disk, and does not wait for it.
+    void will_read(std::span<const std::byte> part) const;
 
     /// Whether the file is still the one that open() checked (size, modification time): ask
     /// after the weights have been read. Errors: BadFile.

@@ -14,49 +14,10 @@
 
 #include "model/kernels/cpu/kernel_table.hpp"
 #include "model/kernels/cpu/packed_blocks.hpp"
+#include "model/kernels/cpu/weight_stream.inl.hpp"
 #include "model/weights/gguf/gguf_blocks.hpp"
 
 namespace paceline::gemm {
-
-// Bytes of a stream that are asked for before they are needed: about 300 ns at 40 GB/s, a quarter of
-// an L1 cache. 4096 was measured up to 20 % slower, 16384 no faster.
-inline constexpr int kAhead = 12288;
-
-/// Where a lane block's numbers are inside its tile: of the first pair of groups, or the tile's start for
-/// block types, which find their groups themselves.
-template <class S>
-struct LaneBlock {
-    const std::uint8_t* quants;
-    const std::uint8_t* scales;
-    const std::uint8_t* bytes;  // the tile, at a byte per lane
-    bool past_cache;            // PackedMatrix::past_cache
-};
-
-/// What will be read kAhead bytes later.
-template <class S>
-void prefetch(const LaneBlock<S>& w, const std::uint8_t* from) {
-    if (w.past_cache) {
-        S::prefetch_past_cache(from + kAhead);
-    } else {
-        S::prefetch(from + kAhead);
-    }
-}
-
-/// Whether lane block b of a register tile is the first one of its cache lines, which it asks for for all.
-template <class S>
-constexpr bool first_of_line(int b) {
-    return b % (kTileRows / S::kLanes) == 0;
-}
-
-template <class S>
-LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
-    constexpr int kPerTile = kTileRows / S::kLanes;
-    const auto* tile = reinterpret_cast<const std::uint8_t*>(w.data) +
-                       static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
-    const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
-    // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, tile + lane, w.past_cache};
-}
 
 /// The inputs of kRows rows of a panel.
 struct PanelInput {
@@ -82,11 +43,11 @@ constexpr int words_in_16_bits(int code_max) {
 
 /// Adds the products of a group's 32 nibbles with the inputs from `a` on.
 template <class S, int kRows, int kBlocks>
-void add_nibbles(const LaneBlock<S>* w,
-                 int at,
-                 const std::int8_t* a,
-                 int step,
-                 typename S::I (&sum)[kRows][kBlocks]) {
+[[gnu::always_inline]] inline void add_nibbles(const LaneBlock<S> (&w)[kBlocks],
+                                               int at,
+                                               const std::int8_t* a,
+                                               int step,
+                                               typename S::I (&sum)[kRows][kBlocks]) {
     static_assert(words_in_16_bits(15) >= 8, "a whole group");
     typename S::I pairs[kRows][kBlocks];
 #pragma GCC unroll 4
@@ -95,8 +56,8 @@ void add_nibbles(const LaneBlock<S>* w,
         typename S::B high[kBlocks];
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            const std::uint8_t* quants = w[b].quants + at + j * 64;
-            if (first_of_line<S>(b)) prefetch(w[b], quants);
+            const std::uint8_t* quants = w[b].quants + at + j * kLine;
+            if (asks_for_line<S>(b)) prefetch_line(w[b], quants);
             const typename S::B both = S::load_bytes(quants);
             low[b] = S::low_nibbles(both);
             high[b] = S::high_nibbles(both);
@@ -127,7 +88,7 @@ void add_nibbles(const LaneBlock<S>* w,
 }
 
 template <class S, int kRows, int kBlocks, bool kMinimum>
-void multiply_q4(const LaneBlock<S>* w,
+void multiply_q4(const LaneBlock<S> (&w)[kBlocks],
                  const PanelInput& x,
                  int groups,
                  Accumulators<S, kRows, kBlocks>& acc) {
@@ -139,6 +100,8 @@ void multiply_q4(const LaneBlock<S>* w,
     for (int g = 0; g < groups; ++g) {
         const int pair = (g / 2) * kPairBytes;
         const int half = g % 2;
+        if constexpr (S::kPrefetchesGroups)
+            prefetch_group<S, lines(kQuants + kScales)>(w, pair + half * (kQuants + kScales));
         typename S::I sum[kRows][kBlocks];
         for (int r = 0; r < kRows; ++r) {
             for (int b = 0; b < kBlocks; ++b) {
@@ -153,15 +116,15 @@ void multiply_q4(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            if (first_of_line<S>(b)) prefetch(w[b], scales);
+            if (asks_for_line<S>(b)) prefetch_line(w[b], scales);
             const auto* halves = reinterpret_cast<const std::uint16_t*>(scales);
             const typename S::F d = S::load_half(halves);
             const typename S::F m = kMinimum ? S::load_half(halves + kTileRows) : S::zero();
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
                 const typename S::F product = S::mul(d, S::set1(scale[r]));
-                acc[r][b] = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
-                if constexpr (kMinimum) acc[r][b] = S::fma(m, S::set1(total[r]), acc[r][b]);
+                const typename S::F all = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
+                acc[r][b] = kMinimum ? S::fma(m, S::set1(total[r]), all) : all;
             }
         }
     }
@@ -172,7 +135,7 @@ void multiply_q4(const LaneBlock<S>* w,
 // ---- int8 -------------------------------------------------------------------------------------
 
 template <class S, int kRows, int kBlocks>
-void multiply_int8(const LaneBlock<S>* w,
+void multiply_int8(const LaneBlock<S> (&w)[kBlocks],
                    const PanelInput& x,
                    int groups,
                    Accumulators<S, kRows, kBlocks>& acc) {
@@ -184,6 +147,8 @@ void multiply_int8(const LaneBlock<S>* w,
     for (int g = 0; g < groups; ++g) {
         const int pair = (g / 2) * kPairBytes;
         const int half = g % 2;
+        if constexpr (S::kPrefetchesGroups)
+            prefetch_group<S, lines(kQuants + kScales)>(w, pair + half * (kQuants + kScales));
         typename S::I sum[kRows][kBlocks];
         for (int r = 0; r < kRows; ++r) {
             for (int b = 0; b < kBlocks; ++b) {
@@ -195,8 +160,8 @@ void multiply_int8(const LaneBlock<S>* w,
             typename S::B quants[kBlocks];
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                const std::uint8_t* from = w[b].quants + pair + half * kQuants + j * 64;
-                if (first_of_line<S>(b)) prefetch(w[b], from);
+                const std::uint8_t* from = w[b].quants + pair + half * kQuants + j * kLine;
+                if (asks_for_line<S>(b)) prefetch_line(w[b], from);
                 quants[b] = S::load_bytes(from);
             }
 #pragma GCC unroll 8
@@ -213,7 +178,7 @@ void multiply_int8(const LaneBlock<S>* w,
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
             const std::uint8_t* scales = w[b].scales + pair + half * kScales;
-            if (first_of_line<S>(b)) prefetch(w[b], scales);
+            if (asks_for_line<S>(b)) prefetch_line(w[b], scales);
             const typename S::F d = S::load_half(reinterpret_cast<const std::uint16_t*>(scales));
 #pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
@@ -227,7 +192,7 @@ void multiply_int8(const LaneBlock<S>* w,
 // ---- bf16 and f32 -----------------------------------------------------------------------------
 
 template <class S, int kRows, int kBlocks>
-void multiply_bf16(const LaneBlock<S>* w,
+void multiply_bf16(const LaneBlock<S> (&w)[kBlocks],
                    const PanelInput& x,
                    int groups,
                    Accumulators<S, kRows, kBlocks>& acc) {
@@ -238,8 +203,8 @@ void multiply_bf16(const LaneBlock<S>* w,
         typename S::W weights[kBlocks];
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            const std::uint8_t* from = w[b].quants + p * 64;
-            if (first_of_line<S>(b)) prefetch(w[b], from);
+            const std::uint8_t* from = w[b].quants + p * kLine;
+            if (first_of_line<S>(b)) prefetch_line(w[b], from);
             weights[b] = S::load_pairs(reinterpret_cast<const std::uint16_t*>(from));
         }
 #pragma GCC unroll 8
@@ -252,7 +217,7 @@ void multiply_bf16(const LaneBlock<S>* w,
 }
 
 template <class S, int kRows, int kBlocks>
-void multiply_f32(const LaneBlock<S>* w,
+void multiply_f32(const LaneBlock<S> (&w)[kBlocks],
                   const PanelInput& x,
                   int groups,
                   Accumulators<S, kRows, kBlocks>& acc) {
@@ -262,8 +227,8 @@ void multiply_f32(const LaneBlock<S>* w,
         typename S::F weights[kBlocks];
 #pragma GCC unroll 4
         for (int b = 0; b < kBlocks; ++b) {
-            const std::uint8_t* from = w[b].quants + k * 64;
-            if (first_of_line<S>(b)) prefetch(w[b], from);
+            const std::uint8_t* from = w[b].quants + k * kLine;
+            if (first_of_line<S>(b)) prefetch_line(w[b], from);
             weights[b] = S::load(reinterpret_cast<const float*>(from));
         }
 #pragma GCC unroll 8

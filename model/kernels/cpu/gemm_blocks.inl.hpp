@@ -24,13 +24,11 @@ template <class S, PackedType kType, int kWord>
     constexpr BlockFormat kFormat = block_format(kType);
     constexpr int kInLow = 8 / kFormat.low_bits;  // words in a line of the low plane
     const std::uint8_t* low = w.quants + codes + kLine * (kWord / kInLow);
-    if (S::kPrefetchesBlocks && kWord % kInLow == 0) prefetch(w, low);
     typename S::B code = S::template field<kFormat.low_bits, kFormat.low_bits*(kWord % kInLow), 0>(
         S::load_bytes(low));
     if constexpr (kFormat.top_bits > 0) {
         constexpr int kInTop = 8 / kFormat.top_bits;
         const std::uint8_t* top = w.quants + codes + kLine * (kFormat.low_bits + kWord / kInTop);
-        if (S::kPrefetchesBlocks && kWord % kInTop == 0) prefetch(w, top);
         code =
             S::either(code, S::template field<kFormat.top_bits, kFormat.top_bits*(kWord % kInTop),
                                               kFormat.low_bits>(S::load_bytes(top)));
@@ -53,7 +51,7 @@ constexpr int code_max(const BlockFormat& format) {
 /// kWord + 1, and their inputs, of which those of a group begin at `a`.
 template <class S, PackedType kType, int kWord, int kRows, int kBlocks, class Add>
 [[gnu::always_inline]] inline void for_words(
-    const LaneBlock<S>* w, int codes, const std::int8_t* a, int step, Add add) {
+    const LaneBlock<S> (&w)[kBlocks], int codes, const std::int8_t* a, int step, Add add) {
     typename S::B low[kBlocks];
     typename S::B high[kBlocks];
 #pragma GCC unroll 4
@@ -74,7 +72,7 @@ template <class S, PackedType kType, int kWord, int kRows, int kBlocks, class Ad
 
 /// Adds the products of words kWord to kWord + 3, half of a group.
 template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
-[[gnu::always_inline]] inline void add_half(const LaneBlock<S>* w,
+[[gnu::always_inline]] inline void add_half(const LaneBlock<S> (&w)[kBlocks],
                                             int codes,
                                             const std::int8_t* a,
                                             int step,
@@ -155,7 +153,7 @@ template <class S, PackedType kType>
 }
 
 template <class S, PackedType kType, int kRows, int kBlocks>
-void multiply_blocks(const LaneBlock<S>* w,
+void multiply_blocks(const LaneBlock<S> (&w)[kBlocks],
                      const PanelInput& x,
                      int groups,
                      Accumulators<S, kRows, kBlocks>& acc) {
@@ -169,6 +167,7 @@ void multiply_blocks(const LaneBlock<S>* w,
         const float* total = x.sums + g * x.width + x.row;
         const std::int32_t* counts = x.counts + g * x.width + x.row;
         const std::int32_t* halves = x.halves + g * x.width + x.row;
+        prefetch_group<S, lines(code_bytes(kFormat) + scale_bytes(kFormat.form))>(w, at.codes);
         typename S::I sum[kRows][kBlocks];
 #pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) {  // 16 inputs
@@ -189,18 +188,17 @@ void multiply_blocks(const LaneBlock<S>* w,
             if (!kHalves && h == 0) continue;
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
-                if (S::kPrefetchesBlocks && (!kHalves || h == 0))
-                    prefetch(w[b], w[b].scales + at.scales);
                 const LaneScale<S> of = load_scale<S, kType>(w[b], at, g, h);
 #pragma GCC unroll 8
                 for (int r = 0; r < kRows; ++r) {
                     const typename S::F product = S::mul(of.scale, S::set1(scale[r]));
-                    acc[r][b] = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
+                    typename S::F all = S::fma(S::to_float(sum[r][b]), product, acc[r][b]);
                     if constexpr (has_minimum(kFormat.form)) {
                         const float inputs =
                             kHalves ? scale[r] * static_cast<float>(count(r)) : total[r];
-                        acc[r][b] = S::fma(of.minimum, S::set1(inputs), acc[r][b]);
+                        all = S::fma(of.minimum, S::set1(inputs), all);
                     }
+                    acc[r][b] = all;
                 }
             }
         }

@@ -31,6 +31,7 @@
 #include <span>
 
 #include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/weights/gguf/gguf_codes.hpp"
 
 namespace paceline {
 
@@ -48,7 +49,7 @@ enum class CodeTable : std::uint8_t { None, Iq4, Mxfp4 };
 
 /// How a block type's numbers are made of codes and scales.
 struct BlockFormat {
-    int low_bits;  // 2 or 4
+    int low_bits;  // 2, 4 or 8
     int top_bits;  // 0, 1 or 2, above them
     int offset;  // what is subtracted from a code, or from an entry of the table as kernels hold it
     CodeTable table;
@@ -77,11 +78,15 @@ struct BlockFormat {
             return {4, 0, 128, CodeTable::Iq4, ScaleForm::Block};
         case PackedType::MXFP4:
             return {4, 0, 12, CodeTable::Mxfp4, ScaleForm::Power};
+        // Their groups stand in pairs (packed_matrix.hpp), codes and scales of a group as here.
+        case PackedType::Int8:
+            return {8, 0, 128, CodeTable::None, ScaleForm::Half};
+        case PackedType::Q4:
+            return {4, 0, 0, CodeTable::None, ScaleForm::HalfMinimum};
+        case PackedType::Q4Sym:
+            return {4, 0, 8, CodeTable::None, ScaleForm::Half};
         case PackedType::F32:
         case PackedType::BF16:
-        case PackedType::Int8:
-        case PackedType::Q4:
-        case PackedType::Q4Sym:
             break;
     }
     return {};
@@ -163,11 +168,19 @@ struct GroupOffsets {
            static_cast<std::size_t>(groups) * static_cast<std::size_t>(code_bytes(format));
 }
 
-/// Copies the file's block `block` of a row, 32 or 256 numbers, into its lane of a cleared tile; whether
-/// its numbers are finite.
-bool put_block(const PackedMatrix& matrix, std::int64_t row, int block, const std::byte* stored);
+/// Whether the numbers of a group of stored blocks are finite.
+[[nodiscard]] bool is_finite_group(PackedType type, const StoredCodes& group);
 
-/// Group `group` of row `row` as float32, [32].
-void get_block_group(const PackedMatrix& matrix, int row, int group, std::span<float> out);
+/// What a lane without a row holds: its numbers are zeros.
+[[nodiscard]] StoredCodes empty_group(PackedType type);
+
+/// Writes a whole group of a tile, all lanes, whatever was there. Int8, 4-bit and block types.
+void put_group(const PackedMatrix& matrix,
+               int tile,
+               int group,
+               std::span<const StoredCodes, kTileRows> lanes);
+
+/// Group `group` of row `row` as float32, [32]. Int8, 4-bit and block types.
+void get_group(const PackedMatrix& matrix, int row, int group, std::span<float> out);
 
 }  // namespace paceline

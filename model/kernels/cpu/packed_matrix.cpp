@@ -1,11 +1,13 @@
 #include "model/kernels/cpu/packed_matrix.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cpu/packed_blocks.hpp"
 #include "model/kernels/cpu/packed_nibbles.hpp"
+#include "model/kernels/cpu/tile_group.hpp"
 #include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
 #include "model/weights/quantise.hpp"
@@ -48,104 +50,95 @@ const Kept& kept(PackedType type) {
     return kKept[static_cast<std::size_t>(type)];
 }
 
-/// Where the parts of one group of one tile are.
-struct GroupPlace {
-    std::uint8_t* quants;
-    std::uint16_t* scales;  // [16] d, then [16] m for Q4
-};
-
-GroupPlace place(const PackedMatrix& matrix, int tile, int group) {
-    std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
-    const std::size_t pair_bytes = 2 * (matrix.group_bytes() + matrix.scale_bytes());
-    const auto half = static_cast<std::size_t>(group % 2);
-    std::byte* pair = base + static_cast<std::size_t>(group / 2) * pair_bytes;
-    std::byte* quants = pair + half * matrix.group_bytes();
-    std::byte* scales = pair + 2 * matrix.group_bytes() + half * matrix.scale_bytes();
-    return {reinterpret_cast<std::uint8_t*>(quants), reinterpret_cast<std::uint16_t*>(scales)};
-}
-
 int int8_index(int lane, int k) {
     return (k / 4) * 64 + lane * 4 + k % 4;
 }
 
-bool put_int8_group(const QuantisedGroup& group, int lane, GroupPlace to) {
-    to.scales[lane] = group.scale;
+void put_half(std::uint8_t* scales, int at, std::uint16_t half) {
+    std::memcpy(scales + 2 * static_cast<std::ptrdiff_t>(at), &half, sizeof half);
+}
+
+bool put_int8_group(const QuantisedGroup& group, int lane, const TileGroup& to) {
+    put_half(to.scales, lane, group.scale);
     for (int k = 0; k < kGroup; ++k)
-        to.quants[int8_index(lane, k)] = static_cast<std::uint8_t>(group.q[k] + 128);
+        to.codes[int8_index(lane, k)] = static_cast<std::uint8_t>(group.q[k] + 128);
     return is_finite_half(group.scale);
 }
 
-bool put_q4_group(const QuantisedGroup& group, int lane, GroupPlace to) {
-    to.scales[lane] = group.scale;
-    to.scales[kTileRows + lane] = group.minimum;
-    for (int k = 0; k < kGroup; ++k) put_nibble(to.quants, lane, k, group.q[k]);
+bool put_q4_group(const QuantisedGroup& group, int lane, const TileGroup& to) {
+    put_half(to.scales, lane, group.scale);
+    put_half(to.scales, kTileRows + lane, group.minimum);
+    for (int k = 0; k < kGroup; ++k) put_nibble(to.codes, lane, k, group.q[k]);
     return is_finite_half(group.scale) && is_finite_half(group.minimum);
 }
 
-/// Copies one stored block of 32 whose format the packed type keeps exactly. Whether its scale and its
-/// minimum are finite.
-bool copy_block(const TensorView& source, const std::byte* block, int lane, GroupPlace to) {
-    std::uint16_t halves[2] = {0, 0};
-    const bool has_min = source.type == StoredType::Q4_1;
-    const std::size_t header = has_min ? 4 : 2;
-    std::memcpy(halves, block, header);
-    to.scales[lane] = halves[0];
-    if (has_min) to.scales[kTileRows + lane] = halves[1];
-    const bool finite = is_finite_half(halves[0]) && is_finite_half(halves[1]);
-    const auto* quants = reinterpret_cast<const std::uint8_t*>(block) + header;
-    if (source.type == StoredType::Q8_0) {
-        for (int k = 0; k < kGroup; k += 4) {
-            std::uint32_t four = 0;
-            std::memcpy(&four, quants + k, 4);
-            four ^= 0x80808080U;  // w + 128, byte by byte
-            std::memcpy(to.quants + int8_index(lane, k), &four, 4);
-        }
-        return finite;
-    }
-    // Byte i of a 4-bit block holds k = i (low) and k = i + 16 (high); here low and high are 4 apart.
-    std::uint64_t low[2] = {0, 0};
-    std::uint64_t high[2] = {0, 0};
-    for (int half = 0; half < 2; ++half) {
-        std::uint64_t eight = 0;
-        std::memcpy(&eight, quants + 8 * half, 8);
-        low[half] = eight & 0x0f0f0f0f0f0f0f0fULL;
-        high[half] = (eight >> 4) & 0x0f0f0f0f0f0f0f0fULL;
-    }
-    const std::uint64_t by_k[4] = {low[0], low[1], high[0], high[1]};  // 8 inputs each
-    for (int j = 0; j < 4; ++j) {
-        const auto first = static_cast<std::uint32_t>(by_k[j]);
-        const auto second = static_cast<std::uint32_t>(by_k[j] >> 32);
-        const std::uint32_t packed = first | (second << 4);
-        std::memcpy(to.quants + 64 * j + 4 * lane, &packed, 4);
-    }
-    return finite;
-}
-
-/// Row `row` of the source as it is stored, into its lane. Whether all of it is finite.
-bool copy_row(const TensorView& source, std::int64_t row, const PackedMatrix& matrix) {
-    const auto tile = static_cast<int>(row / kTileRows);
-    const auto lane = static_cast<int>(row % kTileRows);
-    const std::size_t block_bytes = traits(source.type).block_bytes;
-    const std::byte* block = source.row(row);
-    bool finite = true;
-    if (is_block_type(matrix.type)) {
-        const auto elements = static_cast<int>(traits(source.type).block_elements);
-        for (int b = 0; b < matrix.cols / elements; ++b, block += block_bytes)
-            finite = put_block(matrix, row, b, block) && finite;
-        return finite;
-    }
-    for (int group = 0; group < matrix.cols / kGroup; ++group, block += block_bytes)
-        finite = copy_block(source, block, lane, place(matrix, tile, group)) && finite;
-    return finite;
-}
-
-bool scaled(PackedType type) {
-    return type != PackedType::F32 && type != PackedType::BF16;
-}
-
-/// Whether copy_row() is the way: of a merged matrix no block stays what the file has.
+/// Whether the packed type keeps what is stored: of a merged matrix no number stays what the file has.
 bool copied_whole(const TensorView& source, PackedType packed) {
-    return source.added == nullptr && scaled(packed) && source.type == stored_type(packed);
+    return source.added == nullptr && packed != PackedType::F32 &&
+           source.type == stored_type(packed);
+}
+
+int lanes_of(const PackedMatrix& matrix, int tile) {
+    return std::min(kTileRows, matrix.rows - tile * kTileRows);
+}
+
+/// Copies a tile of blocks. Returns a row with a number that is not finite.
+std::optional<std::int64_t> copy_blocks(const TensorView& source,
+                                        const PackedMatrix& matrix,
+                                        int tile) {
+    const TypeTraits shape = traits(source.type);
+    const int in_block = static_cast<int>(shape.block_elements) / kGroup;
+    const int lanes = lanes_of(matrix, tile);
+    const std::int64_t first_row = std::int64_t{tile} * kTileRows;
+    std::optional<std::int64_t> wrong;
+    std::array<const std::byte*, kTileRows> rows = {};
+    for (int lane = 0; lane < lanes; ++lane)
+        rows[static_cast<std::size_t>(lane)] = source.row(first_row + lane);
+    std::array<StoredCodes, kTileRows> codes;
+    codes.fill(empty_group(matrix.type));
+    const int stored = matrix.cols / kGroup;
+    for (int group = 0; group < stored; ++group) {
+        const std::size_t at = static_cast<std::size_t>(group / in_block) * shape.block_bytes;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const auto i = static_cast<std::size_t>(lane);
+            codes[i] = stored_codes(source.type, rows[i] + at, group % in_block);
+            if (!is_finite_group(matrix.type, codes[i])) wrong = first_row + lane;
+        }
+        put_group(matrix, tile, group, codes);
+    }
+    codes.fill(empty_group(matrix.type));
+    for (int group = stored; group < matrix.groups(); ++group)
+        put_group(matrix, tile, group, codes);
+    return wrong;
+}
+
+/// The same for bfloat16: words of two inputs, side by side for the 16 lanes.
+std::optional<std::int64_t> copy_bfloats(const TensorView& source,
+                                         const PackedMatrix& matrix,
+                                         int tile) {
+    constexpr std::size_t kWords = kGroup / 2;
+    constexpr std::uint32_t kExponents = 0x7F80'7F80U;
+    const int lanes = lanes_of(matrix, tile);
+    const std::int64_t first_row = std::int64_t{tile} * kTileRows;
+    std::optional<std::int64_t> wrong;
+    for (int group = 0; group < matrix.groups(); ++group) {
+        const int inputs = std::clamp(matrix.cols - group * kGroup, 0, kGroup);
+        std::array<std::array<std::uint32_t, kTileRows>, kWords> lines = {};
+        for (int lane = 0; lane < lanes; ++lane) {
+            std::array<std::uint32_t, kWords> words = {};
+            std::memcpy(words.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
+                        2 * static_cast<std::size_t>(inputs));
+            for (std::size_t w = 0; w < kWords; ++w) {
+                const std::uint32_t exponents = words[w] & kExponents;
+                const bool finite = (exponents & 0xFFFFU) != (kExponents & 0xFFFFU) &&
+                                    exponents >> 16 != kExponents >> 16;
+                if (!finite) wrong = first_row + lane;
+                lines[w][static_cast<std::size_t>(lane)] = words[w];
+            }
+        }
+        std::memcpy(tile_group(matrix, tile, group).codes, lines.data(), sizeof lines);
+    }
+    return wrong;
 }
 
 /// Zeros everywhere, so that an unfilled lane contributes nothing.
@@ -154,7 +147,7 @@ void clear_tile(const PackedMatrix& matrix, int tile) {
     std::memset(base, 0, matrix.tile_bytes());
     if (matrix.type != PackedType::Int8) return;
     for (int group = 0; group < matrix.groups(); ++group) {
-        std::memset(place(matrix, tile, group).quants, 128, matrix.group_bytes());
+        std::memset(tile_group(matrix, tile, group).codes, 128, matrix.group_bytes());
     }
 }
 
@@ -180,17 +173,17 @@ bool pack_values(const TensorView& source,
     const auto lane = static_cast<int>(row % kTileRows);
     bool finite = true;
     for (int group = 0; group < matrix.groups(); ++group, x += kGroup) {
-        const GroupPlace to = place(matrix, tile, group);
+        const TileGroup to = tile_group(matrix, tile, group);
         switch (matrix.type) {
             case PackedType::F32:
                 for (int k = 0; k < kGroup; ++k) {
-                    std::memcpy(to.quants + (k * kTileRows + lane) * 4, x + k, 4);
+                    std::memcpy(to.codes + (k * kTileRows + lane) * 4, x + k, 4);
                 }
                 break;
             case PackedType::BF16:
                 for (int k = 0; k < kGroup; ++k) {
                     const std::uint16_t bits = float_to_bfloat(x[k]);
-                    std::memcpy(to.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, &bits, 2);
+                    std::memcpy(to.codes + ((k / 2) * 32 + lane * 2 + k % 2) * 2, &bits, 2);
                 }
                 break;
             case PackedType::Int8:
@@ -207,6 +200,37 @@ bool pack_values(const TensorView& source,
         }
     }
     return finite;
+}
+
+/// A lane of a group of F32 or BF16.
+void get_plain(PackedType type, const TileGroup& from, int lane, std::span<float, kGroup> out) {
+    for (std::size_t k = 0; k < kGroup; ++k) {
+        const auto at = static_cast<std::size_t>(lane);
+        if (type == PackedType::F32) {
+            std::memcpy(&out[k], from.codes + (k * kTileRows + at) * 4, 4);
+        } else {
+            std::uint16_t bits = 0;
+            std::memcpy(&bits, from.codes + (k / 2 * 2 * kTileRows + at * 2 + k % 2) * 2, 2);
+            out[k] = bfloat_to_float(bits);
+        }
+    }
+}
+
+/// Packs a tile from its numbers, row by row. Returns a row with one that is not finite.
+std::optional<std::int64_t> pack_numbers(const TensorView& source,
+                                         const PackedMatrix& matrix,
+                                         int tile,
+                                         std::span<float> values) {
+    std::optional<std::int64_t> wrong;
+    clear_tile(matrix, tile);
+    for (int lane = 0; lane < lanes_of(matrix, tile); ++lane) {
+        const std::int64_t row = std::int64_t{tile} * kTileRows + lane;
+        dequantize_row(source, row, values.first(static_cast<std::size_t>(matrix.cols)));
+        std::fill(values.begin() + matrix.cols, values.end(), 0.0f);
+        if (!all_finite(values)) wrong = row;
+        if (!pack_values(source, row, values.data(), matrix)) wrong = row;
+    }
+    return wrong;
 }
 
 }  // namespace
@@ -280,20 +304,11 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
                "whole blocks");
     PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
     for (int tile = first_tile; tile < last_tile; ++tile) {
-        clear_tile(matrix, tile);
-        const int lanes = std::min(kTileRows, matrix.rows - tile * kTileRows);
-        for (int lane = 0; lane < lanes; ++lane) {
-            const std::int64_t row = static_cast<std::int64_t>(tile) * kTileRows + lane;
-            if (exact) {
-                if (!copy_row(source, row, matrix)) wrong = row;
-                continue;
-            }
-            const std::span<float> values = scratch.first(padded);
-            dequantize_row(source, row, values.first(static_cast<std::size_t>(matrix.cols)));
-            std::fill(values.begin() + matrix.cols, values.end(), 0.0f);
-            if (!all_finite(values)) wrong = row;
-            if (!pack_values(source, row, values.data(), matrix)) wrong = row;
-        }
+        const std::optional<std::int64_t> row =
+            !exact ? pack_numbers(source, matrix, tile, scratch.first(padded))
+            : matrix.type == PackedType::BF16 ? copy_bfloats(source, matrix, tile)
+                                              : copy_blocks(source, matrix, tile);
+        if (row) wrong = row;
     }
     return wrong;
 }
@@ -302,46 +317,16 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
     PACE_CHECK(row >= 0 && row < matrix.rows, "row of the matrix");
     PACE_CHECK(out.size() == static_cast<std::size_t>(matrix.cols), "one place per column");
     const int lane = row % kTileRows;
+    std::array<float, kGroup> numbers = {};
     for (int first = 0; first < matrix.cols; first += kGroup) {
-        const int count = std::min(kGroup, matrix.cols - first);
-        if (is_block_type(matrix.type)) {
-            get_block_group(
-                matrix, row, first / kGroup,
-                out.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
-            continue;
+        const auto count = static_cast<std::size_t>(std::min(kGroup, matrix.cols - first));
+        const int group = first / kGroup;
+        if (matrix.type == PackedType::F32 || matrix.type == PackedType::BF16) {
+            get_plain(matrix.type, tile_group(matrix, row / kTileRows, group), lane, numbers);
+        } else {
+            get_group(matrix, row, group, numbers);
         }
-        const GroupPlace from = place(matrix, row / kTileRows, first / kGroup);
-        float* to = out.data() + first;
-        const float d = scaled(matrix.type) ? half_to_float(from.scales[lane]) : 0.0f;
-        switch (matrix.type) {
-            case PackedType::F32:
-                for (int k = 0; k < count; ++k)
-                    std::memcpy(to + k, from.quants + (k * kTileRows + lane) * 4, 4);
-                break;
-            case PackedType::BF16:
-                for (int k = 0; k < count; ++k) {
-                    std::uint16_t bits = 0;
-                    std::memcpy(&bits, from.quants + ((k / 2) * 32 + lane * 2 + k % 2) * 2, 2);
-                    to[k] = bfloat_to_float(bits);
-                }
-                break;
-            case PackedType::Int8:
-                for (int k = 0; k < count; ++k)
-                    to[k] = d * static_cast<float>(from.quants[int8_index(lane, k)] - 128);
-                break;
-            case PackedType::Q4: {
-                const float m = half_to_float(from.scales[kTileRows + lane]);
-                for (int k = 0; k < count; ++k)
-                    to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k)) + m;
-                break;
-            }
-            case PackedType::Q4Sym:
-                for (int k = 0; k < count; ++k)
-                    to[k] = d * static_cast<float>(get_nibble(from.quants, lane, k) - 8);
-                break;
-            default:
-                break;  // above
-        }
+        std::copy_n(numbers.begin(), count, out.begin() + first);
     }
 }
 

@@ -13,9 +13,7 @@ struct SimdAvx2 {
     static constexpr int kRowsMax = 4;  // sixteen registers hold no more
     static constexpr int kBlocksMax = 2;
     static constexpr bool kSums16 = true;  // products of small codes are added in 16 bits first
-    // Of block types, whose planes are streams that the core follows by itself: with prefetch instructions
-    // one row was up to half as fast (Zen 3).
-    static constexpr bool kPrefetchesBlocks = false;
+    static constexpr bool kPrefetchesGroups = false;  // simd_avx512.hpp
     using F = __m256;
     using I = __m256i;
     using B = __m256i;
@@ -189,8 +187,11 @@ struct SimdAvx2 {
     }
     static F dot_pairs(F acc, W w, P a) { return fma(w.odd, a.odd, fma(w.even, a.even, acc)); }
 
-    static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-    static void prefetch_past_cache(const void* p) {
+    // Always inlined: GCC 12 drops calls of functions that only prefetch.
+    [[gnu::always_inline]] static void prefetch(const void* p) {
+        _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+    }
+    [[gnu::always_inline]] static void prefetch_past_cache(const void* p) {
         _mm_prefetch(static_cast<const char*>(p), _MM_HINT_NTA);
     }
 };

@@ -17,7 +17,7 @@ struct SimdPortable {
     static constexpr int kRowsMax = 2;
     static constexpr int kBlocksMax = 1;
     static constexpr bool kSums16 = false;
-    static constexpr bool kPrefetchesBlocks = true;
+    static constexpr bool kPrefetchesGroups = false;
     struct F {
         float v[kLanes];
     };

@@ -1,5 +1,7 @@
 #include "model/weights/gguf/gguf_codes.hpp"
 
+#include <cstring>
+
 #include "ipc/base/check.hpp"
 #include "model/weights/gguf/gguf_blocks.hpp"
 #include "model/weights/gguf/gguf_bytes.hpp"
@@ -36,6 +38,23 @@ void add_fields(const std::byte* from, int shift, int mask, int below, StoredCod
 void add_fifth_bits(std::uint32_t high, StoredCodes& to) {
     for (std::size_t i = 0; i < kGroup; ++i)
         to.codes[i] = small(to.codes[i] | static_cast<int>((high >> i & 1U) << 4U));
+}
+
+StoredCodes q8_0_block(const std::byte* block) {
+    StoredCodes to;
+    to.d = load_number<std::uint16_t>(block);
+    std::memcpy(to.codes.data(), block + 2, kGroup);
+    for (std::uint8_t& code : to.codes) code ^= 0x80U;
+    return to;
+}
+
+StoredCodes q4_block(StoredType type, const std::byte* block) {
+    StoredCodes to;
+    to.d = load_number<std::uint16_t>(block);
+    const bool has_minimum = type == StoredType::Q4_1;
+    if (has_minimum) to.minimum = load_number<std::uint16_t>(block + 2);
+    put_nibbles(block + (has_minimum ? 4 : 2), to);
+    return to;
 }
 
 StoredCodes small_block(StoredType type, const std::byte* block) {
@@ -134,15 +153,17 @@ StoredCodes stored_codes(StoredType type, const std::byte* block, int group) {
             return q6_k_group(block, group);
         case StoredType::IQ4_XS:
             return iq4_xs_group(block, group);
+        case StoredType::Q8_0:
+            return q8_0_block(block);
+        case StoredType::Q4_0:
+        case StoredType::Q4_1:
+            return q4_block(type, block);
         case StoredType::F32:
         case StoredType::F16:
         case StoredType::BF16:
-        case StoredType::Q8_0:
-        case StoredType::Q4_0:
-        case StoredType::Q4_1:
             break;
     }
-    PACE_CHECK(false, "a type whose blocks are kept");
+    PACE_CHECK(false, "a type that has blocks");
     return {};
 }
 

@@ -22,8 +22,8 @@ struct StoredCodes {
     std::uint16_t minimum = 0;                  // float16 m or dmin
 };
 
-/// Numbers 32 group to 32 group + 31 of the block at `block`. `type` is one of Q5_0, Q5_1, Q2_K to Q6_K,
-/// IQ4_NL, IQ4_XS, MXFP4.
+/// Numbers 32 group to 32 group + 31 of the block at `block`, whose type has blocks. The codes of Q8_0 are its
+/// integers + 128.
 [[nodiscard]] StoredCodes stored_codes(StoredType type, const std::byte* block, int group);
 
 }  // namespace paceline

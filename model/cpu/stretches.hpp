@@ -1,0 +1,37 @@
+// Stretches: the order in which a file's matrices are read and packed, a few megabytes at a time.
+//
+// While one stretch is packed the next ones are read from the disk, and a packed one leaves the process's
+// memory: so loading takes hardly longer than reading, and little more memory than the packed weights.
+//
+// Pure function.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/weights/tensor.hpp"
+
+namespace paceline {
+
+/// A matrix and what it is packed from.
+struct WeightSource {
+    PackedMatrix* matrix;
+    const TensorView* tensor;
+};
+
+/// Tiles [first_tile, last_tile) of a matrix.
+struct Stretch {
+    const WeightSource* source;
+    int first_tile;
+    int last_tile;
+    std::span<const std::byte> bytes;  // of the file; empty: a tensor without bytes
+};
+
+/// All tiles of `sources`, in their order, which is that of the file. A stretch has about `stretch_bytes` of the
+/// file and whole heads of q and k, whose rows are packed in another order than they are stored in.
+[[nodiscard]] std::vector<Stretch> stretches_of(std::span<const WeightSource> sources,
+                                                std::size_t stretch_bytes);
+
+}  // namespace paceline
