@@ -6,7 +6,8 @@ namespace paceline {
 
 std::vector<int> WindowMatch::right(const TextWindow& window,
                                     std::span<const SublayerMask> masks,
-                                    std::span<const KvSlot> scratch) {
+                                    std::span<const KvSlot> scratch,
+                                    const CancelToken* cancel) {
     const auto count = static_cast<std::size_t>(window.count);
     PACE_CHECK(masks.size() * count <= scratch.size(), "a window without scratch slots");
     rows_.clear();
@@ -15,7 +16,7 @@ std::vector<int> WindowMatch::right(const TextWindow& window,
                    backend_.config());
     }
     const HiddenRows hidden = backend_.rows_of(hidden_, rows_.size());
-    if (backend_.run_layers(rows_, hidden, nullptr) == RunOutcome::Cancelled) return {};
+    if (backend_.run_layers(rows_, hidden, cancel) == RunOutcome::Cancelled) return {};
     std::vector<HeadRow> wanted;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
         const Position next = rows_[i].position + 1;

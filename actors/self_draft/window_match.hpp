@@ -31,10 +31,11 @@ public:
         : backend_{backend}, head_{head}, candidates_{backend} {}
 
     /// For each mask the number of tokens that it gets right, all masks in one pass; empty: it was
-    /// cancelled. Precondition: masks * window.count scratch slots.
+    /// cancelled. `cancel` may be nullptr. Precondition: masks * window.count scratch slots.
     [[nodiscard]] std::vector<int> right(const TextWindow& window,
                                          std::span<const SublayerMask> masks,
-                                         std::span<const KvSlot> scratch);
+                                         std::span<const KvSlot> scratch,
+                                         const CancelToken* cancel = nullptr);
 
 private:
     Backend& backend_;

@@ -1,7 +1,6 @@
 #include "actors/target/skip_optimiser.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "actors/self_draft/layer_programme.hpp"
@@ -12,8 +11,6 @@ namespace paceline {
 
 namespace {
 
-// Trials between two states on disk: a lost one is a few milliseconds of work.
-constexpr int kTrialsPerSave = 8;
 // Rows of a job that take as long as a round: a batch of many rows costs less for each.
 constexpr int kRowsOfARound = 6;
 
@@ -27,14 +24,18 @@ SkipOptimiser::SkipOptimiser(const SelfDraftOptions& options,
       scratch_{std::move(scratch)},
       slots_{name_scratch(scratch_, options.scratch_slots())},
       set_{options.skip},
-      match_{backend, options.head} {
+      budget_{options.optimise_share, options.scratch_slots(), kRowsOfARound} {
     if (options.choice != SkipChoice::Search) return;
-    search_.emplace(options.search);
-    if (!options.state.empty()) {
-        const Status restored = search_->restore(options.state);
-        PACE_CHECK(restored.ok(), "the state of a search that was not validated");
-    }
-    set_ = search_->best();
+    trials_.emplace(SearchTrialOptions{.search = options.search,
+                                       .window = options.window,
+                                       .state = options.state,
+                                       .save = options.save},
+                    backend_, options.head);
+    set_ = trials_->search().best();
+}
+
+std::uint64_t SkipOptimiser::take_sublayers() {
+    return std::exchange(sublayers_, 0) + (trials_ ? trials_->take_sublayers() : 0);
 }
 
 bool SkipOptimiser::wants_residuals() const {
@@ -60,9 +61,9 @@ void SkipOptimiser::take_residuals(const RequestState& state,
 
 bool SkipOptimiser::verified(int accepted, int drafted) {
     ++verdicts_;
-    if (!search_) return false;
-    search_->verified(accepted, drafted);
-    return use(search_->best());
+    if (!trials_) return false;
+    trials_->verified(accepted, drafted);
+    return use(trials_->search().best());
 }
 
 bool SkipOptimiser::use(SkipSet set) {
@@ -73,59 +74,44 @@ bool SkipOptimiser::use(SkipSet set) {
 
 // ---- Jobs
 
-/// The next job's time: that of the last one; before the first one an estimate from its rows and the time of
-/// a round.
-Micros SkipOptimiser::next_job_time(Micros decoding) const {
-    if (last_took_ > Micros{0}) return last_took_;
-    return decoding * options_.scratch_slots() / (std::max(rounds_, 1) * kRowsOfARound);
-}
-
 std::optional<JobLabel> SkipOptimiser::next(const std::shared_ptr<RequestState>& state,
                                             Micros decoding,
                                             const std::function<bool(Micros)>& affords) {
     if (!due(*state)) return std::nullopt;
     // A job that only saves the state is not worth a budget.
-    if (!search_ || tries(*state)) {
-        const Micros job = next_job_time(decoding);
-        const auto limit = static_cast<double>(decoding.count()) * options_.optimise_share;
-        if (static_cast<double>((spent_ + job).count()) >= limit || !affords(job))
-            return std::nullopt;
+    if (!trials_ || tries(*state)) {
+        const Micros job = budget_.next_job(decoding);
+        if (!budget_.allows(job, decoding) || !affords(job)) return std::nullopt;
     }
-    return search_ ? next_trial(state) : next_programme(state);
+    return trials_ ? next_trial(state) : next_programme(state);
 }
 
 bool SkipOptimiser::due(const RequestState& state) const {
     if (verdicts_ < options_.interval) return false;
-    if (search_) return tries(state) || saves();
+    if (trials_) return tries(state) || trials_->saves();
     // The text may have gone on since the residuals, in a round that was not drafted.
     return stack_position_ && stack_request_ == state.request() &&
            stack_attempt_ == state.attempt() &&
            *stack_position_ + 2 == static_cast<Position>(state.text().size());
 }
 
-/// Whether the search goes on and the answer has a window for it.
 bool SkipOptimiser::tries(const RequestState& state) const {
     const auto answer =
         static_cast<Position>(state.text().size()) - state.finish_rule().answer_begin;
-    return search_->searching() && answer > options_.window;
-}
-
-bool SkipOptimiser::saves() const {
-    return options_.save && unsaved_ >= (search_->searching() ? kTrialsPerSave : 1);
+    return trials_->tries(answer);
 }
 
 JobLabel SkipOptimiser::next_trial(const std::shared_ptr<RequestState>& state) {
-    if (saves()) to_save_ = search_->encode();
     state_ = state;
-    trial_.reset();
     JobLabel label{.name = "optimise", .request = state->request()};
-    if (!tries(*state)) return label;
-    // The newest token has no keys yet: it is only predicted.
-    const auto begin = static_cast<Position>(state->text().size()) - 1 - options_.window;
-    trial_ = Trial{.set = search_->propose(), .best = search_->best(), .begin = begin};
-    label.rows = label.heads = static_cast<std::uint32_t>(2 * options_.window);
+    if (!tries(*state)) {
+        trials_->prepare(std::nullopt, nullptr);
+        return label;
+    }
+    trials_->prepare(CachedText{state->text(), state->slots()}, &state->spec().sampling);
+    label.rows = label.heads = static_cast<std::uint32_t>(options_.scratch_slots());
     label.layers = static_cast<std::uint32_t>(backend_.config().layers);
-    label.context = begin + options_.window;
+    label.context = static_cast<Position>(state->text().size()) - 1;
     return label;
 }
 
@@ -139,24 +125,7 @@ JobLabel SkipOptimiser::next_programme(const std::shared_ptr<RequestState>& stat
 }
 
 RunOutcome SkipOptimiser::run() {
-    return search_ ? run_trial() : run_programme();
-}
-
-RunOutcome SkipOptimiser::run_trial() {
-    if (!to_save_.empty()) options_.save(to_save_);
-    if (!trial_) return RunOutcome::Done;
-    const int run = 2 * backend_.config().sublayers() - trial_->set.count() - trial_->best.count();
-    sublayers_ += static_cast<std::uint64_t>(run) * static_cast<std::uint64_t>(options_.window);
-    const std::array masks{trial_->set.mask(), trial_->best.mask()};
-    const std::vector<int> right = match_.right({.text = {state_->text(), state_->slots()},
-                                                 .begin = trial_->begin,
-                                                 .count = options_.window,
-                                                 .sampling = &state_->spec().sampling},
-                                                masks, slots_);
-    if (right.empty()) return RunOutcome::Cancelled;
-    trial_->matchness = static_cast<double>(right[0]) / options_.window;
-    trial_->best_matchness = static_cast<double>(right[1]) / options_.window;
-    return RunOutcome::Done;
+    return trials_ ? trials_->run(slots_, nullptr) : run_programme();
 }
 
 RunOutcome SkipOptimiser::run_programme() {
@@ -179,20 +148,16 @@ RunOutcome SkipOptimiser::run_programme() {
 }
 
 bool SkipOptimiser::finish(RunOutcome outcome, Micros took) {
-    spent_ += took;
-    last_took_ = took;
+    budget_.job_ended(took);
     verdicts_ = 0;
     state_.reset();
     stack_position_.reset();
-    if (outcome == RunOutcome::Cancelled) return false;
-    if (!to_save_.empty()) unsaved_ = 0;
-    to_save_.clear();
-    if (trial_) {
-        search_->judged(trial_->set, trial_->matchness, trial_->best_matchness);
-        trial_.reset();
-        ++unsaved_;
+    if (trials_) {
+        trials_->finish(outcome);
+        return use(trials_->search().best());
     }
-    return use(search_ ? search_->best() : *std::exchange(chosen_, std::nullopt));
+    if (outcome == RunOutcome::Cancelled) return false;
+    return use(*std::exchange(chosen_, std::nullopt));
 }
 
 }  // namespace paceline

@@ -3,6 +3,7 @@
 //
 //     loop   next()     a job, if one is due and its time is allowed
 //     job    run()      Search: the trial's set and the best one predict the last `window` tokens
+//                       (self_draft/search_trials.hpp)
 //                       Programme: one call of the model per layer (self_draft/layer_programme.hpp)
 //     loop   finish()   what follows for the set
 //
@@ -17,14 +18,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
+#include "actors/self_draft/optimise_budget.hpp"
+#include "actors/self_draft/search_trials.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
-#include "actors/self_draft/window_match.hpp"
 #include "model/backend.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -45,7 +46,7 @@ public:
                         std::span<const float> residuals);
 
     /// A round of a request has ended, drafted or not.
-    void round_ended() { ++rounds_; }
+    void round_ended() { budget_.round_ended(); }
     /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller one.
     bool verified(int accepted, int drafted);
     /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new root was not
@@ -59,28 +60,18 @@ public:
     bool finish(RunOutcome outcome, Micros took);
 
     /// nullptr for another choice than Search.
-    [[nodiscard]] const SkipSearch* search() const { return search_ ? &*search_ : nullptr; }
+    [[nodiscard]] const SkipSearch* search() const {
+        return trials_ ? &trials_->search() : nullptr;
+    }
     /// Sub-layers that rows of jobs have run since the last call. Not while a job runs.
-    [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
+    [[nodiscard]] std::uint64_t take_sublayers();
 
 private:
-    /// A set beside the best one so far, on the same window of a text.
-    struct Trial {
-        SkipSet set;
-        SkipSet best;
-        Position begin = 0;      // of the window
-        double matchness = 0.0;  // of the set; this one and the next are the job's answer
-        double best_matchness = 0.0;
-    };
-
-    [[nodiscard]] Micros next_job_time(Micros decoding) const;
     [[nodiscard]] bool due(const RequestState& state) const;
     [[nodiscard]] bool tries(const RequestState& state) const;
-    [[nodiscard]] bool saves() const;
     [[nodiscard]] JobLabel next_trial(const std::shared_ptr<RequestState>& state);
     [[nodiscard]] JobLabel next_programme(const std::shared_ptr<RequestState>& state);
     bool use(SkipSet set);
-    RunOutcome run_trial();
     RunOutcome run_programme();
 
     const SelfDraftOptions& options_;
@@ -88,19 +79,13 @@ private:
     RequestSlots scratch_;
     std::vector<KvSlot> slots_;  // of scratch_
     SkipSet set_;
-    std::optional<SkipSearch> search_;
-    WindowMatch match_;
-    int verdicts_ = 0;  // since the last job
-    int rounds_ = 0;    // drafted or not
-    Micros spent_{0};   // of all jobs
-    Micros last_took_{0};
-    std::uint64_t sublayers_ = 0;  // take_sublayers()
+    std::optional<SearchTrials> trials_;
+    OptimiseBudget budget_;
+    int verdicts_ = 0;             // since the last job
+    std::uint64_t sublayers_ = 0;  // of programmes, for take_sublayers()
 
     // The job that was prepared.
     std::shared_ptr<RequestState> state_;
-    std::optional<Trial> trial_;
-    std::string to_save_;                     // what the job keeps; empty: nothing
-    int unsaved_ = 0;                         // trials
     std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
     std::optional<Position> stack_position_;  // of the row that it is of,
     RequestId stack_request_;                 // in the text of this request

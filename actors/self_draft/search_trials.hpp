@@ -1,0 +1,90 @@
+// SearchTrials: the jobs of SWIFT's search: a trial of a skip set on a text, and what is kept of the search.
+// Of a target that drafts for itself (target/skip_optimiser.hpp) and of a draft in a process of its own
+// (draft/set_searcher.hpp).
+//
+//     loop   prepare()  a trial on a window of a text, a state that is to be kept, or both
+//     job    run()      keeps the state; the trial's set and the best one predict the window's tokens
+//     loop   finish()   what follows for the search
+//
+// Rows of a job write to scratch slots and see the committed keys before the window, and the rows of their
+// own set. So nothing of a text changes.
+// Owns the search and the memory of trials. Threads: the loop; run() is the job. Verdicts may come while a
+// job runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "actors/self_draft/skip_search.hpp"
+#include "actors/self_draft/window_match.hpp"
+#include "model/backend.hpp"
+
+namespace paceline {
+
+struct SearchTrialOptions {
+    SkipSearchOptions search = {};
+    int window = 32;               // tokens that a trial is measured on
+    int interval = 1;              // verdicts between two jobs
+    double optimise_share = 0.01;  // of the time of decoding, at most
+    std::string state = {};        // SkipSearch::encode() of an earlier run; empty: none
+    /// Keeps the state of the search; called in a job, with encode(). Empty: it is not kept.
+    std::function<void(const std::string& state)> save = {};
+
+    /// KV slots beside those of requests.
+    [[nodiscard]] std::int32_t scratch_slots() const { return 2 * window; }
+};
+
+class SearchTrials {
+public:
+    /// Borrows the backend, which starts at layer 0 and has the head. Precondition: `options.state` is one
+    /// that SkipSearch::restore() takes.
+    SearchTrials(SearchTrialOptions options, Backend& backend, HeadId head);
+
+    [[nodiscard]] const SearchTrialOptions& options() const { return options_; }
+    [[nodiscard]] const SkipSearch& search() const { return search_; }
+    void verified(int accepted, int drafted) { search_.verified(accepted, drafted); }
+
+    /// Whether the search goes on and an answer of so many tokens has a window for it.
+    [[nodiscard]] bool tries(Position answer) const {
+        return search_.searching() && answer > options_.window;
+    }
+    /// Whether enough was found since the state was kept.
+    [[nodiscard]] bool saves() const;
+
+    /// `text`: what a trial is made on, whose newest token is predicted only; nothing: the job keeps the state
+    /// alone. What it refers to stays as it is until finish(). Precondition of a trial: tries().
+    void prepare(const std::optional<CachedText>& text, const SamplingParams* sampling);
+    /// The slots are options().scratch_slots(). `cancel` may be nullptr.
+    RunOutcome run(std::span<const KvSlot> scratch, const CancelToken* cancel);
+    void finish(RunOutcome outcome);
+
+    /// Sub-layers that rows of jobs have run since the last call. Not while a job runs.
+    [[nodiscard]] std::uint64_t take_sublayers() { return std::exchange(sublayers_, 0); }
+
+private:
+    /// A set beside the best one so far, on the same window of a text.
+    struct Trial {
+        SkipSet set;
+        SkipSet best;
+        TextWindow window = {};
+        double matchness = 0.0;  // of the set; this one and the next are the job's answer
+        double best_matchness = 0.0;
+    };
+
+    SearchTrialOptions options_;
+    Backend& backend_;
+    SkipSearch search_;
+    WindowMatch match_;
+    int unsaved_ = 0;  // trials
+    std::uint64_t sublayers_ = 0;
+
+    // The job that was prepared.
+    std::optional<Trial> trial_;
+    std::string to_save_;  // empty: nothing
+};
+
+}  // namespace paceline
